@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -114,22 +115,22 @@ func setbit(c *Ctx, args [][]byte) Reply {
 		return Error(msgWrongType)
 	}
 	if o == nil {
-		o = newObject(args[1], nil)
+		o = keyspace.NewObject(args[1], nil)
 	}
-	old := bitAt(o.str, n)
-	if at := n >> 3; at >= len(o.str) || old != byte(bit) {
+	old := bitAt(o.Str, n)
+	if at := n >> 3; at >= len(o.Str) || old != byte(bit) {
 		var b byte
-		if at < len(o.str) {
-			b = o.str[at]
+		if at < len(o.Str) {
+			b = o.Str[at]
 		}
 		mask := byte(1) << (7 - n&7)
 		if b &^= mask; bit == 1 {
 			b |= mask
 		}
-		c.charge(max(len(o.str), at) / copyBytes)
-		changed := o.overlaid(at, []byte{b})
+		c.charge(max(len(o.Str), at) / copyBytes)
+		changed := o.Overlaid(at, []byte{b})
 		c.assign(changed)
-		c.notify("$", "setbit", changed.key)
+		c.notify("$", "setbit", changed.Key)
 	}
 	return Int(int64(old))
 }
@@ -146,7 +147,7 @@ func getbit(c *Ctx, args [][]byte) Reply {
 	case o == nil:
 		return Zero
 	}
-	return Int(int64(bitAt(o.str, n)))
+	return Int(int64(bitAt(o.Str, n)))
 }
 
 // bitRange parses the start, end and unit of a range in a string of size bytes.
@@ -196,7 +197,7 @@ func bitcount(c *Ctx, args [][]byte) Reply {
 	case len(args) == 3 || len(args) > 5:
 		return Error(msgSyntax)
 	}
-	from, to := int64(0), int64(len(o.str))*8
+	from, to := int64(0), int64(len(o.Str))*8
 	if len(args) > 2 {
 		start, ok1 := number.ParseInt(args[2])
 		end, ok2 := number.ParseInt(args[3])
@@ -204,7 +205,7 @@ func bitcount(c *Ctx, args [][]byte) Reply {
 			return Zero // whatever the unit is
 		}
 		var fail Reply
-		if from, to, fail = bitRange(args[2:], len(o.str)); fail.IsError() {
+		if from, to, fail = bitRange(args[2:], len(o.Str)); fail.IsError() {
 			return fail
 		}
 	}
@@ -215,11 +216,11 @@ func bitcount(c *Ctx, args [][]byte) Reply {
 			c.charge(int(min(next, to)-n) / (8 * scanBytes))
 		}
 		if n&7 == 0 && to-n >= 8 {
-			count += bits.OnesCount8(o.str[n>>3])
+			count += bits.OnesCount8(o.Str[n>>3])
 			n += 8
 			continue
 		}
-		count += int(bitAt(o.str, int(n)))
+		count += int(bitAt(o.Str, int(n)))
 		n++
 	}
 	return Int(int64(count))
@@ -244,10 +245,10 @@ func bitpos(c *Ctx, args [][]byte) Reply {
 	case len(args) == 6 && !fold(args[5], "BIT") && !fold(args[5], "BYTE"):
 		return Error(msgSyntax) // reported before errors in the numbers
 	}
-	from, to := int64(0), int64(len(o.str))*8
+	from, to := int64(0), int64(len(o.Str))*8
 	if len(args) > 3 {
 		var fail Reply
-		if from, to, fail = bitRange(args[3:], len(o.str)); fail.IsError() {
+		if from, to, fail = bitRange(args[3:], len(o.Str)); fail.IsError() {
 			return fail
 		}
 	}
@@ -260,11 +261,11 @@ func bitpos(c *Ctx, args [][]byte) Reply {
 			next = n + 8*bitBatch
 			c.charge(int(min(next, to)-n) / (8 * scanBytes))
 		}
-		if n&7 == 0 && to-n >= 8 && o.str[n>>3] == skip {
+		if n&7 == 0 && to-n >= 8 && o.Str[n>>3] == skip {
 			n += 8
 			continue
 		}
-		if int64(bitAt(o.str, int(n))) == bit {
+		if int64(bitAt(o.Str, int(n))) == bit {
 			return Int(n)
 		}
 		n++
@@ -338,9 +339,9 @@ func bitop(c *Ctx, args [][]byte) Reply {
 		case xor && n%2 == 0:
 			sources = append(sources, "")
 		default:
-			sources = append(sources, o.str)
+			sources = append(sources, o.Str)
 		}
-		size = max(size, len(o.str))
+		size = max(size, len(o.Str))
 	}
 	if size == 0 {
 		if old := c.lookup(args[2]); old != nil {
@@ -360,10 +361,10 @@ func bitop(c *Ctx, args [][]byte) Reply {
 			result[i] = ^result[i]
 		}
 	}
-	n := newObject(args[2], result)
-	n.raw = true
+	n := keyspace.NewObject(args[2], result)
+	n.Raw = true
 	c.assign(n)
-	c.notify("$", "set", n.key)
+	c.notify("$", "set", n.Key)
 	return Int(int64(size))
 }
 
@@ -567,8 +568,8 @@ func (c *Ctx) bitfield(args [][]byte, readOnly bool) Reply {
 	}
 	var s []byte
 	if o != nil {
-		c.charge(2 * len(o.str) / copyBytes)
-		s = []byte(o.str)
+		c.charge(2 * len(o.Str) / copyBytes)
+		s = []byte(o.Str)
 	}
 	grown := (end+7)/8 > len(s)
 	if grown {
@@ -583,12 +584,12 @@ func (c *Ctx) bitfield(args [][]byte, readOnly bool) Reply {
 	}
 	if grown || changes {
 		if o == nil {
-			o = newObject(args[1], nil)
+			o = keyspace.NewObject(args[1], nil)
 		}
-		n := o.overlaid(0, s)
+		n := o.Overlaid(0, s)
 		c.assign(n)
 		if changes { // even an operation that failed makes the string longer
-			c.notify("$", "setbit", n.key)
+			c.notify("$", "setbit", n.Key)
 		}
 	}
 	return Array(replies)

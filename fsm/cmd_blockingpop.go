@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/big"
 
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -173,13 +174,17 @@ func (c *Ctx) parseAndBlock(args [][]byte, parse func(args [][]byte) (blocking, 
 	return c.block(args, b)
 }
 
-func parseBlpop(args [][]byte) (blocking, Reply)    { return parseBpop(args, typeList, popFirst) }
-func parseBrpop(args [][]byte) (blocking, Reply)    { return parseBpop(args, typeList, popLast) }
-func parseBzpopmin(args [][]byte) (blocking, Reply) { return parseBpop(args, typeZSet, popLowest) }
-func parseBzpopmax(args [][]byte) (blocking, Reply) { return parseBpop(args, typeZSet, popHighest) }
+func parseBlpop(args [][]byte) (blocking, Reply) { return parseBpop(args, keyspace.TypeList, popFirst) }
+func parseBrpop(args [][]byte) (blocking, Reply) { return parseBpop(args, keyspace.TypeList, popLast) }
+func parseBzpopmin(args [][]byte) (blocking, Reply) {
+	return parseBpop(args, keyspace.TypeZSet, popLowest)
+}
+func parseBzpopmax(args [][]byte) (blocking, Reply) {
+	return parseBpop(args, keyspace.TypeZSet, popHighest)
+}
 
 // parseBpop parses the keys and the timeout.
-func parseBpop(args [][]byte, t typ, take func(c *Ctx, key []byte) Reply) (b blocking, fail Reply) {
+func parseBpop(args [][]byte, t keyspace.Type, take func(c *Ctx, key []byte) Reply) (b blocking, fail Reply) {
 	last := len(args) - 1
 	b = blocking{typ: t, keys: args[1:last], take: take, none: NullArray}
 	b.timeout, fail = parseTimeout(args[last])
@@ -223,21 +228,21 @@ func parseBlmove(args [][]byte) (b blocking, fail Reply) {
 }
 
 func parseMove(args [][]byte, fromLeft, toLeft bool, timeout []byte) (b blocking, fail Reply) {
-	b = blocking{typ: typeList, keys: args[1:2], none: Null}
+	b = blocking{typ: keyspace.TypeList, keys: args[1:2], none: Null}
 	b.take = func(c *Ctx, key []byte) Reply { return c.moveElement(key, args[2], fromLeft, toLeft) }
 	b.timeout, fail = parseTimeout(timeout)
 	return b, fail
 }
 
 func parseBlmpop(args [][]byte) (b blocking, fail Reply) {
-	return parseMpopTimeout(args, typeList, "LEFT", "RIGHT")
+	return parseMpopTimeout(args, keyspace.TypeList, "LEFT", "RIGHT")
 }
 
 func parseBzmpop(args [][]byte) (b blocking, fail Reply) {
-	return parseMpopTimeout(args, typeZSet, "MIN", "MAX")
+	return parseMpopTimeout(args, keyspace.TypeZSet, "MIN", "MAX")
 }
 
-func parseMpopTimeout(args [][]byte, t typ, low, high string) (b blocking, fail Reply) {
+func parseMpopTimeout(args [][]byte, t keyspace.Type, low, high string) (b blocking, fail Reply) {
 	if b, fail = parseMpop(args, 2, t, low, high); fail.IsError() {
 		return b, fail
 	}
@@ -245,10 +250,10 @@ func parseMpopTimeout(args [][]byte, t typ, low, high string) (b blocking, fail 
 	return b, fail
 }
 
-func lmpop(c *Ctx, args [][]byte) Reply { return c.mpop(args, typeList, "LEFT", "RIGHT") }
-func zmpop(c *Ctx, args [][]byte) Reply { return c.mpop(args, typeZSet, "MIN", "MAX") }
+func lmpop(c *Ctx, args [][]byte) Reply { return c.mpop(args, keyspace.TypeList, "LEFT", "RIGHT") }
+func zmpop(c *Ctx, args [][]byte) Reply { return c.mpop(args, keyspace.TypeZSet, "MIN", "MAX") }
 
-func (c *Ctx) mpop(args [][]byte, t typ, low, high string) Reply {
+func (c *Ctx) mpop(args [][]byte, t keyspace.Type, low, high string) Reply {
 	b, fail := parseMpop(args, 1, t, low, high)
 	if fail.IsError() {
 		return fail
@@ -267,7 +272,7 @@ func (c *Ctx) mpop(args [][]byte, t typ, low, high string) Reply {
 
 // parseMpop parses the arguments from the number of keys on. low is the keyword
 // for the first elements of a value, high the keyword for the last.
-func parseMpop(args [][]byte, at int, t typ, low, high string) (b blocking, fail Reply) {
+func parseMpop(args [][]byte, at int, t keyspace.Type, low, high string) (b blocking, fail Reply) {
 	num, ok := number.ParseInt(args[at])
 	switch {
 	case !ok || num < 1:
@@ -300,7 +305,7 @@ func parseMpop(args [][]byte, at int, t typ, low, high string) (b blocking, fail
 	b.take = func(c *Ctx, key []byte) Reply {
 		var elems []Reply
 		var fail Reply
-		if o := c.lookup(key); t == typeList {
+		if o := c.lookup(key); t == keyspace.TypeList {
 			elems, fail = c.takeElements(o, count, first)
 		} else if elems, fail = c.takeScored(o, count, !first, true); !fail.IsError() && c.proto < 3 {
 			elems = inPairs(elems)

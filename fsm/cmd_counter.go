@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -82,7 +83,7 @@ func add(c *Ctx, key []byte, n int64) Reply {
 	var old int64
 	if o != nil {
 		var ok bool
-		if old, ok = number.ParseInt([]byte(o.str)); !ok {
+		if old, ok = number.ParseInt([]byte(o.Str)); !ok {
 			return Error(msgNotInt)
 		}
 	}
@@ -95,13 +96,13 @@ func add(c *Ctx, key []byte, n int64) Reply {
 
 // replace stores a value that was computed from the old one and keeps the key's
 // time to live.
-func (c *Ctx) replace(old *object, key, val []byte, event string) {
-	n := newObject(key, val)
+func (c *Ctx) replace(old *keyspace.Object, key, val []byte, event string) {
+	n := keyspace.NewObject(key, val)
 	if old != nil {
-		n.within(old.life())
+		within(n, lifeOf(old))
 	}
 	c.assign(n)
-	c.notify("$", event, n.key)
+	c.notify("$", event, n.Key)
 }
 
 func incrbyfloat(c *Ctx, args [][]byte) Reply {
@@ -111,7 +112,7 @@ func incrbyfloat(c *Ctx, args [][]byte) Reply {
 	}
 	was := []byte("0")
 	if o != nil {
-		was = []byte(o.str)
+		was = []byte(o.Str)
 	}
 	old, ok1 := number.ParseLongDouble(was)
 	n, ok2 := number.ParseLongDouble(args[2])

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
@@ -85,26 +86,26 @@ func dump(c *Ctx, args [][]byte) Reply {
 func (c *Ctx) newRDB() *rdb.Writer { return rdb.NewWriter(MaxReplyBytes, c.charge, c.hold) }
 
 // writeValue writes the value of o in the form that Redis would use for it.
-func writeValue(w *rdb.Writer, o *object) {
-	switch v := o.coll; {
-	case o.typ == typeString:
-		w.String(o.str)
-	case o.typ == typeList:
-		w.List(&v.list)
-	case o.typ == typeSet && v.big:
-		w.Set(&v.set)
-	case o.typ == typeSet:
-		w.Intset(&v.set)
-	case o.typ == typeHash && v.big:
-		w.Hash(&v.hash)
-	case o.typ == typeHash:
-		w.SmallHash(&v.hash)
-	case o.typ == typeZSet && v.big:
-		w.SortedSet(&v.order)
-	case o.typ == typeZSet:
-		w.SmallSortedSet(&v.order)
+func writeValue(w *rdb.Writer, o *keyspace.Object) {
+	switch v := o.Coll; {
+	case o.Type == keyspace.TypeString:
+		w.String(o.Str)
+	case o.Type == keyspace.TypeList:
+		w.List(&v.List)
+	case o.Type == keyspace.TypeSet && v.Big:
+		w.Set(&v.Set)
+	case o.Type == keyspace.TypeSet:
+		w.Intset(&v.Set)
+	case o.Type == keyspace.TypeHash && v.Big:
+		w.Hash(&v.Hash)
+	case o.Type == keyspace.TypeHash:
+		w.SmallHash(&v.Hash)
+	case o.Type == keyspace.TypeZSet && v.Big:
+		w.SortedSet(&v.Order)
+	case o.Type == keyspace.TypeZSet:
+		w.SmallSortedSet(&v.Order)
 	default:
-		w.Stream(&v.stream)
+		w.Stream(&v.Stream)
 	}
 }
 
@@ -186,11 +187,11 @@ func restore(c *Ctx, args [][]byte) Reply {
 	default:
 		return OK
 	}
-	c.storeAsNew(n.within(l))
+	c.storeAsNew(within(n, l))
 	if p.idle >= 0 {
-		n.touched = c.now - min(p.idle, maxIdle)*1e9
+		n.Touched = c.now - min(p.idle, maxIdle)*1e9
 	}
-	c.notify("g", "restore", n.key)
+	c.notify("g", "restore", n.Key)
 	return OK
 }
 
@@ -219,12 +220,12 @@ var restoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, El
 
 // fromPayload returns an object for key with the value of a payload. It does
 // not store the object.
-func (c *Ctx) fromPayload(key, body []byte) (o *object, fail Reply) {
+func (c *Ctx) fromPayload(key, body []byte) (o *keyspace.Object, fail Reply) {
 	r := rdb.NewReader(body, restoreLimits)
 	if t := r.Type(); t == rdb.String {
-		o = newObject(key, r.Text())
+		o = keyspace.NewObject(key, r.Text())
 	} else {
-		o = newObject(key, nil)
+		o = keyspace.NewObject(key, nil)
 		c.readCollection(r, o, t)
 	}
 	switch err := r.Err(); {
@@ -232,73 +233,74 @@ func (c *Ctx) fromPayload(key, body []byte) (o *object, fail Reply) {
 		return nil, Error(msgTooLong)
 	case err == rdb.ErrTooMany:
 		return nil, Error(msgTooMany)
-	case err != nil, r.Len() > 0, o.typ != typeString && o.typ != typeStream && o.coll.Len(o.typ) == 0:
+	case err != nil, r.Len() > 0,
+		o.Type != keyspace.TypeString && o.Type != keyspace.TypeStream && o.Coll.Len(o.Type) == 0:
 		return nil, Error(msgBadData)
 	}
 	return o, Null
 }
 
 // readCollection reads a collection into o, which must be empty.
-func (c *Ctx) readCollection(r *rdb.Reader, o *object, t rdb.Type) {
-	as := func(t typ) *collection {
-		o.typ, o.coll = t, newCollection(t)
-		return o.coll
+func (c *Ctx) readCollection(r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
+	as := func(t keyspace.Type) *keyspace.Collection {
+		o.Type, o.Coll = t, keyspace.NewCollection(t)
+		return o.Coll
 	}
 	owner := c.m.owner
 	switch t {
 	case rdb.List:
-		v := as(typeList)
+		v := as(keyspace.TypeList)
 		r.Elements(func(elem, _ []byte) error {
-			v.list.Insert(owner, v.list.Len(), string(elem))
+			v.List.Insert(owner, v.List.Len(), string(elem))
 			return nil
 		})
 	case rdb.Set:
-		v := as(typeSet)
+		v := as(keyspace.TypeSet)
 		r.Elements(func(member, _ []byte) error {
-			if !v.putMember(owner, codec.View(member)) {
+			if !v.PutMember(owner, codec.View(member)) {
 				return rdb.ErrFormat
 			}
 			return nil
 		})
 	case rdb.Hash:
-		v := as(typeHash)
+		v := as(keyspace.TypeHash)
 		r.Elements(func(field, value []byte) error {
 			switch {
 			case len(field) > MaxKeyBytes:
 				return rdb.ErrTooLong
-			case !v.putField(owner, codec.View(field), string(value)):
+			case !v.PutField(owner, codec.View(field), string(value)):
 				return rdb.ErrFormat
 			}
 			return nil
 		})
 	case rdb.SortedSet:
-		c.readSortedSet(r, as(typeZSet))
+		c.readSortedSet(r, as(keyspace.TypeZSet))
 	case rdb.Stream:
-		r.Stream(&as(typeStream).stream, owner, c.moment())
+		r.Stream(&as(keyspace.TypeStream).Stream, owner, c.moment())
 	}
 }
 
 // readSortedSet reads a sorted set into v. If it is in a form for large ones,
 // the encoding can be chosen only after all members were read.
-func (c *Ctx) readSortedSet(r *rdb.Reader, v *collection) {
+func (c *Ctx) readSortedSet(r *rdb.Reader, v *keyspace.Collection) {
 	if !r.Small() {
-		v.grow(c.m.owner, typeZSet)
+		v.Grow(c.m.owner, keyspace.TypeZSet)
 	}
 	longest := 0
 	r.Scores(func(member []byte, score float64) error {
-		if _, twice := v.score.Find(codec.View(member)); twice || math.IsNaN(score) {
+		if _, twice := v.Score.Find(codec.View(member)); twice || math.IsNaN(score) {
 			return rdb.ErrFormat
 		}
-		v.putScore(c.m.owner, codec.View(member), score)
+		v.PutScore(c.m.owner, codec.View(member), score)
 		longest = max(longest, len(member))
 		return nil
 	})
-	if r.Small() || v.order.Len() > compactMembers || longest > compactBytes {
+	if r.Small() || v.Order.Len() > keyspace.CompactMembers || longest > keyspace.CompactBytes {
 		return
 	}
-	small := newCollection(typeZSet)
-	v.order.Ascend(0, func(m *container.Scored) bool {
-		small.putScore(c.m.owner, m.Member, m.Score)
+	small := keyspace.NewCollection(keyspace.TypeZSet)
+	v.Order.Ascend(0, func(m *container.Scored) bool {
+		small.PutScore(c.m.owner, m.Member, m.Score)
 		return true
 	})
 	*v = *small

@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-kv/holdfast/fsm/number"
+import (
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
 
 // This file has the times to live. The deadline on the lease clock decides when
 // a key expires. The object also has the expiry time on the wall clock, for
@@ -135,13 +138,13 @@ type lifetime struct {
 func (l lifetime) set() bool { return l.expireAt != 0 || l.past }
 
 // within sets the lifetime of o, which must not be stored yet, and returns o.
-func (o *object) within(l lifetime) *object {
-	o.deadline, o.expireAt = l.deadline, l.expireAt
+func within(o *keyspace.Object, l lifetime) *keyspace.Object {
+	o.Deadline, o.ExpireAt = l.deadline, l.expireAt
 	return o
 }
 
-// life returns o's lifetime.
-func (o *object) life() lifetime { return lifetime{deadline: o.deadline, expireAt: o.expireAt} }
+// lifeOf returns the lifetime of o.
+func lifeOf(o *keyspace.Object) lifetime { return lifetime{deadline: o.Deadline, expireAt: o.ExpireAt} }
 
 func (c *Ctx) wallMs() int64 { return c.wall / 1000 }
 
@@ -230,16 +233,16 @@ func expireGeneric(c *Ctx, args [][]byte, unit timeUnit) Reply {
 	}
 	l := c.lifetimeAt(n)
 	switch {
-	case nx && o.deadline != 0, xx && o.deadline == 0,
-		gt && !later(l, o.life()), lt && o.deadline != 0 && !later(o.life(), l):
+	case nx && o.Deadline != 0, xx && o.Deadline == 0,
+		gt && !later(l, lifeOf(o)), lt && o.Deadline != 0 && !later(lifeOf(o), l):
 		return Zero
 	}
 	if l.past {
 		c.delete(o)
 		return One
 	}
-	c.store(o.with(o.str).within(l))
-	c.notify("g", "expire", o.key)
+	c.store(within(o.With(o.Str), l))
+	c.notify("g", "expire", o.Key)
 	return One
 }
 
@@ -263,7 +266,7 @@ func later(a, b lifetime) bool {
 
 func persist(c *Ctx, args [][]byte) Reply {
 	o := c.lookup(args[1])
-	if o == nil || o.deadline == 0 {
+	if o == nil || o.Deadline == 0 {
 		return Zero
 	}
 	c.persist(o)
@@ -271,9 +274,9 @@ func persist(c *Ctx, args [][]byte) Reply {
 }
 
 // persist removes the time to live from o. o must have one.
-func (c *Ctx) persist(o *object) {
-	c.store(o.with(o.str).within(lifetime{}))
-	c.notify("g", "persist", o.key)
+func (c *Ctx) persist(o *keyspace.Object) {
+	c.store(within(o.With(o.Str), lifetime{}))
+	c.notify("g", "persist", o.Key)
 }
 
 // Replies of TTL and PTTL for a key that does not exist and for a key that does
@@ -291,12 +294,12 @@ func (c *Ctx) remaining(key []byte) int64 {
 	switch {
 	case o == nil:
 		return ttlNoKey
-	case o.deadline == 0:
+	case o.Deadline == 0:
 		return ttlNone
-	case o.deadline == never:
-		return max(o.expireAt-c.wallMs(), 0)
+	case o.Deadline == never:
+		return max(o.ExpireAt-c.wallMs(), 0)
 	}
-	left := o.deadline - c.now
+	left := o.Deadline - c.now
 	ms := left / 1e6
 	if left%1e6 != 0 {
 		ms++
@@ -323,10 +326,10 @@ func (c *Ctx) expiresAt(key []byte) int64 {
 	switch {
 	case o == nil:
 		return ttlNoKey
-	case o.deadline == 0:
+	case o.Deadline == 0:
 		return ttlNone
 	}
-	return o.expireAt
+	return o.ExpireAt
 }
 
 func expiretime(c *Ctx, args [][]byte) Reply  { return Int(toSeconds(c.expiresAt(args[1]))) }

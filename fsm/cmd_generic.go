@@ -3,7 +3,7 @@ package fsm
 import (
 	"strconv"
 
-	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -180,9 +180,9 @@ func del(c *Ctx, args [][]byte) Reply {
 }
 
 // delete removes a key on behalf of a client and publishes the del event.
-func (c *Ctx) delete(o *object) {
+func (c *Ctx) delete(o *keyspace.Object) {
 	c.remove(o)
-	c.notify("g", "del", o.key)
+	c.notify("g", "del", o.Key)
 }
 
 // exists counts the keys that exist; a key that is named twice counts twice. It
@@ -203,7 +203,7 @@ func typeOf(c *Ctx, args [][]byte) Reply {
 	if o == nil {
 		return Simple("none")
 	}
-	return Simple(typeNames[o.typ])
+	return Simple(keyspace.TypeNames[o.Type])
 }
 
 func rename(c *Ctx, args [][]byte) Reply   { return renameGeneric(c, args, false) }
@@ -218,26 +218,19 @@ func renameGeneric(c *Ctx, args [][]byte, nx bool) Reply {
 	switch {
 	case o == nil:
 		return Error(msgNoSuchKey)
-	case o.key == string(args[2]) && nx:
+	case o.Key == string(args[2]) && nx:
 		return Zero
-	case o.key == string(args[2]):
+	case o.Key == string(args[2]):
 		return OK
 	case nx && c.lookup(args[2]) != nil:
 		return Zero
 	}
-	n := o.named(args[2])
+	n := o.Named(args[2])
 	c.remove(o)
 	c.storeAsNew(n)
-	c.notify("g", "rename_from", o.key)
-	c.notify("g", "rename_to", n.key)
+	c.notify("g", "rename_from", o.Key)
+	c.notify("g", "rename_to", n.Key)
 	return done
-}
-
-// named returns a copy of o under another key.
-func (o *object) named(key []byte) *object {
-	n := *o
-	n.key, n.hash = string(key), container.Hash(key)
-	return &n
 }
 
 // database parses the number of a database.
@@ -282,12 +275,12 @@ func copyKey(c *Ctx, args [][]byte) Reply {
 	if c.lookup(args[2]) != nil && !replace {
 		return Zero
 	}
-	n := o.named(args[2])
-	if n.coll != nil {
+	n := o.Named(args[2])
+	if n.Coll != nil {
 		c.m.disown() // o and n share nodes now
 	}
 	c.storeAsNew(n)
-	c.notify("g", "copy_to", n.key)
+	c.notify("g", "copy_to", n.Key)
 	return One
 }
 
@@ -315,9 +308,9 @@ func move(c *Ctx, args [][]byte) Reply {
 	c.db = dst
 	c.assign(&n)
 	c.db = src
-	c.notify("g", "move_from", o.key)
+	c.notify("g", "move_from", o.Key)
 	c.db = dst
-	c.notify("g", "move_to", n.key)
+	c.notify("g", "move_to", n.Key)
 	return One
 }
 
@@ -329,8 +322,8 @@ func now(c *Ctx, args [][]byte) Reply {
 
 // storeAsNew stores an object for a key. If the key exists, storeAsNew removes
 // it first, so that the key counts as new.
-func (c *Ctx) storeAsNew(o *object) {
-	if old := c.lookup([]byte(o.key)); old != nil {
+func (c *Ctx) storeAsNew(o *keyspace.Object) {
+	if old := c.lookup([]byte(o.Key)); old != nil {
 		c.remove(old)
 	}
 	c.assign(o)
@@ -345,14 +338,6 @@ const (
 	sharedRefs     = 1<<31 - 1
 )
 
-// integer returns the number that Redis would store instead of o's text.
-func (o *object) integer() (int64, bool) {
-	if o.raw || o.typ != typeString {
-		return 0, false
-	}
-	return number.ParseInt([]byte(o.str))
-}
-
 // objectEncoding returns the name of the encoding that Redis would use.
 // Holdfast stores all strings in the same way.
 func objectEncoding(c *Ctx, args [][]byte) Reply {
@@ -360,13 +345,13 @@ func objectEncoding(c *Ctx, args [][]byte) Reply {
 	if o == nil {
 		return Null
 	}
-	if o.typ != typeString {
-		return Bulk(o.encoding())
+	if o.Type != keyspace.TypeString {
+		return Bulk(o.Encoding())
 	}
-	if _, ok := o.integer(); ok {
+	if _, ok := o.Integer(); ok {
 		return Bulk("int")
 	}
-	if o.raw || len(o.str) > embeddedBytes {
+	if o.Raw || len(o.Str) > embeddedBytes {
 		return Bulk("raw")
 	}
 	return Bulk("embstr")
@@ -386,7 +371,7 @@ func objectIdletime(c *Ctx, args [][]byte) Reply {
 	if o == nil {
 		return Null
 	}
-	return Int(max(c.now-o.touched, 0) / 1e9)
+	return Int(max(c.now-o.Touched, 0) / 1e9)
 }
 
 func objectRefcount(c *Ctx, args [][]byte) Reply {
@@ -394,7 +379,7 @@ func objectRefcount(c *Ctx, args [][]byte) Reply {
 	if o == nil {
 		return Null
 	}
-	if n, ok := o.integer(); ok && n >= 0 && n < sharedIntegers {
+	if n, ok := o.Integer(); ok && n >= 0 && n < sharedIntegers {
 		return Int(sharedRefs)
 	}
 	return One

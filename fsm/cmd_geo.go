@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/geo"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -187,11 +188,11 @@ func geoadd(c *Ctx, args [][]byte) Reply {
 }
 
 // cell returns the point of a member. o is a sorted set or nil.
-func cell(o *object, member []byte) (p geo.Point, ok bool) {
+func cell(o *keyspace.Object, member []byte) (p geo.Point, ok bool) {
 	if o == nil {
 		return p, false
 	}
-	score, ok := o.coll.score.Get(codec.View(member))
+	score, ok := o.Coll.Score.Get(codec.View(member))
 	return geo.PointOf(score), ok
 }
 
@@ -210,7 +211,7 @@ func geodist(c *Ctx, args [][]byte) Reply {
 			return fail
 		}
 	}
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -225,7 +226,7 @@ func geodist(c *Ctx, args [][]byte) Reply {
 // geoMembers returns an array with the reply for each member that args names.
 // The reply is none for a member that does not exist.
 func (c *Ctx) geoMembers(args [][]byte, none Reply, of func(p geo.Point) Reply) Reply {
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -382,7 +383,7 @@ func (f *geoFound) cut() {
 
 // searchArea collects the members of v in the area s. It fails with an error
 // after it has looked at most members.
-func (c *Ctx) searchArea(s *geo.Shape, v *collection, f *geoFound, most int) (fail Reply) {
+func (c *Ctx) searchArea(s *geo.Shape, v *keyspace.Collection, f *geoFound, most int) (fail Reply) {
 	looked := 0
 	var last geo.Cell
 	for i, cell := range s.Cells() {
@@ -393,8 +394,8 @@ func (c *Ctx) searchArea(s *geo.Shape, v *collection, f *geoFound, most int) (fa
 			last = cell
 		}
 		from, to := cell.Scores()
-		start := v.order.Search(func(m *container.Scored) bool { return m.Score < from })
-		v.order.Ascend(start, func(m *container.Scored) bool {
+		start := v.Order.Search(func(m *container.Scored) bool { return m.Score < from })
+		v.Order.Ascend(start, func(m *container.Scored) bool {
 			if m.Score >= to || f.enough() {
 				return false
 			}
@@ -431,7 +432,7 @@ const (
 // geoQuery has the parsed arguments of a command.
 type geoQuery struct {
 	flags geoFlags
-	src   *object // the sorted set, or nil
+	src   *keyspace.Object // the sorted set, or nil
 	shape geo.Shape
 	found geoFound
 
@@ -573,7 +574,7 @@ func (c *Ctx) geosearch(args [][]byte, flags geoFlags) Reply {
 	if flags&geoSearchInto != 0 {
 		key = args[2]
 	}
-	o, wrong := c.lookupType(key, typeZSet)
+	o, wrong := c.lookupType(key, keyspace.TypeZSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -582,7 +583,7 @@ func (c *Ctx) geosearch(args [][]byte, flags geoFlags) Reply {
 		return fail
 	}
 	if o != nil {
-		if fail := c.searchArea(&q.shape, o.coll, &q.found, geoMost); fail.IsError() {
+		if fail := c.searchArea(&q.shape, o.Coll, &q.found, geoMost); fail.IsError() {
 			return fail
 		}
 	}
@@ -598,7 +599,7 @@ func (c *Ctx) geoStore(q *geoQuery) Reply {
 	if q.flags&geoSearch != 0 {
 		event = "geosearchstore"
 	}
-	n := c.open(nil, q.into, typeZSet)
+	n := c.open(nil, q.into, keyspace.TypeZSet)
 	for i := range q.found.points {
 		p := &q.found.points[i]
 		score := p.Score
@@ -606,7 +607,7 @@ func (c *Ctx) geoStore(q *geoQuery) Reply {
 		if q.storeDist {
 			score = p.distance / q.shape.Unit
 		}
-		n.coll.putScore(c.m.owner, p.Member, score)
+		n.Coll.PutScore(c.m.owner, p.Member, score)
 	}
 	return c.storeResult(n, "z", event)
 }

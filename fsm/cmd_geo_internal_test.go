@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/geo"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
 // TestGeo_Found checks that members that geoFound drops early would not be in
@@ -43,12 +44,12 @@ func TestGeo_Found(t *testing.T) {
 }
 
 // scattered returns a sorted set of n members around a point.
-func scattered(n int, middle geo.Point, degrees float64) *collection {
+func scattered(n int, middle geo.Point, degrees float64) *keyspace.Collection {
 	rng := rand.New(rand.NewPCG(3, 3))
-	v, owner := newCollection(typeZSet), &container.Owner{}
+	v, owner := keyspace.NewCollection(keyspace.TypeZSet), &container.Owner{}
 	for i := range n {
 		p := geo.Point{Lon: middle.Lon + degrees*(rng.Float64()*2-1), Lat: middle.Lat + degrees*(rng.Float64()*2-1)}
-		v.putScore(owner, fmt.Sprintf("member:%d", i), p.Score())
+		v.PutScore(owner, fmt.Sprintf("member:%d", i), p.Score())
 	}
 	return v
 }
@@ -68,7 +69,7 @@ func TestGeo_Search(t *testing.T) {
 			t.Fatal(fail.Text())
 		}
 		in := 0
-		v.order.Ascend(0, func(m *container.Scored) bool {
+		v.Order.Ascend(0, func(m *container.Scored) bool {
 			if _, ok := s.Contains(geo.PointOf(m.Score)); ok {
 				in++
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -173,7 +174,7 @@ func (c *Ctx) setFields(args [][]byte) (added int64, fail Reply) {
 	if len(args)%2 == 1 {
 		return 0, Error(WrongArity(string(args[0])))
 	}
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return 0, Error(msgWrongType)
 	}
@@ -185,15 +186,15 @@ func (c *Ctx) setFields(args [][]byte) (added int64, fail Reply) {
 	if !room(o, len(args)/2) {
 		return 0, Error(msgTooMany)
 	}
-	n := c.open(o, args[1], typeHash)
+	n := c.open(o, args[1], keyspace.TypeHash)
 	for _, arg := range args[2:] {
-		if len(arg) > compactBytes { // as in Redis, before the first field is added
-			n.coll.grow(c.m.owner, typeHash)
+		if len(arg) > keyspace.CompactBytes { // as in Redis, before the first field is added
+			n.Coll.Grow(c.m.owner, keyspace.TypeHash)
 		}
 	}
 	for i := 2; i < len(args); i += 2 {
-		c.charge(stepsFind(&n.coll.hash) + stepsPut)
-		if n.coll.putField(c.m.owner, string(args[i]), string(args[i+1])) {
+		c.charge(stepsFind(&n.Coll.Hash) + stepsPut)
+		if n.Coll.PutField(c.m.owner, string(args[i]), string(args[i+1])) {
 			added++
 		}
 	}
@@ -202,21 +203,21 @@ func (c *Ctx) setFields(args [][]byte) (added int64, fail Reply) {
 }
 
 // setField sets one field of a hash.
-func (c *Ctx) setField(o *object, key, field []byte, value, event string) Reply {
+func (c *Ctx) setField(o *keyspace.Object, key, field []byte, value, event string) Reply {
 	switch {
 	case len(field) > MaxKeyBytes:
 		return Error(msgTooLong)
 	case !room(o, 1):
 		return Error(msgTooMany)
 	}
-	n := c.open(o, key, typeHash)
-	n.coll.putField(c.m.owner, string(field), value)
+	n := c.open(o, key, keyspace.TypeHash)
+	n.Coll.PutField(c.m.owner, string(field), value)
 	c.close(n, "h", event)
 	return One
 }
 
 func hsetnx(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -227,23 +228,23 @@ func hsetnx(c *Ctx, args [][]byte) Reply {
 }
 
 // field returns the value of a field of a hash. o may be nil.
-func (c *Ctx) field(o *object, field []byte) (string, bool) {
+func (c *Ctx) field(o *keyspace.Object, field []byte) (string, bool) {
 	if o == nil {
 		return "", false
 	}
-	c.charge(stepsFind(&o.coll.hash))
-	return o.coll.hash.Get(codec.View(field))
+	c.charge(stepsFind(&o.Coll.Hash))
+	return o.Coll.Hash.Get(codec.View(field))
 }
 
 func hget(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
 	return c.fieldReply(o, args[2])
 }
 
-func (c *Ctx) fieldReply(o *object, field []byte) Reply {
+func (c *Ctx) fieldReply(o *keyspace.Object, field []byte) Reply {
 	if v, ok := c.field(o, field); ok {
 		return Bulk(v)
 	}
@@ -251,7 +252,7 @@ func (c *Ctx) fieldReply(o *object, field []byte) Reply {
 }
 
 func hmget(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -267,13 +268,13 @@ func hkeys(c *Ctx, args [][]byte) Reply   { return c.fields(args[1], true, false
 func hvals(c *Ctx, args [][]byte) Reply   { return c.fields(args[1], false, true, Array) }
 
 func (c *Ctx) fields(key []byte, names, values bool, form func([]Reply) Reply) Reply {
-	o, wrong := c.lookupType(key, typeHash)
+	o, wrong := c.lookupType(key, keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
 	l := collector{c: c}
 	if o != nil {
-		o.coll.hash.Ascend(0, func(e *container.Item[string]) bool {
+		o.Coll.Hash.Ascend(0, func(e *container.Item[string]) bool {
 			if names {
 				l.add(Bulk(e.Name))
 			}
@@ -287,14 +288,14 @@ func (c *Ctx) fields(key []byte, names, values bool, form func([]Reply) Reply) R
 }
 
 func hdel(c *Ctx, args [][]byte) Reply {
-	return c.removeElements(args, typeHash, "h", "hdel", func(v *collection, field string) bool {
-		c.charge(stepsFind(&v.hash) + stepsPut)
-		return v.hash.Remove(c.m.owner, field)
+	return c.removeElements(args, keyspace.TypeHash, "h", "hdel", func(v *keyspace.Collection, field string) bool {
+		c.charge(stepsFind(&v.Hash) + stepsPut)
+		return v.Hash.Remove(c.m.owner, field)
 	})
 }
 
 func hexists(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -307,7 +308,7 @@ func hincrby(c *Ctx, args [][]byte) Reply {
 	if !ok {
 		return Error(msgNotInt)
 	}
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -334,7 +335,7 @@ func hincrbyfloat(c *Ctx, args [][]byte) Reply {
 	case by.IsInf():
 		return Error(msgInfinite)
 	}
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -357,10 +358,10 @@ func hincrbyfloat(c *Ctx, args [][]byte) Reply {
 	return Bulk(text)
 }
 
-func hlen(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeHash) }
+func hlen(c *Ctx, args [][]byte) Reply { return c.size(args[1], keyspace.TypeHash) }
 
 // size returns the number of elements of a collection.
-func (c *Ctx) size(key []byte, t typ) Reply {
+func (c *Ctx) size(key []byte, t keyspace.Type) Reply {
 	o, wrong := c.lookupType(key, t)
 	switch {
 	case wrong:
@@ -368,11 +369,11 @@ func (c *Ctx) size(key []byte, t typ) Reply {
 	case o == nil:
 		return Zero
 	}
-	return Int(int64(o.coll.Len(t)))
+	return Int(int64(o.Coll.Len(t)))
 }
 
 func hstrlen(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeHash)
+	o, wrong := c.lookupType(args[1], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -381,8 +382,8 @@ func hstrlen(c *Ctx, args [][]byte) Reply {
 }
 
 func hrandfield(c *Ctx, args [][]byte) Reply {
-	add := func(l *collector, v *collection, i int, with bool) bool {
-		e := v.hash.At(i)
+	add := func(l *collector, v *keyspace.Collection, i int, with bool) bool {
+		e := v.Hash.At(i)
 		switch {
 		case !with:
 			l.add(Bulk(e.Name))
@@ -394,11 +395,11 @@ func hrandfield(c *Ctx, args [][]byte) Reply {
 		}
 		return !l.over()
 	}
-	return c.randomElements(args, typeHash, "WITHVALUES", add)
+	return c.randomElements(args, keyspace.TypeHash, "WITHVALUES", add)
 }
 
 func hscan(c *Ctx, args [][]byte) Reply {
-	return c.scanCollection(args, typeHash, func(o *object, s *elementScan) {
-		scanDict(&o.coll.hash, s, o.coll.big, func(e *container.Item[string]) Reply { return Bulk(e.Value) })
+	return c.scanCollection(args, keyspace.TypeHash, func(o *keyspace.Object, s *elementScan) {
+		scanDict(&o.Coll.Hash, s, o.Coll.Big, func(e *container.Item[string]) Reply { return Bulk(e.Value) })
 	})
 }

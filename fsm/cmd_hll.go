@@ -1,6 +1,9 @@
 package fsm
 
-import "github.com/holdfast-kv/holdfast/fsm/hll"
+import (
+	"github.com/holdfast-kv/holdfast/fsm/hll"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+)
 
 var hllCommands = []Command{
 	{
@@ -61,26 +64,26 @@ const (
 
 // lookupHLL returns the object of a key, or nil if there is none, and a copy of
 // its value that may be changed.
-func (c *Ctx) lookupHLL(key []byte) (o *object, h hll.Value, fail Reply) {
+func (c *Ctx) lookupHLL(key []byte) (o *keyspace.Object, h hll.Value, fail Reply) {
 	o, wrong := c.lookupString(key)
 	switch {
 	case wrong:
 		return nil, h, Error(msgWrongType)
 	case o == nil:
 		return nil, hll.New(), Null
-	case !hll.Is(o.str):
+	case !hll.Is(o.Str):
 		return nil, h, Error(msgHLLType)
 	}
 	c.charge(hllSteps)
-	return o, hll.Of(o.str), Null
+	return o, hll.Of(o.Str), Null
 }
 
 // storeHLL stores a value. o is the object that the key had, or nil.
-func (c *Ctx) storeHLL(o *object, key []byte, h hll.Value) {
-	n := newObject(key, h.Bytes())
-	n.raw = true
+func (c *Ctx) storeHLL(o *keyspace.Object, key []byte, h hll.Value) {
+	n := keyspace.NewObject(key, h.Bytes())
+	n.Raw = true
 	if o != nil {
-		n = n.within(o.life())
+		n = within(n, lifeOf(o))
 	}
 	c.assign(n)
 }
@@ -157,7 +160,7 @@ func pfcount(c *Ctx, args [][]byte) Reply {
 // one of the values is dense.
 func (c *Ctx) unite(keys [][]byte) (u *hll.Union, dense bool, fail Reply) {
 	u = new(hll.Union)
-	seen := make(map[*object]bool)
+	seen := make(map[*keyspace.Object]bool)
 	for _, key := range keys {
 		o, h, fail := c.lookupHLL(key)
 		switch {

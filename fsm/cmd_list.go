@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -186,7 +187,7 @@ func endEvent(left bool, what string) string {
 }
 
 func (c *Ctx) push(args [][]byte, left, exists bool) Reply {
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -195,30 +196,12 @@ func (c *Ctx) push(args [][]byte, left, exists bool) Reply {
 	case !room(o, len(args)-2):
 		return Error(msgTooMany)
 	}
-	n := c.open(o, args[1], typeList)
+	n := c.open(o, args[1], keyspace.TypeList)
 	for _, arg := range args[2:] {
-		n.coll.put(c.m.owner, left, string(arg))
+		n.Coll.Push(c.m.owner, left, string(arg))
 	}
 	c.close(n, "l", endEvent(left, "push"))
-	return Int(int64(n.coll.list.Len()))
-}
-
-// put adds an element at one end of a list.
-func (v *collection) put(o *container.Owner, left bool, element string) {
-	at := v.list.Len()
-	if left {
-		at = 0
-	}
-	v.list.Insert(o, at, element)
-}
-
-// take removes the element at one end of a list.
-func (v *collection) take(o *container.Owner, left bool) string {
-	at := v.list.Len() - 1
-	if left {
-		at = 0
-	}
-	return v.list.Delete(o, at)
+	return Int(int64(n.Coll.List.Len()))
 }
 
 func lpop(c *Ctx, args [][]byte) Reply { return c.pop(args, true) }
@@ -235,7 +218,7 @@ func (c *Ctx) pop(args [][]byte, left bool) Reply {
 			return fail
 		}
 	}
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -258,8 +241,8 @@ func (c *Ctx) pop(args [][]byte, left bool) Reply {
 
 // takeElements removes elements from one end of a list, which must not be
 // empty, and returns them.
-func (c *Ctx) takeElements(o *object, count int64, left bool) (elems []Reply, fail Reply) {
-	size := int64(o.coll.list.Len())
+func (c *Ctx) takeElements(o *keyspace.Object, count int64, left bool) (elems []Reply, fail Reply) {
+	size := int64(o.Coll.List.Len())
 	count = min(count, size)
 	l := collector{c: c}
 	gather := func(s *string) bool {
@@ -267,26 +250,26 @@ func (c *Ctx) takeElements(o *object, count int64, left bool) (elems []Reply, fa
 		return l.add(Bulk(*s)) && int64(len(l.elems)) < count
 	}
 	if left {
-		o.coll.list.Ascend(0, gather)
+		o.Coll.List.Ascend(0, gather)
 	} else {
-		o.coll.list.Descend(int(size)-1, gather)
+		o.Coll.List.Descend(int(size)-1, gather)
 	}
 	if l.over() { // remove nothing that the client does not receive
 		return nil, Error(ReplyTooLarge)
 	}
-	n := c.open(o, []byte(o.key), typeList)
+	n := c.open(o, []byte(o.Key), keyspace.TypeList)
 	if count == size {
-		n.coll.list = container.Seq[string]{}
+		n.Coll.List = container.Seq[string]{}
 	} else {
 		for range count {
-			n.coll.take(c.m.owner, left)
+			n.Coll.Pop(c.m.owner, left)
 		}
 	}
 	c.close(n, "l", endEvent(left, "pop"))
 	return l.elems, Null
 }
 
-func llen(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeList) }
+func llen(c *Ctx, args [][]byte) Reply { return c.size(args[1], keyspace.TypeList) }
 
 func lrange(c *Ctx, args [][]byte) Reply {
 	start, ok1 := number.ParseInt(args[2])
@@ -294,33 +277,23 @@ func lrange(c *Ctx, args [][]byte) Reply {
 	if !ok1 || !ok2 {
 		return Error(msgNotInt)
 	}
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case o == nil:
 		return Array(nil)
 	}
-	from, to := span(start, end, o.coll.list.Len())
+	from, to := span(start, end, o.Coll.List.Len())
 	l := collector{c: c}
 	if from < to {
-		o.coll.list.Ascend(from, func(s *string) bool { return l.add(Bulk(*s)) && len(l.elems) < to-from })
+		o.Coll.List.Ascend(from, func(s *string) bool { return l.add(Bulk(*s)) && len(l.elems) < to-from })
 	}
 	return l.reply(Array)
 }
 
-// offset returns the position of an index, which counts from the end if it is
-// negative. It returns false if there is no such position.
-func (v *collection) offset(index int64) (int, bool) {
-	n := int64(v.list.Len())
-	if index < 0 {
-		index += n
-	}
-	return int(index), index >= 0 && index < n
-}
-
 func lindex(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -331,15 +304,15 @@ func lindex(c *Ctx, args [][]byte) Reply {
 	if !ok {
 		return Error(msgNotInt)
 	}
-	i, ok := o.coll.offset(index)
+	i, ok := o.Coll.Offset(index)
 	if !ok {
 		return Null
 	}
-	return Bulk(o.coll.list.At(i))
+	return Bulk(o.Coll.List.At(i))
 }
 
 func lset(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -350,12 +323,12 @@ func lset(c *Ctx, args [][]byte) Reply {
 	if !ok {
 		return Error(msgNotInt)
 	}
-	i, ok := o.coll.offset(index)
+	i, ok := o.Coll.Offset(index)
 	if !ok {
 		return Error(msgIndex)
 	}
-	n := c.open(o, args[1], typeList)
-	n.coll.list.Set(c.m.owner, i, string(args[3]))
+	n := c.open(o, args[1], keyspace.TypeList)
+	n.Coll.List.Set(c.m.owner, i, string(args[3]))
 	c.close(n, "l", "lset")
 	return OK
 }
@@ -365,7 +338,7 @@ func linsert(c *Ctx, args [][]byte) Reply {
 	if !after && !fold(args[2], "BEFORE") {
 		return Error(msgSyntax)
 	}
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -375,7 +348,7 @@ func linsert(c *Ctx, args [][]byte) Reply {
 		return Error(msgTooMany)
 	}
 	at := 0
-	o.coll.list.Ascend(0, func(s *string) bool {
+	o.Coll.List.Ascend(0, func(s *string) bool {
 		c.chargeCompared(s, args[3])
 		if *s == string(args[3]) {
 			return false
@@ -383,16 +356,16 @@ func linsert(c *Ctx, args [][]byte) Reply {
 		at++
 		return true
 	})
-	if at == o.coll.list.Len() {
+	if at == o.Coll.List.Len() {
 		return Int(-1)
 	}
 	if after {
 		at++
 	}
-	n := c.open(o, args[1], typeList)
-	n.coll.list.Insert(c.m.owner, at, string(args[4]))
+	n := c.open(o, args[1], keyspace.TypeList)
+	n.Coll.List.Insert(c.m.owner, at, string(args[4]))
 	c.close(n, "l", "linsert")
-	return Int(int64(n.coll.list.Len()))
+	return Int(int64(n.Coll.List.Len()))
 }
 
 func lrem(c *Ctx, args [][]byte) Reply {
@@ -403,14 +376,14 @@ func lrem(c *Ctx, args [][]byte) Reply {
 	case count == math.MinInt64: // -count would overflow; it means no limit
 		count = 0
 	}
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case o == nil:
 		return Zero
 	}
-	size := o.coll.list.Len()
+	size := o.Coll.List.Len()
 	most, at, step := count, 0, 1
 	if count < 0 {
 		most, at, step = -count, size-1, -1
@@ -425,20 +398,20 @@ func lrem(c *Ctx, args [][]byte) Reply {
 		return most == 0 || int64(len(offsets)) < most
 	}
 	if count < 0 {
-		o.coll.list.Descend(size-1, look)
+		o.Coll.List.Descend(size-1, look)
 	} else {
-		o.coll.list.Ascend(0, look)
+		o.Coll.List.Ascend(0, look)
 	}
 	if len(offsets) == 0 {
 		return Zero
 	}
-	n := c.open(o, args[1], typeList)
+	n := c.open(o, args[1], keyspace.TypeList)
 	for i, offset := range offsets {
 		c.charge(stepsPut)
 		if count >= 0 {
 			offset -= i // i elements before it have been removed
 		}
-		n.coll.list.Delete(c.m.owner, offset)
+		n.Coll.List.Delete(c.m.owner, offset)
 	}
 	c.close(n, "l", "lrem")
 	return Int(int64(len(offsets)))
@@ -450,33 +423,33 @@ func ltrim(c *Ctx, args [][]byte) Reply {
 	if !ok1 || !ok2 {
 		return Error(msgNotInt)
 	}
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case o == nil:
 		return OK
 	}
-	size := o.coll.list.Len()
+	size := o.Coll.List.Len()
 	from, to := span(start, end, size)
-	n := c.open(o, args[1], typeList)
+	n := c.open(o, args[1], keyspace.TypeList)
 	c.charge(stepsPut * min(to-from, size-(to-from)))
 	if to-from < size/2 { // fewer elements are kept than removed
 		var kept container.Seq[string]
-		n.coll.list.Ascend(from, func(s *string) bool {
+		n.Coll.List.Ascend(from, func(s *string) bool {
 			if kept.Len() == to-from {
 				return false
 			}
 			kept.Insert(c.m.owner, kept.Len(), *s)
 			return true
 		})
-		n.coll.list = kept
+		n.Coll.List = kept
 	} else {
 		for range size - to {
-			n.coll.take(c.m.owner, false)
+			n.Coll.Pop(c.m.owner, false)
 		}
 		for range from {
-			n.coll.take(c.m.owner, true)
+			n.Coll.Pop(c.m.owner, true)
 		}
 	}
 	c.close(n, "l", "ltrim")
@@ -512,7 +485,7 @@ func lpos(c *Ctx, args [][]byte) Reply {
 			return fail
 		}
 	}
-	o, wrong := c.lookupType(args[1], typeList)
+	o, wrong := c.lookupType(args[1], keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -521,7 +494,7 @@ func lpos(c *Ctx, args [][]byte) Reply {
 	case o == nil:
 		return Array(nil)
 	}
-	size := o.coll.list.Len()
+	size := o.Coll.List.Len()
 	l := collector{c: c}
 	looked := int64(0)
 	skip := rank - 1
@@ -545,9 +518,9 @@ func lpos(c *Ctx, args [][]byte) Reply {
 		return looked != maxlen
 	}
 	if rank < 0 {
-		o.coll.list.Descend(size-1, look)
+		o.Coll.List.Descend(size-1, look)
 	} else {
-		o.coll.list.Ascend(0, look)
+		o.Coll.List.Ascend(0, look)
 	}
 	switch {
 	case count >= 0:
@@ -571,30 +544,30 @@ func lmove(c *Ctx, args [][]byte) Reply {
 func rpoplpush(c *Ctx, args [][]byte) Reply { return c.moveElement(args[1], args[2], false, true) }
 
 func (c *Ctx) moveElement(from, to []byte, fromLeft, toLeft bool) Reply {
-	src, wrong := c.lookupType(from, typeList)
+	src, wrong := c.lookupType(from, keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case src == nil:
 		return Null
 	}
-	dst, wrong := c.lookupType(to, typeList)
+	dst, wrong := c.lookupType(to, keyspace.TypeList)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case !room(dst, 1):
 		return Error(msgTooMany)
 	}
-	s := c.open(src, from, typeList)
-	element := s.coll.take(c.m.owner, fromLeft)
+	s := c.open(src, from, keyspace.TypeList)
+	element := s.Coll.Pop(c.m.owner, fromLeft)
 	if dst == src {
-		s.coll.put(c.m.owner, toLeft, element)
+		s.Coll.Push(c.m.owner, toLeft, element)
 		c.close(s, "l", endEvent(toLeft, "push"))
-		c.notify("l", endEvent(fromLeft, "pop"), s.key)
+		c.notify("l", endEvent(fromLeft, "pop"), s.Key)
 		return Bulk(element)
 	}
-	d := c.open(dst, to, typeList)
-	d.coll.put(c.m.owner, toLeft, element)
+	d := c.open(dst, to, keyspace.TypeList)
+	d.Coll.Push(c.m.owner, toLeft, element)
 	c.close(d, "l", endEvent(toLeft, "push"))
 	c.close(s, "l", endEvent(fromLeft, "pop"))
 	return Bulk(element)

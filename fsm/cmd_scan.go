@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -109,20 +110,20 @@ func scan(c *Ctx, args [][]byte) Reply {
 	var found []Reply
 	var last, next uint64
 	visited := int64(0)
-	c.m.dbs[c.db].tree.Ascend(cursor, func(s slot) bool {
-		if visited >= count && s.hash != last {
-			next = s.hash
+	c.m.dbs[c.db].Ascend(cursor, func(o *keyspace.Object) bool {
+		if visited >= count && o.Hash != last {
+			next = o.Hash
 			return false
 		}
 		visited++
-		last = s.hash
+		last = o.Hash
 		c.charge(1)
-		if c.expired(s.obj) || typeName != nil && !fold(typeName, upperTypeNames[s.obj.typ]) ||
-			match != nil && !match.Match(s.obj.key) {
+		if c.expired(o) || typeName != nil && !fold(typeName, upperTypeNames[o.Type]) ||
+			match != nil && !match.Match(o.Key) {
 			return true
 		}
 		c.hold(replyBytes)
-		found = append(found, Bulk(s.obj.key))
+		found = append(found, Bulk(o.Key))
 		return true
 	})
 	if match != nil && match.Spent() {
@@ -178,7 +179,7 @@ type elementScan struct {
 }
 
 // scanCollection implements HSCAN, SSCAN and ZSCAN. walk visits the elements.
-func (c *Ctx) scanCollection(args [][]byte, t typ, walk func(o *object, s *elementScan)) Reply {
+func (c *Ctx) scanCollection(args [][]byte, t keyspace.Type, walk func(o *keyspace.Object, s *elementScan)) Reply {
 	s := elementScan{found: collector{c: c}}
 	var ok bool
 	if s.cursor, ok = parseCursor(args[2]); !ok {
@@ -263,14 +264,14 @@ func keys(c *Ctx, args [][]byte) Reply {
 	all := string(args[1]) == "*"
 	var found []Reply
 	size := 0
-	c.m.dbs[c.db].tree.Scan(func(s slot) bool {
+	c.m.dbs[c.db].Scan(func(o *keyspace.Object) bool {
 		c.charge(1)
-		if c.expired(s.obj) || !all && !g.Match(s.obj.key) {
+		if c.expired(o) || !all && !g.Match(o.Key) {
 			return !g.Spent()
 		}
 		c.hold(replyBytes)
-		found = append(found, Bulk(s.obj.key))
-		size += len(s.obj.key) + len("$1\r\n\r\n")
+		found = append(found, Bulk(o.Key))
+		size += len(o.Key) + len("$1\r\n\r\n")
 		return size <= MaxReplyBytes
 	})
 	switch {
@@ -287,47 +288,44 @@ func keys(c *Ctx, args [][]byte) Reply {
 // deadline has passed by the reader's clock, but which no entry has removed.
 // The reply of such a read cannot be used.
 func (c *Ctx) walk() {
-	c.m.expiry.tree.Ascend(due{c.m.clock.Lease + 1, 0, &object{}}, func(d due) bool {
-		if d.deadline <= c.now {
-			c.expiryPending = true
-		}
-		return false
-	})
+	if o := c.m.expiry.After(c.m.clock.Lease); o != nil && o.Deadline <= c.now {
+		c.expiryPending = true
+	}
 }
 
 // randomkey chooses a random hash and returns the first key from there on that
 // has not expired. If there is none, it starts at the first key.
 func randomkey(c *Ctx, args [][]byte) Reply {
 	c.walk()
-	tree := c.m.dbs[c.db].tree
-	var o *object
-	pick := func(s slot) bool {
+	db := c.m.dbs[c.db]
+	var o *keyspace.Object
+	pick := func(next *keyspace.Object) bool {
 		c.charge(1)
-		if c.expired(s.obj) {
+		if c.expired(next) {
 			return true
 		}
-		o = s.obj
+		o = next
 		return false
 	}
-	if tree.Ascend(c.random()>>(64-container.HashBits), pick); o == nil {
-		tree.Scan(pick)
+	if db.Ascend(c.random()>>(64-container.HashBits), pick); o == nil {
+		db.Scan(pick)
 	}
 	if o == nil {
 		return Null
 	}
-	return Bulk(o.key)
+	return Bulk(o.Key)
 }
 
 // dbsize does not count keys that have expired and are not removed yet.
 func dbsize(c *Ctx, args [][]byte) Reply {
 	c.walk()
-	n := c.m.dbs[c.db].tree.Len()
-	c.m.expiry.tree.Scan(func(d due) bool {
+	n := c.m.dbs[c.db].Len()
+	c.m.expiry.Scan(func(db int, o *keyspace.Object) bool {
 		c.charge(1)
-		if d.deadline > c.now {
+		if o.Deadline > c.now {
 			return false
 		}
-		if d.db == c.db {
+		if db == c.db {
 			n--
 		}
 		return true
@@ -348,7 +346,7 @@ func flushdb(c *Ctx, args [][]byte) Reply {
 	c.change()
 	c.losesStreams(c.db)
 	c.removeAll(c.db)
-	c.m.expiry.drop(c.db)
+	c.m.expiry.Drop(c.db)
 	c.flushed(c.db)
 	return OK
 }
@@ -356,12 +354,12 @@ func flushdb(c *Ctx, args [][]byte) Reply {
 // removeAll removes all keys of a database. The caller must update the index of
 // deadlines.
 func (c *Ctx) removeAll(db int) {
-	c.m.dbs[db].tree.Scan(func(s slot) bool {
+	c.m.dbs[db].Scan(func(o *keyspace.Object) bool {
 		c.charge(stepsProbe)
-		c.m.removed.add(c.m.owner, s.obj)
+		c.m.removed.add(c.m.owner, o)
 		return true
 	})
-	c.m.dbs[db] = newDB()
+	c.m.dbs[db] = keyspace.NewDB()
 }
 
 func flushall(c *Ctx, args [][]byte) Reply {
@@ -374,7 +372,7 @@ func flushall(c *Ctx, args [][]byte) Reply {
 		c.removeAll(i)
 		c.flushed(i)
 	}
-	c.m.expiry = newExpiry()
+	c.m.expiry = keyspace.NewExpiryIndex()
 	return OK
 }
 
@@ -397,7 +395,7 @@ func swapdb(c *Ctx, args [][]byte) Reply {
 	c.losesStreams(int(a))
 	c.losesStreams(int(b))
 	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
-	c.m.expiry.swap(int(a), int(b))
+	c.m.expiry.Swap(int(a), int(b))
 	if c.m.features >= FeatureMend {
 		c.m.exchanged[a], c.m.exchanged[b] = c.pos, c.pos
 	}

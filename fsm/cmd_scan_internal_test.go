@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
 // TestScan_Steps checks that SCAN refuses a pattern that would take too many
@@ -11,7 +13,7 @@ import (
 func TestScan_Steps(t *testing.T) {
 	m := New(NewTable())
 	c := Ctx{m: m}
-	c.assign(newObject([]byte(strings.Repeat("a", 30000)), nil))
+	c.assign(keyspace.NewObject([]byte(strings.Repeat("a", 30000)), nil))
 	pattern := "*" + strings.Repeat("a", 14000) + "b*" + strings.Repeat("[a-z]", 3000)
 	if got := scan(&c, [][]byte{[]byte("scan"), []byte("0"), []byte("match"), []byte(pattern)}).Text(); got != msgSteps {
 		t.Errorf("SCAN: %q", got)
@@ -24,8 +26,8 @@ func TestScan_EqualHashes(t *testing.T) {
 	m := New(NewTable())
 	c := Ctx{m: m}
 	for i := range 30 {
-		o := newObject(fmt.Appendf(nil, "k%d", i), nil)
-		o.hash = uint64(1 + i/10)
+		o := keyspace.NewObject(fmt.Appendf(nil, "k%d", i), nil)
+		o.Hash = uint64(1 + i/10)
 		c.assign(o)
 	}
 	cursor, total := "0", 0

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -187,18 +188,18 @@ const (
 )
 
 func sadd(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case !room(o, len(args)-2):
 		return Error(msgTooMany)
 	}
-	n := c.open(o, args[1], typeSet)
+	n := c.open(o, args[1], keyspace.TypeSet)
 	added := int64(0)
 	for _, arg := range args[2:] {
 		c.charge(stepsPut)
-		if n.coll.putMember(c.m.owner, string(arg)) {
+		if n.Coll.PutMember(c.m.owner, string(arg)) {
 			added++
 		}
 	}
@@ -209,50 +210,31 @@ func sadd(c *Ctx, args [][]byte) Reply {
 }
 
 func srem(c *Ctx, args [][]byte) Reply {
-	return c.removeElements(args, typeSet, "s", "srem", func(v *collection, member string) bool {
+	return c.removeElements(args, keyspace.TypeSet, "s", "srem", func(v *keyspace.Collection, member string) bool {
 		c.charge(stepsPut)
-		return v.delMember(c.m.owner, member)
+		return v.DeleteMember(c.m.owner, member)
 	})
 }
 
-func (v *collection) delMember(o *container.Owner, member string) bool {
-	return v.hasMember(member) && v.set.Remove(o, member)
-}
-
-// hasMember reports whether a set contains a member. A set of integers can
-// contain only integers.
-func (v *collection) hasMember(member string) bool {
-	if !v.big {
-		if _, ok := number.ParseInt([]byte(member)); !ok {
-			return false
-		}
-	}
-	_, ok := v.set.Find(member)
-	return ok
-}
-
-// member reports whether o contains a member. o may be nil.
-func (o *object) member(member string) bool { return o != nil && o.coll.hasMember(member) }
-
-func scard(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeSet) }
+func scard(c *Ctx, args [][]byte) Reply { return c.size(args[1], keyspace.TypeSet) }
 
 func sismember(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
-	return Bool(o.member(codec.View(args[2])))
+	return Bool(o.HasMember(codec.View(args[2])))
 }
 
 func smismember(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
 	var found []Reply
 	for _, arg := range args[2:] {
 		c.charge(stepsProbe)
-		found = append(found, Bool(o.member(codec.View(arg))))
+		found = append(found, Bool(o.HasMember(codec.View(arg))))
 	}
 	return Array(found)
 }
@@ -264,7 +246,7 @@ func spop(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], typeSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -274,19 +256,19 @@ func spop(c *Ctx, args [][]byte) Reply {
 		return Null
 	}
 	l := collector{c: c}
-	s := &o.coll.set
+	s := &o.Coll.Set
 	c.randomOffsets(count, s.Len(), func(i int) bool { return l.add(Bulk(s.At(i).Name)) })
 	if l.over() { // remove nothing that the client does not receive
 		return Error(ReplyTooLarge)
 	}
-	n := c.open(o, args[1], typeSet)
+	n := c.open(o, args[1], keyspace.TypeSet)
 	if len(l.elems) == s.Len() {
-		n.coll.set = container.Dict[struct{}]{}
+		n.Coll.Set = container.Dict[struct{}]{}
 	}
 	for _, r := range l.elems {
 		c.charge(stepsPut)
-		if n.coll.set.Len() > 0 {
-			n.coll.set.Remove(c.m.owner, r.s)
+		if n.Coll.Set.Len() > 0 {
+			n.Coll.Set.Remove(c.m.owner, r.s)
 		}
 	}
 	c.close(n, "s", "spop")
@@ -307,7 +289,7 @@ func srandmember(c *Ctx, args [][]byte) Reply {
 			return fail
 		}
 	}
-	o, wrong := c.lookupType(args[1], typeSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -316,7 +298,7 @@ func srandmember(c *Ctx, args [][]byte) Reply {
 	case o == nil:
 		return Null
 	}
-	s := &o.coll.set
+	s := &o.Coll.Set
 	if len(args) == 2 {
 		return Bulk(s.At(c.below(s.Len())).Name)
 	}
@@ -332,32 +314,32 @@ func smove(c *Ctx, args [][]byte) Reply {
 	if src == nil {
 		return Zero
 	}
-	dst, wrong := c.lookupType(args[2], typeSet)
+	dst, wrong := c.lookupType(args[2], keyspace.TypeSet)
 	member := string(args[3])
 	switch {
-	case wrong || src.typ != typeSet:
+	case wrong || src.Type != keyspace.TypeSet:
 		return Error(msgWrongType)
 	case src == dst:
-		return Bool(src.member(member))
-	case !src.member(member):
+		return Bool(src.HasMember(member))
+	case !src.HasMember(member):
 		return Zero
 	case !room(dst, 1):
 		return Error(msgTooMany)
 	}
-	s := c.open(src, args[1], typeSet)
-	s.coll.delMember(c.m.owner, member)
+	s := c.open(src, args[1], keyspace.TypeSet)
+	s.Coll.DeleteMember(c.m.owner, member)
 	c.close(s, "s", "srem")
-	d := c.open(dst, args[2], typeSet)
-	if d.coll.putMember(c.m.owner, member) {
+	d := c.open(dst, args[2], keyspace.TypeSet)
+	if d.Coll.PutMember(c.m.owner, member) {
 		c.close(d, "s", "sadd")
 	}
 	return One
 }
 
 // sets returns the sets of the keys, with nil for a key that does not exist.
-func (c *Ctx) sets(keys [][]byte) (list []*object, wrong bool) {
+func (c *Ctx) sets(keys [][]byte) (list []*keyspace.Object, wrong bool) {
 	for _, key := range keys {
-		o, wrong := c.lookupType(key, typeSet)
+		o, wrong := c.lookupType(key, keyspace.TypeSet)
 		if wrong {
 			return nil, true
 		}
@@ -368,14 +350,14 @@ func (c *Ctx) sets(keys [][]byte) (list []*object, wrong bool) {
 
 // setOperation calls f for the members of a union, an intersection or a
 // difference until f returns false.
-type setOperation func(c *Ctx, list []*object, f func(member string) bool)
+type setOperation func(c *Ctx, list []*keyspace.Object, f func(member string) bool)
 
 // distinct returns the sets without repetitions. A command may name more than a
 // million sets.
-func (c *Ctx) distinct(list []*object) []*object {
+func (c *Ctx) distinct(list []*keyspace.Object) []*keyspace.Object {
 	c.charge(stepsPerKey * len(list))
-	seen := make(map[*object]bool, len(list))
-	var once []*object
+	seen := make(map[*keyspace.Object]bool, len(list))
+	var once []*keyspace.Object
 	for _, o := range list {
 		if !seen[o] {
 			seen[o] = true
@@ -386,18 +368,18 @@ func (c *Ctx) distinct(list []*object) []*object {
 }
 
 // intersect walks the smallest set and looks up each member in the others.
-func intersect(c *Ctx, list []*object, f func(member string) bool) {
+func intersect(c *Ctx, list []*keyspace.Object, f func(member string) bool) {
 	if slices.Contains(list, nil) {
 		return
 	}
 	list = c.distinct(list)
 	c.chargeSort(len(list))
-	slices.SortStableFunc(list, func(a, b *object) int { return a.coll.set.Len() - b.coll.set.Len() })
-	list[0].coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+	slices.SortStableFunc(list, func(a, b *keyspace.Object) int { return a.Coll.Set.Len() - b.Coll.Set.Len() })
+	list[0].Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
 		c.charge(1)
 		for _, o := range list[1:] {
 			c.charge(stepsProbe)
-			if !o.member(e.Name) {
+			if !o.HasMember(e.Name) {
 				return true
 			}
 		}
@@ -408,39 +390,39 @@ func intersect(c *Ctx, list []*object, f func(member string) bool) {
 // unite adds the members of all sets to a new set and calls f for each member
 // of that set. If all are sets of integers, the members come in numeric order,
 // as in Redis.
-func unite(c *Ctx, list []*object, f func(member string) bool) {
-	var sum *collection
+func unite(c *Ctx, list []*keyspace.Object, f func(member string) bool) {
+	var sum *keyspace.Collection
 	owner := &container.Owner{}
 	for _, o := range c.distinct(list) {
 		if o == nil {
 			continue
 		}
 		if sum == nil {
-			v := *o.coll
+			v := *o.Coll
 			sum = &v // unite uses its own owner, so the set in the database is not changed
 			continue
 		}
-		o.coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+		o.Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
 			c.charge(stepsPut)
-			c.hold(elementOverhead + len(e.Name))
-			sum.putMember(owner, e.Name)
+			c.hold(keyspace.ElementOverhead + len(e.Name))
+			sum.PutMember(owner, e.Name)
 			return true
 		})
 	}
 	if sum != nil {
-		sum.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+		sum.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
 			c.charge(1)
 			return f(e.Name)
 		})
 	}
 }
 
-func subtract(c *Ctx, list []*object, f func(member string) bool) {
+func subtract(c *Ctx, list []*keyspace.Object, f func(member string) bool) {
 	if list[0] == nil {
 		return
 	}
-	in := inAny(c, c.distinct(list[1:]), list[0].members())
-	list[0].coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+	in := inAny(c, c.distinct(list[1:]), list[0].Members())
+	list[0].Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
 		c.charge(1)
 		return in(e.Name) || f(e.Name)
 	})
@@ -469,12 +451,12 @@ func (c *Ctx) setStore(args [][]byte, event string, operation setOperation) Repl
 	if wrong {
 		return Error(msgWrongType)
 	}
-	n := c.open(nil, args[1], typeSet)
+	n := c.open(nil, args[1], keyspace.TypeSet)
 	full := false
 	operation(c, list, func(member string) bool {
 		c.charge(stepsPut)
-		n.coll.putMember(c.m.owner, member)
-		full = n.coll.set.Len() > MaxElements
+		n.Coll.PutMember(c.m.owner, member)
+		full = n.Coll.Set.Len() > keyspace.MaxElements
 		return !full
 	})
 	if full {
@@ -485,12 +467,12 @@ func (c *Ctx) setStore(args [][]byte, event string, operation setOperation) Repl
 
 // storeResult stores a computed collection and replaces any old value of its
 // key. It returns the number of elements.
-func (c *Ctx) storeResult(n *object, class, event string) Reply {
-	size := n.coll.Len(n.typ)
+func (c *Ctx) storeResult(n *keyspace.Object, class, event string) Reply {
+	size := n.Coll.Len(n.Type)
 	if size > 0 {
 		c.assign(n)
-		c.notify(class, event, n.key)
-	} else if old := c.lookup([]byte(n.key)); old != nil {
+		c.notify(class, event, n.Key)
+	} else if old := c.lookup([]byte(n.Key)); old != nil {
 		c.delete(old)
 	}
 	return Int(int64(size))
@@ -546,7 +528,7 @@ func sintercard(c *Ctx, args [][]byte) Reply {
 }
 
 func sscan(c *Ctx, args [][]byte) Reply {
-	return c.scanCollection(args, typeSet, func(o *object, s *elementScan) {
-		scanDict(&o.coll.set, s, o.coll.big, func(*container.Item[struct{}]) Reply { return None })
+	return c.scanCollection(args, keyspace.TypeSet, func(o *keyspace.Object, s *elementScan) {
+		scanDict(&o.Coll.Set, s, o.Coll.Big, func(*container.Item[struct{}]) Reply { return None })
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -180,7 +181,7 @@ type sorted struct {
 type sorting struct {
 	*Ctx
 	sortOptions
-	src  *object
+	src  *keyspace.Object
 	all  []sorted
 	work int
 }
@@ -192,10 +193,11 @@ func sortCommand(c *Ctx, args [][]byte) Reply {
 		return fail
 	}
 	s.src = c.lookup(args[1])
-	if s.src != nil && s.src.typ != typeList && s.src.typ != typeSet && s.src.typ != typeZSet {
+	if s.src != nil && s.src.Type != keyspace.TypeList && s.src.Type != keyspace.TypeSet &&
+		s.src.Type != keyspace.TypeZSet {
 		return Error(msgWrongType)
 	}
-	if s.unsorted && s.src != nil && s.src.typ == typeSet && (s.into != nil || c.inScript) {
+	if s.unsorted && s.src != nil && s.src.Type == keyspace.TypeSet && (s.into != nil || c.inScript) {
 		// As in Redis, a result that is stored or used in a script must have an
 		// order on which all nodes agree.
 		s.unsorted, s.alpha, s.by = false, true, nil
@@ -228,8 +230,8 @@ func (s *sorting) gather() (fail Reply) {
 	if s.src == nil {
 		return Null
 	}
-	v := s.src.coll
-	n := v.Len(s.src.typ)
+	v := s.src.Coll
+	n := v.Len(s.src.Type)
 	from, to := s.part(n)
 	first, number := 0, n
 	if s.unsorted { // the other elements need not be read
@@ -249,16 +251,16 @@ func (s *sorting) gather() (fail Reply) {
 	}
 	switch {
 	case number == 0:
-	case s.src.typ == typeList && s.unsorted && s.desc:
-		v.list.Descend(n-1-first, func(e *string) bool { return take(*e) })
-	case s.src.typ == typeList:
-		v.list.Ascend(first, func(e *string) bool { return take(*e) })
-	case s.src.typ == typeSet:
-		v.set.Ascend(first, func(e *container.Item[struct{}]) bool { return take(e.Name) })
+	case s.src.Type == keyspace.TypeList && s.unsorted && s.desc:
+		v.List.Descend(n-1-first, func(e *string) bool { return take(*e) })
+	case s.src.Type == keyspace.TypeList:
+		v.List.Ascend(first, func(e *string) bool { return take(*e) })
+	case s.src.Type == keyspace.TypeSet:
+		v.Set.Ascend(first, func(e *container.Item[struct{}]) bool { return take(e.Name) })
 	case s.unsorted && s.desc:
-		v.order.Descend(n-1-first, func(m *container.Scored) bool { return take(m.Member) })
+		v.Order.Descend(n-1-first, func(m *container.Scored) bool { return take(m.Member) })
 	default:
-		v.order.Ascend(first, func(m *container.Scored) bool { return take(m.Member) })
+		v.Order.Ascend(first, func(m *container.Scored) bool { return take(m.Member) })
 	}
 	if s.unsorted {
 		return Null
@@ -373,15 +375,15 @@ func (s *sorting) find(pattern []byte, element string) (value string, ok bool) {
 	case o == nil:
 		return "", false
 	case field == "":
-		return o.str, o.typ == typeString
-	case o.typ != typeHash:
+		return o.Str, o.Type == keyspace.TypeString
+	case o.Type != keyspace.TypeHash:
 		return "", false
 	}
-	s.charge(stepsFind(&o.coll.hash))
-	if h := &o.coll.hash; h.Order == container.ByArrival { // such a hash is searched from the front
+	s.charge(stepsFind(&o.Coll.Hash))
+	if h := &o.Coll.Hash; h.Order == container.ByArrival { // such a hash is searched from the front
 		s.work += 8 * h.Len()
 	}
-	return o.coll.hash.Get(field)
+	return o.Coll.Hash.Get(field)
 }
 
 // each calls f with the values that are returned for each element, until f
@@ -421,11 +423,11 @@ func (s *sorting) reply() Reply {
 // store stores the result as a list. A value that does not exist becomes an
 // empty element.
 func (s *sorting) store() Reply {
-	n := s.open(nil, s.into, typeList)
+	n := s.open(nil, s.into, keyspace.TypeList)
 	size := 0
 	fail := s.each(func(value string, ok bool) bool {
 		s.charge(stepsPut)
-		n.coll.put(s.m.owner, false, value)
+		n.Coll.Push(s.m.owner, false, value)
 		if s.get != nil { // without GET, the result is not larger than the source
 			size += len(value) + lookupCost
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
@@ -232,16 +233,16 @@ func (t *trimming) check(xadd bool) Reply {
 }
 
 // trim removes entries from the front of a stream and returns their number.
-func (t *trimming) trim(o *container.Owner, v *collection) int64 {
+func (t *trimming) trim(o *container.Owner, v *keyspace.Collection) int64 {
 	n := 0
 	switch t.by {
 	case byRank:
-		n = max(v.stream.Entries.Len()-int(min(t.length, math.MaxInt32)), 0)
+		n = max(v.Stream.Entries.Len()-int(min(t.length, math.MaxInt32)), 0)
 	case byScore:
-		n = v.stream.EntryPosition(t.least)
+		n = v.Stream.EntryPosition(t.least)
 	}
 	if t.approx {
-		if n < v.stream.Entries.Len() { // when all entries are removed, the last batch may be incomplete
+		if n < v.Stream.Entries.Len() { // when all entries are removed, the last batch may be incomplete
 			n -= n % trimBatch
 		}
 		limit := t.limit
@@ -252,7 +253,7 @@ func (t *trimming) trim(o *container.Owner, v *collection) int64 {
 			n = int(limit - limit%trimBatch)
 		}
 	}
-	v.stream.TrimFront(o, n)
+	v.Stream.TrimFront(o, n)
 	return int64(n)
 }
 
@@ -268,7 +269,7 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	if !auto && !autoSeq && id == (stream.ID{}) {
 		return Error(msgStreamZero)
 	}
-	o, wrong := c.lookupType(args[1], typeStream)
+	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -277,9 +278,9 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	case !room(o, 1):
 		return Error(msgTooMany)
 	}
-	n := c.open(o, args[1], typeStream)
-	v := n.coll
-	last := v.stream.Last
+	n := c.open(o, args[1], keyspace.TypeStream)
+	v := n.Coll
+	last := v.Stream.Last
 	if last == stream.MaxID {
 		return Error(msgStreamFull)
 	}
@@ -304,16 +305,16 @@ func xadd(c *Ctx, args [][]byte) Reply {
 	if e.Size() > MaxStringBytes { // an entry must fit into one block of a snapshot
 		return Error(msgTooLong)
 	}
-	v.stream.Entries.Insert(c.m.owner, v.stream.Entries.Len(), e)
-	v.stream.Last = id
-	v.stream.Added++
+	v.Stream.Entries.Insert(c.m.owner, v.Stream.Entries.Len(), e)
+	v.Stream.Last = id
+	v.Stream.Added++
 	gone := t.trim(c.m.owner, v)
 	c.charge(stepsProbe * int(gone))
 	c.assign(n)
-	c.ready(waitKey{c.db, n.key})
-	c.notify("t", "xadd", n.key)
+	c.ready(waitKey{c.db, n.Key})
+	c.notify("t", "xadd", n.Key)
 	if gone > 0 {
-		c.notify("t", "xtrim", n.key)
+		c.notify("t", "xtrim", n.Key)
 	}
 	return Bulk(id.String())
 }
@@ -337,27 +338,27 @@ func xtrim(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], typeStream)
+	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case o == nil:
 		return Zero
 	}
-	n := c.open(o, args[1], typeStream)
-	gone := t.trim(c.m.owner, n.coll)
+	n := c.open(o, args[1], keyspace.TypeStream)
+	gone := t.trim(c.m.owner, n.Coll)
 	c.charge(stepsProbe * int(gone))
 	if gone > 0 {
 		c.assign(n)
-		c.notify("t", "xtrim", n.key)
+		c.notify("t", "xtrim", n.Key)
 	}
 	return Int(gone)
 }
 
-func xlen(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeStream) }
+func xlen(c *Ctx, args [][]byte) Reply { return c.size(args[1], keyspace.TypeStream) }
 
 func xdel(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeStream)
+	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -371,21 +372,21 @@ func xdel(c *Ctx, args [][]byte) Reply {
 			return Error(msgStreamID)
 		}
 	}
-	n := c.open(o, args[1], typeStream)
-	v := n.coll
+	n := c.open(o, args[1], keyspace.TypeStream)
+	v := n.Coll
 	gone := int64(0)
 	for _, id := range ids {
-		if at := v.stream.EntryPosition(id); at < v.stream.Entries.Len() && v.stream.Entries.At(at).ID == id {
-			v.stream.Entries.Delete(c.m.owner, at)
+		if at := v.Stream.EntryPosition(id); at < v.Stream.Entries.Len() && v.Stream.Entries.At(at).ID == id {
+			v.Stream.Entries.Delete(c.m.owner, at)
 			gone++
-			if id.Compare(v.stream.MaxDeleted) > 0 {
-				v.stream.MaxDeleted = id
+			if id.Compare(v.Stream.MaxDeleted) > 0 {
+				v.Stream.MaxDeleted = id
 			}
 		}
 	}
 	if gone > 0 {
 		c.assign(n)
-		c.notify("t", "xdel", n.key)
+		c.notify("t", "xdel", n.Key)
 	}
 	return Int(gone)
 }
@@ -452,7 +453,7 @@ func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
 		}
 		count = max(n, 0)
 	}
-	o, wrong := c.lookupType(args[1], typeStream)
+	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -461,10 +462,10 @@ func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
 	case count == 0:
 		return NullArray
 	}
-	v := o.coll
-	first, end := v.stream.EntryPosition(from), v.stream.Entries.Len()
+	v := o.Coll
+	first, end := v.Stream.EntryPosition(from), v.Stream.Entries.Len()
 	if to != stream.MaxID {
-		end = v.stream.EntryPosition(to.Next())
+		end = v.Stream.EntryPosition(to.Next())
 	}
 	left := int64(end - first)
 	if count > 0 {
@@ -479,9 +480,9 @@ func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
 		return l.addEntry(e) && left > 0
 	}
 	if reverse {
-		v.stream.Entries.Descend(end-1, step)
+		v.Stream.Entries.Descend(end-1, step)
 	} else {
-		v.stream.Entries.Ascend(first, step)
+		v.Stream.Entries.Ascend(first, step)
 	}
 	return l.reply(Array)
 }
@@ -514,15 +515,15 @@ func xinfoHelp(c *Ctx, args [][]byte) Reply {
 }
 
 // streamOf returns the stream of a key for XINFO.
-func (c *Ctx) streamOf(key []byte) (v *collection, fail Reply) {
-	o, wrong := c.lookupType(key, typeStream)
+func (c *Ctx) streamOf(key []byte) (v *keyspace.Collection, fail Reply) {
+	o, wrong := c.lookupType(key, keyspace.TypeStream)
 	switch {
 	case o == nil:
 		return nil, Error(msgNoSuchKey)
 	case wrong:
 		return nil, Error(msgWrongType)
 	}
-	return o.coll, Null
+	return o.Coll, Null
 }
 
 func xinfoConsumers(c *Ctx, args [][]byte) Reply {
@@ -530,11 +531,11 @@ func xinfoConsumers(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	at, found := v.stream.GroupPosition(string(args[3]))
+	at, found := v.Stream.GroupPosition(string(args[3]))
 	if !found {
 		return missingGroup(args)
 	}
-	g := v.stream.Groups.At(at)
+	g := v.Stream.Groups.At(at)
 	l := collector{c: c}
 	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
 		return l.add(Map([]Reply{
@@ -552,14 +553,14 @@ func xinfoGroups(c *Ctx, args [][]byte) Reply {
 		return fail
 	}
 	l := collector{c: c}
-	v.stream.Groups.Ascend(0, func(g *stream.Group) bool {
+	v.Stream.Groups.Ascend(0, func(g *stream.Group) bool {
 		return l.add(Map([]Reply{
 			Bulk("name"), Bulk(g.Name),
 			Bulk("consumers"), Int(int64(g.Consumers.Len())),
 			Bulk("pending"), Int(int64(g.Pending.Len())),
 			Bulk("last-delivered-id"), Bulk(g.Last.String()),
 			Bulk("entries-read"), readReply(g),
-			Bulk("lag"), lagReply(&v.stream, g),
+			Bulk("lag"), lagReply(&v.Stream, g),
 		}))
 	})
 	return l.reply(Array)
@@ -587,28 +588,28 @@ func xinfoStream(c *Ctx, args [][]byte) Reply {
 	}
 	// The numbers for the radix tree are those that Redis would have with nodes
 	// of trimBatch entries, each the child of the one before.
-	nodes := int64(v.stream.Entries.Len()+trimBatch-1) / trimBatch
+	nodes := int64(v.Stream.Entries.Len()+trimBatch-1) / trimBatch
 	fields := []Reply{
-		Bulk("length"), Int(int64(v.stream.Entries.Len())),
+		Bulk("length"), Int(int64(v.Stream.Entries.Len())),
 		Bulk("radix-tree-keys"), Int(nodes),
 		Bulk("radix-tree-nodes"), Int(nodes + 1),
-		Bulk("last-generated-id"), Bulk(v.stream.Last.String()),
-		Bulk("max-deleted-entry-id"), Bulk(v.stream.MaxDeleted.String()),
-		Bulk("entries-added"), Int(int64(v.stream.Added)),
-		Bulk("recorded-first-entry-id"), Bulk(v.stream.FirstID().String()),
+		Bulk("last-generated-id"), Bulk(v.Stream.Last.String()),
+		Bulk("max-deleted-entry-id"), Bulk(v.Stream.MaxDeleted.String()),
+		Bulk("entries-added"), Int(int64(v.Stream.Added)),
+		Bulk("recorded-first-entry-id"), Bulk(v.Stream.FirstID().String()),
 	}
 	if full {
-		return v.fullInfo(c, fields, count)
+		return fullInfo(c, v, fields, count)
 	}
 	first, last := Null, Null
-	if n := v.stream.Entries.Len(); n > 0 {
-		e := v.stream.Entries.At(0)
+	if n := v.Stream.Entries.Len(); n > 0 {
+		e := v.Stream.Entries.At(0)
 		first = entryReply(&e)
-		e = v.stream.Entries.At(n - 1)
+		e = v.Stream.Entries.At(n - 1)
 		last = entryReply(&e)
 	}
 	return Map(append(fields,
-		Bulk("groups"), Int(int64(v.stream.Groups.Len())),
+		Bulk("groups"), Int(int64(v.Stream.Groups.Len())),
 		Bulk("first-entry"), first,
 		Bulk("last-entry"), last,
 	))
@@ -616,12 +617,12 @@ func xinfoStream(c *Ctx, args [][]byte) Reply {
 
 // fullInfo adds to fields up to count entries of a stream and its groups, each
 // with up to count pending entries. It adds all of them if count is 0.
-func (v *collection) fullInfo(c *Ctx, fields []Reply, count int64) Reply {
+func fullInfo(c *Ctx, v *keyspace.Collection, fields []Reply, count int64) Reply {
 	l := collector{c: c}
-	v.stream.Entries.Ascend(0, func(e *stream.Entry) bool { return l.addEntry(e) && int64(len(l.elems)) != count })
+	v.Stream.Entries.Ascend(0, func(e *stream.Entry) bool { return l.addEntry(e) && int64(len(l.elems)) != count })
 	entries := Array(l.elems)
 	l.elems = nil
-	v.stream.Groups.Ascend(0, func(g *stream.Group) bool { return l.add(v.groupInfo(g, count, &l)) })
+	v.Stream.Groups.Ascend(0, func(g *stream.Group) bool { return l.add(groupInfo(v, g, count, &l)) })
 	if l.over() {
 		return Error(ReplyTooLarge)
 	}
@@ -630,7 +631,7 @@ func (v *collection) fullInfo(c *Ctx, fields []Reply, count int64) Reply {
 
 // groupInfo returns what XINFO STREAM FULL reports about a group. It adds the
 // size of that to the size of l.
-func (v *collection) groupInfo(g *stream.Group, count int64, l *collector) Reply {
+func groupInfo(v *keyspace.Collection, g *stream.Group, count int64, l *collector) Reply {
 	pending := collector{c: l.c, size: l.size}
 	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {
 		return pending.add(Array([]Reply{Bulk(p.ID.String()), Bulk(p.Consumer), Int(p.At.Wall), Int(p.Deliveries)})) &&
@@ -658,7 +659,7 @@ func (v *collection) groupInfo(g *stream.Group, count int64, l *collector) Reply
 		Bulk("name"), Bulk(g.Name),
 		Bulk("last-delivered-id"), Bulk(g.Last.String()),
 		Bulk("entries-read"), readReply(g),
-		Bulk("lag"), lagReply(&v.stream, g),
+		Bulk("lag"), lagReply(&v.Stream, g),
 		Bulk("pel-count"), Int(int64(g.Pending.Len())),
 		Bulk("pending"), Array(pending.elems),
 		Bulk("consumers"), Array(consumers.elems),

@@ -1,8 +1,7 @@
 package fsm
 
 import (
-	"strings"
-
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/subsequence"
 )
@@ -225,11 +224,11 @@ func get(c *Ctx, args [][]byte) Reply {
 }
 
 // valueOf returns the value of a string object, or null if o is nil.
-func valueOf(o *object) Reply {
+func valueOf(o *keyspace.Object) Reply {
 	if o == nil {
 		return Null
 	}
-	return Bulk(o.str)
+	return Bulk(o.Str)
 }
 
 // options has the options of SET, GETEX and MSETEX.
@@ -307,16 +306,16 @@ func parseOptions(args [][]byte, allow int) (p options, ok bool) {
 
 // holds reports whether o meets the condition. o is nil if the key does not
 // exist.
-func (p *options) holds(o *object) bool {
+func (p *options) holds(o *keyspace.Object) bool {
 	switch {
 	case p.nx:
 		return o == nil
 	case p.xx:
 		return o != nil
 	case p.cond == condIFEQ:
-		return o != nil && o.str == string(p.value)
+		return o != nil && o.Str == string(p.value)
 	case p.cond == condIFNE:
-		return o == nil || o.str != string(p.value)
+		return o == nil || o.Str != string(p.value)
 	}
 	return true
 }
@@ -334,7 +333,7 @@ func set(c *Ctx, args [][]byte) Reply {
 		}
 	}
 	o := c.lookup(args[1])
-	if (p.get || p.cond != condNone) && o != nil && o.typ != typeString {
+	if (p.get || p.cond != condNone) && o != nil && o.Type != keyspace.TypeString {
 		return Error(msgWrongType)
 	}
 	done, refused := OK, Null
@@ -345,9 +344,9 @@ func set(c *Ctx, args [][]byte) Reply {
 		return refused
 	}
 	if p.keepTTL && o != nil {
-		n := newObject(args[1], args[2]).within(o.life())
+		n := within(keyspace.NewObject(args[1], args[2]), lifeOf(o))
 		c.assign(n)
-		c.notify("$", "set", n.key)
+		c.notify("$", "set", n.Key)
 		return done
 	}
 	c.put(args[1], args[2], o, l)
@@ -356,8 +355,8 @@ func set(c *Ctx, args [][]byte) Reply {
 
 // put stores a value with a lifetime. old is the object that the key has. old
 // may be nil if the key does not exist, or if l cannot be in the past.
-func (c *Ctx) put(key, val []byte, old *object, l lifetime) {
-	n := newObject(key, val).within(l)
+func (c *Ctx) put(key, val []byte, old *keyspace.Object, l lifetime) {
+	n := within(keyspace.NewObject(key, val), l)
 	switch {
 	case !l.past:
 		c.assign(n)
@@ -365,14 +364,14 @@ func (c *Ctx) put(key, val []byte, old *object, l lifetime) {
 		c.remove(old)
 	default:
 		c.changes++ // the state is the same, but all nodes publish the events: see tookEffect
-		c.notify("n", "new", n.key)
+		c.notify("n", "new", n.Key)
 	}
-	c.notify("$", "set", n.key)
+	c.notify("$", "set", n.Key)
 	if l.set() {
-		c.notify("g", "expire", n.key)
+		c.notify("g", "expire", n.Key)
 	}
 	if l.past {
-		c.notify("x", "expired", n.key)
+		c.notify("x", "expired", n.Key)
 	}
 }
 
@@ -427,7 +426,7 @@ func getex(c *Ctx, args [][]byte) Reply {
 		return Error(msgWrongType)
 	case o == nil:
 		return Null // Redis checks the time only if the key exists
-	case p.persist && o.deadline != 0:
+	case p.persist && o.Deadline != 0:
 		c.persist(o)
 	case p.unit != unitNone:
 		l, fail := c.lifetimeIn(p.unit, p.expire, "getex")
@@ -438,10 +437,10 @@ func getex(c *Ctx, args [][]byte) Reply {
 			c.delete(o)
 			break
 		}
-		c.store(o.with(o.str).within(l))
-		c.notify("g", "expire", o.key)
+		c.store(within(o.With(o.Str), l))
+		c.notify("g", "expire", o.Key)
 	}
-	return Bulk(o.str)
+	return Bulk(o.Str)
 }
 
 func mget(c *Ctx, args [][]byte) Reply {
@@ -486,19 +485,19 @@ func appendTo(c *Ctx, args [][]byte) Reply {
 	if wrong {
 		return Error(msgWrongType)
 	}
-	var n *object
+	var n *keyspace.Object
 	if o == nil {
-		n = newObject(args[1], args[2])
+		n = keyspace.NewObject(args[1], args[2])
 	} else {
-		if len(o.str)+len(args[2]) > MaxStringBytes {
+		if len(o.Str)+len(args[2]) > MaxStringBytes {
 			return Error(msgTooLong)
 		}
-		c.charge(len(o.str) / copyBytes)
-		n = o.overlaid(len(o.str), args[2])
+		c.charge(len(o.Str) / copyBytes)
+		n = o.Overlaid(len(o.Str), args[2])
 	}
 	c.assign(n)
-	c.notify("$", "append", n.key)
-	return Int(int64(len(n.str)))
+	c.notify("$", "append", n.Key)
+	return Int(int64(len(n.Str)))
 }
 
 func strlen(c *Ctx, args [][]byte) Reply {
@@ -509,7 +508,7 @@ func strlen(c *Ctx, args [][]byte) Reply {
 	case o == nil:
 		return Zero
 	}
-	return Int(int64(len(o.str)))
+	return Int(int64(len(o.Str)))
 }
 
 func getrange(c *Ctx, args [][]byte) Reply {
@@ -525,7 +524,7 @@ func getrange(c *Ctx, args [][]byte) Reply {
 	case o == nil, start < 0 && end < 0 && start > end:
 		return Bulk("")
 	}
-	n := int64(len(o.str))
+	n := int64(len(o.Str))
 	if start < 0 {
 		start = max(start+n, 0)
 	}
@@ -536,7 +535,7 @@ func getrange(c *Ctx, args [][]byte) Reply {
 	if start > end {
 		return Bulk("")
 	}
-	return Bulk(o.str[start : end+1])
+	return Bulk(o.Str[start : end+1])
 }
 
 func setrange(c *Ctx, args [][]byte) Reply {
@@ -552,43 +551,20 @@ func setrange(c *Ctx, args [][]byte) Reply {
 		return Error(msgWrongType)
 	}
 	if o == nil {
-		o = newObject(args[1], nil)
+		o = keyspace.NewObject(args[1], nil)
 	}
 	val := args[3]
 	switch {
 	case len(val) == 0:
-		return Int(int64(len(o.str))) // the key is not created and the value is not padded
+		return Int(int64(len(o.Str))) // the key is not created and the value is not padded
 	case offset > MaxStringBytes-int64(len(val)):
 		return Error(msgTooLong)
 	}
-	c.charge(max(len(o.str), int(offset)) / copyBytes)
-	n := o.overlaid(int(offset), val)
+	c.charge(max(len(o.Str), int(offset)) / copyBytes)
+	n := o.Overlaid(int(offset), val)
 	c.assign(n)
-	c.notify("$", "setrange", n.key)
-	return Int(int64(len(n.str)))
-}
-
-// overlaid returns a copy of o in which val is written at offset of the value,
-// after zeros if the old value is shorter than offset. The copy also has a new
-// copy of the key: a key that shared the allocation of the old value would keep
-// that whole allocation alive.
-func (o *object) overlaid(offset int, val []byte) *object {
-	s := o.str
-	var b strings.Builder
-	b.Grow(len(o.key) + max(len(s), offset+len(val)))
-	b.WriteString(o.key)
-	b.WriteString(s[:min(offset, len(s))])
-	for i := len(s); i < offset; i++ {
-		b.WriteByte(0)
-	}
-	b.Write(val)
-	if end := offset + len(val); end < len(s) {
-		b.WriteString(s[end:])
-	}
-	both := b.String()
-	n := *o
-	n.key, n.str, n.raw = both[:len(o.key)], both[len(o.key):], true
-	return &n
+	c.notify("$", "setrange", n.Key)
+	return Int(int64(len(n.Str)))
 }
 
 const (
@@ -608,7 +584,7 @@ func lcs(c *Ctx, args [][]byte) Reply {
 			return Error(msgLcsType)
 		}
 		if o != nil {
-			s[i] = o.str
+			s[i] = o.Str
 		}
 	}
 	var idx, length, withLength bool
@@ -696,7 +672,7 @@ func delex(c *Ctx, args [][]byte) Reply {
 	switch {
 	case o == nil:
 		return Zero // with IFNE too: there is nothing to delete
-	case p.cond != condNone && o.typ != typeString:
+	case p.cond != condNone && o.Type != keyspace.TypeString:
 		return Error(msgCondType)
 	case !p.holds(o):
 		return Zero
@@ -710,7 +686,7 @@ func delifeq(c *Ctx, args [][]byte) Reply {
 	switch {
 	case wrong:
 		return Error(msgWrongType)
-	case o == nil || o.str != string(args[2]):
+	case o == nil || o.Str != string(args[2]):
 		return Zero
 	}
 	c.delete(o)
@@ -770,7 +746,7 @@ func msetex(c *Ctx, args [][]byte) Reply {
 	for i := 0; i < len(pairs); i += 2 {
 		old := c.lookup(pairs[i])
 		if p.keepTTL && old != nil {
-			l = old.life()
+			l = lifeOf(old)
 		} else if p.keepTTL {
 			l = lifetime{}
 		}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
@@ -134,10 +135,10 @@ func groupOptions(args [][]byte, create bool) (mkstream bool, read int64, fail R
 }
 
 // groupStart parses the ID after which a group starts to read. o may be nil.
-func groupStart(o *object, arg []byte, strict bool) (id stream.ID, fail Reply) {
+func groupStart(o *keyspace.Object, arg []byte, strict bool) (id stream.ID, fail Reply) {
 	if string(arg) == "$" {
 		if o != nil {
-			id = o.coll.stream.Last
+			id = o.Coll.Stream.Last
 		}
 		return id, Null
 	}
@@ -168,24 +169,24 @@ func xgroupCreate(c *Ctx, args [][]byte) Reply {
 		return fail
 	case at >= 0:
 		return Error(msgBusyGroup)
-	case o != nil && o.coll.stream.Groups.Len() >= MaxElements:
+	case o != nil && o.Coll.Stream.Groups.Len() >= keyspace.MaxElements:
 		return Error(msgTooMany)
 	}
 	g := stream.Group{Name: string(args[3]), Last: id, Read: read}
-	n := c.open(o, args[2], typeStream)
-	at, _ = n.coll.stream.GroupPosition(g.Name)
-	n.coll.stream.Groups.Insert(c.m.owner, at, g)
+	n := c.open(o, args[2], keyspace.TypeStream)
+	at, _ = n.Coll.Stream.GroupPosition(g.Name)
+	n.Coll.Stream.Groups.Insert(c.m.owner, at, g)
 	if o == nil {
 		c.assign(n)
 	} else {
 		c.keep(n)
 	}
-	c.notify("t", "xgroup-create", n.key)
+	c.notify("t", "xgroup-create", n.Key)
 	return OK
 }
 
 // needGroup finds the group of a subcommand that fails without it.
-func (c *Ctx) needGroup(args [][]byte) (o *object, at int, fail Reply) {
+func (c *Ctx) needGroup(args [][]byte) (o *keyspace.Object, at int, fail Reply) {
 	o, at, wrong := c.groupOf(args[2], args[3])
 	switch {
 	case wrong:
@@ -219,8 +220,8 @@ func xgroupSetid(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	c.withGroup(o, at, func(_ *object, g *stream.Group) { g.Last, g.Read = id, read })
-	c.notify("t", "xgroup-setid", o.key)
+	c.withGroup(o, at, func(_ *keyspace.Object, g *stream.Group) { g.Last, g.Read = id, read })
+	c.notify("t", "xgroup-setid", o.Key)
 	return OK
 }
 
@@ -234,11 +235,11 @@ func xgroupDestroy(c *Ctx, args [][]byte) Reply {
 	case at < 0:
 		return Zero
 	}
-	n := c.open(o, nil, typeStream)
-	n.coll.stream.Groups.Delete(c.m.owner, at)
+	n := c.open(o, nil, keyspace.TypeStream)
+	n.Coll.Stream.Groups.Delete(c.m.owner, at)
 	c.keep(n)
-	c.notify("t", "xgroup-destroy", n.key)
-	c.ready(waitKey{c.db, n.key}) // waiters that read for the group get an error
+	c.notify("t", "xgroup-destroy", n.Key)
+	c.ready(waitKey{c.db, n.Key}) // waiters that read for the group get an error
 	return One
 }
 
@@ -247,14 +248,14 @@ func xgroupCreateconsumer(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	g := o.coll.stream.Groups.At(at)
+	g := o.Coll.Stream.Groups.At(at)
 	if _, found := g.ConsumerPosition(string(args[4])); found {
 		return Zero
 	}
 	if !groupFits(&g, 0) {
 		return Error(msgTooMany)
 	}
-	c.withGroup(o, at, func(n *object, g *stream.Group) { c.consumer(n, g, string(args[4])) })
+	c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) { c.consumer(n, g, string(args[4])) })
 	return One
 }
 
@@ -263,14 +264,14 @@ func xgroupDelconsumer(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	g := o.coll.stream.Groups.At(at)
+	g := o.Coll.Stream.Groups.At(at)
 	i, found := g.ConsumerPosition(string(args[4]))
 	if !found {
 		return Zero
 	}
 	k := g.Consumers.At(i)
 	c.charge(stepsPut * k.Pending.Len())
-	c.withGroup(o, at, func(_ *object, g *stream.Group) {
+	c.withGroup(o, at, func(_ *keyspace.Object, g *stream.Group) {
 		k.Pending.Ascend(0, func(id *stream.ID) bool {
 			p, _ := g.PendingPosition(*id)
 			g.Pending.Delete(c.m.owner, p)
@@ -278,7 +279,7 @@ func xgroupDelconsumer(c *Ctx, args [][]byte) Reply {
 		})
 		g.Consumers.Delete(c.m.owner, i)
 	})
-	c.notify("t", "xgroup-delconsumer", o.key)
+	c.notify("t", "xgroup-delconsumer", o.Key)
 	return Int(int64(k.Pending.Len()))
 }
 
@@ -308,30 +309,30 @@ func xsetid(c *Ctx, args [][]byte) Reply {
 			return Error(msgSyntax)
 		}
 	}
-	o, wrong := c.lookupType(args[1], typeStream)
+	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
 	switch {
 	case o == nil:
 		return Error(msgNoSuchKey)
 	case wrong:
 		return Error(msgWrongType)
 	}
-	v := o.coll
-	switch length := v.stream.Entries.Len(); {
-	case length > 0 && id.Compare(v.stream.Entries.At(length-1).ID) < 0:
+	v := o.Coll
+	switch length := v.Stream.Entries.Len(); {
+	case length > 0 && id.Compare(v.Stream.Entries.At(length-1).ID) < 0:
 		return Error(msgSetidTop)
 	case length > 0 && added >= 0 && int64(length) > added:
 		return Error(msgSetidLength)
 	}
-	n := c.open(o, nil, typeStream)
-	n.coll.stream.Last = id
+	n := c.open(o, nil, keyspace.TypeStream)
+	n.Coll.Stream.Last = id
 	if added >= 0 {
-		n.coll.stream.Added = uint64(added)
+		n.Coll.Stream.Added = uint64(added)
 	}
 	if deleted != (stream.ID{}) {
-		n.coll.stream.MaxDeleted = deleted
+		n.Coll.Stream.MaxDeleted = deleted
 	}
 	c.keep(n)
-	c.notify("t", "xsetid", n.key)
+	c.notify("t", "xsetid", n.Key)
 	return OK
 }
 
@@ -344,7 +345,7 @@ func (c *Ctx) since(m stream.Moment) int64 { return max(c.now-m.Lease, 0) / 1e6 
 // consumer returns the name of a consumer of a group of the stream n and
 // updates the time at which the consumer was seen. If the group has no such
 // consumer, this method creates it.
-func (c *Ctx) consumer(n *object, g *stream.Group, name string) string {
+func (c *Ctx) consumer(n *keyspace.Object, g *stream.Group, name string) string {
 	at, found := g.ConsumerPosition(name)
 	k := stream.Consumer{Name: strings.Clone(name)}
 	if found {
@@ -356,35 +357,35 @@ func (c *Ctx) consumer(n *object, g *stream.Group, name string) string {
 		return k.Name
 	}
 	g.Consumers.Insert(c.m.owner, at, k)
-	c.notify("t", "xgroup-createconsumer", n.key)
+	c.notify("t", "xgroup-createconsumer", n.Key)
 	return k.Name
 }
 
 // groupFits reports whether a group may get n more pending entries and one more
 // consumer.
 func groupFits(g *stream.Group, n int) bool {
-	return g.Pending.Len() <= MaxElements-n && g.Consumers.Len() < MaxElements
+	return g.Pending.Len() <= keyspace.MaxElements-n && g.Consumers.Len() < keyspace.MaxElements
 }
 
 // withGroup calls f with a copy of the stream o and a copy of its group at a
 // position. f may change both; withGroup then stores them.
-func (c *Ctx) withGroup(o *object, at int, f func(n *object, g *stream.Group)) {
-	n := c.open(o, nil, typeStream)
-	g := n.coll.stream.Groups.At(at)
+func (c *Ctx) withGroup(o *keyspace.Object, at int, f func(n *keyspace.Object, g *stream.Group)) {
+	n := c.open(o, nil, keyspace.TypeStream)
+	g := n.Coll.Stream.Groups.At(at)
 	f(n, &g)
-	n.coll.stream.Groups.Set(c.m.owner, at, g)
+	n.Coll.Stream.Groups.Set(c.m.owner, at, g)
 	c.keep(n)
 }
 
 // keep stores a stream if only its groups or its stream.Info have changed.
 // Redis does not treat this as a change of the key: WATCH does not fail,
 // trackers get no invalidation, and waiters are not served.
-func (c *Ctx) keep(o *object) {
-	o.touched = c.now
-	old := c.m.dbs[c.db].tree.Set(o)
-	if o.deadline != 0 {
-		c.m.expiry.remove(c.db, old)
-		c.m.expiry.add(c.db, o)
+func (c *Ctx) keep(o *keyspace.Object) {
+	o.Touched = c.now
+	old := c.m.dbs[c.db].Set(o)
+	if o.Deadline != 0 {
+		c.m.expiry.Remove(c.db, old)
+		c.m.expiry.Add(c.db, o)
 	}
 }
 
@@ -420,12 +421,12 @@ func cString(b []byte) string {
 
 // groupOf finds a group of a stream. at is -1 if the key or the group does not
 // exist.
-func (c *Ctx) groupOf(key, name []byte) (o *object, at int, wrongType bool) {
-	o, wrong := c.lookupType(key, typeStream)
+func (c *Ctx) groupOf(key, name []byte) (o *keyspace.Object, at int, wrongType bool) {
+	o, wrong := c.lookupType(key, keyspace.TypeStream)
 	if wrong || o == nil {
 		return o, -1, wrong
 	}
-	at, found := o.coll.stream.GroupPosition(string(name))
+	at, found := o.Coll.Stream.GroupPosition(string(name))
 	if !found {
 		at = -1
 	}

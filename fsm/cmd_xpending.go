@@ -4,6 +4,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
@@ -78,7 +79,7 @@ func xack(c *Ctx, args [][]byte) Reply {
 	case at < 0:
 		return Zero
 	}
-	g := o.coll.stream.Groups.At(at)
+	g := o.Coll.Stream.Groups.At(at)
 	ids := make([]stream.ID, len(args)-3)
 	some := false
 	for i, arg := range args[3:] {
@@ -93,7 +94,7 @@ func xack(c *Ctx, args [][]byte) Reply {
 		return Zero
 	}
 	done := int64(0)
-	c.withGroup(o, at, func(_ *object, g *stream.Group) {
+	c.withGroup(o, at, func(_ *keyspace.Object, g *stream.Group) {
 		for _, id := range ids {
 			if g.Ack(c.m.owner, id) {
 				done++
@@ -138,7 +139,7 @@ func xpending(c *Ctx, args [][]byte) Reply {
 	case at < 0:
 		return noGroup(args[1], args[2], "")
 	}
-	g := o.coll.stream.Groups.At(at)
+	g := o.Coll.Stream.Groups.At(at)
 	if summary {
 		return c.pendingSummary(&g)
 	}
@@ -271,17 +272,17 @@ type claims struct {
 }
 
 // take adds an entry to the claimed entries.
-func (s *claims) take(v *collection, p stream.PendingEntry, justID bool) bool {
+func (s *claims) take(v *keyspace.Collection, p stream.PendingEntry, justID bool) bool {
 	s.taken = append(s.taken, p)
 	if justID {
 		return s.reply.add(Bulk(p.ID.String()))
 	}
-	return s.reply.addEntry(v.entry(p.ID))
+	return s.reply.addEntry(v.Stream.Entry(p.ID))
 }
 
 // carry applies the claim to a group: it removes the dropped entries and makes
 // the taken entries pending for the consumer.
-func (s *claims) carry(c *Ctx, n *object, g *stream.Group, name string) {
+func (s *claims) carry(c *Ctx, n *keyspace.Object, g *stream.Group, name string) {
 	for _, id := range s.dropped {
 		g.Ack(c.m.owner, id)
 	}
@@ -307,7 +308,7 @@ func xclaim(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	v, g := o.coll, o.coll.stream.Groups.At(at)
+	v, g := o.Coll, o.Coll.Stream.Groups.At(at)
 	when := stream.Moment{Lease: c.now - q.age*1e6, Wall: c.wallMs() - q.age}
 	var s claims
 	known := make(map[stream.ID]stream.PendingEntry) // the claimed state of IDs that occurred earlier in the command
@@ -318,7 +319,7 @@ func xclaim(c *Ctx, args [][]byte) Reply {
 			p, found = g.Pending.At(i), true
 		}
 		switch {
-		case v.entry(id) == nil:
+		case v.Stream.Entry(id) == nil:
 			if found {
 				s.dropped = append(s.dropped, id)
 				gone[id] = true
@@ -347,7 +348,7 @@ func xclaim(c *Ctx, args [][]byte) Reply {
 	case len(s.taken) > 0 && !groupFits(&g, len(s.taken)):
 		return Error(msgTooMany)
 	case len(s.taken) > 0 || len(s.dropped) > 0 || later:
-		c.withGroup(o, at, func(n *object, g *stream.Group) {
+		c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) {
 			if later {
 				g.Last = q.last
 			}
@@ -391,7 +392,7 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 	case at < 0:
 		return noGroup(args[1], args[2], "")
 	}
-	v, g := o.coll, o.coll.stream.Groups.At(at)
+	v, g := o.Coll, o.Coll.Stream.Groups.At(at)
 	var s claims
 	var dropped []Reply
 	attempts := count * 10
@@ -404,7 +405,7 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 		i++
 		c.charge(stepsPut)
 		switch {
-		case v.entry(p.ID) == nil:
+		case v.Stream.Entry(p.ID) == nil:
 			s.dropped = append(s.dropped, p.ID)
 			dropped = append(dropped, Bulk(p.ID.String()))
 		case c.since(p.At) < minIdle:
@@ -430,7 +431,7 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 		cursor = g.Pending.At(i).ID
 	}
 	if len(s.taken) > 0 || len(s.dropped) > 0 {
-		c.withGroup(o, at, func(n *object, g *stream.Group) { s.carry(c, n, g, string(args[3])) })
+		c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) { s.carry(c, n, g, string(args[3])) })
 	}
 	return Array([]Reply{Bulk(cursor.String()), Array(s.reply.elems), Array(dropped)})
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
@@ -172,14 +173,14 @@ func (t *Table) Waits(cmd *Command, args [][]byte) *Command {
 func (c *Ctx) after(q xreadQuery) (ids []stream.ID, fail Reply) {
 	ids = make([]stream.ID, len(q.ids))
 	for i, arg := range q.ids {
-		o, wrong := c.lookupType(q.keys[i], typeStream)
+		o, wrong := c.lookupType(q.keys[i], keyspace.TypeStream)
 		if wrong {
 			return nil, Error(msgWrongType)
 		}
 		switch {
 		case string(arg) == "$":
 			if o != nil {
-				ids[i] = o.coll.stream.Last
+				ids[i] = o.Coll.Stream.Last
 			}
 			continue
 		case string(arg) == ">":
@@ -195,11 +196,11 @@ func (c *Ctx) after(q xreadQuery) (ids []stream.ID, fail Reply) {
 
 // entriesAfter adds the entries after an ID to l and calls f for each. It adds
 // at most count entries, or all if count is 0.
-func (v *collection) entriesAfter(l *collector, id stream.ID, count int64, f func(id stream.ID)) {
-	if v.stream.Last.Compare(id) <= 0 {
+func entriesAfter(v *keyspace.Collection, l *collector, id stream.ID, count int64, f func(id stream.ID)) {
+	if v.Stream.Last.Compare(id) <= 0 {
 		return
 	}
-	v.stream.Entries.Ascend(v.stream.EntryPosition(id.Next()), func(e *stream.Entry) bool {
+	v.Stream.Entries.Ascend(v.Stream.EntryPosition(id.Next()), func(e *stream.Entry) bool {
 		f(e.ID)
 		return l.addEntry(e) && int64(len(l.elems)) != count
 	})
@@ -239,7 +240,7 @@ func (c *Ctx) readStreams(q xreadQuery, ids []stream.ID) Reply {
 			continue
 		}
 		l := collector{c: c, size: size}
-		o.coll.entriesAfter(&l, ids[i], q.count, func(stream.ID) {})
+		entriesAfter(o.Coll, &l, ids[i], q.count, func(stream.ID) {})
 		if size = l.size; l.over() {
 			return Error(ReplyTooLarge)
 		}
@@ -312,7 +313,7 @@ func parseXreadWaiter(args [][]byte) (b blocking, fail Reply) {
 	if fail.IsError() {
 		return b, fail
 	}
-	b = blocking{typ: typeStream, keys: q.keys, timeout: q.timeout, none: NullArray}
+	b = blocking{typ: keyspace.TypeStream, keys: q.keys, timeout: q.timeout, none: NullArray}
 	b.take = func(c *Ctx, key []byte) Reply {
 		for i := range q.keys {
 			if string(q.keys[i]) != string(key) {
@@ -322,14 +323,14 @@ func parseXreadWaiter(args [][]byte) (b blocking, fail Reply) {
 			if !ok {
 				id = stream.MaxID
 			}
-			v := c.lookup(key).coll
-			if v.stream.Last.Compare(id) <= 0 {
+			v := c.lookup(key).Coll
+			if v.Stream.Last.Compare(id) <= 0 {
 				continue
 			}
 			// The new entries may already have been deleted. The list is then
 			// empty.
 			l := collector{c: c, elems: []Reply{}}
-			v.entriesAfter(&l, id, q.count, func(stream.ID) {})
+			entriesAfter(v, &l, id, q.count, func(stream.ID) {})
 			if l.over() {
 				return Error(ReplyTooLarge)
 			}
@@ -393,12 +394,12 @@ func xreadgroup(c *Ctx, args [][]byte) Reply {
 	size := 0
 	for i, key := range q.keys {
 		o, at, _ := c.groupOf(key, q.group)
-		g := o.coll.stream.Groups.At(at)
+		g := o.Coll.Stream.Groups.At(at)
 		l := collector{c: c, elems: []Reply{}, size: size}
 		read := c.readHistory
 		if ids[i] == stream.MaxID {
-			if c.groupSuspended(key, &q) || o.coll.stream.Entries.Len() == 0 ||
-				o.coll.stream.Entries.At(o.coll.stream.Entries.Len()-1).ID.Compare(g.Last) <= 0 {
+			if c.groupSuspended(key, &q) || o.Coll.Stream.Entries.Len() == 0 ||
+				o.Coll.Stream.Entries.At(o.Coll.Stream.Entries.Len()-1).ID.Compare(g.Last) <= 0 {
 				continue
 			}
 			ids[i], read = g.Last, c.readNew
@@ -420,19 +421,19 @@ func xreadgroup(c *Ctx, args [][]byte) Reply {
 
 // readNew delivers the entries after an ID to a consumer, as many as fit the
 // reply and the query's count.
-func (c *Ctx) readNew(o *object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
+func (c *Ctx) readNew(o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
 	var ids []stream.ID
-	o.coll.entriesAfter(l, after, q.count, func(id stream.ID) { ids = append(ids, id) })
-	if g := o.coll.stream.Groups.At(at); !groupFits(&g, len(ids)) {
+	entriesAfter(o.Coll, l, after, q.count, func(id stream.ID) { ids = append(ids, id) })
+	if g := o.Coll.Stream.Groups.At(at); !groupFits(&g, len(ids)) {
 		return Error(msgTooMany)
 	}
 	if l.over() {
 		return Error(ReplyTooLarge)
 	}
-	c.withGroup(o, at, func(n *object, g *stream.Group) {
+	c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) {
 		name := c.consumer(n, g, string(q.consumer))
 		for _, id := range ids {
-			n.coll.stream.Advance(g, id)
+			n.Coll.Stream.Advance(g, id)
 			if !q.noack {
 				g.Assign(c.m.owner, stream.PendingEntry{ID: id, Consumer: name, At: c.moment(), Deliveries: 1})
 			}
@@ -443,14 +444,14 @@ func (c *Ctx) readNew(o *object, at int, q *xreadQuery, after stream.ID, l *coll
 
 // readHistory returns the consumer's pending entries after an ID. For an entry
 // that the stream no longer contains, it returns only the ID.
-func (c *Ctx) readHistory(o *object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
-	v, g := o.coll, o.coll.stream.Groups.At(at)
+func (c *Ctx) readHistory(o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
+	v, g := o.Coll, o.Coll.Stream.Groups.At(at)
 	var again []stream.ID
 	if i, found := g.ConsumerPosition(string(q.consumer)); found {
 		k := g.Consumers.At(i)
 		k.Pending.Ascend(k.Position(after.Next()), func(id *stream.ID) bool {
 			more := false
-			if e := v.entry(*id); e != nil {
+			if e := v.Stream.Entry(*id); e != nil {
 				again = append(again, *id)
 				more = l.addEntry(e)
 			} else {
@@ -464,7 +465,7 @@ func (c *Ctx) readHistory(o *object, at int, q *xreadQuery, after stream.ID, l *
 	if l.over() {
 		return Error(ReplyTooLarge)
 	}
-	c.withGroup(o, at, func(n *object, g *stream.Group) {
+	c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) {
 		c.consumer(n, g, string(q.consumer))
 		for _, id := range again {
 			i, _ := g.PendingPosition(id)
@@ -477,16 +478,6 @@ func (c *Ctx) readHistory(o *object, at int, q *xreadQuery, after stream.ID, l *
 	return Null
 }
 
-// entry returns the entry with an ID, or nil if there is none.
-func (v *collection) entry(id stream.ID) *stream.Entry {
-	if i := v.stream.EntryPosition(id); i < v.stream.Entries.Len() {
-		if e := v.stream.Entries.At(i); e.ID == id {
-			return &e
-		}
-	}
-	return nil
-}
-
 // groupSuspended reports whether the stream has a suspended waiter of the same
 // group. If so, a new reader must wait behind it, so that the suspended waiter
 // keeps its position.
@@ -497,7 +488,7 @@ func (c *Ctx) groupSuspended(key []byte, q *xreadQuery) bool {
 	}
 	k := waitKey{c.db, string(key)}
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ != typeStream || !w.suspended(n.session) {
+		if n.typ != keyspace.TypeStream || !w.suspended(n.session) {
 			continue
 		}
 		if other, fail := parseStreams(n.args, true); !fail.IsError() && string(other.group) == string(q.group) {
@@ -514,14 +505,16 @@ func parseXreadgroup(args [][]byte) (b blocking, fail Reply) {
 	if fail.IsError() {
 		return b, fail
 	}
-	b = blocking{typ: typeStream, keys: q.keys, timeout: q.timeout, none: NullArray, gone: Error(msgStreamGone)}
+	b = blocking{
+		typ: keyspace.TypeStream, keys: q.keys, timeout: q.timeout, none: NullArray, gone: Error(msgStreamGone),
+	}
 	b.take = func(c *Ctx, key []byte) Reply {
 		o, at, _ := c.groupOf(key, q.group)
 		if at < 0 {
 			return Error(msgGroupGone)
 		}
-		g := o.coll.stream.Groups.At(at)
-		if o.coll.stream.Last.Compare(g.Last) <= 0 {
+		g := o.Coll.Stream.Groups.At(at)
+		if o.Coll.Stream.Last.Compare(g.Last) <= 0 {
 			return None // keep waiting
 		}
 		l := collector{c: c, elems: []Reply{}}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -346,12 +347,12 @@ func lexRange(lo, hi []byte) (r rangeOf, fail Reply) {
 
 // in returns the half-open range [from, to) of the positions of the members in
 // the range.
-func (r *rangeOf) in(v *collection) (from, to int) {
+func (r *rangeOf) in(v *keyspace.Collection) (from, to int) {
 	if r.empty {
 		return 0, 0
 	}
-	from = v.order.Search(func(m *container.Scored) bool { return !r.after(m) })
-	to = v.order.Search(r.before)
+	from = v.Order.Search(func(m *container.Scored) bool { return !r.after(m) })
+	to = v.Order.Search(r.before)
 	return from, max(from, to)
 }
 
@@ -427,7 +428,7 @@ func (c *Ctx) zadd(key []byte, pairs [][]byte, p zaddOptions) Reply {
 
 // putScores executes ZADD after its arguments are parsed.
 func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOptions) Reply {
-	o, wrong := c.lookupType(key, typeZSet)
+	o, wrong := c.lookupType(key, keyspace.TypeZSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -438,17 +439,17 @@ func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOp
 	case !room(o, len(scores)):
 		return Error(msgTooMany)
 	}
-	n := c.open(o, key, typeZSet)
+	n := c.open(o, key, keyspace.TypeZSet)
 	added, updated, result := int64(0), int64(0), Null
 	for i, score := range scores {
 		c.charge(2 * stepsPut)
 		member := string(members[i])
-		old, there := n.coll.score.Get(member)
+		old, there := n.Coll.Score.Get(member)
 		if !there {
 			if p.xx {
 				continue
 			}
-			n.coll.putScore(c.m.owner, member, score)
+			n.Coll.PutScore(c.m.owner, member, score)
 			added++
 			result = Double(score)
 			continue
@@ -462,7 +463,7 @@ func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOp
 			continue
 		}
 		if score != old {
-			n.coll.putScore(c.m.owner, member, score)
+			n.Coll.PutScore(c.m.owner, member, score)
 			updated++
 		}
 		result = Double(score)
@@ -484,19 +485,19 @@ func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOp
 }
 
 func zrem(c *Ctx, args [][]byte) Reply {
-	return c.removeElements(args, typeZSet, "z", "zrem", func(v *collection, member string) bool {
+	return c.removeElements(args, keyspace.TypeZSet, "z", "zrem", func(v *keyspace.Collection, member string) bool {
 		c.charge(2 * stepsPut)
-		return v.delScore(c.m.owner, member)
+		return v.DeleteScore(c.m.owner, member)
 	})
 }
 
-func zcard(c *Ctx, args [][]byte) Reply { return c.size(args[1], typeZSet) }
+func zcard(c *Ctx, args [][]byte) Reply { return c.size(args[1], keyspace.TypeZSet) }
 
-func scoreReply(o *object, member []byte) Reply {
+func scoreReply(o *keyspace.Object, member []byte) Reply {
 	if o == nil {
 		return Null
 	}
-	score, ok := o.coll.score.Get(codec.View(member))
+	score, ok := o.Coll.Score.Get(codec.View(member))
 	if !ok {
 		return Null
 	}
@@ -504,7 +505,7 @@ func scoreReply(o *object, member []byte) Reply {
 }
 
 func zscore(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -512,7 +513,7 @@ func zscore(c *Ctx, args [][]byte) Reply {
 }
 
 func zmscore(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -532,14 +533,14 @@ func (c *Ctx) countRange(args [][]byte, parse func(lo, hi []byte) (rangeOf, Repl
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case o == nil:
 		return Zero
 	}
-	from, to := r.in(o.coll)
+	from, to := r.in(o.Coll)
 	return Int(int64(to - from))
 }
 
@@ -547,7 +548,7 @@ func zrank(c *Ctx, args [][]byte) Reply    { return c.rank(args, false) }
 func zrevrank(c *Ctx, args [][]byte) Reply { return c.rank(args, true) }
 
 func (c *Ctx) rank(args [][]byte, reverse bool) Reply {
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -555,13 +556,13 @@ func (c *Ctx) rank(args [][]byte, reverse bool) Reply {
 		return Null
 	}
 	member := string(args[2])
-	score, ok := o.coll.score.Get(member)
+	score, ok := o.Coll.Score.Get(member)
 	if !ok {
 		return Null
 	}
-	at := o.coll.rank(container.Scored{Score: score, Member: member})
+	at := o.Coll.Rank(container.Scored{Score: score, Member: member})
 	if reverse {
-		at = o.coll.order.Len() - 1 - at
+		at = o.Coll.Order.Len() - 1 - at
 	}
 	return Int(int64(at))
 }
@@ -574,7 +575,7 @@ func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -590,8 +591,8 @@ func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
 
 // takeScored removes the members with the lowest or the highest scores from a
 // sorted set and returns them. For pairs, see addScored.
-func (c *Ctx) takeScored(o *object, count int64, fromMax, pairs bool) (elems []Reply, fail Reply) {
-	size := o.coll.order.Len()
+func (c *Ctx) takeScored(o *keyspace.Object, count int64, fromMax, pairs bool) (elems []Reply, fail Reply) {
+	size := o.Coll.Order.Len()
 	left := int(min(count, int64(size)))
 	from, to, event := 0, left, "zpopmin"
 	if fromMax {
@@ -599,34 +600,34 @@ func (c *Ctx) takeScored(o *object, count int64, fromMax, pairs bool) (elems []R
 	}
 	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
 	l := collector{c: c}
-	q.walk(o.coll, func(m *container.Scored) bool { return c.addScored(&l, m, true, pairs) })
+	q.walk(o.Coll, func(m *container.Scored) bool { return c.addScored(&l, m, true, pairs) })
 	if l.over() { // remove nothing that the client does not receive
 		return nil, Error(ReplyTooLarge)
 	}
-	n := c.open(o, []byte(o.key), typeZSet)
+	n := c.open(o, []byte(o.Key), keyspace.TypeZSet)
 	c.charge(2 * stepsPut * (to - from))
-	n.coll.delRange(c.m.owner, from, to)
+	n.Coll.DeleteRange(c.m.owner, from, to)
 	c.close(n, "z", event)
 	return l.elems, Null
 }
 
 func zrandmember(c *Ctx, args [][]byte) Reply {
-	add := func(l *collector, v *collection, i int, with bool) bool {
-		m := v.order.At(i)
+	add := func(l *collector, v *keyspace.Collection, i int, with bool) bool {
+		m := v.Order.At(i)
 		return c.addScored(l, &m, with, true)
 	}
-	return c.randomElements(args, typeZSet, "WITHSCORES", add)
+	return c.randomElements(args, keyspace.TypeZSet, "WITHSCORES", add)
 }
 
 func zscan(c *Ctx, args [][]byte) Reply {
-	return c.scanCollection(args, typeZSet, func(o *object, s *elementScan) {
-		if o.coll.big {
-			scanDict(&o.coll.score, s, true, func(e *container.Item[float64]) Reply {
+	return c.scanCollection(args, keyspace.TypeZSet, func(o *keyspace.Object, s *elementScan) {
+		if o.Coll.Big {
+			scanDict(&o.Coll.Score, s, true, func(e *container.Item[float64]) Reply {
 				return Bulk(number.FormatDouble(e.Value))
 			})
 			return
 		}
-		o.coll.order.Ascend(0, func(m *container.Scored) bool {
+		o.Coll.Order.Ascend(0, func(m *container.Scored) bool {
 			s.offer(m.Member, Bulk(compactScore(m.Score)))
 			return !s.found.over()
 		})

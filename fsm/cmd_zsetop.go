@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -149,29 +150,29 @@ func zeroIfNaN(f float64) float64 {
 // weighted is a source of a set operation with its weight. o is a set or a
 // sorted set; a nil o is an empty set.
 type weighted struct {
-	o      *object
+	o      *keyspace.Object
 	weight float64
 }
 
-func (w *weighted) Len() int { return w.o.members() }
+func (w *weighted) Len() int { return w.o.Members() }
 
 // of returns the product of the weight and a score. The product is rounded
 // before other scores are added to it. Go would otherwise let the machine
 // decide whether to round it, and two nodes could store different sums.
 func (w *weighted) of(score float64) float64 { return zeroIfNaN(float64(w.weight * score)) }
 
-// scores calls f for the members of a set or a sorted set and their scores
+// eachScore calls f for the members of a set or a sorted set and their scores
 // until f returns false. The score of each member of a set is 1.
-func (o *object) scores(c *Ctx, f func(member string, score float64) bool) {
+func eachScore(c *Ctx, o *keyspace.Object, f func(member string, score float64) bool) {
 	switch {
 	case o == nil:
-	case o.typ == typeSet:
-		o.coll.set.Ascend(0, func(e *container.Item[struct{}]) bool {
+	case o.Type == keyspace.TypeSet:
+		o.Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
 			c.charge(1)
 			return f(e.Name, 1)
 		})
 	default:
-		o.coll.order.Ascend(0, func(m *container.Scored) bool {
+		o.Coll.Order.Ascend(0, func(m *container.Scored) bool {
 			c.charge(1)
 			return f(m.Member, m.Score)
 		})
@@ -180,15 +181,15 @@ func (o *object) scores(c *Ctx, f func(member string, score float64) bool) {
 
 // scoreOf returns the score of a member of a set or a sorted set. The score of
 // each member of a set is 1.
-func (o *object) scoreOf(c *Ctx, member string) (float64, bool) {
+func scoreOf(c *Ctx, o *keyspace.Object, member string) (float64, bool) {
 	c.charge(stepsProbe)
 	switch {
 	case o == nil:
 		return 0, false
-	case o.typ == typeSet:
-		return 1, o.coll.hasMember(member)
+	case o.Type == keyspace.TypeSet:
+		return 1, o.Coll.HasMember(member)
 	}
-	return o.coll.score.Get(member)
+	return o.Coll.Score.Get(member)
 }
 
 // zop is a set operation.
@@ -227,7 +228,7 @@ func (c *Ctx) parseZop(name string, args [][]byte, op zop, store bool) (q zquery
 	q.sources = make([]weighted, num)
 	for i := range q.sources {
 		o := c.lookup(args[1+i])
-		if o != nil && o.typ != typeZSet && o.typ != typeSet {
+		if o != nil && o.Type != keyspace.TypeZSet && o.Type != keyspace.TypeSet {
 			return q, Error(msgWrongType)
 		}
 		q.sources[i] = weighted{o, 1}
@@ -277,9 +278,9 @@ func (q *zquery) options(args [][]byte) (fail Reply) {
 
 // objects returns the distinct objects of all sources but the first n, and for
 // each of these sources the position of its object in list.
-func (q *zquery) objects(n int) (list []*object, positions []int) {
+func (q *zquery) objects(n int) (list []*keyspace.Object, positions []int) {
 	q.c.charge(stepsPerKey * len(q.sources))
-	at := make(map[*object]int)
+	at := make(map[*keyspace.Object]int)
 	for _, w := range q.sources[n:] {
 		i, ok := at[w.o]
 		if !ok {
@@ -309,19 +310,19 @@ func (q *zquery) visits() int {
 
 // run stores the result in v. It returns false if the result is too large or
 // takes too much work.
-func (q *zquery) run(owner *container.Owner, v *collection) bool {
+func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	if q.op != zopDiff {
 		// As in Redis, the smallest source comes first. The order decides how
 		// sums are rounded.
 		slices.SortStableFunc(q.sources, func(a, b weighted) int { return a.Len() - b.Len() })
 	}
-	if q.visits() > MaxElements {
+	if q.visits() > keyspace.MaxElements {
 		return false
 	}
 	put := func(member string, score float64) {
 		q.c.charge(2 * stepsPut)
-		q.c.hold(2*elementOverhead + len(member))
-		v.putScore(owner, member, score)
+		q.c.hold(2*keyspace.ElementOverhead + len(member))
+		v.PutScore(owner, member, score)
 	}
 	switch q.op {
 	case zopUnion:
@@ -331,7 +332,7 @@ func (q *zquery) run(owner *container.Owner, v *collection) bool {
 	default:
 		q.intersect(put)
 	}
-	return v.order.Len() <= MaxElements
+	return v.Order.Len() <= keyspace.MaxElements
 }
 
 // unite calls put for each member of any source. It puts a member that is in
@@ -357,7 +358,7 @@ func (q *zquery) unite(put func(member string, score float64)) {
 			}
 			continue
 		}
-		w.o.scores(q.c, func(member string, score float64) bool {
+		eachScore(q.c, w.o, func(member string, score float64) bool {
 			q.c.charge(stepsProbe)
 			k, ok := at[member]
 			if ok {
@@ -369,7 +370,7 @@ func (q *zquery) unite(put func(member string, score float64)) {
 				sums = append(sums, container.Scored{Score: w.of(score), Member: member})
 			}
 			if times[p] > 1 {
-				q.c.hold(elementOverhead)
+				q.c.hold(keyspace.ElementOverhead)
 				members[p] = append(members[p], container.Scored{Score: score, Member: member})
 				index[p] = append(index[p], k)
 			}
@@ -386,11 +387,11 @@ func (q *zquery) unite(put func(member string, score float64)) {
 func (q *zquery) intersect(put func(member string, score float64)) {
 	objects, positions := q.objects(0)
 	raw := make([]float64, len(objects))
-	objects[0].scores(q.c, func(member string, score float64) bool {
+	eachScore(q.c, objects[0], func(member string, score float64) bool {
 		raw[0] = score
 		for i, o := range objects[1:] {
 			var ok bool
-			if raw[1+i], ok = o.scoreOf(q.c, member); !ok {
+			if raw[1+i], ok = scoreOf(q.c, o, member); !ok {
 				return true
 			}
 		}
@@ -410,8 +411,8 @@ func (q *zquery) intersect(put func(member string, score float64)) {
 func (q *zquery) subtract(put func(member string, score float64)) {
 	first := q.sources[0].o
 	others, _ := q.objects(1)
-	in := inAny(q.c, others, first.members())
-	first.scores(q.c, func(member string, score float64) bool {
+	in := inAny(q.c, others, first.Members())
+	eachScore(q.c, first, func(member string, score float64) bool {
 		if !in(member) {
 			put(member, score)
 		}
@@ -423,21 +424,24 @@ func (q *zquery) subtract(put func(member string, score float64)) {
 // contains a member. n is the number of times that the function will be called.
 // inAny either searches each set at each call or collects the members of all
 // sets first, whichever costs less.
-func inAny(c *Ctx, list []*object, n int) func(member string) bool {
+func inAny(c *Ctx, list []*keyspace.Object, n int) func(member string) bool {
 	sum := 0
 	for _, o := range list {
-		sum += o.members()
+		sum += o.Members()
 	}
 	if sum >= n*len(list) {
 		return func(member string) bool {
-			return slices.ContainsFunc(list, func(o *object) bool { _, ok := o.scoreOf(c, member); return ok })
+			return slices.ContainsFunc(list, func(o *keyspace.Object) bool {
+				_, ok := scoreOf(c, o, member)
+				return ok
+			})
 		}
 	}
 	seen := make(map[string]bool)
 	for _, o := range list {
-		o.scores(c, func(member string, _ float64) bool {
+		eachScore(c, o, func(member string, _ float64) bool {
 			c.charge(stepsProbe)
-			c.hold(elementOverhead)
+			c.hold(keyspace.ElementOverhead)
 			seen[member] = true
 			return true
 		})
@@ -448,22 +452,14 @@ func inAny(c *Ctx, list []*object, n int) func(member string) bool {
 	}
 }
 
-// members returns the number of members of a set or a sorted set. o may be nil.
-func (o *object) members() int {
-	if o == nil {
-		return 0
-	}
-	return o.coll.Len(o.typ)
-}
-
 // card counts the members that are in all sources, up to the limit.
 func (q *zquery) card() int64 {
 	slices.SortStableFunc(q.sources, func(a, b weighted) int { return a.Len() - b.Len() })
 	objects, _ := q.objects(0)
 	n := int64(0)
-	objects[0].scores(q.c, func(member string, _ float64) bool {
+	eachScore(q.c, objects[0], func(member string, _ float64) bool {
 		for _, o := range objects[1:] {
-			if _, ok := o.scoreOf(q.c, member); !ok {
+			if _, ok := scoreOf(q.c, o, member); !ok {
 				return true
 			}
 		}
@@ -482,16 +478,16 @@ func (c *Ctx) zstore(name string, args [][]byte, op zop) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	n := c.open(nil, args[1], typeZSet)
+	n := c.open(nil, args[1], keyspace.TypeZSet)
 	// As in Redis, the encoding is chosen when the whole result is known. Only
 	// a compact encoding turns -0 into 0.
 	whole := c.m.features >= FeatureMend
-	n.coll.big = whole
-	if !q.run(c.m.owner, n.coll) {
+	n.Coll.Big = whole
+	if !q.run(c.m.owner, n.Coll) {
 		return Error(msgTooMany)
 	}
 	if whole {
-		n.coll.compactScores(c.m.owner)
+		n.Coll.CompactScores(c.m.owner)
 	}
 	return c.storeResult(n, "z", name)
 }
@@ -505,13 +501,13 @@ func (c *Ctx) zcombine(name string, args [][]byte, op zop) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	v := newCollection(typeZSet)
-	v.big = true // the result is not stored, and -0 is preserved
+	v := keyspace.NewCollection(keyspace.TypeZSet)
+	v.Big = true // the result is not stored, and -0 is preserved
 	if !q.run(&container.Owner{}, v) {
 		return Error(msgTooMany)
 	}
 	l := collector{c: c}
-	v.order.Ascend(0, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
+	v.Order.Ascend(0, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
 	return l.reply(Array)
 }
 

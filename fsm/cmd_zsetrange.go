@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -82,8 +83,8 @@ func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q r
 }
 
 // walk calls f for the members that the query selects until f returns false.
-func (q *rangeQuery) walk(v *collection, f func(m *container.Scored) bool) {
-	n := v.order.Len()
+func (q *rangeQuery) walk(v *keyspace.Collection, f func(m *container.Scored) bool) {
+	n := v.Order.Len()
 	var from, to int
 	if q.by == byRank {
 		from, to = span(q.start, q.end, n)
@@ -119,9 +120,9 @@ func (q *rangeQuery) walk(v *collection, f func(m *container.Scored) bool) {
 		return f(m) && left > 0
 	}
 	if q.reverse {
-		v.order.Descend(to-1, step)
+		v.Order.Descend(to-1, step)
 	} else {
-		v.order.Ascend(from, step)
+		v.Order.Ascend(from, step)
 	}
 }
 
@@ -141,7 +142,7 @@ func (c *Ctx) zrangeReply(args [][]byte, by rangeBy, reverse, reversible bool) R
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], typeZSet)
+	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
@@ -149,7 +150,7 @@ func (c *Ctx) zrangeReply(args [][]byte, by rangeBy, reverse, reversible bool) R
 		return Array(nil)
 	}
 	l := collector{c: c}
-	q.walk(o.coll, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
+	q.walk(o.Coll, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
 	return l.reply(Array)
 }
 
@@ -171,15 +172,15 @@ func zrangestore(c *Ctx, args [][]byte) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[2], typeZSet)
+	o, wrong := c.lookupType(args[2], keyspace.TypeZSet)
 	if wrong {
 		return Error(msgWrongType)
 	}
-	n := c.open(nil, args[1], typeZSet)
+	n := c.open(nil, args[1], keyspace.TypeZSet)
 	if o != nil {
-		q.walk(o.coll, func(m *container.Scored) bool {
+		q.walk(o.Coll, func(m *container.Scored) bool {
 			c.charge(2 * stepsPut)
-			n.coll.putScore(c.m.owner, m.Member, m.Score)
+			n.Coll.PutScore(c.m.owner, m.Member, m.Score)
 			return true
 		})
 	}
@@ -203,41 +204,29 @@ func zremrangebyrank(c *Ctx, args [][]byte) Reply {
 	if !ok1 || !ok2 {
 		fail = Error(msgNotInt)
 	}
-	return c.removeRange(args[1], "zremrangebyrank", fail, func(v *collection) (int, int) {
-		return span(start, end, v.order.Len())
+	return c.removeRange(args[1], "zremrangebyrank", fail, func(v *keyspace.Collection) (int, int) {
+		return span(start, end, v.Order.Len())
 	})
 }
 
-func (c *Ctx) removeRange(key []byte, event string, fail Reply, in func(v *collection) (from, to int)) Reply {
+func (c *Ctx) removeRange(key []byte, event string, fail Reply, in func(v *keyspace.Collection) (from, to int)) Reply {
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(key, typeZSet)
+	o, wrong := c.lookupType(key, keyspace.TypeZSet)
 	switch {
 	case wrong:
 		return Error(msgWrongType)
 	case o == nil:
 		return Zero
 	}
-	from, to := in(o.coll)
+	from, to := in(o.Coll)
 	if from == to {
 		return Zero
 	}
-	n := c.open(o, key, typeZSet)
+	n := c.open(o, key, keyspace.TypeZSet)
 	c.charge(2 * stepsPut * (to - from))
-	n.coll.delRange(c.m.owner, from, to)
+	n.Coll.DeleteRange(c.m.owner, from, to)
 	c.close(n, "z", event)
 	return Int(int64(to - from))
-}
-
-// delRange removes the members at the positions in the half-open range [from,
-// to).
-func (v *collection) delRange(o *container.Owner, from, to int) {
-	if to-from == v.order.Len() {
-		v.score, v.order = container.Dict[float64]{}, container.Seq[container.Scored]{}
-		return
-	}
-	for range to - from {
-		v.score.Remove(o, v.order.Delete(o, from).Member)
-	}
 }

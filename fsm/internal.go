@@ -5,9 +5,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
-	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/number"
-	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // VersionCommand is the internal read behind WATCH. It answers the version of a
@@ -79,65 +77,10 @@ func memoryOf(c *Ctx, args [][]byte) Reply {
 	switch {
 	case o == nil:
 		return Null
-	case o.coll == nil:
-		return Int(int64(len(o.str)))
+	case o.Coll == nil:
+		return Int(int64(len(o.Str)))
 	}
-	return Int(o.coll.memory(o.typ))
-}
-
-// memorySamples is the number of elements that an estimate reads, as in Redis.
-// elementOverhead is the memory of an element besides its bytes.
-const (
-	memorySamples   = 5
-	elementOverhead = 48
-)
-
-// memory estimates the size of a collection from its first elements, in bytes.
-func (v *collection) memory(t typ) int64 {
-	bytes, seen := 0, 0
-	look := func(n int) bool {
-		bytes += n
-		seen++
-		return seen < memorySamples
-	}
-	switch t {
-	case typeHash:
-		v.hash.Ascend(0, func(e *container.Item[string]) bool { return look(len(e.Name) + len(e.Value)) })
-	case typeList:
-		v.list.Ascend(0, func(s *string) bool { return look(len(*s)) })
-	case typeSet:
-		v.set.Ascend(0, func(e *container.Item[struct{}]) bool { return look(len(e.Name)) })
-	case typeStream:
-		v.stream.Entries.Ascend(0, func(e *stream.Entry) bool {
-			n := 16
-			for _, f := range e.Fields {
-				n += len(f)
-			}
-			return look(n)
-		})
-	case typeZSet:
-		v.order.Ascend(0, func(m *container.Scored) bool { return look(len(m.Member) + elementOverhead) })
-	}
-	n := int64(v.Len(t))
-	return n*elementOverhead + n*int64(bytes)/int64(max(seen, 1)) + v.groupsMemory()
-}
-
-// pendingOverhead is the memory of a pending entry, including its position
-// among those of its consumer.
-const pendingOverhead = 96
-
-// groupsMemory estimates the size of the groups of a stream, in bytes.
-func (v *collection) groupsMemory() int64 {
-	n := int64(0)
-	v.stream.Groups.Ascend(0, func(g *stream.Group) bool {
-		n += int64(len(g.Name)) + elementOverhead + int64(g.Pending.Len())*pendingOverhead
-		g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
-			n += int64(len(k.Name)) + elementOverhead
-			return true
-		})
-		return true
-	})
-	return n
+	return Int(o.Coll.Memory(o.Type))
 }
 
 // The numbers of client connections are unique in the cluster. Each start of a

@@ -3,6 +3,8 @@ package fsm
 import (
 	"fmt"
 	"maps"
+
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
 // Broken returns an error if an index of a machine differs from the state that
@@ -107,25 +109,25 @@ func (m *Machine) brokenExpiry() error {
 	for db := range m.dbs {
 		n := 0
 		var err error
-		m.dbs[db].tree.Scan(func(s slot) bool {
-			if s.obj.deadline == 0 {
+		m.dbs[db].Scan(func(o *keyspace.Object) bool {
+			if o.Deadline == 0 {
 				return true
 			}
 			n++
-			if d, found := m.expiry.tree.Get(due{s.obj.deadline, db, s.obj}); !found || d.obj != s.obj {
-				err = fmt.Errorf("key %q of database %d is not in the index, or another object is", s.obj.key, db)
+			if !m.expiry.Has(db, o) {
+				err = fmt.Errorf("key %q of database %d is not in the index, or another object is", o.Key, db)
 			}
 			return err == nil
 		})
 		if err != nil {
 			return err
 		}
-		if n != m.expiry.count[db] {
-			return fmt.Errorf("%d keys with a deadline in database %d, counted %d", n, db, m.expiry.count[db])
+		if n != m.expiry.CountIn(db) {
+			return fmt.Errorf("%d keys with a deadline in database %d, counted %d", n, db, m.expiry.CountIn(db))
 		}
 		total += n
 	}
-	if n := m.expiry.tree.Len(); n != total {
+	if n := m.expiry.Len(); n != total {
 		return fmt.Errorf("%d keys with a deadline, %d in the index", total, n)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/library"
 )
 
@@ -22,7 +23,7 @@ type Machine struct {
 	clusterID string
 	clock     Clock
 	chain     uint64 // running hash over (index, clock, replies)
-	dbs       [Databases]db
+	dbs       [Databases]*keyspace.DB
 	scripts   scriptCache
 	libraries library.Set
 	sessions  map[string]*session // by node id; Sessions, which sorts it, is the only loop over it
@@ -38,7 +39,7 @@ type Machine struct {
 	exchanged exchanges
 	features  int // feature version of the cluster: see feature.go
 
-	expiry expiry
+	expiry keyspace.ExpiryIndex
 	owner  *container.Owner // of the tree nodes that may be changed in place
 
 	ctx   Ctx // scratch of Apply
@@ -73,10 +74,10 @@ type Stats struct {
 func New(table *Table) *Machine {
 	m := &Machine{
 		table: table, scripts: newScriptCache(), libraries: library.NewSet(), sessions: make(map[string]*session),
-		users: &Users{}, waits: newWaits(), expiry: newExpiry(), owner: &container.Owner{},
+		users: &Users{}, waits: newWaits(), expiry: keyspace.NewExpiryIndex(), owner: &container.Owner{},
 	}
 	for i := range m.dbs {
-		m.dbs[i] = newDB()
+		m.dbs[i] = keyspace.NewDB()
 	}
 	return m
 }
@@ -106,26 +107,31 @@ func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
 // NextDeadline returns the earliest deadline on the lease clock, 0 if no key
 // has a time to live.
-func (m *Machine) NextDeadline() int64 { return m.expiry.next() }
+func (m *Machine) NextDeadline() int64 {
+	if _, o := m.expiry.First(); o != nil {
+		return o.Deadline
+	}
+	return 0
+}
 
 // Len returns the number of keys in all databases. It includes expired keys
 // whose expiry is not committed yet.
 func (m *Machine) Len() int {
 	n := 0
 	for i := range m.dbs {
-		n += m.dbs[i].tree.Len()
+		n += m.dbs[i].Len()
 	}
 	return n
 }
 
 // DBSize returns the number of keys in one database.
-func (m *Machine) DBSize(db int) int { return m.dbs[db].tree.Len() }
+func (m *Machine) DBSize(db int) int { return m.dbs[db].Len() }
 
 // Volatile returns the number of keys with a time to live.
-func (m *Machine) Volatile() int { return m.expiry.tree.Len() }
+func (m *Machine) Volatile() int { return m.expiry.Len() }
 
 // VolatileIn returns the number of keys with a time to live in one database.
-func (m *Machine) VolatileIn(db int) int { return m.expiry.count[db] }
+func (m *Machine) VolatileIn(db int) int { return m.expiry.CountIn(db) }
 
 // Advance records an entry that is not for the machine (an entry of Raft
 // itself). It only raises the applied index.
@@ -352,9 +358,9 @@ func (m *Machine) Clone() *Machine {
 	f.ctx = Ctx{}
 	f.output = output{}
 	for i := range m.dbs {
-		f.dbs[i].tree = m.dbs[i].tree.clone()
+		f.dbs[i] = m.dbs[i].Clone()
 	}
-	f.expiry.tree = m.expiry.tree.IsoCopy()
+	f.expiry = m.expiry.Clone()
 	f.scripts = m.scripts.clone()
 	f.libraries = m.libraries.Clone()
 	f.waits = m.waits.clone()
@@ -436,7 +442,7 @@ type serving struct {
 
 func (c *Ctx) setPosition(n int) {
 	c.position = min(n, MaxOps-1) // the proposer closes an entry long before it has MaxOps operations
-	c.pos = MakePos(c.index, n)
+	c.pos = keyspace.MakePos(c.index, n)
 }
 
 // random returns the next number of the entry's random sequence.
@@ -577,9 +583,9 @@ func (c *Ctx) transaction() (Reply, error) {
 // versionOf returns the version of a key, which WATCH compares.
 func (c *Ctx) versionOf(key []byte) Pos {
 	if o := c.lookup(key); o != nil {
-		return max(o.version, c.m.exchanged[c.db])
+		return max(o.Version, c.m.exchanged[c.db])
 	}
-	return c.m.removed.version(container.Hash(key), c.m.dbs[c.db].get(key), c.m.exchanged[c.db])
+	return c.m.removed.version(container.Hash(key), c.m.dbs[c.db].Get(key), c.m.exchanged[c.db])
 }
 
 // Clock is the machine's time. All of it comes from the log.
@@ -670,11 +676,11 @@ func (c *Ctx) tracedPendingExpiry() {
 	if c.m.trace == nil {
 		return
 	}
-	c.m.expiry.tree.Scan(func(d due) bool {
-		if d.deadline <= c.now {
-			c.tracedExpiry(d.db, d.obj.key)
+	c.m.expiry.Scan(func(db int, o *keyspace.Object) bool {
+		if o.Deadline <= c.now {
+			c.tracedExpiry(db, o.Key)
 		}
-		return d.deadline <= c.now
+		return o.Deadline <= c.now
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
@@ -217,18 +218,18 @@ func (s *nativeRun) do(name string, args ...[]byte) Reply {
 
 // held reports whether the value of the key is the token ARGV[1]. o is nil if
 // the key is absent. fail is the error that GET would raise.
-func (s *nativeRun) held(key []byte) (o *object, same bool, fail Reply) {
+func (s *nativeRun) held(key []byte) (o *keyspace.Object, same bool, fail Reply) {
 	s.reads()
 	o, wrong := s.lookupString(key)
 	if wrong {
 		return nil, false, Error(msgWrongType)
 	}
-	return o, o != nil && o.str == codec.View(s.argv[0]), None
+	return o, o != nil && o.Str == codec.View(s.argv[0]), None
 }
 
 // ifHeld returns the reply of then if the value of the first key is the token,
 // and the reply other if it is not.
-func (s *nativeRun) ifHeld(other Reply, then func(o *object) Reply) Reply {
+func (s *nativeRun) ifHeld(other Reply, then func(o *keyspace.Object) Reply) Reply {
 	o, same, fail := s.held(s.keys[0])
 	switch {
 	case fail.IsError():
@@ -246,7 +247,7 @@ func (s *nativeRun) setPX(key []byte) Reply {
 }
 
 func compareAndDelete(s *nativeRun) Reply {
-	return s.ifHeld(Zero, func(o *object) Reply {
+	return s.ifHeld(Zero, func(o *keyspace.Object) Reply {
 		s.delete(o)
 		return One
 	})
@@ -254,14 +255,14 @@ func compareAndDelete(s *nativeRun) Reply {
 
 // Spring answers true and false, which are 1 and null.
 func springUnlock(s *nativeRun) Reply {
-	return s.ifHeld(Null, func(o *object) Reply {
+	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
 		s.delete(o)
 		return One
 	})
 }
 
 func springUnlockAndPublish(s *nativeRun) Reply {
-	return s.ifHeld(Null, func(o *object) Reply {
+	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
 		s.delete(o)
 		s.do("publish", s.argv[1], s.keys[0])
 		return One
@@ -269,7 +270,7 @@ func springUnlockAndPublish(s *nativeRun) Reply {
 }
 
 func springRenew(s *nativeRun) Reply {
-	return s.ifHeld(Null, func(*object) Reply {
+	return s.ifHeld(Null, func(*keyspace.Object) Reply {
 		s.expire(s.argv[1])
 		return One
 	})
@@ -292,7 +293,7 @@ func redsyncDelete(s *nativeRun) Reply {
 }
 
 func compareAndExpire(s *nativeRun) Reply {
-	return s.ifHeld(Zero, func(*object) Reply { return s.expire(s.argv[1]) })
+	return s.ifHeld(Zero, func(*keyspace.Object) Reply { return s.expire(s.argv[1]) })
 }
 
 // touchOrSet renews the lock if its value is the token, and acquires it if it
@@ -316,7 +317,7 @@ func touchOrSet(others Reply) func(s *nativeRun) Reply {
 // redisPyExtend adds ARGV[2] to the remaining time if ARGV[3] is 0, and
 // otherwise sets it. It does nothing to a key without a time to live.
 func redisPyExtend(s *nativeRun) Reply {
-	return s.ifHeld(Zero, func(*object) Reply {
+	return s.ifHeld(Zero, func(*keyspace.Object) Reply {
 		left := s.do("pttl", s.keys[0]).n
 		if left < 0 {
 			return Zero
@@ -332,14 +333,14 @@ func redisPyExtend(s *nativeRun) Reply {
 }
 
 func rslockExtend(s *nativeRun) Reply {
-	return s.ifHeld(Zero, func(*object) Reply {
+	return s.ifHeld(Zero, func(*keyspace.Object) Reply {
 		s.setPX(s.keys[0])
 		return One
 	})
 }
 
 func rueidisExtend(s *nativeRun) Reply {
-	return s.ifHeld(Zero, func(*object) Reply {
+	return s.ifHeld(Zero, func(*keyspace.Object) Reply {
 		set := s.do("pexpireat", s.keys[0], s.argv[1])
 		s.readsAgain()
 		return set
@@ -348,7 +349,7 @@ func rueidisExtend(s *nativeRun) Reply {
 
 // signallingUnlock wakes the clients that wait for the second key with BLPOP.
 func signallingUnlock(s *nativeRun) Reply {
-	return s.ifHeld(One, func(*object) Reply {
+	return s.ifHeld(One, func(*keyspace.Object) Reply {
 		signallingReset(s)
 		return Zero
 	})
@@ -362,8 +363,8 @@ func signallingReset(s *nativeRun) Reply {
 }
 
 func signallingExtend(s *nativeRun) Reply {
-	return s.ifHeld(One, func(o *object) Reply {
-		if o.deadline == 0 {
+	return s.ifHeld(One, func(o *keyspace.Object) Reply {
+		if o.Deadline == 0 {
 			return Int(2)
 		}
 		if set := s.do("expire", s.keys[0], s.argv[1]); set.IsError() {
@@ -435,7 +436,7 @@ func redislockObtain(s *nativeRun) Reply {
 	switch {
 	case wrong:
 		return Error(msgWrongType)
-	case o.str[:min(int(n), len(o.str))] != string(s.argv[0][:min(int(n), len(s.argv[0]))]):
+	case o.Str[:min(int(n), len(o.Str))] != string(s.argv[0][:min(int(n), len(s.argv[0]))]):
 		return Null
 	}
 	return s.do("set", set...)
@@ -451,7 +452,7 @@ func redlockRbLock(s *nativeRun) Reply {
 		}
 		return s.setPX(s.keys[0])
 	}
-	return s.ifHeld(Null, func(*object) Reply { return s.setPX(s.keys[0]) })
+	return s.ifHeld(Null, func(*keyspace.Object) Reply { return s.setPX(s.keys[0]) })
 }
 
 func laravelAdd(s *nativeRun) Reply {
@@ -489,7 +490,7 @@ func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 // is the only call that can fail, and the first one that writes.
 func redissonLock(s *nativeRun) Reply {
 	s.reads()
-	o, wrong := s.lookupType(s.keys[0], typeHash)
+	o, wrong := s.lookupType(s.keys[0], keyspace.TypeHash)
 	if wrong {
 		return Error(msgWrongType)
 	}
@@ -511,7 +512,7 @@ func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 func redissonRenew(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {
-		if _, wrong := s.lookupType(key, typeHash); wrong {
+		if _, wrong := s.lookupType(key, keyspace.TypeHash); wrong {
 			return Error(msgWrongType)
 		}
 	}
@@ -572,11 +573,11 @@ func luaNumber(text string) Reply {
 }
 
 func redislockPTTL(s *nativeRun) Reply {
-	return s.ifHeld(Int(-3), func(*object) Reply { return s.do("pttl", s.keys[0]) })
+	return s.ifHeld(Int(-3), func(*keyspace.Object) Reply { return s.do("pttl", s.keys[0]) })
 }
 
 func potteryAcquired(s *nativeRun) Reply {
-	return s.ifHeld(Zero, func(*object) Reply { return Int(max(s.do("pttl", s.keys[0]).n, 0)) })
+	return s.ifHeld(Zero, func(*keyspace.Object) Reply { return Int(max(s.do("pttl", s.keys[0]).n, 0)) })
 }
 
 func redlockRbPTTL(s *nativeRun) Reply {

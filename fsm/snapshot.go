@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/library"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // SnapshotVersion is the version of the snapshot format that this program
@@ -122,13 +124,13 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	})
 	objects += sw.waiters(&m.waits)
 	for i := range m.dbs {
-		m.dbs[i].tree.Scan(func(s slot) bool {
-			sw.b = appendObject(sw.b, i, s.obj)
+		m.dbs[i].Scan(func(o *keyspace.Object) bool {
+			sw.b = keyspace.AppendObject(append(sw.b, recordObject), i, o)
 			objects++
 			sw.cut()
-			if s.obj.coll != nil {
-				sw.elements(s.obj)
-				sw.groups(s.obj.coll)
+			if o.Coll != nil {
+				sw.elements(o)
+				sw.groups(o.Coll)
 			}
 			return sw.err == nil
 		})
@@ -271,9 +273,9 @@ type snapshotLoader struct {
 	sessions uint64
 	objects  uint64
 
-	open    *object // last object, if it is a collection
-	missing uint64  // number of its elements that are still to come
-	big     bool    // encoding that its record announced
+	open    *keyspace.Object // last object, if it is a collection
+	missing uint64           // number of its elements that are still to come
+	big     bool             // encoding that its record announced
 
 	groups  uint64 // groups of a stream that are still to come
 	readers uint64 // consumers of the last group that are still to come
@@ -334,16 +336,9 @@ func (l *snapshotLoader) block(b []byte) error {
 			l.waiter.reply = append(l.waiter.reply, part...)
 			l.owed -= uint64(len(part))
 		case recordObject:
-			db, o, elements, groups, err := readObject(d, l.check)
-			if err != nil {
+			if err := l.object(d); err != nil {
 				return err
 			}
-			l.groups = groups
-			l.open, l.missing, l.big = o, elements, o.coll != nil && o.coll.big
-			if err := l.keep(db, o); err != nil {
-				return err
-			}
-			l.objects++
 		case recordScript:
 			if err := l.script(d); err != nil {
 				return err
@@ -404,17 +399,30 @@ func (l *snapshotLoader) block(b []byte) error {
 	return nil
 }
 
+// object reads a key, and the value if it is a string.
+func (l *snapshotLoader) object(d *codec.Decoder) error {
+	o := l.check.object()
+	db, elements, groups, err := keyspace.ReadObject(d, o, l.check != nil)
+	if err != nil {
+		return err
+	}
+	l.groups = groups
+	l.open, l.missing, l.big = o, elements, o.Coll != nil && o.Coll.Big
+	l.objects++
+	return l.keep(db, o)
+}
+
 // keep adds a key to the machine. If the snapshot is only checked, it counts
 // the key instead.
-func (l *snapshotLoader) keep(db int, o *object) error {
+func (l *snapshotLoader) keep(db int, o *keyspace.Object) error {
 	if l.check != nil {
 		return l.check.key(db, o)
 	}
-	if l.m.dbs[db].tree.Set(o) != nil {
-		return fmt.Errorf("duplicate key %q: %w", o.key, ErrFormat)
+	if l.m.dbs[db].Set(o) != nil {
+		return fmt.Errorf("duplicate key %q: %w", o.Key, ErrFormat)
 	}
-	if o.deadline != 0 {
-		l.m.expiry.add(db, o)
+	if o.Deadline != 0 {
+		l.m.expiry.Add(db, o)
 	}
 	return nil
 }
@@ -510,10 +518,10 @@ func CheckSnapshot(r io.Reader, table *Table) (SnapshotInfo, error) {
 type snapshotCheck struct {
 	keys, volatile int
 	db             int
-	last           slot // last key that was read
+	last           *keyspace.Object // last key that was read
 
 	block   []byte
-	objects [2]object // used alternately: one of them is last
+	objects [2]keyspace.Object // used alternately: one of them is last
 }
 
 // buffer returns memory for a block. It overwrites the texts of the previous
@@ -523,8 +531,8 @@ func (c *snapshotCheck) buffer(n int) []byte {
 	if c == nil {
 		return make([]byte, n)
 	}
-	if o := c.last.obj; o != nil {
-		o.key, o.str = strings.Clone(o.key), ""
+	if o := c.last; o != nil {
+		o.Key, o.Str = strings.Clone(o.Key), ""
 	}
 	if cap(c.block) < n {
 		c.block = make([]byte, n)
@@ -533,33 +541,157 @@ func (c *snapshotCheck) buffer(n int) []byte {
 }
 
 // object returns an object for the next key.
-func (c *snapshotCheck) object() *object {
+func (c *snapshotCheck) object() *keyspace.Object {
 	if c == nil {
-		return &object{}
+		return &keyspace.Object{}
 	}
 	o := &c.objects[c.keys%2]
-	*o = object{}
+	*o = keyspace.Object{}
 	return o
 }
 
-// text returns bytes of a block as a string.
-func (c *snapshotCheck) text(b []byte) string {
-	if c == nil {
-		return string(b)
+// key counts a key, which must be greater than the previous one.
+func (c *snapshotCheck) key(db int, o *keyspace.Object) error {
+	if c.last != nil && (db < c.db || db == c.db && !c.last.Before(o)) {
+		return fmt.Errorf("key %q is out of order or a duplicate: %w", o.Key, ErrFormat)
 	}
-	return codec.View(b)
+	c.db, c.last = db, o
+	c.keys++
+	if o.Deadline != 0 {
+		c.volatile++
+	}
+	return nil
 }
 
-// key counts a key, which must be greater than the previous one.
-func (c *snapshotCheck) key(db int, o *object) error {
-	s := slot{o.hash, o}
-	if c.last.obj != nil && (db < c.db || db == c.db && !slotLess(c.last, s)) {
-		return fmt.Errorf("key %q is out of order or a duplicate: %w", o.key, ErrFormat)
+// groups writes the consumer groups of a stream.
+func (w *snapshotWriter) groups(v *keyspace.Collection) {
+	v.Stream.Groups.Ascend(0, func(g *stream.Group) bool {
+		b := codec.AppendString(append(w.b, recordGroup), g.Name)
+		b = binary.AppendVarint(stream.AppendID(b, g.Last), g.Read)
+		b = binary.AppendUvarint(b, uint64(g.Consumers.Len()))
+		w.b = binary.AppendUvarint(b, uint64(g.Pending.Len()))
+		w.cut()
+		number := make(map[string]uint64, g.Consumers.Len())
+		g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
+			number[k.Name] = uint64(len(number))
+			w.b = stream.AppendMoment(codec.AppendString(append(w.b, recordReader), k.Name), k.Seen)
+			w.cut()
+			return w.err == nil
+		})
+		g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {
+			b := stream.AppendID(append(w.b, recordPending), p.ID)
+			b = binary.AppendUvarint(b, number[p.Consumer])
+			w.b = binary.AppendVarint(stream.AppendMoment(b, p.At), p.Deliveries)
+			w.cut()
+			return w.err == nil
+		})
+		return w.err == nil
+	})
+}
+
+// group reads a consumer group and appends it to those of the open stream.
+func (l *snapshotLoader) group(d *codec.Decoder) error {
+	g := stream.Group{Name: string(d.Bytes()), Last: stream.ReadID(d), Read: d.Varint()}
+	l.groups--
+	l.readers, l.pending = d.Uvarint(), d.Uvarint()
+	v := l.open.Coll
+	n := v.Stream.Groups.Len()
+	switch {
+	case d.Err != nil:
+		return fmt.Errorf("group: %w", d.Err)
+	case l.readers > keyspace.MaxElements || l.pending > keyspace.MaxElements || l.pending > 0 && l.readers == 0,
+		n > 0 && v.Stream.Groups.At(n-1).Name >= g.Name:
+		return fmt.Errorf("group %.40q of key %q: %w", g.Name, l.open.Key, ErrFormat)
 	}
-	c.db, c.last = db, s
-	c.keys++
-	if o.deadline != 0 {
-		c.volatile++
+	v.Stream.Groups.Insert(l.m.owner, n, g)
+	return nil
+}
+
+// reader reads a consumer of the last group.
+func (l *snapshotLoader) reader(d *codec.Decoder) error {
+	k := stream.Consumer{Name: string(d.Bytes()), Seen: stream.ReadMoment(d)}
+	l.readers--
+	at, g := l.lastGroup()
+	n := g.Consumers.Len()
+	if d.Err == nil && n > 0 && g.Consumers.At(n-1).Name >= k.Name {
+		return fmt.Errorf("consumer %.40q of key %q: %w", k.Name, l.open.Key, ErrFormat)
+	}
+	g.Consumers.Insert(l.m.owner, n, k)
+	l.open.Coll.Stream.Groups.Set(l.m.owner, at, g)
+	return d.Err
+}
+
+// pendings reads a pending entry of the last group.
+func (l *snapshotLoader) pendings(d *codec.Decoder) error {
+	p := stream.PendingEntry{ID: stream.ReadID(d)}
+	reader := d.Uvarint()
+	p.At, p.Deliveries = stream.ReadMoment(d), d.Varint()
+	l.pending--
+	at, g := l.lastGroup()
+	n := g.Pending.Len()
+	if d.Err == nil && (reader >= uint64(g.Consumers.Len()) || n > 0 && g.Pending.At(n-1).ID.Compare(p.ID) >= 0) {
+		return fmt.Errorf("pending entry %v of key %q: %w", p.ID, l.open.Key, ErrFormat)
+	}
+	if d.Err != nil {
+		return d.Err
+	}
+	k := g.Consumers.At(int(reader))
+	p.Consumer = k.Name
+	k.Pending.Insert(l.m.owner, k.Pending.Len(), p.ID)
+	g.Consumers.Set(l.m.owner, int(reader), k)
+	g.Pending.Insert(l.m.owner, n, p)
+	l.open.Coll.Stream.Groups.Set(l.m.owner, at, g)
+	return nil
+}
+
+func (l *snapshotLoader) lastGroup() (at int, g stream.Group) {
+	at = l.open.Coll.Stream.Groups.Len() - 1
+	return at, l.open.Coll.Stream.Groups.At(at)
+}
+
+// elements writes the elements of a collection in records of about
+// snapshotBlock bytes. No record exceeds that by more than one element.
+func (w *snapshotWriter) elements(o *keyspace.Object) {
+	var b []byte
+	n := 0
+	emit := func() {
+		if len(w.b)+len(b) > snapshotBlock {
+			w.flush()
+		}
+		w.b = binary.AppendUvarint(append(w.b, recordElems), uint64(n))
+		w.b = append(w.b, b...)
+		w.cut()
+		b, n = b[:0], 0
+	}
+	added := func() bool {
+		if n++; len(b) >= snapshotBlock {
+			emit()
+		}
+		return w.err == nil
+	}
+	o.AppendElements(&b, added)
+	if n > 0 {
+		emit()
+	}
+}
+
+// elements reads some of the elements of the open collection.
+func (l *snapshotLoader) elements(d *codec.Decoder) error {
+	n := d.Uvarint()
+	if d.Err != nil {
+		return fmt.Errorf("elements: %w", d.Err)
+	}
+	if n == 0 || n > l.missing {
+		return fmt.Errorf("%d elements of key %q: %w", n, l.open.Key, ErrFormat)
+	}
+	l.missing -= n
+	for ; n > 0; n-- {
+		if err := keyspace.ReadElement(d, l.open, l.m.owner); err != nil {
+			return err
+		}
+	}
+	if l.missing == 0 && l.open.Coll.Big != l.big {
+		return fmt.Errorf("encoding of key %q: %w", l.open.Key, ErrFormat)
 	}
 	return nil
 }

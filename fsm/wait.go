@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/tidwall/btree"
 )
 
@@ -69,11 +70,11 @@ type waiter struct {
 	pos     Pos // position of the command; identifies the waiter and orders all queues
 	db      int
 	proto   int
-	typ     typ       // type of the values that the command accepts
-	user    string    // user of the client, "" if unknown: see endWaitsOf
-	args    [][]byte  // the command
-	keys    []waitKey // the keys in whose queues the waiter is
-	served  bool      // the waiter has left the queues, and reply is its reply
+	typ     keyspace.Type // type of the values that the command accepts
+	user    string        // user of the client, "" if unknown: see endWaitsOf
+	args    [][]byte      // the command
+	keys    []waitKey     // the keys in whose queues the waiter is
+	served  bool          // the waiter has left the queues, and reply is its reply
 	reply   []byte
 }
 
@@ -132,7 +133,7 @@ func (n *waiter) size() int {
 
 // blocking is a decoded blocking command.
 type blocking struct {
-	typ     typ
+	typ     keyspace.Type
 	keys    [][]byte
 	timeout int64 // milliseconds, 0 for no limit
 	// take executes the command on a key that has a value of the type. It
@@ -156,7 +157,7 @@ func (c *Ctx) block(args [][]byte, b blocking) Reply {
 		switch {
 		case wrong:
 			return Error(msgWrongType)
-		case o != nil && (c.atomic || !w.wanted(waitKey{c.db, o.key}, b.typ)):
+		case o != nil && (c.atomic || !w.wanted(waitKey{c.db, o.Key}, b.typ)):
 			return b.take(c, key)
 		}
 	}
@@ -315,7 +316,7 @@ func (w *waits) first(k waitKey, behind Pos) (n *waiter) {
 // wanted reports whether the queue of k has a waiter for values of type t. If
 // the key has such a value nevertheless, these waiters are suspended, and a new
 // command must wait behind them.
-func (w *waits) wanted(k waitKey, t typ) bool {
+func (w *waits) wanted(k waitKey, t keyspace.Type) bool {
 	if w.queues.Len() == 0 {
 		return false
 	}
@@ -377,7 +378,7 @@ func (c *Ctx) readyDB(db int) {
 // emptied.
 func (c *Ctx) losesStreams(db int) {
 	for _, k := range c.m.waits.keysOf(db) {
-		if o := c.m.dbs[db].get([]byte(k.key)); o != nil && o.typ == typeStream {
+		if o := c.m.dbs[db].Get([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
 			c.streamGone(k)
 		}
 	}
@@ -425,7 +426,7 @@ func (c *Ctx) serveQueue(k waitKey) {
 		switch {
 		case o == nil:
 			return
-		case o.typ != n.typ:
+		case o.Type != n.typ:
 			continue
 		case w.suspended(n.session):
 			return
@@ -444,12 +445,12 @@ func (c *Ctx) serveQueue(k waitKey) {
 // endGroupReads ends the waits of group reads on a key that has no stream any
 // more.
 func (c *Ctx) endGroupReads(k waitKey) {
-	if o := c.lookup([]byte(k.key)); o != nil && o.typ == typeStream {
+	if o := c.lookup([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
 		return
 	}
 	w := &c.m.waits
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ != typeStream || w.suspended(n.session) {
+		if n.typ != keyspace.TypeStream || w.suspended(n.session) {
 			continue
 		}
 		if b := n.blocking(c.m.table); b.gone.IsError() {

@@ -2,9 +2,12 @@ package fsm
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strconv"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // These are the internal commands about waiters. Nodes and leaders send them;
@@ -218,3 +221,152 @@ func (m *Machine) WaitSessions() []WaitSession {
 
 // Waiting returns the number of waiting connections in the whole cluster.
 func (m *Machine) Waiting() int { return m.waits.count }
+
+// These are the flags of a waiter in a snapshot.
+const (
+	flagServed    = 1
+	flagRESP3     = 2
+	flagSuspended = 4 // the session of the waiter is suspended
+	// flagMixed: the node has waiters of several starts, and the waiter is not
+	// of the start that is recorded for the node. The boot count of the
+	// recorded start follows. See FeatureMend.
+	flagMixed = 8
+	// flagUser: the user of the waiting client follows the arguments. It is set
+	// from FeatureBudget on.
+	flagUser = 16
+)
+
+// waiters writes the waiters and returns their number.
+func (w *snapshotWriter) waiters(waits *waits) (written uint64) {
+	waits.conns.Scan(func(n *waiter) bool {
+		at, _ := waits.node(n.session.NodeID)
+		w.waiter(n, &waits.nodes[at])
+		written++
+		return w.err == nil
+	})
+	return written
+}
+
+func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
+	var flags byte
+	if n.served {
+		flags |= flagServed
+	}
+	if n.proto >= 3 {
+		flags |= flagRESP3
+	}
+	if node.suspended {
+		flags |= flagSuspended
+	}
+	if node.id != n.session {
+		flags |= flagMixed
+	}
+	if n.user != "" {
+		flags |= flagUser
+	}
+	b := append(w.b, recordWaiter, flags)
+	b = codec.AppendString(b, n.session.NodeID)
+	b = binary.AppendUvarint(b, n.session.Boot)
+	if node.id != n.session {
+		b = binary.AppendUvarint(b, node.id.Boot)
+	}
+	b = binary.AppendUvarint(b, n.origin)
+	b = binary.AppendUvarint(b, uint64(n.pos))
+	if n.served {
+		w.b = binary.AppendUvarint(b, uint64(len(n.reply)))
+		for reply := n.reply; len(reply) > 0; {
+			part := reply[:min(len(reply), snapshotBlock)]
+			reply = reply[len(part):]
+			w.b = codec.AppendString(append(w.b, recordServed), part)
+			w.cut()
+		}
+		return
+	}
+	b = binary.AppendUvarint(b, uint64(n.db))
+	b = binary.AppendUvarint(b, uint64(len(n.args)))
+	for _, a := range n.args {
+		b = codec.AppendString(b, a)
+	}
+	if n.user != "" {
+		b = codec.AppendString(b, n.user)
+	}
+	w.b = b
+	w.cut()
+}
+
+// waits reads a waiter.
+func (l *snapshotLoader) waits(d *codec.Decoder) error {
+	w := &l.m.waits
+	flags := d.Byte()
+	suspended := flags&flagSuspended != 0
+	n := &waiter{session: SessionID{NodeID: string(d.Bytes()), Boot: d.Uvarint()}}
+	node := n.session
+	if flags&flagMixed != 0 {
+		if node.Boot = d.Uvarint(); d.Err == nil && node == n.session {
+			return fmt.Errorf("waiter of %s: %w", n.session, ErrFormat)
+		}
+	}
+	n.origin, n.pos, n.served = d.Uvarint(), Pos(d.Uvarint()), flags&flagServed != 0
+	if flags > flagServed|flagRESP3|flagSuspended|flagMixed|flagUser ||
+		flags&flagUser != 0 && (l.m.features < FeatureBudget || n.served) {
+		return fmt.Errorf("waiter with flags %#x: %w", flags, ErrVersion)
+	}
+	if n.served {
+		l.waiter, l.owed = n, d.Uvarint()
+		if l.owed == 0 || l.owed > 2*MaxReplyBytes {
+			return fmt.Errorf("reply of %d bytes to a waiter: %w", l.owed, ErrFormat)
+		}
+	} else {
+		var err error
+		if n, err = readWaiter(d, n, l.m.table, flags); err != nil {
+			return err
+		}
+	}
+	if d.Err != nil {
+		return fmt.Errorf("waiter: %w", d.Err)
+	}
+	at, found := w.node(n.session.NodeID)
+	if found && (w.nodes[at].id != node || w.nodes[at].suspended != suspended) ||
+		w.find(n.session.NodeID, n.origin) != nil {
+		return fmt.Errorf("waiter %d of %s: %w", n.origin, n.session, ErrFormat)
+	}
+	w.add(n)
+	w.nodes[at].id, w.nodes[at].suspended = node, suspended
+	return nil
+}
+
+// readWaiter reads the command of a waiter that has not been served.
+func readWaiter(d *codec.Decoder, n *waiter, table *Table, flags byte) (*waiter, error) {
+	db, argc := d.Uvarint(), d.Uvarint()
+	if d.Err != nil || db >= Databases || argc == 0 || argc > uint64(len(d.Rest)) {
+		return nil, fmt.Errorf("waiter in db %d: %w", db, ErrFormat)
+	}
+	args := make([][]byte, argc)
+	for i := range args {
+		args[i] = d.Bytes()
+	}
+	var user string
+	if flags&flagUser != 0 {
+		if user = string(d.Bytes()); d.Err == nil && user == "" {
+			return nil, fmt.Errorf("waiter of a user without a name: %w", ErrFormat)
+		}
+	}
+	if d.Err != nil {
+		return nil, d.Err
+	}
+	cmd := table.Find(args[0])
+	if cmd == nil || cmd.block == nil || !cmd.ArityOK(len(args)) {
+		return nil, fmt.Errorf("waiter in command %.40q: %w", args[0], ErrVersion)
+	}
+	b, fail := cmd.block(args)
+	if fail.IsError() {
+		return nil, fmt.Errorf("waiter in command %q: %s: %w", args[0], fail.Text(), ErrFormat)
+	}
+	proto := 2
+	if flags&flagRESP3 != 0 {
+		proto = 3
+	}
+	w := newWaiter(n.session, n.origin, n.pos, int(db), proto, args, b)
+	w.user = user
+	return w, nil
+}

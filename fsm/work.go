@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
 // Work is the estimated cost of executing commands, in steps, before they are
@@ -218,8 +219,8 @@ func (w *weigher) command(args [][]byte) int {
 
 // find returns the value of a key. It returns nil if the key does not exist or
 // its value is not known.
-func (w *weigher) find(key []byte, t typ) *object {
-	if o := w.m.dbs[w.db].get(key); o != nil && o.typ == t && !w.swapped {
+func (w *weigher) find(key []byte, t keyspace.Type) *keyspace.Object {
+	if o := w.m.dbs[w.db].Get(key); o != nil && o.Type == t && !w.swapped {
 		return o
 	}
 	return nil
@@ -227,10 +228,10 @@ func (w *weigher) find(key []byte, t typ) *object {
 
 // size returns approximately how large the value of a key will be at most.
 func (w *weigher) size(key []byte) extent {
-	e := w.m.dbs[w.db].get(key).extent()
+	e := extentOf(w.m.dbs[w.db].Get(key))
 	if w.swapped {
 		for db := range w.m.dbs {
-			other := w.m.dbs[db].get(key).extent()
+			other := extentOf(w.m.dbs[db].Get(key))
 			e = extent{max(e.elems, other.elems), max(e.bytes, other.bytes)}
 		}
 	}
@@ -251,15 +252,15 @@ func (w *weigher) left(key []byte) int {
 	return n
 }
 
-// extent returns the size of a value.
-func (o *object) extent() extent {
+// extentOf returns the size of a value.
+func extentOf(o *keyspace.Object) extent {
 	switch {
 	case o == nil:
 		return extent{}
-	case o.coll == nil:
-		return extent{bytes: len(o.str)}
+	case o.Coll == nil:
+		return extent{bytes: len(o.Str)}
 	}
-	return extent{elems: o.coll.Len(o.typ)}
+	return extent{elems: o.Coll.Len(o.Type)}
 }
 
 // grow records that a key may have more elements, and that a string may have at
@@ -275,8 +276,8 @@ func (w *weigher) grow(key []byte, by growth) {
 	g, had := w.grown[k]
 	w.undo = append(w.undo, undoneGrowth{k, g, had})
 	w.grown[k] = growth{
-		added: min(g.added+by.added, MaxElements),
-		more:  min(g.more+by.more, MaxElements),
+		added: min(g.added+by.added, keyspace.MaxElements),
+		more:  min(g.more+by.more, keyspace.MaxElements),
 		bytes: max(g.bytes, min(by.bytes, MaxStringBytes)),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
@@ -26,8 +27,8 @@ func trimWork(w *weigher, args [][]byte) int {
 	case t.by == byRank:
 		n = max(n-int(min(t.length, math.MaxInt32)), 0)
 	default:
-		if o := w.find(args[1], typeStream); o != nil {
-			n += o.coll.stream.EntryPosition(t.least) - o.coll.Len(typeStream)
+		if o := w.find(args[1], keyspace.TypeStream); o != nil {
+			n += o.Coll.Stream.EntryPosition(t.least) - o.Coll.Len(keyspace.TypeStream)
 		}
 	}
 	if t.approx {
@@ -45,15 +46,15 @@ func trimWork(w *weigher, args [][]byte) int {
 
 // groupIn returns a consumer group, or nil if the group does not exist or is
 // not known.
-func (w *weigher) groupIn(key, name []byte) (o *object, g *stream.Group) {
-	if o = w.find(key, typeStream); o == nil {
+func (w *weigher) groupIn(key, name []byte) (o *keyspace.Object, g *stream.Group) {
+	if o = w.find(key, keyspace.TypeStream); o == nil {
 		return nil, nil
 	}
-	at, found := o.coll.stream.GroupPosition(string(name))
+	at, found := o.Coll.Stream.GroupPosition(string(name))
 	if !found {
 		return o, nil
 	}
-	group := o.coll.stream.Groups.At(at)
+	group := o.Coll.Stream.Groups.At(at)
 	return o, &group
 }
 
@@ -63,10 +64,10 @@ const stepsDelivery = 3 * stepsPut
 // delivered returns the work of giving n entries of a stream, starting at a
 // position, to a consumer and replying with them. It estimates the size of all
 // entries from the sizes of some of them.
-func (w *weigher) delivered(o *object, from, n int) int {
+func (w *weigher) delivered(o *keyspace.Object, from, n int) int {
 	left, bytes := min(n, sampledEntries), 0
 	if left > 0 {
-		o.coll.stream.Entries.Ascend(from, func(e *stream.Entry) bool {
+		o.Coll.Stream.Entries.Ascend(from, func(e *stream.Entry) bool {
 			for _, f := range e.Fields {
 				bytes += len(f)
 			}
@@ -90,13 +91,13 @@ func xreadgroupWork(w *weigher, args [][]byte) int {
 		o, g := w.groupIn(key, q.group)
 		n, from := w.size(key).elems, 0
 		if o != nil {
-			n -= o.coll.Len(typeStream) // entries added since may be new to the group
+			n -= o.Coll.Len(keyspace.TypeStream) // entries added since may be new to the group
 		}
 		switch {
 		case g == nil:
 		case string(q.ids[i]) == ">":
-			from = o.coll.stream.EntryPosition(g.Last.Next())
-			n += o.coll.stream.Entries.Len() - from
+			from = o.Coll.Stream.EntryPosition(g.Last.Next())
+			n += o.Coll.Stream.Entries.Len() - from
 		default:
 			if at, found := g.ConsumerPosition(string(q.consumer)); found {
 				k := g.Consumers.At(at)
@@ -252,14 +253,14 @@ func setWork(w *weigher, args [][]byte) int {
 }
 
 func fieldWork(w *weigher, args [][]byte) int {
-	o := w.m.dbs[w.db].get(args[1])
-	if o == nil || o.typ != typeHash {
+	o := w.m.dbs[w.db].Get(args[1])
+	if o == nil || o.Type != keyspace.TypeHash {
 		return 0
 	}
 	steps := 0
 	for _, field := range args[2:] {
-		v, _ := o.coll.hash.Get(codec.View(field))
-		steps += stepsFind(&o.coll.hash) + len(v)/answerBytes
+		v, _ := o.Coll.Hash.Get(codec.View(field))
+		steps += stepsFind(&o.Coll.Hash) + len(v)/answerBytes
 	}
 	return steps
 }
@@ -376,7 +377,7 @@ const sampled = 1024
 // them.
 func (w *weigher) taken(key []byte, count int64) int {
 	n := int(min(max(count, 0), int64(w.size(key).elems)))
-	o := w.find(key, typeList)
+	o := w.find(key, keyspace.TypeList)
 	// Members are short. They are kept in two orders, or in the order of their
 	// hashes.
 	if o == nil {
@@ -389,9 +390,9 @@ func (w *weigher) taken(key []byte, count int64) int {
 		return left > 0
 	}
 	if n > 0 {
-		o.coll.list.Ascend(0, look)
+		o.Coll.List.Ascend(0, look)
 		left = min(n, sampled)
-		o.coll.list.Descend(o.coll.list.Len()-1, look)
+		o.Coll.List.Descend(o.Coll.List.Len()-1, look)
 	}
 	return n*stepsPut + min(bytes, MaxReplyBytes)/answerBytes
 }
@@ -496,10 +497,10 @@ func zremWork(w *weigher, args [][]byte) int {
 		from, to := span(start, end, n)
 		n = to - from
 	case fold(args[0], "ZREMRANGEBYSCORE"):
-		o := w.find(args[1], typeZSet)
+		o := w.find(args[1], keyspace.TypeZSet)
 		if r, fail := scoreRange(args[2], args[3]); o != nil && !fail.IsError() {
-			from, to := r.in(o.coll)
-			n += to - from - o.coll.Len(typeZSet) // all elements added since may be in the range
+			from, to := r.in(o.Coll)
+			n += to - from - o.Coll.Len(keyspace.TypeZSet) // all elements added since may be in the range
 		}
 	}
 	return n * 2 * stepsPut
@@ -523,7 +524,7 @@ func flushWork(w *weigher, args [][]byte) int {
 	if fold(args[0], "FLUSHALL") {
 		return w.m.Len() * stepsProbe
 	}
-	return w.m.dbs[w.db].tree.Len()*stepsProbe + w.m.expiry.count[w.db]*stepsPut
+	return w.m.dbs[w.db].Len()*stepsProbe + w.m.expiry.CountIn(w.db)*stepsPut
 }
 
 func swapWork(w *weigher, args [][]byte) int {
@@ -531,7 +532,7 @@ func swapWork(w *weigher, args [][]byte) int {
 	n := 0
 	for _, arg := range args[1:] {
 		if db, ok := number.ParseInt(arg); ok && db >= 0 && db < Databases {
-			n += w.m.expiry.count[db]
+			n += w.m.expiry.CountIn(int(db))
 		}
 	}
 	return 3 * n * stepsPut

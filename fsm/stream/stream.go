@@ -128,3 +128,13 @@ func (s *Stream) TrimFront(o *container.Owner, n int) {
 		s.Entries.Delete(o, 0)
 	}
 }
+
+// Entry returns the entry with an ID, or nil if there is none.
+func (s *Stream) Entry(id ID) *Entry {
+	if i := s.EntryPosition(id); i < s.Entries.Len() {
+		if e := s.Entries.At(i); e.ID == id {
+			return &e
+		}
+	}
+	return nil
+}

@@ -1,4 +1,4 @@
-package fsm
+package keyspace
 
 import (
 	"fmt"
@@ -10,30 +10,30 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
-// model is the simple implementation with which a trie must agree.
-type model map[string]*object
+// model is the simple implementation with which a DB must agree.
+type model map[string]*Object
 
-func (m model) sorted() []*object {
-	var out []*object
+func (m model) sorted() []*Object {
+	var out []*Object
 	for _, o := range m {
 		out = append(out, o)
 	}
 	sort.Slice(out, func(i, j int) bool {
-		if out[i].hash != out[j].hash {
-			return out[i].hash < out[j].hash
+		if out[i].Hash != out[j].Hash {
+			return out[i].Hash < out[j].Hash
 		}
-		return out[i].key < out[j].key
+		return out[i].Key < out[j].Key
 	})
 	return out
 }
 
-func (t *trie) all() []*object {
-	var out []*object
-	t.Scan(func(s slot) bool { out = append(out, s.obj); return true })
+func (t *DB) all() []*Object {
+	var out []*Object
+	t.Scan(func(o *Object) bool { out = append(out, o); return true })
 	return out
 }
 
-func checkTrie(t *testing.T, tr *trie, m model) {
+func checkDB(t *testing.T, tr *DB, m model) {
 	t.Helper()
 	if tr.Len() != len(m) {
 		t.Fatalf("Len %d, want %d", tr.Len(), len(m))
@@ -42,13 +42,13 @@ func checkTrie(t *testing.T, tr *trie, m model) {
 		t.Fatalf("walk gives %d objects, or in another order than the %d wanted", len(got), len(want))
 	}
 	for k, o := range m {
-		if got := tr.Get(o.hash, k); got != o {
+		if got := tr.hashed(o.Hash, k); got != o {
 			t.Fatalf("Get(%q) = %v, want %v", k, got, o)
 		}
 	}
 }
 
-func TestTrie_AgreesWithAMap(t *testing.T) {
+func TestDB_AgreesWithAMap(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		hash func(k string) uint64
@@ -62,14 +62,14 @@ func TestTrie_AgreesWithAMap(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(1, 2))
 			type pair struct {
-				tr *trie
+				tr *DB
 				m  model
 			}
-			pairs := []pair{{newTrie(), model{}}}
+			pairs := []pair{{NewDB(), model{}}}
 			for step := range 20000 {
 				p := &pairs[rng.IntN(len(pairs))]
 				k := fmt.Sprint("k", rng.IntN(tc.keys))
-				o := &object{key: k, hash: tc.hash(k)}
+				o := &Object{Key: k, Hash: tc.hash(k)}
 				if rng.IntN(3) > 0 {
 					if got, want := p.tr.Set(o), p.m[k]; got != want {
 						t.Fatalf("Set(%q) = %v, want %v", k, got, want)
@@ -87,30 +87,30 @@ func TestTrie_AgreesWithAMap(t *testing.T) {
 					for k, o := range p.m {
 						m[k] = o
 					}
-					pairs = append(pairs, pair{p.tr.clone(), m})
+					pairs = append(pairs, pair{p.tr.Clone(), m})
 				}
 			}
 			for _, p := range pairs {
-				checkTrie(t, p.tr, p.m)
+				checkDB(t, p.tr, p.m)
 			}
 		})
 	}
 }
 
-func TestTrie_AscendStartsAtHash(t *testing.T) {
-	tr, m := newTrie(), model{}
+func TestDB_AscendStartsAtHash(t *testing.T) {
+	tr, m := NewDB(), model{}
 	for i := range 4000 {
 		k := fmt.Sprint(i)
-		o := &object{key: k, hash: container.Hash([]byte(k))}
+		o := &Object{Key: k, Hash: container.Hash([]byte(k))}
 		tr.Set(o)
 		m[k] = o
 	}
 	want := m.sorted()
 	for i := 0; i < len(want); i += 37 {
-		for _, from := range []uint64{want[i].hash, want[i].hash - 1, want[i].hash + 1} {
-			at := sort.Search(len(want), func(j int) bool { return want[j].hash >= from })
-			var got []*object
-			tr.Ascend(from, func(s slot) bool { got = append(got, s.obj); return len(got) < 5 })
+		for _, from := range []uint64{want[i].Hash, want[i].Hash - 1, want[i].Hash + 1} {
+			at := sort.Search(len(want), func(j int) bool { return want[j].Hash >= from })
+			var got []*Object
+			tr.Ascend(from, func(o *Object) bool { got = append(got, o); return len(got) < 5 })
 			if !slices.Equal(got, want[at:min(at+5, len(want))]) {
 				t.Fatalf("Ascend(%#x) gives other objects than wanted", from)
 			}
@@ -118,18 +118,18 @@ func TestTrie_AscendStartsAtHash(t *testing.T) {
 	}
 }
 
-func BenchmarkTrieGet(b *testing.B) {
+func BenchmarkDBGet(b *testing.B) {
 	const n = 1 << 20
-	tr := newTrie()
+	tr := NewDB()
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key:", i)
-		tr.Set(&object{key: keys[i], hash: container.Hash([]byte(keys[i]))})
+		tr.Set(&Object{Key: keys[i], Hash: container.Hash([]byte(keys[i]))})
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	b.ResetTimer()
 	for range b.N {
 		k := keys[rng.IntN(n)]
-		tr.Get(container.Hash([]byte(k)), k)
+		tr.hashed(container.Hash([]byte(k)), k)
 	}
 }

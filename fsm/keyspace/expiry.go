@@ -1,0 +1,132 @@
+package keyspace
+
+import "github.com/tidwall/btree"
+
+// ExpiryIndex orders the keys of all databases that have a deadline. It contains
+// exactly the objects of the databases whose Deadline is not 0, so every change
+// of a DB must change the index too. Snapshots do not contain it: the reader of a
+// snapshot rebuilds it.
+type ExpiryIndex struct {
+	tree  *btree.BTreeG[due]
+	count [Databases]int
+}
+
+type due struct {
+	deadline int64
+	db       int
+	obj      *Object
+}
+
+func dueLess(a, b due) bool {
+	if a.deadline != b.deadline {
+		return a.deadline < b.deadline
+	}
+	if a.db != b.db {
+		return a.db < b.db
+	}
+	return a.obj.Before(b.obj)
+}
+
+// NewExpiryIndex returns an empty index.
+func NewExpiryIndex() ExpiryIndex {
+	return ExpiryIndex{tree: btree.NewBTreeGOptions(dueLess, btree.Options{NoLocks: true})}
+}
+
+// Add adds an object of a database. It must have a deadline, and the index must
+// not contain its key.
+func (e *ExpiryIndex) Add(db int, o *Object) {
+	e.tree.Set(due{o.Deadline, db, o})
+	e.count[db]++
+}
+
+// Remove removes an object, which the index must contain.
+func (e *ExpiryIndex) Remove(db int, o *Object) {
+	e.tree.Delete(due{o.Deadline, db, o})
+	e.count[db]--
+}
+
+// First returns the object with the earliest deadline and its database. It
+// returns nil if no key has a deadline.
+func (e *ExpiryIndex) First() (db int, o *Object) {
+	if d, ok := e.tree.Min(); ok {
+		return d.db, d.obj
+	}
+	return 0, nil
+}
+
+// Scan calls f for the objects in the order of (deadline, database, key) until f
+// returns false. f must not change e.
+func (e *ExpiryIndex) Scan(f func(db int, o *Object) bool) {
+	e.tree.Scan(func(d due) bool { return f(d.db, d.obj) })
+}
+
+// After returns the object with the earliest deadline that is later than a time
+// on the lease clock, or nil if there is none.
+func (e *ExpiryIndex) After(time int64) (o *Object) {
+	e.tree.Ascend(due{time + 1, 0, &Object{}}, func(d due) bool {
+		o = d.obj
+		return false
+	})
+	return o
+}
+
+// Has reports whether the index contains an object of a database.
+func (e *ExpiryIndex) Has(db int, o *Object) bool {
+	d, found := e.tree.Get(due{o.Deadline, db, o})
+	return found && d.obj == o
+}
+
+// Len returns the number of keys that have a deadline, in all databases.
+func (e *ExpiryIndex) Len() int { return e.tree.Len() }
+
+// CountIn returns the number of keys of a database that have a deadline.
+func (e *ExpiryIndex) CountIn(db int) int { return e.count[db] }
+
+// Clone returns an independent copy. It takes O(1). The caller must have
+// exclusive access to e during the call.
+func (e *ExpiryIndex) Clone() ExpiryIndex { return ExpiryIndex{e.tree.IsoCopy(), e.count} }
+
+// Drop removes the keys of a database from the index.
+func (e *ExpiryIndex) Drop(db int) {
+	switch e.count[db] {
+	case 0:
+		return
+	case e.tree.Len():
+		*e = NewExpiryIndex()
+		return
+	}
+	for _, d := range e.of(db) {
+		e.Remove(db, d.obj)
+	}
+}
+
+// Swap exchanges the keys of two databases. It takes time in proportion to the
+// size of the index.
+func (e *ExpiryIndex) Swap(a, b int) {
+	ofA, ofB := e.of(a), e.of(b)
+	for _, d := range ofA {
+		e.Remove(a, d.obj)
+	}
+	for _, d := range ofB {
+		e.Remove(b, d.obj)
+		e.Add(a, d.obj)
+	}
+	for _, d := range ofA {
+		e.Add(b, d.obj)
+	}
+}
+
+// of returns the elements of the index for a database.
+func (e *ExpiryIndex) of(db int) []due {
+	if e.count[db] == 0 {
+		return nil
+	}
+	list := make([]due, 0, e.count[db])
+	e.tree.Scan(func(d due) bool {
+		if d.db == db {
+			list = append(list, d)
+		}
+		return true
+	})
+	return list
+}

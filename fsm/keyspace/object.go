@@ -1,0 +1,127 @@
+// Package keyspace contains the keys of a state machine and their values: the
+// databases, the index of the keys that expire, and the encoding of both in
+// snapshots. It defines what a value holds and how its parts stay consistent;
+// the commands are in package fsm, and so is what a change of a key entails:
+// fencing tokens, events, waiters.
+//
+// Nothing in this package is safe for concurrent use, but a DB or an ExpiryIndex
+// and its clones are independent. The clones share objects, so an Object must not
+// be changed once it is in a DB. The collections of objects share nodes. A change
+// of a collection needs the container.Owner of the machine: it copies the nodes
+// of other owners, and changes its own nodes in place, also as part of the
+// collection from which the changed one was copied.
+//
+// Lease clock times are nanoseconds since the cluster was formed.
+package keyspace
+
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
+
+// Type is the type of a value. Its numbers are part of the format of snapshots.
+type Type byte
+
+// These are the types.
+const (
+	TypeString Type = iota
+	TypeList
+	TypeSet
+	TypeZSet
+	TypeHash
+	TypeStream
+)
+
+// TypeNames are the names of the types in the reply to TYPE, by Type.
+var TypeNames = [...]string{"string", "list", "set", "zset", "hash", "stream"}
+
+// Object is a key with its value. An object in a DB is never changed, only
+// replaced, because clones and snapshots share it.
+type Object struct {
+	Hash uint64 // container.Hash of Key
+	Key  string
+	Str  string      // the value of a string
+	Coll *Collection // the value of any other type
+	// Deadline is when the key expires, on the lease clock, 0 for never.
+	// ExpireAt is the same time on the wall clock, in milliseconds, for
+	// EXPIRETIME only.
+	Deadline int64
+	ExpireAt int64
+	// Token is the position that last gave the key its value. It only grows, so
+	// it can serve as a fencing token. Version is the position of the last
+	// change of any kind, which WATCH compares.
+	Token   Pos
+	Version Pos
+	Touched int64 // lease clock at the last write, for OBJECT IDLETIME
+	Type    Type
+	Raw     bool // for OBJECT ENCODING: APPEND or SETRANGE built the string
+}
+
+// NewObject returns an object for key with the string val. Both take one
+// allocation.
+func NewObject(key, val []byte) *Object {
+	var both strings.Builder
+	both.Grow(len(key) + len(val))
+	both.Write(key)
+	both.Write(val)
+	s := both.String()
+	return &Object{Hash: container.Hash(key), Key: s[:len(key)], Str: s[len(key):]}
+}
+
+// With returns a copy of o with the string val.
+func (o *Object) With(val string) *Object {
+	n := *o
+	n.Str = val
+	return &n
+}
+
+// Named returns a copy of o under another key.
+func (o *Object) Named(key []byte) *Object {
+	n := *o
+	n.Key, n.Hash = string(key), container.Hash(key)
+	return &n
+}
+
+// Integer returns the number that Redis would store instead of o's text.
+func (o *Object) Integer() (int64, bool) {
+	if o.Raw || o.Type != TypeString {
+		return 0, false
+	}
+	return number.ParseInt([]byte(o.Str))
+}
+
+// HasMember reports whether a set contains a member. o may be nil.
+func (o *Object) HasMember(member string) bool { return o != nil && o.Coll.HasMember(member) }
+
+// Members returns the number of members of a set or a sorted set. o may be nil.
+func (o *Object) Members() int {
+	if o == nil {
+		return 0
+	}
+	return o.Coll.Len(o.Type)
+}
+
+// Overlaid returns a copy of o in which val is written at offset of the value,
+// after zeros if the old value is shorter than offset. The copy also has a new
+// copy of the key: a key that shared the allocation of the old value would keep
+// that whole allocation alive.
+func (o *Object) Overlaid(offset int, val []byte) *Object {
+	s := o.Str
+	var b strings.Builder
+	b.Grow(len(o.Key) + max(len(s), offset+len(val)))
+	b.WriteString(o.Key)
+	b.WriteString(s[:min(offset, len(s))])
+	for i := len(s); i < offset; i++ {
+		b.WriteByte(0)
+	}
+	b.Write(val)
+	if end := offset + len(val); end < len(s) {
+		b.WriteString(s[end:])
+	}
+	both := b.String()
+	n := *o
+	n.Key, n.Str, n.Raw = both[:len(o.Key)], both[len(o.Key):], true
+	return &n
+}
