@@ -232,7 +232,7 @@ func DefaultOptions() Options {
 		ExpireEvery:     50 * time.Millisecond,
 		ClockEntryEvery: 2 * time.Second,
 		ScriptTime:      500 * time.Millisecond,
-		BriefScriptTime: 2 * time.Millisecond,
+		BriefScriptTime: 10 * time.Millisecond,
 		QuickRead:       500 * time.Microsecond,
 		SlowReadWait:    5 * time.Second,
 		SlowReadTime:    10 * time.Second,

@@ -202,7 +202,7 @@ const groupTimes = 10
 // dry run, in multiples of Options.BriefScriptTime. A pipeline that exceeds it
 // is run in pieces. Other clients' writes wait for the attempt, however many
 // brief scripts the group has.
-const briefGroupTimes = 10
+const briefGroupTimes = 2
 
 // tooLong returns the error of a script that takes too long.
 func (h *scriptHost) tooLong() string {

@@ -32,7 +32,7 @@ type lane struct {
 const (
 	// shortDryRuns is the limit of the lane for short dry runs, in multiples of
 	// Options.BriefScriptTime.
-	shortDryRuns = 25
+	shortDryRuns = 5
 	// laneShare bounds the part of the proposer's time that a lane uses: see
 	// lane.
 	laneShare = 4

@@ -159,7 +159,7 @@ func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait,
 		"how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
 	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime,
-		"how long a Lua script may run before it ends with an error; one that needs more than 2ms gets a dry run "+
+		"how long a Lua script may run before it ends with an error; one that needs more than 10ms gets a dry run "+
 			"first, beside the writes of other clients")
 	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait,
 		"how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); "+
