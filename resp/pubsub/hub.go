@@ -239,10 +239,12 @@ func (h *Hub) unsubscribeLocked(c *Subscriber, kind Kind, name string) {
 
 // Leave removes a connection from all topics and from tracking.
 func (h *Hub) Leave(c *Subscriber) {
+	var pace yield.Pace
 	for kind, names := range c.topics {
 		var piece []string
 		for name := range names {
 			if piece = append(piece, name); len(piece) == hubSlice {
+				pace.Check() // Unsubscribe yields only between larger pieces
 				h.Unsubscribe(c, Kind(kind), piece)
 				piece = piece[:0]
 			}
