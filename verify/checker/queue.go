@@ -159,15 +159,6 @@ func (q *queue) index() {
 	}
 }
 
-func sortedNames(set map[string]bool) []string {
-	names := make([]string, 0, len(set))
-	for name := range set {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
-}
-
 // elements checks each element that was pushed, taken or left.
 func (q *queue) elements() {
 	seen := make(map[string]bool)
