@@ -32,6 +32,9 @@ FAULTS       ?= all
 HOURS        ?= 8
 CHAOS        ?=
 IMAGES       ?= 600
+# The programs whose injected bugs make controls runs, separated by commas; all if
+# it is empty: sim,images,chaos,fsm,compat.
+PROGRAMS     ?=
 # The injected bugs of make controls, as a regular expression; all if it is empty.
 ONLY         ?=
 # The revision that make upgrade-test mixes with this tree: the latest release. While
@@ -108,7 +111,8 @@ soak: build ## run chaos and sim in turns with random seeds, for HOURS (8) or un
 	done
 
 .PHONY: nightly
-nightly: ## run fuzz, images, upgrade-test, chaos and sim with random seeds (about three hours on two cores)
+nightly: ## run all controls, then fuzz, images, upgrade-test, chaos and sim with random seeds (over three hours)
+	$(MAKE) --no-print-directory controls
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5m
 	$(MAKE) --no-print-directory images SEED= IMAGES=3000
 	$(MAKE) --no-print-directory upgrade-test SEED= UPGRADES=12
@@ -132,7 +136,7 @@ sim: ## inject faults into simulated clusters: SEEDS histories of VIRTUAL time, 
 
 .PHONY: controls
 controls: ## check that the checkers find each injected bug (ONLY=)
-	$(GO) run ./test/controls -only '$(ONLY)'
+	$(GO) run ./test/controls -only '$(ONLY)' -programs '$(PROGRAMS)'
 
 .PHONY: images
 images: build ## start the program on IMAGES (600) data directories as a loss of power may leave them (SEED=; needs strace)

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 
 type options struct {
 	root, only, refresh string
+	programs            string // "" for all
 	workers             int
 }
 
@@ -25,6 +28,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.root, "root", ".", "the tree")
 	flag.StringVar(&o.only, "only", "", "only the patches whose name matches this regular expression")
+	flag.StringVar(&o.programs, "programs", "",
+		"only the patches that one of these programs must find, separated by commas: sim,images,chaos,fsm,compat")
 	flag.StringVar(&o.refresh, "refresh", "", "write the changes of the working tree to this patch, and run nothing")
 	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "histories at a time")
 	flag.Parse()
@@ -64,14 +69,22 @@ func chosen(o options) ([]patch, error) {
 	}
 	var list []patch
 	for _, p := range all {
-		if only.MatchString(p.name) {
+		if only.MatchString(p.name) && p.foundBy(o.programs) {
 			list = append(list, p)
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no patch in %s matches %q", folder, o.only)
+		return nil, fmt.Errorf("no patch in %s matches %q for the programs %q", folder, o.only, o.programs)
 	}
 	return list, nil
+}
+
+// foundBy reports whether one of the programs, separated by commas, must find
+// the bug. All bugs are found by "".
+func (p *patch) foundBy(programs string) bool {
+	return programs == "" || slices.ContainsFunc(p.demands, func(d demand) bool {
+		return slices.Contains(strings.Split(programs, ","), d.program)
+	})
 }
 
 // controls runs the controls of the patches. While it runs the schedules of one
