@@ -144,8 +144,8 @@ func (c *devControl) answer(w http.ResponseWriter, r *http.Request, action strin
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
-	// The client is a command on this machine. If it is gone, nobody waits for
-	// the answer.
+	// The client is a command on this machine. If it has ended, the answer is not
+	// needed.
 	_, _ = io.WriteString(w, done+"\n")
 }
 

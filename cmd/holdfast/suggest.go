@@ -64,7 +64,7 @@ var foreignVariables = regexp.MustCompile(`^HOLDFAST_(` +
 
 // checkVariables returns an error about each environment variable that begins
 // with HOLDFAST_ and sets no flag of any command. A mistyped variable would
-// otherwise have no effect, and nobody would notice.
+// otherwise have no effect and cause no message.
 func checkVariables(root *cobra.Command) error {
 	known := make(map[string]bool)
 	var names []string
