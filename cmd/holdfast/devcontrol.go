@@ -94,7 +94,7 @@ type devControl struct {
 	mu     sync.Mutex // held while a command runs
 	nodes  []*process.Node
 	server http.Server
-	served chan struct{}
+	served chan error // receives why the server ended; capacity 1
 }
 
 // serveDevControl listens on the socket of a data directory until close.
@@ -112,17 +112,13 @@ func serveDevControl(dir string, nodes []*process.Node) (*devControl, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	c := &devControl{nodes: nodes, served: make(chan struct{})}
+	c := &devControl{nodes: nodes, served: make(chan error, 1)}
 	mux := http.NewServeMux()
 	for _, a := range devActions {
 		mux.HandleFunc("POST /"+a.name, func(w http.ResponseWriter, r *http.Request) { c.answer(w, r, a.name) })
 	}
 	c.server = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		defer close(c.served)
-		// Serve ends with an error when close closes the listener.
-		_ = c.server.Serve(l)
-	}()
+	go func() { c.served <- c.server.Serve(l) }()
 	return c, nil
 }
 
@@ -134,7 +130,9 @@ func (c *devControl) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*stopLimit)
 	defer cancel()
 	err := c.server.Shutdown(ctx)
-	<-c.served
+	if served := <-c.served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }
 

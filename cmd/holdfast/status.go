@@ -86,7 +86,7 @@ func showStatus(ctx context.Context, o statusOptions, login load.Login, out, err
 		fmt.Fprintf(errOut, "holdfast: no status from %s: %v\n", o.addr, err)
 		return exitUnreachable
 	}
-	v := judge(nodes)
+	v := assess(nodes)
 	if o.asJSON {
 		enc := json.NewEncoder(out)
 		enc.SetIndent("", "  ")
@@ -120,7 +120,7 @@ func watchStatus(ctx context.Context, o statusOptions, login load.Login, out io.
 		fmt.Fprintf(&page, "%s  %s\n", time.Now().Format(time.DateTime), o.addr)
 		if err != nil {
 			fmt.Fprintf(&page, "no status: %v\n", err)
-		} else if err := printStatus(&page, nodes, judge(nodes)); err != nil {
+		} else if err := printStatus(&page, nodes, assess(nodes)); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(out, page.String()); err != nil {

@@ -21,8 +21,8 @@ type verdict struct {
 // late.
 const maxHealthyLag = 20_000
 
-// judge returns the verdict about a cluster.
-func judge(nodes []cluster.NodeStatus) verdict {
+// assess returns the verdict about a cluster.
+func assess(nodes []cluster.NodeStatus) verdict {
 	v := verdict{leader: leaderOf(nodes)}
 	for _, n := range nodes {
 		if n.Voter {

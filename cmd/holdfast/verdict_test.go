@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-func TestJudge(t *testing.T) {
+func TestAssess(t *testing.T) {
 	up := func(id, role string) cluster.NodeStatus {
 		return cluster.NodeStatus{ID: id, Role: role, Voter: true, Reachable: true}
 	}
@@ -43,7 +43,7 @@ func TestJudge(t *testing.T) {
 		{"no snapshot", []cluster.NodeStatus{up("n1", "leader"), noSnapshot, up("n3", "follower")}, exitDegraded,
 			"Degraded: n2 cannot take snapshots: no space left on device; tolerates 1 more failure", 0},
 	} {
-		v := judge(c.nodes)
+		v := assess(c.nodes)
 		if v.code() != c.code || v.headline() != c.says || len(v.advice) != c.advice {
 			t.Errorf("%s: code %d, %q, advice %q", c.name, v.code(), v.headline(), v.advice)
 		}
