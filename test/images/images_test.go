@@ -38,7 +38,7 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := plan{program: program, dir: dir, seed: 1, images: 24, controls: 6, checkers: 2, specs: specs[:1]}
+	p := plan{program: program, dir: dir, seed: 1, images: 24, controls: 30, checkers: 2, specs: specs[:1]}
 	r, err := perform(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
