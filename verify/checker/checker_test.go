@@ -218,6 +218,7 @@ func TestReplies(t *testing.T) {
 		{"cut off, all executed", []Batch{{Sent: 3, Numbers: []int64{1}}, {Sent: 1, Numbers: []int64{4}}}, 0},
 		{"cut off, none executed", []Batch{{Sent: 3, Numbers: []int64{1}}, {Sent: 1, Numbers: []int64{2}}}, 0},
 		{"executed twice", []Batch{{Sent: 3, Numbers: []int64{1, 2, 3}}, {Sent: 1, Numbers: []int64{7}}}, 1},
+		{"unexpected error", []Batch{{Sent: 2, Numbers: []int64{1}, Errors: []string{"ERR odd"}}, {Sent: 1, Numbers: []int64{2}}}, 1},
 		{"lost", []Batch{{Sent: 3, Numbers: []int64{1, 2, 3}}, {Sent: 1, Numbers: []int64{3}}}, 1},
 	} {
 		if got := Batches(tc.batches); len(got) != tc.bad {

@@ -37,6 +37,9 @@ type Batch struct {
 	Call, Return time.Duration
 	Sent         int     // number of commands
 	Numbers      []int64 // the replies
+	// Errors contains the error replies that say neither that the command was
+	// refused nor that its outcome is unknown. INCR of a counter has no others.
+	Errors []string
 }
 
 // Batches checks the pipelines of a history. If replies of one pipeline are
@@ -59,6 +62,9 @@ func Batches(batches []Batch) []Violation {
 				say("client %d's pipeline begins with %d, want %d to %d", b.Client, n, low, low+open[b.Key])
 			}
 			next[b.Key], open[b.Key] = n, max(open[b.Key]-(n-low), 0)
+		}
+		for _, text := range b.Errors {
+			say("client %d's pipeline got an error that no rule explains: %s", b.Client, text)
 		}
 		open[b.Key] += int64(b.Sent - len(b.Numbers))
 	}

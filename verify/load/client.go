@@ -238,10 +238,12 @@ func (c *client) useCounters() {
 		replies, call, ret := c.send(cmds)
 		b.Call, b.Return = call, ret
 		for _, v := range replies {
-			switch outcomeOf(v) {
-			case checker.Refused:
+			switch outcome := outcomeOf(v); {
+			case outcome == checker.Refused:
 				b.Sent-- // the refused command returns no number
-			case checker.Done:
+			case outcome == checker.Done && v.Err != "":
+				b.Errors = append(b.Errors, v.Err)
+			case outcome == checker.Done:
 				b.Numbers = append(b.Numbers, v.Int)
 			}
 		}
