@@ -1,0 +1,159 @@
+package fsm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+)
+
+// A fencing token is a number that the machine gives a key with each new value.
+// From FeatureOperate on, tokens come from one counter, so each token is higher
+// than all tokens that any key got before.
+//
+// The counter has 53 bits in all, which JavaScript and Lua represent exactly.
+// Its high bits, from tokenEpochBits on, are the epoch. The epoch of a new
+// cluster is that of its first log index, in practice 0. A restore or a recovery
+// raises the epoch above that of the data, and to the wall clock of the restore
+// in seconds since tokenEpochZero. So no token repeats one of the lost cluster,
+// even if the lost cluster was itself restored from the same backup:
+//
+//   - A cluster that gives fewer than 2^21 keys a value per second, on average,
+//     never counts beyond the epoch that a later restore sets. No cluster comes
+//     near that number.
+//   - If the wall clock is wrong, the epoch is still above that of the backup.
+//     Then only two restores of the same backup could give the same tokens.
+//
+// Below FeatureOperate, the token of a key is the log position of its value.
+const (
+	tokenEpochBits = 21
+	// tokenEpochZero is 2020-01-01 UTC, in seconds since 1970. With 32 bits, the
+	// epoch lasts until 2156.
+	tokenEpochZero = 1577836800
+	// MaxToken is the highest fencing token.
+	MaxToken = 1<<53 - 1
+)
+
+// TokenEpochAt returns the token epoch that belongs to a wall clock time, in
+// seconds since 1970.
+func TokenEpochAt(unix int64) uint64 { return uint64(max(unix-tokenEpochZero, 0)) }
+
+// operating is the part of the state that FeatureOperate added.
+type operating struct {
+	token uint64 // highest fencing token that was given
+	// quarantine is the lease clock, in nanoseconds, until which no lock is
+	// granted, 0 if there is no quarantine: see quarantine.go.
+	quarantine int64
+	// restored is the log index of the last restore, 0 if there was none. Entries
+	// that a leader built before it had applied that index may have a time before
+	// the lease clock, which a restore may move forward.
+	restored uint64
+	staging  *staging // of a restore in progress, nil if there is none; never changed
+}
+
+// Token returns the highest fencing token that the cluster has given.
+func (m *Machine) Token() uint64 {
+	if m.features < FeatureOperate {
+		return uint64(keyspace.MakePos(m.applied+1, 0))
+	}
+	return m.token
+}
+
+// TokenEpoch returns the epoch of a fencing token.
+func TokenEpoch(token uint64) uint64 { return token >> tokenEpochBits }
+
+// nextToken returns the fencing token for a key that is given a value now.
+func (c *Ctx) nextToken() Pos {
+	if c.m.features < FeatureOperate {
+		return c.pos
+	}
+	c.m.token++
+	return Pos(c.m.token)
+}
+
+// startTokens begins the counter of tokens above all tokens that were log
+// positions.
+func (m *Machine) startTokens(pos Pos) { m.token = max(m.token, uint64(pos)) }
+
+// raiseEpoch makes the next token higher than any that the lost cluster can have
+// given. lost is the highest token in its data. epoch is the epoch of the wall
+// clock.
+func (m *Machine) raiseEpoch(lost, epoch uint64) error {
+	next := max(TokenEpoch(max(lost, m.token))+1, epoch)
+	if next > TokenEpoch(MaxToken) {
+		return fmt.Errorf("token epoch %d is too high", next)
+	}
+	m.token = next << tokenEpochBits
+	return nil
+}
+
+// operating writes the tokens, the quarantine and a staged restore into a
+// snapshot.
+func (w *snapshotWriter) operating(m *Machine) {
+	if m.features < FeatureOperate {
+		return
+	}
+	b := binary.AppendUvarint(append(w.b, recordOperating), m.token)
+	b = binary.AppendVarint(b, m.quarantine)
+	w.b = binary.AppendUvarint(b, m.restored)
+	s := m.staging
+	if s == nil {
+		return
+	}
+	b = codec.AppendString(append(w.b, recordStaging), s.id)
+	w.b = binary.AppendVarint(binary.AppendUvarint(b, s.size), s.deadline)
+	w.cut()
+	for _, part := range s.parts {
+		w.b = codec.AppendString(append(w.b, recordStaged), part)
+		w.cut()
+	}
+}
+
+// operations reads a record that snapshotWriter.operating wrote.
+func (l *snapshotLoader) operations(record byte, d *codec.Decoder) error {
+	switch record {
+	case recordOperating:
+		return l.operating(d)
+	case recordStaging:
+		return l.staging(d)
+	default:
+		return l.staged(d)
+	}
+}
+
+// operating reads the record of the tokens and the quarantine.
+func (l *snapshotLoader) operating(d *codec.Decoder) error {
+	m := l.m
+	m.token, m.quarantine, m.restored = d.Uvarint(), d.Varint(), d.Uvarint()
+	if d.Err == nil && (m.features < FeatureOperate || m.token > MaxToken || m.quarantine < 0) {
+		return fmt.Errorf("token %d, quarantine %d: %w", m.token, m.quarantine, ErrFormat)
+	}
+	return d.Err
+}
+
+// staging reads the record that begins a staged restore.
+func (l *snapshotLoader) staging(d *codec.Decoder) error {
+	if l.m.staging != nil || l.m.features < FeatureOperate {
+		return fmt.Errorf("staged restore: %w", ErrFormat)
+	}
+	l.m.staging = &staging{id: string(d.Bytes()), size: d.Uvarint(), deadline: d.Varint()}
+	return d.Err
+}
+
+// staged reads a part of the staged restore. A check keeps no parts.
+func (l *snapshotLoader) staged(d *codec.Decoder) error {
+	part := d.Bytes()
+	s := l.m.staging
+	if d.Err == nil && (s == nil || len(part) == 0 || uint64(len(part)) > s.size-s.have) {
+		return fmt.Errorf("part of a staged restore: %w", ErrFormat)
+	}
+	if d.Err != nil {
+		return d.Err
+	}
+	s.have += uint64(len(part))
+	if l.check == nil {
+		s.parts = append(s.parts, append([]byte(nil), part...))
+	}
+	return nil
+}

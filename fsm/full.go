@@ -1,0 +1,65 @@
+package fsm
+
+import "github.com/holdfast-kv/holdfast/fsm/codec"
+
+// While the cluster has no room for more data, the leader refuses commands that
+// can make the data set grow, before they get into the log: see WorkLimits.Full.
+// These are the commands with the flag DenyOOM, as in Redis. All other commands
+// are executed: reads, deletions, expiry, and the release and renewal of locks.
+
+// FullNotice is a ScriptRunner that knows whether there is room for more data.
+type FullNotice interface {
+	// Full returns "" if there is room. Otherwise it returns the error for
+	// commands of scripts that can make the data set grow.
+	Full() string
+}
+
+// Grows reports whether a call of the command can make the data set grow.
+func (cmd *Command) Grows(args [][]byte) bool { return cmd.Routed(args).Flags&DenyOOM != 0 }
+
+// createsKey reports whether args call a native script that acquires a lock
+// which is free. Native scripts that renew or release a lock also write, but
+// their keys exist.
+func (w *Weigher) createsKey(args [][]byte) bool {
+	if len(args) < 3 {
+		return false
+	}
+	var sha string
+	switch string(args[0]) {
+	case "eval":
+		sha = SHA1(args[1])
+	case "evalsha":
+		var buf [shaLen]byte
+		if len(args[1]) != shaLen {
+			return false
+		}
+		sha = codec.View(lowerSHA(&buf, args[1]))
+	}
+	if !acquiring[sha] {
+		return false
+	}
+	keys, _, fail := scriptArgs(args)
+	if fail != "" {
+		return false
+	}
+	for _, key := range keys {
+		if w.m.dbs[w.db].Get(key) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// full returns the error with which a call of a script's command is refused,
+// or "". As in Redis, a script that has written something may go on: an error
+// could leave its work half done.
+func (s *scriptRun) full(row *Command) string {
+	if row.Flags&DenyOOM == 0 || s.before != nil {
+		return ""
+	}
+	n, ok := s.c.runner.(FullNotice)
+	if !ok {
+		return ""
+	}
+	return n.Full()
+}

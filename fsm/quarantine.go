@@ -1,0 +1,126 @@
+package fsm
+
+import "fmt"
+
+// After a restore or a recovery, it is unknown which locks the lost cluster
+// granted after the backup: their owners may still rely on them. During the
+// quarantine, no lock is newly granted. It ends at a lease clock time, when the
+// locks that were granted before must have expired.
+//
+// These commands count as granting a lock, and fail during the quarantine:
+//
+//   - SET with NX, SETNX, HSETNX and MSETNX, if they would create the key.
+//   - GETSET, with which some clients take over a lock.
+//   - A write of a script or function that would create a string or a hash with
+//     one of the commands in createsLock.
+//   - A native script that takes a lock, if one of its keys is absent.
+//
+// All other commands run: reads, deletes, renewals and releases, and SET without
+// NX, which no client uses to take a lock.
+
+const (
+	nanosPerSecond = int64(1e9)
+	nanosPerHour   = 3600 * nanosPerSecond
+
+	// MaxQuarantine is the longest quarantine, in nanoseconds.
+	MaxQuarantine = 24 * nanosPerHour
+)
+
+// createsLock are the commands that a script uses to take a lock.
+var createsLock = map[string]bool{
+	"set": true, "setex": true, "psetex": true, "setnx": true, "mset": true, "msetnx": true,
+	"hset": true, "hmset": true, "hsetnx": true, "hincrby": true, "hincrbyfloat": true,
+}
+
+// lockScripts are the native scripts that take a lock if their keys are absent.
+// They include scripts that extend a lock, if these scripts set an absent key.
+var lockScripts = func() map[string]bool {
+	set := make(map[string]bool)
+	for _, sha := range []string{
+		"b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79", // redsync, extend
+		"9f614a785a5f9ae8c6396c6b4bf94d2087342603", // RedLock.net, extend
+		"175897a4e379e99e79a54937be09226f76cdcfe5", // Spring
+		"80a1b5f2cfccec3b7119ba7721d2127682b691a7", // bsm/redislock
+		"96da70f7716f27d278a5218544df37fd8b0a5e4c", // node-redlock 5
+		"e5a322e2634ef59a516e8ea150cb085afafee684", // node-redlock 4
+		"ceb2b2062e40c51a2b3963fd078bc71f11bdc65c", // redlock-rb
+		"a08c9c69b7c07ae2485190873b90d128a23e502d", // Laravel
+		"fa3d1aaa7e4145457755016a3d5daf72fa7a11bf", // rueidislock
+		"3875d208d9e377969d2022550302cc83ad17b584", // rueidislock
+		"4384ed08baff4dd7071b6c78c516a2fded4ee3e7", // rueidislock
+		"c10e8119872659b926e8e28002d9b7fccbf15617", // rueidislock
+		"149c5a8bf18676fd99e9e6e24923bd64d9b62f94", // Redisson
+	} {
+		set[sha] = true
+	}
+	return set
+}()
+
+// Quarantine returns the lease clock, in nanoseconds, at which the quarantine
+// ends, 0 if there is none.
+func (m *Machine) Quarantine() int64 { return m.quarantine }
+
+// endQuarantine ends the quarantine if the lease clock has reached its end.
+func (m *Machine) endQuarantine() (ended bool) {
+	if m.quarantine == 0 || m.clock.Lease < m.quarantine {
+		return false
+	}
+	m.quarantine = 0
+	return true
+}
+
+// Quarantined returns the error of a command that would grant a lock, None
+// outside a quarantine.
+func (c *Ctx) Quarantined() Reply {
+	if c.m.quarantine == 0 || c.now >= c.m.quarantine {
+		return None
+	}
+	left := c.m.quarantine - c.now
+	end := (c.wall*1e3 + left + nanosPerSecond - 1) / nanosPerSecond
+	return Error(fmt.Sprintf("QUARANTINE no lock is granted until %s (for another %d s), because the data was "+
+		"restored and locks that were granted after the backup may still be held",
+		utc(end), (left+nanosPerSecond-1)/nanosPerSecond))
+}
+
+// utc formats a Unix time in seconds, at least 0, as RFC 3339 does. This package
+// does not import time. The date is computed as in Howard Hinnant's
+// civil_from_days.
+func utc(unix int64) string {
+	days, second := unix/86400, unix%86400
+	z := days + 719468
+	era, doe := z/146097, z%146097
+	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
+	doy := doe - (365*yoe + yoe/4 - yoe/100)
+	mp := (5*doy + 2) / 153
+	day, month, year := doy-(153*mp+2)/5+1, mp+3, yoe+400*era
+	if month > 12 {
+		month, year = month-12, year+1
+	}
+	return fmt.Sprintf("%04d-%02d-%02dT%02d:%02d:%02dZ", year, month, day, second/3600, second/60%60, second%60)
+}
+
+// quarantinedCall is like Quarantined, for a write command of a script.
+func (c *Ctx) quarantinedCall(cmd *Command, args [][]byte) Reply {
+	if c.m.quarantine == 0 || !createsLock[cmd.Name] {
+		return None
+	}
+	for _, i := range cmd.KeyPositions(args) {
+		if c.Lookup(args[i]) == nil {
+			return c.Quarantined()
+		}
+	}
+	return None
+}
+
+// quarantinedScript is like Quarantined, for a native script.
+func (c *Ctx) quarantinedScript(sha string, keys [][]byte) Reply {
+	if c.m.quarantine == 0 || !lockScripts[sha] {
+		return None
+	}
+	for _, key := range keys {
+		if c.Lookup(key) == nil {
+			return c.Quarantined()
+		}
+	}
+	return None
+}

@@ -1,0 +1,314 @@
+package fsm
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
+)
+
+// RestoreCommand is the internal command that replaces the data of the cluster
+// with that of a backup. The backup, a snapshot, goes through the log in parts,
+// into a staging area that is part of the state. Then one entry replaces the
+// data on all nodes. So a restore needs no rules besides those of the log: it is
+// atomic, a node that is down catches up as usual, and a failover delays it.
+//
+// Its first argument is one of these:
+//
+//	begin id size features         prepare the staging area, and drop another one
+//	data id offset bytes           add a part at the end; repeating it does no harm
+//	apply id epoch quarantine replace
+//	                               replace the data; see applyStaged
+//	drop id                        drop the staging area
+//
+// All of them answer OK. A staging area that gets no part for stagingTime is
+// dropped.
+const RestoreCommand = "_restore"
+
+// stagingTime is how long a staging area waits for its next part, measured on
+// the lease clock.
+const stagingTime = 600 * nanosPerSecond
+
+const (
+	msgStagingArgs  = "ERR invalid arguments of a restore"
+	msgStagingNone  = "ERR this restore is not in progress: another one has begun, or it was idle for ten minutes"
+	msgStagingOrder = "ERR a part of the restore is missing"
+	msgStagingBad   = "ERR the backup cannot be read, nothing was changed"
+	msgNotEmpty     = "ERR the cluster is not empty, nothing was changed: to replace its data, use --replace"
+)
+
+var restoreCommands = []Command{
+	{
+		Name: RestoreCommand, Run: restoreData, Arity: -3, Flags: Internal | Write,
+		Group: "internal", Since: "holdfast", Feature: FeatureOperate,
+		Complexity: "O(N) where N is the number of keys",
+		Syntax:     "<begin | data | apply | drop> id [argument ...]",
+		Doc:        "Replace the data of the cluster with that of a backup",
+	},
+}
+
+// staging is the staging area of a restore. It is replaced and never changed,
+// because clones share it.
+type staging struct {
+	id       string
+	size     uint64 // bytes of the backup
+	have     uint64 // bytes of parts
+	parts    [][]byte
+	deadline int64 // lease clock at which it is dropped
+}
+
+func restoreData(c *Ctx, args [][]byte) Reply {
+	nums := make([]int64, 0, 4)
+	numbers := func(list ...[]byte) bool {
+		for _, a := range list {
+			n, ok := number.ParseInt(a)
+			if !ok || n < 0 {
+				return false
+			}
+			nums = append(nums, n)
+		}
+		return true
+	}
+	id, s := string(args[2]), c.m.staging
+	op := string(args[1])
+	if op != "begin" && (s == nil || s.id != id) {
+		return Error(msgStagingNone)
+	}
+	switch {
+	case op == "begin" && len(args) == 5 && numbers(args[3], args[4]):
+		if need := int(nums[1]); need > c.m.features {
+			return Error(fmt.Sprintf("ERR the backup needs feature version %d and the cluster uses %d: "+
+				"upgrade every node first", need, c.m.features))
+		}
+		c.Change()
+		c.m.staging = &staging{id: id, size: uint64(nums[0]), deadline: c.now + stagingTime}
+	case op == "data" && len(args) == 5 && numbers(args[3]):
+		return c.stage(s, uint64(nums[0]), args[4])
+	case op == "apply" && len(args) == 6 && numbers(args[3:]...):
+		return c.applyStaged(s, uint64(nums[0]), nums[1], nums[2] != 0)
+	case op == "drop" && len(args) == 3:
+		c.Change()
+		c.m.staging = nil
+	default:
+		return Error(msgStagingArgs)
+	}
+	return OK
+}
+
+// stage adds a part to the staging area.
+func (c *Ctx) stage(s *staging, offset uint64, part []byte) Reply {
+	switch {
+	case offset < s.have && s.have-offset >= uint64(len(part)):
+		return OK // a repetition
+	case offset != s.have:
+		return Error(msgStagingOrder)
+	case uint64(len(part)) > s.size-s.have:
+		return Error(msgStagingArgs)
+	}
+	c.Change()
+	next := *s
+	next.have += uint64(len(part))
+	next.parts = append(slices.Clip(s.parts), bytes.Clone(part))
+	next.deadline = c.now + stagingTime
+	c.m.staging = &next
+	return OK
+}
+
+// dropIdleStaging drops a staging area whose restore was given up.
+func (m *Machine) dropIdleStaging() {
+	if m.staging != nil && m.clock.Lease >= m.staging.deadline {
+		m.staging = nil
+	}
+}
+
+// applyStaged replaces the data with that of the backup in the staging area:
+// databases, functions, settings and users. epoch is the token epoch of the wall
+// clock. quarantine is the length of the quarantine in nanoseconds. Unless
+// replace is set, the cluster must have no keys and no functions.
+//
+// These parts of the state continue: the sessions, so that each group of a
+// running node is still executed exactly once, the script cache, and the hash
+// chain. If the backup has no users, the users continue too. All waits end, and
+// their nodes execute the commands again. The lease clock never goes back: it
+// becomes that of the backup if that is later, and otherwise the deadlines of the
+// backup move. WATCH notices a change of every key.
+func (c *Ctx) applyStaged(s *staging, epoch uint64, quarantine int64, replace bool) Reply {
+	m := c.m
+	if libraries, _, _ := m.libraries.Len(); !replace && (m.Len() > 0 || libraries > 0) {
+		return Error(msgNotEmpty)
+	}
+	if s.have != s.size || quarantine > MaxQuarantine {
+		return Error(msgStagingOrder)
+	}
+	readers := make([]io.Reader, len(s.parts))
+	for i, part := range s.parts {
+		readers[i] = bytes.NewReader(part)
+	}
+	load := snapshotLoader{m: New(m.table), rebase: &rebase{lease: c.now, wall: c.wall, pos: c.pos}}
+	load.m.owner = m.owner
+	if err := load.read(bufio.NewReaderSize(io.MultiReader(readers...), 64<<10)); err != nil {
+		return Error(msgStagingBad)
+	}
+	from := load.m
+	if from.features > m.features {
+		return Error(msgStagingBad)
+	}
+	before := m.token
+	if err := m.raiseEpoch(from.Token(), epoch); err != nil {
+		m.token = before
+		return Error("ERR " + err.Error())
+	}
+	c.Change()
+	m.clock.Lease = max(m.clock.Lease, from.clock.Lease)
+	c.now = m.clock.Lease
+	m.quarantine = 0
+	if quarantine > 0 {
+		m.quarantine = c.now + quarantine
+	}
+	m.dbs, m.expiry, m.libraries = from.dbs, from.expiry, from.libraries
+	m.notices, m.settings = from.notices, from.settings
+	m.clientIDs = max(m.clientIDs, from.clientIDs)
+	if len(from.users.List) > 0 {
+		m.users = from.users.bornAt(c.pos)
+	}
+	m.staging, m.restored = nil, c.index
+	c.endAllWaits()
+	for i := range m.dbs {
+		m.exchanged[i] = c.pos
+		c.flushed(i)
+	}
+	c.restores = true
+	return OK
+}
+
+// bornAt returns the users as if they were created at pos, so that no connection
+// that logged in before remains logged in.
+func (u *Users) bornAt(pos Pos) *Users {
+	n := &Users{Version: pos, List: slices.Clone(u.List)}
+	for i := range n.List {
+		n.List[i].Born, n.List[i].Version = pos, pos
+	}
+	return n
+}
+
+// endAllWaits removes all waiters that were not served. Their nodes execute the
+// commands again.
+func (c *Ctx) endAllWaits() {
+	var open []*waiter
+	c.m.waits.conns.Scan(func(n *waiter) bool {
+		if !n.served {
+			open = append(open, n)
+		}
+		return true
+	})
+	for _, n := range open {
+		c.forget(n)
+		c.woken(n, nil)
+	}
+	c.readyList, c.readyKeys = nil, nil
+}
+
+// rebase moves the times and positions of a snapshot that is loaded into a
+// running cluster.
+type rebase struct {
+	lease int64 // lease clock of the cluster, nanoseconds
+	wall  int64 // wall clock of the cluster, microseconds
+	pos   Pos   // version of the keys
+
+	shift int64 // nanoseconds to add to all lease clock times
+}
+
+// begin is called when the clock of the snapshot is known.
+func (r *rebase) begin(clock Clock) {
+	if r != nil {
+		r.shift = max(r.lease-clock.Lease, 0)
+	}
+}
+
+// object moves the times of a key. clock is the clock of the snapshot.
+func (r *rebase) object(o *keyspace.Object, clock Clock) {
+	if r == nil {
+		return
+	}
+	o.Version = r.pos
+	o.Touched += r.shift
+	if o.Deadline == 0 || o.Deadline == Never {
+		return
+	}
+	if left := o.Deadline - clock.Lease; o.ExpireAt != 0 {
+		o.ExpireAt = r.wall/1e3 + left/1e6
+	}
+	if o.Deadline > Never-1-r.shift {
+		o.Deadline = Never
+	} else {
+		o.Deadline += r.shift
+	}
+}
+
+// moment moves the lease clock time at which a consumer or a pending entry was
+// used last.
+func (r *rebase) moment(t *stream.Moment) {
+	if r != nil {
+		t.Lease += r.shift
+	}
+}
+
+// ForBackup removes from a clone what belongs to the running nodes only:
+// waiters, and a staged restore. A backup does not contain it.
+func (m *Machine) ForBackup() {
+	m.waits = newWaits()
+	m.staging = nil
+}
+
+// Recover makes the state that of a new cluster of one node, after the loss of
+// the old cluster's majority. It drops what belongs to the old nodes: sessions
+// and waiters. epoch is the token epoch of the wall clock. quarantine is the
+// length of the quarantine in nanoseconds; a negative value stands for
+// DefaultQuarantine of the data, or for the rest of a quarantine that is in
+// force, if that is longer. Recover returns the length that was used. The feature
+// version becomes the highest that this program knows, because the new cluster
+// has no other program.
+func (m *Machine) Recover(clusterID string, epoch uint64, quarantine int64) (int64, error) {
+	if m.features < MaxFeatures {
+		lost := m.Token()
+		if err := m.setFeatures(MaxFeatures); err != nil {
+			return 0, err
+		}
+		m.token = max(m.token, lost)
+	}
+	if err := m.raiseEpoch(m.Token(), epoch); err != nil {
+		return 0, err
+	}
+	m.clusterID = clusterID
+	m.sessions = make(map[string]*session)
+	m.ForBackup()
+	if quarantine < 0 {
+		quarantine = max(DefaultQuarantine(m.LongestTTL()), m.quarantine-m.clock.Lease)
+	}
+	m.quarantine = 0
+	if quarantine > 0 {
+		m.quarantine = m.clock.Lease + quarantine
+	}
+	return quarantine, nil
+}
+
+// LongestTTL returns the longest remaining time to live of a key, in
+// nanoseconds.
+func (m *Machine) LongestTTL() int64 {
+	longest := int64(0)
+	m.expiry.Scan(func(_ int, o *keyspace.Object) bool {
+		longest = max(longest, o.Deadline-m.clock.Lease)
+		return true
+	})
+	return longest
+}
+
+// DefaultQuarantine returns the length of the quarantine unless the operator
+// sets it, in nanoseconds: the longest remaining time to live in the backup, at
+// most an hour.
+func DefaultQuarantine(longest int64) int64 { return min(max(longest, 0), nanosPerHour) }
