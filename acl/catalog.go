@@ -88,7 +88,7 @@ func (c *Catalog) Resolve(args [][]byte) *Command {
 	return cmd
 }
 
-// Lookup is Resolve, but returns nil for an unknown subcommand.
+// Lookup is like Resolve, but returns nil for an unknown subcommand.
 func (c *Catalog) Lookup(args [][]byte) *Command {
 	cmd := c.Resolve(args)
 	if cmd != nil && cmd.subs != nil && len(args) > 1 {

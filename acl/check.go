@@ -77,7 +77,10 @@ func (s *selector) check(cmd *Command, args [][]byte) (Reason, int) {
 // pattern, unless one selector allows the command and reading all keys. It
 // returns "" for a command that is allowed.
 func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
-	option := sortPattern(cmd.Command, args)
+	if cmd.KeyPattern == nil {
+		return ""
+	}
+	option := cmd.KeyPattern(args)
 	if option == "" {
 		return ""
 	}
@@ -92,13 +95,6 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 		return ""
 	}
 	return "ERR " + option + " option of SORT denied due to insufficient ACL permissions."
-}
-
-func sortPattern(cmd *fsm.Command, args [][]byte) string {
-	if cmd.Name != "sort" && cmd.Name != "sort_ro" {
-		return ""
-	}
-	return fsm.SortPattern(args)
 }
 
 // need returns the access that a key pattern must grant for a command's access

@@ -8,11 +8,12 @@ import (
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // catalog returns the commands on data, and a container.
 var catalog = sync.OnceValue(func() *acl.Catalog {
-	rows := append(slices.Clone(fsm.NewTable().Rows()),
+	rows := append(slices.Clone(command.NewTable().Rows()),
 		&fsm.Command{Name: "select", Flags: fsm.Fast, Categories: []string{"connection"}},
 		&fsm.Command{Name: "config", Sub: []fsm.Command{
 			{Name: "get", Flags: fsm.Admin, Arity: -3}, {Name: "set", Flags: fsm.Admin, Arity: -4},
@@ -132,7 +133,7 @@ users.acl:7: user "c": Unmatched parenthesis in acl selector starting at '(+get'
 // TestParse_Lenient checks that rules that name something that the catalog does
 // not know are kept and have no effect.
 func TestParse_Lenient(t *testing.T) {
-	few := acl.NewCatalog([]*fsm.Command{fsm.NewTable().Find([]byte("get"))})
+	few := acl.NewCatalog([]*fsm.Command{command.NewTable().Find([]byte("get"))})
 	u, err := acl.Parse(few, "u", user(t, "on ~* +get +set +config|get -config|set +@read").Rules())
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestParse_Lenient(t *testing.T) {
 // TestGuard checks the commands that scripts call, against the users of a
 // state.
 func TestGuard(t *testing.T) {
-	g := acl.NewGuard(acl.ScriptCatalog(fsm.NewTable()))
+	g := acl.NewGuard(acl.ScriptCatalog(command.NewTable()))
 	check := func(users *fsm.Users, name, line string) string {
 		var args [][]byte
 		for _, w := range strings.Fields(line) {

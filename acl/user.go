@@ -55,9 +55,9 @@ func NewDefault(c *Catalog, password string) *User {
 	return u
 }
 
-// SetPassword replaces the user's passwords by one, or makes the user need none
-// if password is empty, as CONFIG SET requirepass does. The user must not be
-// visible to other goroutines yet.
+// SetPassword makes password the only password of the user. If password is
+// empty, the user needs no password. CONFIG SET requirepass does the same. The
+// user must not be visible to other goroutines yet.
 func (u *User) SetPassword(password string) {
 	u.noPass, u.passwords = password == "", nil
 	if password != "" {
@@ -221,6 +221,12 @@ func (u *User) Authenticate(password string) bool {
 // HasPassword reports whether password is one of the user's.
 func (u *User) HasPassword(password string) bool {
 	return slices.Contains(u.passwords, HashPassword(password))
+}
+
+// SamePasswords reports whether the passwords that let a client log in are those
+// of other.
+func (u *User) SamePasswords(other *User) bool {
+	return u.enabled == other.enabled && u.noPass == other.noPass && slices.Equal(u.passwords, other.passwords)
 }
 
 // Open reports whether a client can become this user without a password.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // snapshotHead is the length of magic and version.
@@ -40,7 +41,7 @@ func many(n int) string {
 func TestCheckSnapshot_Info(t *testing.T) {
 	f := varied(t)
 	whole := snapshotOf(t, f.m)
-	info, err := fsm.CheckSnapshot(bytes.NewReader(whole), fsm.NewTable())
+	info, err := fsm.CheckSnapshot(bytes.NewReader(whole), command.NewTable())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestCheckSnapshot_Info(t *testing.T) {
 // with valid checksums.
 func TestCheckSnapshot_AsStrictAsReadSnapshot(t *testing.T) {
 	whole := snapshotOf(t, varied(t).m)
-	rng, table := rand.New(rand.NewPCG(12, 1)), fsm.NewTable()
+	rng, table := rand.New(rand.NewPCG(12, 1)), command.NewTable()
 	refused, stricter := 0, 0
 	for range 4000 {
 		data := bytes.Clone(whole)
@@ -105,13 +106,13 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 	data[len(data)-1]++
 	binary.LittleEndian.PutUint32(data[snapshotHead:], uint32(len(data)-snapshotHead-8))
 	data = resealBlocks(data)
-	if _, err := fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable()); !errors.Is(err, fsm.ErrFormat) {
+	if _, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable()); !errors.Is(err, fsm.ErrFormat) {
 		t.Fatalf("read: %v", err)
 	}
-	if _, err := fsm.CheckSnapshot(bytes.NewReader(data), fsm.NewTable()); !errors.Is(err, fsm.ErrFormat) {
+	if _, err := fsm.CheckSnapshot(bytes.NewReader(data), command.NewTable()); !errors.Is(err, fsm.ErrFormat) {
 		t.Errorf("check: %v", err)
 	}
-	if _, err := fsm.CheckSnapshot(&brokenReader{}, fsm.NewTable()); !errors.Is(err, errFull) {
+	if _, err := fsm.CheckSnapshot(&brokenReader{}, command.NewTable()); !errors.Is(err, errFull) {
 		t.Errorf("check of a reader that fails: %v", err)
 	}
 }
@@ -133,8 +134,8 @@ func BenchmarkCheckSnapshot(b *testing.B) {
 		name string
 		f    func(r io.Reader) error
 	}{
-		{"check", func(r io.Reader) error { _, err := fsm.CheckSnapshot(r, fsm.NewTable()); return err }},
-		{"read", func(r io.Reader) error { _, err := fsm.ReadSnapshot(r, fsm.NewTable()); return err }},
+		{"check", func(r io.Reader) error { _, err := fsm.CheckSnapshot(r, command.NewTable()); return err }},
+		{"read", func(r io.Reader) error { _, err := fsm.ReadSnapshot(r, command.NewTable()); return err }},
 	} {
 		b.Run(check.name, func(b *testing.B) {
 			for range b.N {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // collections returns commands that create a value of every type and encoding.
@@ -236,12 +237,12 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 	for i := range whole {
 		data := bytes.Clone(whole)
 		data[i] ^= 0x41
-		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable()); err == nil {
+		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable()); err == nil {
 			t.Fatalf("byte %d changed: read without an error", i)
 		}
 		// Damage with a correct checksum gives another state or a documented
 		// error, not a panic.
-		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
+		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
 		switch {
 		case err == nil:
 			again := snapshotOf(t, m)
@@ -282,7 +283,7 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 			t.Errorf("%s: nothing to edit", what)
 			continue
 		}
-		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
+		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
 		if !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) {
 			t.Errorf("%s: %v", what, err)
 		}

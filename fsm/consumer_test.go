@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // consumers returns commands that create streams with all kinds of groups: with
@@ -106,10 +107,10 @@ func TestConsumers_CorruptSnapshot(t *testing.T) {
 	for i := range whole {
 		data := bytes.Clone(whole)
 		data[i] ^= 0x41
-		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable()); err == nil {
+		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable()); err == nil {
 			t.Fatalf("byte %d changed: read without an error", i)
 		}
-		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
+		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
 		switch {
 		case err == nil:
 			again := snapshotOf(t, m)
@@ -138,7 +139,7 @@ func TestConsumers_CorruptSnapshot(t *testing.T) {
 			t.Errorf("%s: nothing to edit", what)
 			continue
 		}
-		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), fsm.NewTable())
+		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
 		if !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) && !errors.Is(err, fsm.ErrShort) {
 			t.Errorf("%s: %v", what, err)
 		}

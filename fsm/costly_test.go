@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // ranWhileApplying returns the names of the commands that a node executes when
@@ -126,7 +127,7 @@ func TestCostly_Tracked(t *testing.T) {
 
 // The leader marks the groups of programs that do not mark them.
 func TestCostly_Mark(t *testing.T) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	group := func(names ...string) []byte {
 		var g fsm.Group
 		g.Reset(2, 1)
@@ -232,7 +233,7 @@ func (s *stage) addBody(body []byte) {
 // A group that took too long is executed in pieces. The pieces with its costly
 // reads do not go through the log.
 func TestCostly_Pieces(t *testing.T) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	for _, c := range []struct{ group, want string }{
 		{"SET a b;LCS a b;LCS a b;GET a;SET a c;GET a;KEYS *", "write: set, read: lcs lcs get, write: set get, read: keys"},
 		{"KEYS *;GET a;SET a b", "read: keys get, write: set"},

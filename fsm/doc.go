@@ -25,7 +25,7 @@
 // # Entries
 //
 // An entry is either a TermStart or a batch. A TermStart is the first entry of
-// a leadership, and the fence for all entries that were stamped in older terms.
+// a leadership, and the fence for all entries that were built in older terms.
 // A batch is a header, the sessions that have groups in the entry, and these
 // groups. A group is what one connection sent in one pipeline. It consists of
 // operations; an operation is a command, or a transaction with its watched
@@ -42,14 +42,15 @@
 //
 // # Commands
 //
-// A command is one row and one function in the file of its family
-// (cmd_string.go, cmd_generic.go, …). The row contains all properties of the
-// command: arity, flags, key positions, documentation. Routing, MULTI, COMMAND,
-// the metrics and docs/commands.md read the row.
+// The commands on keys are in package command. They read and change the state
+// through Ctx. This package has the command table and the commands that belong
+// to the state machine itself: scripts and functions, messages, settings, users,
+// and waiting.
 //
-// What needs no command is in packages below: the containers of collections
-// (container), streams and their groups (stream), the format of DUMP (rdb), and
-// the algorithms behind single commands (geo, glob, hll, number, subsequence).
+// These packages below this one know nothing of commands: the databases and
+// their values (keyspace), the containers of collections (container), streams
+// and their groups (stream), the format of DUMP (rdb), and the libraries of
+// functions (library).
 //
 // # Floats
 //

@@ -180,10 +180,10 @@ func (c *Ctx) publish(channel, message []byte, sharded bool) {
 	}
 }
 
-// notify emits a keyspace notification for a key. class is its letter in
-// notify-keyspace-events. Commands call notify at the same points as Redis
-// does.
-func (c *Ctx) notify(class, event, key string) {
+// Notify emits a keyspace notification for a key. class is the letter of the
+// event in notify-keyspace-events. Commands call Notify at the same points as
+// Redis does.
+func (c *Ctx) Notify(class, event, key string) {
 	n := c.m.notices
 	if n == 0 || !c.wants(EventKeyspace) || n&noticeOf(class[0]) == 0 || n&(noticeKeyspace|noticeKeyevent) == 0 {
 		return
@@ -268,7 +268,7 @@ func (c *Ctx) send(args [][]byte, sharded bool) Reply {
 	}
 	n, ok := number.ParseInt(args[3])
 	if !ok {
-		return Error(msgNotInt)
+		return Error(MsgNotInt)
 	}
 	return Int(n)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // BenchmarkEvents measures the cost of events: with none wanted, with changes
@@ -15,7 +16,7 @@ func BenchmarkEvents(b *testing.B) {
 		kinds fsm.EventKinds
 	}{{"none", 0}, {"changed", fsm.Kinds(fsm.EventChanged)}, {"all", fsm.Kinds(fsm.EventChanged, fsm.EventKeyspace)}} {
 		b.Run(bench.name, func(b *testing.B) {
-			m := fsm.New(fsm.NewTable())
+			m := fsm.New(command.NewTable())
 			m.Want(bench.kinds)
 			var g fsm.Group
 			g.Reset(2, 1)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // eventWriter feeds entries of one session to a machine.
@@ -56,7 +57,7 @@ func (w *eventWriter) result(origin uint64, track bool, cmds ...[]string) *fsm.R
 // An event names the operation of the group that caused it. If serving a
 // blocking command caused it, it names the waiter.
 func TestEvents_Cause(t *testing.T) {
-	m := fsm.New(fsm.NewTable())
+	m := fsm.New(command.NewTable())
 	m.Want(fsm.Kinds(fsm.EventChanged))
 	w := eventWriter{t: t, m: m, stamp: 1}
 	w.apply(7, false, []string{"get", "k"})
@@ -85,7 +86,7 @@ func TestEvents_Cause(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	all := fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace, fsm.EventChanged, fsm.EventFlushed, fsm.EventTracked)
-	m, deaf := fsm.New(fsm.NewTable()), fsm.New(fsm.NewTable())
+	m, deaf := fsm.New(command.NewTable()), fsm.New(command.NewTable())
 	m.Want(all)
 	w, d := eventWriter{t: t, m: m, stamp: 1}, eventWriter{t: t, m: deaf, stamp: 1}
 	check := func(stamp int64, want []string, origin uint64, track bool, cmds ...[]string) {

@@ -26,9 +26,6 @@ const MaxKeptReply = maxKeptReply
 // MaxSnapshotBlock is the largest block that a reader of snapshots accepts.
 const MaxSnapshotBlock = maxSnapshotBlock
 
-// ScanMost bounds the keys that one SCAN visits.
-const ScanMost = scanMost
-
 // Speculated returns the machine on which a speculative execution ran.
 func Speculated(sp *Speculation) *Machine { return sp.c.m }
 
@@ -65,4 +62,4 @@ const (
 func EncodedSize(r *Reply, proto int) int { return r.encodedSize(proto) }
 
 // Estimated reports whether the work of a command is estimated from its keys.
-func (t *Table) Estimated(name string) bool { return t.index[name].work != nil }
+func (t *Table) Estimated(name string) bool { return t.index[name].Work.Steps != nil }

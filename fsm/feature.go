@@ -48,8 +48,15 @@ const (
 	// a read.
 	FeatureBudget = 4
 
+	// FeatureOperate changes the meaning of entries in these ways: limits of
+	// memory, token epochs and quarantine.
+	//   - Fencing tokens come from a counter with an epoch (see nextToken).
+	//   - The data can be replaced with that of a backup (see RestoreCommand).
+	//   - During a quarantine, no lock is granted (see quarantine.go).
+	FeatureOperate = 5
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureBudget
+	MaxFeatures = FeatureOperate
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its
@@ -99,8 +106,11 @@ func raiseFeatures(c *Ctx, args [][]byte) Reply {
 	if err1 != nil || err2 != nil || term != c.m.term || n <= c.m.features {
 		return Zero
 	}
-	c.change()
+	c.Change()
 	reachesMend := c.m.features < FeatureMend && n >= FeatureMend
+	if c.m.features < FeatureOperate && n >= FeatureOperate {
+		c.m.startTokens(c.pos)
+	}
 	if c.fail = c.m.setFeatures(n); c.fail != nil {
 		return Zero
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -57,7 +58,7 @@ func TestFeatures_TermStart(t *testing.T) {
 		if old := b[2] == fsm.EntryVersion; old != (n < fsm.FeatureMend) {
 			t.Errorf("feature version %d in entry version %d", n, b[2])
 		}
-		m := fsm.New(fsm.NewTable())
+		m := fsm.New(command.NewTable())
 		if _, err := m.Apply(1, 1, b); err != nil || m.Features() != n {
 			t.Errorf("feature version %d after %d: %v", m.Features(), n, err)
 		}
@@ -85,7 +86,7 @@ func TestFeatures_Unknown(t *testing.T) {
 		t.Fatal("no feature version in the snapshot")
 	}
 	whole[at+1] = 99
-	if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(whole)), fsm.NewTable()); !errors.Is(err, fsm.ErrVersion) {
+	if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(whole)), command.NewTable()); !errors.Is(err, fsm.ErrVersion) {
 		t.Errorf("snapshot: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ var functionCommands = []Command{
 		Doc:        "Invoke a read-only function",
 	},
 	{
-		Name: "function", Run: (*Ctx).subcommand, Arity: -2,
+		Name: "function", Run: (*Ctx).Subcommand, Arity: -2,
 		Group: "scripting", Since: "7.0.0",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "DELETE | DUMP | FLUSH | HELP | KILL | LIST | LOAD | RESTORE | STATS [arg ...]",
@@ -154,7 +154,7 @@ func fcall(c *Ctx, args [][]byte) Reply {
 	}
 	keys, argv, fail := scriptArgs(args)
 	switch {
-	case fail == msgNotInt:
+	case fail == MsgNotInt:
 		return Error(msgFunctionKeys)
 	case fail != "":
 		return Error(fail)
@@ -173,7 +173,7 @@ func fcall(c *Ctx, args [][]byte) Reply {
 	}
 	return c.perform(ScriptCall{
 		SHA: lib.SHA, Body: code, Function: f.Name, Command: args, Keys: keys, Args: argv,
-		ReadOnly: f.Flags&library.NoWrites != 0, Proto: c.proto, Seed: c.random(),
+		ReadOnly: f.Flags&library.NoWrites != 0, Proto: c.proto, Seed: c.Random(),
 	})
 }
 
@@ -185,7 +185,7 @@ func functionLoad(c *Ctx, args [][]byte) Reply {
 	replace := false
 	last := len(args) - 1
 	for _, option := range args[2:last] {
-		if !fold(option, "REPLACE") {
+		if !IsWord(option, "REPLACE") {
 			return Error("ERR Unknown option given: " + string(option))
 		}
 		replace = true
@@ -259,7 +259,7 @@ func putLibrary(c *Ctx, args [][]byte) Reply {
 		d := &codec.Decoder{Rest: arg}
 		f, err := library.ReadFunction(d)
 		if err != nil || len(d.Rest) > 0 {
-			return Error(msgSyntax)
+			return Error(MsgSyntax)
 		}
 		if refusal := r.Add(f); refusal != "" {
 			return Error("ERR " + refusal)
@@ -303,8 +303,8 @@ func functionDelete(c *Ctx, args [][]byte) Reply {
 func functionFlush(c *Ctx, args [][]byte) Reply {
 	switch {
 	case len(args) > 3:
-		return wrongSubcommand(args)
-	case len(args) == 3 && !fold(args[2], "ASYNC") && !fold(args[2], "SYNC"):
+		return WrongSubcommand(args)
+	case len(args) == 3 && !IsWord(args[2], "ASYNC") && !IsWord(args[2], "SYNC"):
 		return Error(msgFunctionFlush)
 	}
 	c.m.libraries = library.NewSet()
@@ -316,9 +316,9 @@ func functionList(c *Ctx, args [][]byte) Reply {
 	pattern, given, code := "", false, false
 	for i := 2; i < len(args); i++ {
 		switch {
-		case !code && fold(args[i], "WITHCODE"):
+		case !code && IsWord(args[i], "WITHCODE"):
 			code = true
-		case !given && fold(args[i], "LIBRARYNAME"):
+		case !given && IsWord(args[i], "LIBRARYNAME"):
 			if i++; i == len(args) {
 				return Error(msgNoPattern)
 			}
@@ -329,7 +329,7 @@ func functionList(c *Ctx, args [][]byte) Reply {
 	}
 	out := []Reply{}
 	c.m.libraries.Scan(func(lib *library.Library) bool {
-		c.charge(stepsPut + len(pattern)*len(lib.Name)/scanBytes)
+		c.Charge(StepsPut + len(pattern)*len(lib.Name)/ScanBytes)
 		if !given || glob.Match(strings.ToLower(pattern), strings.ToLower(lib.Name)) {
 			out = append(out, describeLibrary(lib, code))
 		}
@@ -384,7 +384,7 @@ const (
 )
 
 func functionDump(c *Ctx, args [][]byte) Reply {
-	w := c.newRDB()
+	w := c.RDBWriter()
 	c.m.libraries.Scan(func(lib *library.Library) bool {
 		w.Byte(opcodeFunction)
 		w.Text(lib.Code)
@@ -401,11 +401,11 @@ func functionRestore(c *Ctx, args [][]byte) Reply {
 	flush, replace := false, false
 	switch {
 	case len(args) > 4:
-		return wrongSubcommand(args)
-	case len(args) == 3, fold(args[3], "APPEND"):
-	case fold(args[3], "FLUSH"):
+		return WrongSubcommand(args)
+	case len(args) == 3, IsWord(args[3], "APPEND"):
+	case IsWord(args[3], "FLUSH"):
 		flush = true
-	case fold(args[3], "REPLACE"):
+	case IsWord(args[3], "REPLACE"):
 		replace = true
 	default:
 		return Error(msgPolicy)
@@ -428,7 +428,7 @@ func functionRestore(c *Ctx, args [][]byte) Reply {
 // unlikely to be valid.
 func (c *Ctx) readLibraries(payload []byte) (all library.Set, refusal string) {
 	all = library.NewSet()
-	begun, r := new(int64), rdb.NewReader(payload, restoreLimits)
+	begun, r := new(int64), rdb.NewReader(payload, RestoreLimits)
 	for r.Len() > rdb.TrailerSize {
 		switch r.Byte() {
 		case opcodeFunction:
@@ -488,7 +488,7 @@ func (c *Ctx) restoreLibraries(restored *library.Set, flush bool) Reply {
 	return OK
 }
 
-var functionHelp = help("FUNCTION",
+var functionHelp = Help("FUNCTION",
 	"LOAD [REPLACE] <FUNCTION CODE>",
 	"    Create a new library with the given library name and code.",
 	"DELETE <LIBRARY NAME>",

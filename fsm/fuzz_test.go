@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // documented reports whether an error is one of the package's exported errors.
@@ -57,7 +58,7 @@ func FuzzEntry(f *testing.F) {
 	for _, e := range goldenEntries(f) {
 		f.Add(e)
 	}
-	table := fsm.NewTable()
+	table := command.NewTable()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, entry := range [][]byte{data, reseal(data)} {
 			var states [2][]byte
@@ -81,7 +82,7 @@ func FuzzEntry(f *testing.F) {
 // FuzzGroup: a group that Table.Check accepts can be run, through the log and,
 // if it is a read, without.
 func FuzzGroup(f *testing.F) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	rng := rand.New(rand.NewPCG(3, 3))
 	var g fsm.Group
 	for range 200 {
@@ -148,7 +149,7 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, snapshot := range [][]byte{data, resealBlocks(data)} {
-			m, err := fsm.ReadSnapshot(bytes.NewReader(snapshot), fsm.NewTable())
+			m, err := fsm.ReadSnapshot(bytes.NewReader(snapshot), command.NewTable())
 			if err != nil {
 				continue
 			}

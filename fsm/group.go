@@ -43,6 +43,8 @@ type Group struct {
 	Costly bool
 	// Feature is the highest feature version that an operation needs.
 	Feature int
+	// Grow is the number of operations that can make the data set grow.
+	Grow int
 	// Front, unless nil, allows a group of reads to be executed in pieces.
 	Front *Front
 }
@@ -73,6 +75,7 @@ func (g *Group) Reset(proto int, origin uint64) {
 	g.buf = append(g.buf, flags)
 	g.buf = binary.AppendUvarint(g.buf, origin)
 	g.ops, g.Write, g.Slow, g.Costly, g.user, g.Feature, g.Front = 0, false, false, false, "", 0, nil
+	g.Grow = 0
 }
 
 // Track requests events for the keys that the group reads, for a connection
@@ -134,6 +137,9 @@ func (g *Group) Command(cmd *Command, db int, args [][]byte) {
 	g.buf = append(g.buf, opCommand)
 	g.appendCommand(cmd, db, args)
 	g.ops++
+	if cmd.Grows(args) {
+		g.Grow++
+	}
 }
 
 func (g *Group) appendCommand(cmd *Command, db int, args [][]byte) {
@@ -159,10 +165,15 @@ func (g *Group) Transaction(watches []Watch, cmds []Queued) {
 		b = binary.AppendUvarint(b, w.Version)
 	}
 	g.buf = binary.AppendUvarint(b, uint64(len(cmds)))
+	grows := false
 	for _, q := range cmds {
 		g.appendCommand(q.Cmd, q.DB, q.Args)
+		grows = grows || q.Cmd.Grows(q.Args)
 	}
 	g.ops++
+	if grows {
+		g.Grow++
+	}
 }
 
 // groupReader decodes the operations of an encoded group.
@@ -244,7 +255,7 @@ func (r *groupReader) command() (db int, args [][]byte, err error) {
 	if r.d.Err == nil && (n == 0 || n > uint64(len(r.d.Rest)) || db >= Databases) {
 		return 0, nil, fmt.Errorf("command with %d arguments in db %d: %w", n, db, ErrFormat)
 	}
-	r.args = r.args[:0]
+	r.args = slices.Grow(r.args[:0], int(min(n, uint64(len(r.d.Rest)))))
 	for ; n > 0 && r.d.Err == nil; n-- {
 		r.args = append(r.args, r.d.Bytes())
 	}
@@ -275,6 +286,19 @@ func RefuseGroup(dst, body []byte, text string) []byte {
 		dst = Error(text).Append(dst, r.proto)
 	}
 	return dst
+}
+
+// GroupOps returns the number of operations of an encoded group.
+func GroupOps(body []byte) int {
+	var r groupReader
+	if r.open(body) != nil {
+		return 0
+	}
+	n := 0
+	for len(r.d.Rest) > 0 && r.skip() == nil {
+		n++
+	}
+	return n
 }
 
 // Mixed reports whether the group both writes and has costly reads.

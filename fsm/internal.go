@@ -73,7 +73,7 @@ func position(c *Ctx, args [][]byte) Reply {
 func keyVersion(c *Ctx, args [][]byte) Reply { return Int(int64(c.versionOf(args[1]))) }
 
 func memoryOf(c *Ctx, args [][]byte) Reply {
-	o := c.lookup(args[1])
+	o := c.Lookup(args[1])
 	switch {
 	case o == nil:
 		return Null
@@ -103,11 +103,11 @@ func reserveClientIDs(c *Ctx, args [][]byte) Reply {
 	n, ok := number.ParseInt(args[1])
 	switch {
 	case !ok || n <= 0 || n > maxClientBlock:
-		return Error(msgNotInt)
+		return Error(MsgNotInt)
 	case uint64(n) > MaxClientID-c.m.clientIDs:
 		return Error(msgClientIDs)
 	}
-	c.change()
+	c.Change()
 	first := c.m.clientIDs + 1
 	c.m.clientIDs += uint64(n)
 	return Int(int64(first))

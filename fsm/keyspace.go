@@ -15,19 +15,20 @@ const Databases = keyspace.Databases
 // Pos is the position of an operation in the log: see keyspace.Pos.
 type Pos = keyspace.Pos
 
-// lookup returns the object of a key, or nil if the key is absent or its
+// Lookup returns the object of a key, or nil if the key is absent or its
 // deadline has passed. If the deadline lies between the log's clock and now,
 // which is possible only in a read, the reply cannot be used until a clock
-// entry is committed: lookup then sets Ctx.expiryPending.
-func (c *Ctx) lookup(key []byte) *keyspace.Object {
+// entry is committed: Lookup then sets Ctx.expiryPending.
+func (c *Ctx) Lookup(key []byte) *keyspace.Object {
 	o := c.m.dbs[c.db].Get(key)
-	if o == nil || !c.expired(o) {
+	if o == nil || !c.Expired(o) {
 		return o
 	}
 	return nil
 }
 
-func (c *Ctx) expired(o *keyspace.Object) bool {
+// Expired reports whether the deadline of o has passed: see Lookup.
+func (c *Ctx) Expired(o *keyspace.Object) bool {
 	if o.Deadline == 0 || o.Deadline > c.now {
 		return false
 	}
@@ -37,26 +38,33 @@ func (c *Ctx) expired(o *keyspace.Object) bool {
 	return true
 }
 
-// lookupString is lookup for string commands.
-func (c *Ctx) lookupString(key []byte) (o *keyspace.Object, wrongType bool) {
-	o = c.lookup(key)
+// LookupString is like Lookup, for string commands.
+func (c *Ctx) LookupString(key []byte) (o *keyspace.Object, wrongType bool) {
+	o = c.Lookup(key)
 	return o, o != nil && o.Type != keyspace.TypeString
 }
 
-// store puts o into the current database, in place of the object with its key.
-func (c *Ctx) store(o *keyspace.Object) {
-	c.change()
+// LookupType looks up a key as Lookup does and also reports whether the value
+// has another type than t.
+func (c *Ctx) LookupType(key []byte, t keyspace.Type) (o *keyspace.Object, wrongType bool) {
+	o = c.Lookup(key)
+	return o, o != nil && o.Type != t
+}
+
+// Store puts o into the current database, in place of the object with its key.
+func (c *Ctx) Store(o *keyspace.Object) {
+	c.Change()
 	o.Version = c.pos
 	o.Touched = c.now
 	old := c.m.dbs[c.db].Set(o)
 	if old == nil {
-		c.notify("n", "new", o.Key)
+		c.Notify("n", "new", o.Key)
 	} else if old.Deadline != 0 {
 		c.m.expiry.Remove(c.db, old)
-		if c.expired(old) { // expireDue reached its limit in this entry
+		if c.Expired(old) { // expireDue reached its limit in this entry
 			c.tracedExpiry(c.db, old.Key)
-			c.notify("x", "expired", old.Key)
-			c.notify("n", "new", o.Key)
+			c.Notify("x", "expired", old.Key)
+			c.Notify("n", "new", o.Key)
 			c.m.stats.Expired++
 		}
 	}
@@ -73,15 +81,15 @@ func (c *Ctx) store(o *keyspace.Object) {
 	}
 }
 
-// assign stores an object whose value is new, and sets its fencing token.
-func (c *Ctx) assign(o *keyspace.Object) {
-	o.Token = c.pos
-	c.store(o)
+// Assign stores an object whose value is new, and sets its fencing token.
+func (c *Ctx) Assign(o *keyspace.Object) {
+	o.Token = c.nextToken()
+	c.Store(o)
 }
 
-// remove deletes o from the current database.
-func (c *Ctx) remove(o *keyspace.Object) {
-	c.change()
+// Remove deletes o from the current database.
+func (c *Ctx) Remove(o *keyspace.Object) {
+	c.Change()
 	c.m.dbs[c.db].Delete(o)
 	c.m.removed.add(c.m.owner, o)
 	if o.Deadline != 0 {
@@ -93,15 +101,118 @@ func (c *Ctx) remove(o *keyspace.Object) {
 	}
 }
 
-// change counts a change of the state. It panics if the command has no Write
+// StoreMetadata stores a stream if only its groups or its metadata have changed. Redis
+// does not treat this as a change of the key: WATCH does not fail, trackers get
+// no invalidation, and waiters are not served.
+func (c *Ctx) StoreMetadata(o *keyspace.Object) {
+	o.Touched = c.now
+	old := c.m.dbs[c.db].Set(o)
+	if o.Deadline != 0 {
+		c.m.expiry.Remove(c.db, old)
+		c.m.expiry.Add(c.db, o)
+	}
+}
+
+// Delete removes a key on behalf of a client and publishes the del event.
+func (c *Ctx) Delete(o *keyspace.Object) {
+	c.Remove(o)
+	c.Notify("g", "del", o.Key)
+}
+
+// PrepareWalk prepares a command that visits whole databases. It sets expiryPending if
+// there is an expired key whose expiry is not committed yet: a key whose
+// deadline has passed by the reader's clock, but which no entry has removed.
+// The reply of such a read cannot be used.
+func (c *Ctx) PrepareWalk() {
+	if o := c.m.expiry.After(c.m.clock.Lease); o != nil && o.Deadline <= c.now {
+		c.expiryPending = true
+	}
+}
+
+// Keyspace returns the current database. Commands may only read it.
+func (c *Ctx) Keyspace() *keyspace.DB { return c.m.dbs[c.db] }
+
+// LiveKeys returns the number of keys of the current database that have not
+// expired.
+func (c *Ctx) LiveKeys() int {
+	n := c.m.dbs[c.db].Len()
+	c.m.expiry.Scan(func(db int, o *keyspace.Object) bool {
+		c.Charge(1)
+		if o.Deadline > c.now {
+			return false
+		}
+		if db == c.db {
+			n--
+		}
+		return true
+	})
+	return n
+}
+
+// FlushDB empties the current database.
+func (c *Ctx) FlushDB() {
+	c.Change()
+	c.losesStreams(c.db)
+	c.removeAll(c.db)
+	c.m.expiry.Drop(c.db)
+	c.flushed(c.db)
+}
+
+// FlushAll empties all databases.
+func (c *Ctx) FlushAll() {
+	c.Change()
+	for i := range c.m.dbs {
+		c.losesStreams(i)
+		c.removeAll(i)
+		c.flushed(i)
+	}
+	c.m.expiry = keyspace.NewExpiryIndex()
+}
+
+// removeAll removes all keys of a database. The caller must update the index of
+// deadlines.
+func (c *Ctx) removeAll(db int) {
+	c.m.dbs[db].Scan(func(o *keyspace.Object) bool {
+		c.Charge(StepsProbe)
+		c.m.removed.add(c.m.owner, o)
+		return true
+	})
+	c.m.dbs[db] = keyspace.NewDB()
+}
+
+// SwapDB exchanges two databases, which must not be the same.
+func (c *Ctx) SwapDB(a, b int) {
+	c.Change()
+	c.losesStreams(a)
+	c.losesStreams(b)
+	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
+	c.m.expiry.Swap(a, b)
+	if c.m.features >= FeatureMend {
+		c.m.exchanged[a], c.m.exchanged[b] = c.pos, c.pos
+	}
+	c.flushed(a)
+	c.flushed(b)
+	c.readyDB(a)
+	c.readyDB(b)
+}
+
+// Change counts a change of the state. It panics if the command has no Write
 // flag, because the nodes would differ: groups without a write do not go
 // through the log.
-func (c *Ctx) change() {
+func (c *Ctx) Change() {
 	if c.readOnly {
 		panic("fsm: a command without the Write flag changed the state")
 	}
 	c.changes++
 }
+
+// Disown gives the machine a new owner, so that the machine copies the nodes of
+// its collections before it changes them. A command must call Disown when it
+// makes two values share nodes: otherwise a change of one value would also
+// change the other.
+func (c *Ctx) Disown() { c.m.disown() }
+
+func (m *Machine) disown() { m.owner = &container.Owner{} }
 
 // removed lets WATCH notice that an absent key existed in the meantime. A
 // client that watches an absent key and then reads it may have seen a value.
@@ -281,11 +392,11 @@ func (c *Ctx) expireDue() {
 			return
 		}
 		work += expiryKeyWork + len(o.Key)/expiryNameBytes
-		c.charge(2 * stepsPut)
+		c.Charge(2 * StepsPut)
 		c.db = db
 		c.tracedExpiry(db, o.Key)
-		c.remove(o)
-		c.notify("x", "expired", o.Key)
+		c.Remove(o)
+		c.Notify("x", "expired", o.Key)
 		c.m.stats.Expired++
 	}
 	c.tracedPendingExpiry()

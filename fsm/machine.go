@@ -38,6 +38,7 @@ type Machine struct {
 	removed   removed
 	exchanged exchanges
 	features  int // feature version of the cluster: see feature.go
+	operating     // from FeatureOperate on
 
 	expiry keyspace.ExpiryIndex
 	owner  *container.Owner // of the tree nodes that may be changed in place
@@ -59,12 +60,12 @@ type output struct {
 
 // Stats counts the effects of the log. All nodes count the same.
 type Stats struct {
-	Entries uint64 // batches applied
+	Entries uint64 // batches applied: see the package comment
 	Groups  uint64 // groups executed
 	Ops     uint64 // operations executed
 	Expired uint64 // keys expired
-	// Backwards counts entries that were stamped behind the lease clock. It is
-	// 0 unless there is a bug.
+	// Backwards counts entries whose header has a lease clock time that is lower
+	// than the lease clock of the machine. It is 0 unless there is a bug.
 	Backwards uint64
 	// Fenced, Gaps and Duplicates count groups that were not executed.
 	Fenced, Gaps, Duplicates uint64
@@ -105,13 +106,23 @@ func (m *Machine) Stats() Stats { return m.stats }
 // applied the same entries have the same hash at the same index.
 func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
-// NextDeadline returns the earliest deadline on the lease clock, 0 if no key
-// has a time to live.
+// NextDeadline returns the earliest deadline on the lease clock: of a key, of
+// the quarantine, or of a staged restore. It is 0 if there is none.
 func (m *Machine) NextDeadline() int64 {
-	if _, o := m.expiry.First(); o != nil {
-		return o.Deadline
+	next := int64(0)
+	earlier := func(t int64) {
+		if t != 0 && (next == 0 || t < next) {
+			next = t
+		}
 	}
-	return 0
+	if _, o := m.expiry.First(); o != nil {
+		earlier(o.Deadline)
+	}
+	earlier(m.quarantine)
+	if m.staging != nil {
+		earlier(m.staging.deadline)
+	}
+	return next
 }
 
 // Len returns the number of keys in all databases. It includes expired keys
@@ -147,8 +158,11 @@ type Result struct {
 	Events []Event
 	// Woken are the connections whose waits the entry ended.
 	Woken []Woken
-	// Backwards: the entry was stamped behind the lease clock.
+	// Backwards reports that the entry counts in Stats.Backwards.
 	Backwards bool
+	// Restored reports that the entry replaced the data with that of a backup.
+	// QuarantineEnded reports that the entry ended the quarantine.
+	Restored, QuarantineEnded bool
 	// Steps is the cost of applying the entry: see Budget. Nodes with different
 	// versions of the program may count differently.
 	Steps uint64
@@ -212,6 +226,7 @@ func (m *Machine) applyTermStart(index, term uint64, e entry, res *Result) error
 		if err := m.setFeatures(t.Features); err != nil {
 			return err
 		}
+		m.startTokens(keyspace.MakePos(index, 0))
 	}
 	m.waits.suspendAll()
 	if before < FeatureMend && m.features >= FeatureMend {
@@ -241,10 +256,15 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 	fenced := e.header.Term != term
 	if !fenced {
 		res.Backwards = m.clock.advance(e.header)
+		if res.Backwards && e.header.HashIndex < m.restored { // see operating.restored
+			res.Backwards = false
+		}
 		if res.Backwards {
 			m.stats.Backwards++
 		}
 		m.stats.Entries++
+		m.dropIdleStaging()
+		res.QuarantineEnded = m.endQuarantine()
 	}
 	c := m.context(index, e.header)
 	if !fenced {
@@ -284,6 +304,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 		res.Groups = append(res.Groups, g)
 	}
 	res.Woken, m.woken = m.woken, nil
+	res.Restored = c.restores
 	m.arena = nil
 	return d.Done("groups")
 }
@@ -392,8 +413,8 @@ type Ctx struct {
 	inScript      bool // called by a script
 	readOnly      bool
 	expiryPending bool
-	unlogged      bool  // see ErrUnlogged
-	fail          error // the node must stop: see setFeatures
+	unlogged      bool // see ErrUnlogged
+	ending
 
 	meter   meter
 	changes int // calls of change
@@ -405,6 +426,41 @@ type Ctx struct {
 	front *Front // of a read, nil if the whole group must be executed
 
 	r groupReader
+}
+
+// DB returns the number of the current database.
+func (c *Ctx) DB() int { return c.db }
+
+// Select makes db the current database.
+func (c *Ctx) Select(db int) { c.db = db }
+
+// Now returns the lease clock in nanoseconds. It is the same during a whole
+// entry or read.
+func (c *Ctx) Now() int64 { return c.now }
+
+// Wall returns the wall clock in microseconds since 1970.
+func (c *Ctx) Wall() int64 { return c.wall }
+
+// Proto returns the RESP version of the connection, 2 or 3.
+func (c *Ctx) Proto() int { return c.proto }
+
+// Atomic reports whether the command is a part of a transaction or a script, so
+// that it must not wait.
+func (c *Ctx) Atomic() bool { return c.atomic }
+
+// InScript reports whether a script has called the command.
+func (c *Ctx) InScript() bool { return c.inScript }
+
+// Features returns the feature version of the cluster.
+func (c *Ctx) Features() int { return c.m.features }
+
+// Owner returns the owner of the nodes that the command may change in place.
+func (c *Ctx) Owner() *container.Owner { return c.m.owner }
+
+// ending is the part of a Ctx that the caller of the commands evaluates.
+type ending struct {
+	fail     error // the node must stop: see setFeatures
+	restores bool  // the entry has replaced the data: see Result.Restored
 }
 
 // draw is the random sequence of an entry. The seed is in the entry, so all
@@ -445,8 +501,8 @@ func (c *Ctx) setPosition(n int) {
 	c.pos = keyspace.MakePos(c.index, n)
 }
 
-// random returns the next number of the entry's random sequence.
-func (c *Ctx) random() uint64 {
+// Random returns the next number of the entry's random sequence.
+func (c *Ctx) Random() uint64 {
 	c.draws++
 	c.seed += drawStep
 	return container.Mix(c.seed)
@@ -522,7 +578,7 @@ func (c *Ctx) next() (Reply, error) {
 	}
 	c.db = db
 	c.setPosition(c.position + 1)
-	c.charge(stepsPerKey * len(args))
+	c.Charge(StepsPerKey * len(args))
 	if row := cmd.Routed(args); c.r.track && row.Flags&ReadOnly != 0 {
 		c.tracked(row, args)
 	}
@@ -582,7 +638,7 @@ func (c *Ctx) transaction() (Reply, error) {
 
 // versionOf returns the version of a key, which WATCH compares.
 func (c *Ctx) versionOf(key []byte) Pos {
-	if o := c.lookup(key); o != nil {
+	if o := c.Lookup(key); o != nil {
 		return max(o.Version, c.m.exchanged[c.db])
 	}
 	return c.m.removed.version(container.Hash(key), c.m.dbs[c.db].Get(key), c.m.exchanged[c.db])
@@ -612,16 +668,16 @@ func (c *Clock) advance(h Header) (backwards bool) {
 	return false
 }
 
-// never is the deadline of a key whose time to live does not fit into an int64
+// Never is the deadline of a key whose time to live does not fit into an int64
 // of nanoseconds (292 years). The key does not expire, and its TTL is computed
 // from the wall clock.
-const never = math.MaxInt64
+const Never = math.MaxInt64
 
-// deadlineIn returns the deadline that is ttl milliseconds after now, on the
+// DeadlineIn returns the deadline that is ttl milliseconds after now, on the
 // lease clock.
-func deadlineIn(now, ttl int64) int64 {
-	if ttl > (never-now)/1e6 {
-		return never
+func DeadlineIn(now, ttl int64) int64 {
+	if ttl > (Never-now)/1e6 {
+		return Never
 	}
 	return now + ttl*1e6
 }

@@ -3,7 +3,8 @@ package fsm
 import (
 	"errors"
 	"math"
-	"math/bits"
+
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
 // meter counts what the commands of a group or of an entry cost. Commands
@@ -55,38 +56,22 @@ var ErrSteps = errors.New("group exceeds its budget of steps")
 // These are the charges for frequent operations: in steps if the name begins
 // with steps or ends in Steps, and otherwise in bytes.
 const (
-	stepsPerKey = 16 // for an argument, which may be the name of a key
-	stepsProbe  = 32 // for looking up a name in a large collection
-	stepsPut    = 64 // for inserting a name into one
-	stepsDraw   = 8  // for going to a random position
-	scanBytes   = 8  // bytes that are scanned one by one in a step
-	copyBytes   = 64 // bytes that are copied or compared in a step
-	// stepsDistance is the cost of deciding whether a point is in an area.
-	stepsDistance = 16
-	// hllSteps is the cost of reading all registers of a HyperLogLog.
-	hllSteps = 4096
-	// stepsCompare is the cost of comparing two elements of a SORT.
-	stepsCompare = 2
-	// sortedBytes is the memory of an element of a SORT.
-	sortedBytes = 64
-	// scoreBytes is the memory of a member and its score while scores are
-	// added.
-	scoreBytes = 128
-	// geoPointBytes is the memory of a point that a search has found.
-	geoPointBytes = 96
-	// replyBytes is the memory of one reply without its text.
-	replyBytes = 80
+	StepsPerKey = 16 // for an argument, which may be the name of a key
+	StepsProbe  = 32 // for looking up a name in a large collection
+	StepsPut    = 64 // for inserting a name into one
+	ScanBytes   = 8  // bytes that are scanned one by one in a step
+	CopyBytes   = 64 // bytes that are copied or compared in a step
 )
 
-// exceeded is the panic value of charge and hold. metered recovers it.
+// exceeded is the panic value of Charge and ChargeMemory. metered recovers it.
 type exceeded struct{}
 
-// charge adds steps to the meter. It panics with exceeded if the budget is used
+// Charge adds steps to the meter. It panics with exceeded if the budget is used
 // up. A panic leaves the machine as it is at the call, so only two kinds of
 // callers are allowed: commands that only read, and commands that have not
 // changed anything yet. A group that writes runs under a budget only on a
 // copy-on-write clone.
-func (c *Ctx) charge(steps int) {
+func (c *Ctx) Charge(steps int) {
 	if c.meter.steps += uint64(steps); c.meter.steps >= c.meter.check {
 		c.meter.ask()
 	}
@@ -114,9 +99,9 @@ func (m *meter) ask() {
 	}
 }
 
-// hold charges bytes of intermediate results or replies. It panics with
+// ChargeMemory charges bytes of intermediate results or replies. It panics with
 // exceeded if the budget refuses them.
-func (c *Ctx) hold(bytes int) {
+func (c *Ctx) ChargeMemory(bytes int) {
 	if c.meter.bytes += bytes; c.meter.bytes > c.meter.asked && c.meter.budget != nil {
 		c.meter.askBytes()
 	}
@@ -170,29 +155,29 @@ func (c *Ctx) meteredCall(cmd *Command, args [][]byte) (reply Reply) {
 			}
 		}()
 	}
-	c.charge(stepsPerKey * len(args))
+	c.Charge(StepsPerKey * len(args))
 	return cmd.Run(c, args)
 }
 
 const msgScriptBudget = "ERR script exceeds the budget of its group"
 
-// chargeCompared charges for comparing an element with an argument. Only texts
-// of the same length are compared byte by byte.
-func (c *Ctx) chargeCompared(element *string, arg []byte) {
-	if len(*element) == len(arg) {
-		c.charge(1 + len(arg)/copyBytes)
-		return
-	}
-	c.charge(1)
-}
-
-// chargeSort charges for sorting n items.
-func (c *Ctx) chargeSort(n int) { c.charge(2 * n * bits.Len(uint(n))) }
-
 // chargeReply charges for encoding a reply and for its bytes. The part of a
 // list beyond MaxReplyBytes is not encoded and not charged.
 func (c *Ctx) chargeReply(r *Reply) {
 	steps, bytes := r.cost()
-	c.charge(steps)
-	c.hold(bytes)
+	c.Charge(steps)
+	c.ChargeMemory(bytes)
 }
+
+// RDBWriter returns a writer of the RDB format that charges c.
+func (c *Ctx) RDBWriter() *rdb.Writer { return rdb.NewWriter(MaxReplyBytes, c.Charge, c.ChargeMemory) }
+
+// These limit the value of a payload: see rdb.Limits. Restoring an element
+// costs about as much as adding one with a write command.
+const (
+	maxUnfolded = MaxReplyBytes
+	maxRestored = MaxArguments
+)
+
+// RestoreLimits are the limits of RESTORE and FUNCTION RESTORE.
+var RestoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, Elements: maxRestored}

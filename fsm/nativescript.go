@@ -54,7 +54,7 @@ func (s *nativeRun) reads() {
 	}
 }
 
-// readsAgain is reads for a read after a write.
+// readsAgain is like reads, for a read after a write.
 func (s *nativeRun) readsAgain() {
 	s.tracks = s.r.track
 	s.reads()
@@ -86,7 +86,10 @@ func (n *nativeScript) fits(keys, argv [][]byte) bool {
 // call executes the script. It appends to an error the tail that the
 // interpreter would append.
 func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
-	reply := n.run(&nativeRun{c, keys, argv, c.r.track})
+	reply := c.quarantinedScript(sha, keys)
+	if !reply.IsError() {
+		reply = n.run(&nativeRun{c, keys, argv, c.r.track})
+	}
 	if reply.IsError() {
 		return Error(reply.s + " script: " + sha + ", on @user_script:" + strconv.Itoa(n.line) + ".")
 	}
@@ -114,14 +117,21 @@ func (c *Ctx) nativeFor(sha string, args, keys, argv [][]byte) *nativeScript {
 	return nil
 }
 
-// native contains the native scripts by SHA1.
-var native = nativeTable()
+// native contains the native scripts by SHA1. acquiring contains those that
+// create their keys if they are absent.
+var native, acquiring = nativeTable()
 
-func nativeTable() map[string]*nativeScript {
-	t := make(map[string]*nativeScript)
+func nativeTable() (t map[string]*nativeScript, acquiring map[string]bool) {
+	t, acquiring = make(map[string]*nativeScript), make(map[string]bool)
 	add := func(n nativeScript, shas ...string) {
 		for _, sha := range shas {
 			t[sha] = &n
+		}
+	}
+	acquires := func(n nativeScript, shas ...string) {
+		add(n, shas...)
+		for _, sha := range shas {
+			acquiring[sha] = true
 		}
 	}
 	first, second := []int{0}, []int{1}
@@ -170,12 +180,12 @@ func nativeTable() map[string]*nativeScript {
 	)
 	add(nativeScript{1, 2, second, 1, springRenew, nil}, "879e0f7b8d83c3266d4e996627438c05dbda0b89")
 	add(nativeScript{0, 1, first, 1, redissonRenew, oneHolderPerKey}, "6a3d31570dc6f4b0bd32bcdc8e75667747c6f635")
-	add(nativeScript{1, 2, second, 2, touchOrSet(Zero), nil},
+	acquires(nativeScript{1, 2, second, 2, touchOrSet(Zero), nil},
 		"b6b55c439e02c6f52ffb8be7ec8c0d0ac816ea79", // redsync
 	)
 	add(nativeScript{1, 2, second, 2, redisPyExtend, nil}, "a4e8783852e6b949f9ef3a97212805108459a890")
 	add(nativeScript{1, 2, second, 2, rslockExtend, nil}, "17a49af0c4b1a9034503fa84f3570f5ca76c4cbf")
-	add(nativeScript{1, 2, second, 1, touchOrSet(Int(-1)), nil},
+	acquires(nativeScript{1, 2, second, 1, touchOrSet(Int(-1)), nil},
 		"9f614a785a5f9ae8c6396c6b4bf94d2087342603", // RedLock.net
 	)
 	add(nativeScript{1, 2, second, 1, rueidisExtend, nil}, "852ba6ec6104340ced36643283c856d4698569e4")
@@ -188,19 +198,19 @@ func nativeTable() map[string]*nativeScript {
 	)
 
 	// Acquire.
-	add(nativeScript{1, 2, second, 1, springObtain, nil}, "175897a4e379e99e79a54937be09226f76cdcfe5")
-	add(nativeScript{1, 3, []int{1, 2}, 5, redislockObtain, nil}, "80a1b5f2cfccec3b7119ba7721d2127682b691a7")
-	add(nativeScript{0, 2, second, 4, nodeRedlockAcquire, nil},
+	acquires(nativeScript{1, 2, second, 1, springObtain, nil}, "175897a4e379e99e79a54937be09226f76cdcfe5")
+	acquires(nativeScript{1, 3, []int{1, 2}, 5, redislockObtain, nil}, "80a1b5f2cfccec3b7119ba7721d2127682b691a7")
+	acquires(nativeScript{0, 2, second, 4, nodeRedlockAcquire, nil},
 		"96da70f7716f27d278a5218544df37fd8b0a5e4c", // node-redlock 5
 		"e5a322e2634ef59a516e8ea150cb085afafee684", // node-redlock 4
 	)
-	add(nativeScript{1, 3, second, 1, redlockRbLock, nil}, "ceb2b2062e40c51a2b3963fd078bc71f11bdc65c")
-	add(nativeScript{1, 2, second, 1, laravelAdd, nil}, "a08c9c69b7c07ae2485190873b90d128a23e502d")
-	add(nativeScript{1, 2, second, 1, rueidisSetIfAbsent("PX"), nil}, "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf")
-	add(nativeScript{1, 2, second, 1, rueidisSetIfAbsent("PXAT"), nil}, "3875d208d9e377969d2022550302cc83ad17b584")
-	add(nativeScript{1, 2, second, 1, rueidisSet("PX"), nil}, "4384ed08baff4dd7071b6c78c516a2fded4ee3e7")
-	add(nativeScript{1, 2, second, 1, rueidisSet("PXAT"), nil}, "c10e8119872659b926e8e28002d9b7fccbf15617")
-	add(nativeScript{1, 2, first, 1, redissonLock, nil}, "149c5a8bf18676fd99e9e6e24923bd64d9b62f94")
+	acquires(nativeScript{1, 3, second, 1, redlockRbLock, nil}, "ceb2b2062e40c51a2b3963fd078bc71f11bdc65c")
+	acquires(nativeScript{1, 2, second, 1, laravelAdd, nil}, "a08c9c69b7c07ae2485190873b90d128a23e502d")
+	acquires(nativeScript{1, 2, second, 1, rueidisSetIfAbsent("PX"), nil}, "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf")
+	acquires(nativeScript{1, 2, second, 1, rueidisSetIfAbsent("PXAT"), nil}, "3875d208d9e377969d2022550302cc83ad17b584")
+	acquires(nativeScript{1, 2, second, 1, rueidisSet("PX"), nil}, "4384ed08baff4dd7071b6c78c516a2fded4ee3e7")
+	acquires(nativeScript{1, 2, second, 1, rueidisSet("PXAT"), nil}, "c10e8119872659b926e8e28002d9b7fccbf15617")
+	acquires(nativeScript{1, 2, first, 1, redissonLock, nil}, "149c5a8bf18676fd99e9e6e24923bd64d9b62f94")
 
 	add(nativeScript{3, 5, []int{1, 4}, 1, redissonUnlock, publishes}, "6866459238a13a701d42f4971f12d9f3a50e2442")
 
@@ -208,7 +218,7 @@ func nativeTable() map[string]*nativeScript {
 	add(nativeScript{1, 1, nil, 1, redislockPTTL, nil}, "6484da7d58920897fdc22b7f9afd1a3d47524ea8")
 	add(nativeScript{1, 1, nil, 2, potteryAcquired, nil}, "f5f7bd3a3aa4a63c507c1155c5ea1219b350d992")
 	add(nativeScript{1, 0, nil, 1, redlockRbPTTL, nil}, "78d2ca48a6dc9ef6892059792a3a0c5237733d64")
-	return t
+	return t, acquiring
 }
 
 // do executes a command of the table.
@@ -220,9 +230,9 @@ func (s *nativeRun) do(name string, args ...[]byte) Reply {
 // the key is absent. fail is the error that GET would raise.
 func (s *nativeRun) held(key []byte) (o *keyspace.Object, same bool, fail Reply) {
 	s.reads()
-	o, wrong := s.lookupString(key)
+	o, wrong := s.LookupString(key)
 	if wrong {
-		return nil, false, Error(msgWrongType)
+		return nil, false, Error(MsgWrongType)
 	}
 	return o, o != nil && o.Str == codec.View(s.argv[0]), None
 }
@@ -248,7 +258,7 @@ func (s *nativeRun) setPX(key []byte) Reply {
 
 func compareAndDelete(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(o *keyspace.Object) Reply {
-		s.delete(o)
+		s.Delete(o)
 		return One
 	})
 }
@@ -256,14 +266,14 @@ func compareAndDelete(s *nativeRun) Reply {
 // Spring answers true and false, which are 1 and null.
 func springUnlock(s *nativeRun) Reply {
 	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
-		s.delete(o)
+		s.Delete(o)
 		return One
 	})
 }
 
 func springUnlockAndPublish(s *nativeRun) Reply {
 	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
-		s.delete(o)
+		s.Delete(o)
 		s.do("publish", s.argv[1], s.keys[0])
 		return One
 	})
@@ -278,7 +288,7 @@ func springRenew(s *nativeRun) Reply {
 
 func springObtain(s *nativeRun) Reply {
 	s.reads()
-	if s.lookup(s.keys[0]) == nil {
+	if s.Lookup(s.keys[0]) == nil {
 		s.setPX(s.keys[0])
 		return One
 	}
@@ -377,7 +387,7 @@ func signallingExtend(s *nativeRun) Reply {
 func nodeRedlockAcquire(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {
-		if s.lookup(key) != nil {
+		if s.Lookup(key) != nil {
 			return Zero
 		}
 	}
@@ -417,7 +427,7 @@ func nodeRedlockRelease(s *nativeRun) Reply {
 	}
 	for _, key := range s.keys {
 		if o, same, _ := s.held(key); same {
-			s.delete(o)
+			s.Delete(o)
 		}
 	}
 	return Int(count)
@@ -427,15 +437,15 @@ func nodeRedlockRelease(s *nativeRun) Reply {
 // the first ARGV[2] bytes of the value equal those of the token.
 func redislockObtain(s *nativeRun) Reply {
 	set := [][]byte{s.keys[0], s.argv[0], []byte("PX"), s.argv[2]}
-	if s.lookup(s.keys[0]) == nil {
+	if s.Lookup(s.keys[0]) == nil {
 		return s.do("set", set...)
 	}
 	s.reads()
 	n, _ := number.ParseInt(s.argv[1]) // fits has checked that it is a number
-	o, wrong := s.lookupString(s.keys[0])
+	o, wrong := s.LookupString(s.keys[0])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return Error(MsgWrongType)
 	case o.Str[:min(int(n), len(o.Str))] != string(s.argv[0][:min(int(n), len(s.argv[0]))]):
 		return Null
 	}
@@ -446,7 +456,7 @@ func redislockObtain(s *nativeRun) Reply {
 // ARGV[3] allows that.
 func redlockRbLock(s *nativeRun) Reply {
 	s.reads()
-	if s.lookup(s.keys[0]) == nil {
+	if s.Lookup(s.keys[0]) == nil {
 		if string(s.argv[2]) != "yes" {
 			return Null
 		}
@@ -457,7 +467,7 @@ func redlockRbLock(s *nativeRun) Reply {
 
 func laravelAdd(s *nativeRun) Reply {
 	s.reads()
-	if s.lookup(s.keys[0]) != nil {
+	if s.Lookup(s.keys[0]) != nil {
 		return Null
 	}
 	return s.do("setex", s.keys[0], s.argv[1], s.argv[0])
@@ -475,9 +485,9 @@ func rueidisSet(unit string) func(s *nativeRun) Reply {
 // notified of its next change. The read fails for a key of another type.
 func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
-		if _, wrong := s.lookupString(s.keys[0]); wrong {
+		if _, wrong := s.LookupString(s.keys[0]); wrong {
 			s.reads()
-			return Error(msgWrongType)
+			return Error(MsgWrongType)
 		}
 		set := s.do("set", s.keys[0], s.argv[0], []byte("NX"), []byte(unit), s.argv[1])
 		s.readsAgain()
@@ -490,9 +500,9 @@ func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 // is the only call that can fail, and the first one that writes.
 func redissonLock(s *nativeRun) Reply {
 	s.reads()
-	o, wrong := s.lookupType(s.keys[0], keyspace.TypeHash)
+	o, wrong := s.LookupType(s.keys[0], keyspace.TypeHash)
 	if wrong {
-		return Error(msgWrongType)
+		return Error(MsgWrongType)
 	}
 	if o != nil && s.do("hexists", s.keys[0], s.argv[1]).n == 0 {
 		return s.do("pttl", s.keys[0])
@@ -512,8 +522,8 @@ func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 func redissonRenew(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {
-		if _, wrong := s.lookupType(key, keyspace.TypeHash); wrong {
-			return Error(msgWrongType)
+		if _, wrong := s.LookupType(key, keyspace.TypeHash); wrong {
+			return Error(MsgWrongType)
 		}
 	}
 	renewed := make([]Reply, len(s.keys))
@@ -527,7 +537,9 @@ func redissonRenew(s *nativeRun) Reply {
 
 // publishes is the condition of redissonUnlock: the command that publishes the
 // release is an argument.
-func publishes(_, argv [][]byte) bool { return fold(argv[3], "PUBLISH") || fold(argv[3], "SPUBLISH") }
+func publishes(_, argv [][]byte) bool {
+	return IsWord(argv[3], "PUBLISH") || IsWord(argv[3], "SPUBLISH")
+}
 
 // redissonUnlock decrements the count of the holder ARGV[3], and publishes the
 // release when the count reaches 0. KEYS[3] keeps the answer for some time, for

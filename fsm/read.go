@@ -22,13 +22,14 @@ type ReadRequest struct {
 	// Budget, unless nil, bounds the cost of the group. If the group exceeds
 	// it, Read returns the error of the budget, and no replies.
 	Budget *Budget
-	// Front, unless nil, allows Read to execute only the front of the group.
+	// Front, unless nil, allows Read to execute only the first operations of
+	// the group.
 	Front *Front
 }
 
-// Front makes Machine.Read execute only the front of a group whose replies are
-// large. A client that does not read its replies then makes the node hold only
-// few of them. The rest of the operations remains a group of its own: see
+// Front makes Machine.Read execute only the first operations of a group whose
+// replies are large. So a node holds only a few replies for a client that does
+// not read them. The other operations remain a group of their own: see
 // Group.Skip. The caller sets Most, and Read sets the other fields.
 type Front struct {
 	// Most limits the encoded replies that Read returns, in bytes,
@@ -102,7 +103,7 @@ func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending
 		err = ErrUnlogged
 	}
 	if err != nil {
-		c.front.Reset() // no replies are returned, so the front was not cut
+		c.front.Reset() // Read returns no replies, so Cut must report false
 		return dst, false, err
 	}
 	return out, c.expiryPending, nil

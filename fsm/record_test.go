@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // ReadRecord returns the contents of an encoded entry.
 func TestReadRecord(t *testing.T) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	var g fsm.Group
 	g.Reset(3, 9)
 	arg := func(words ...string) (args [][]byte) {

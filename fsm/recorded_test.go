@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // record makes TestRecorded write the log of the present feature version.
@@ -96,7 +97,7 @@ func TestRecorded(t *testing.T) {
 					t.Fatal(err)
 				}
 				if m == nil || e.index <= m.Applied() {
-					m = fsm.New(fsm.NewTable())
+					m = fsm.New(command.NewTable())
 				}
 				if _, err := m.Apply(e.index, e.term, bytes.Clone(e.entry)); err != nil {
 					t.Fatalf("entry %d of the log: %v\n%s", entries, err, describeEntry(e.entry))

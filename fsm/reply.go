@@ -324,6 +324,17 @@ func (r *Reply) Held() int64 {
 	return n
 }
 
+// Charged returns about the bytes that a list charges for the reply as one of
+// its elements: the texts of the reply and of its elements, and their frames.
+// The text of a double is not counted.
+func (r *Reply) Charged() int {
+	n := len(r.s) + len("$1\r\n\r\n")
+	for i := range r.elems {
+		n += len(r.elems[i].s) + len("$1\r\n\r\n")
+	}
+	return n
+}
+
 const (
 	encodeSlice = 64 << 10 // bytes that Encode collects before it calls write
 	encodeAlone = 16 << 10 // Encode passes longer strings to write without a copy
@@ -388,7 +399,7 @@ func (e *encoder) reply(r *Reply) error {
 // cost returns about what encoding a reply costs, in steps and in bytes.
 func (r *Reply) cost() (steps, bytes int) {
 	if r.elems == nil {
-		return 1 + len(r.s)/copyBytes, len(r.s)
+		return 1 + len(r.s)/CopyBytes, len(r.s)
 	}
 	for i := range r.elems {
 		s, b := r.elems[i].cost()
@@ -453,29 +464,12 @@ func (r Reply) Format() string {
 // diverge. The errors of a speculative execution are logged, so their texts may
 // change.
 const (
-	msgWrongType    = "WRONGTYPE Operation against a key holding the wrong kind of value"
-	msgSyntax       = "ERR syntax error"
-	msgNotInt       = "ERR value is not an integer or out of range"
-	msgNotFloat     = "ERR value is not a valid float"
-	msgOverflow     = "ERR increment or decrement would overflow"
-	msgDecrOverflow = "ERR decrement would overflow"
-	msgNaN          = "ERR increment would produce NaN or Infinity"
-	msgNoSuchKey    = "ERR no such key"
-	msgDBIndex      = "ERR DB index is out of range"
-	msgSameObject   = "ERR source and destination objects are the same"
-	msgExpireNX     = "ERR NX and XX, GT or LT options at the same time are not compatible"
-	msgExpireGTLT   = "ERR GT and LT options at the same time are not compatible"
-	msgNotInt32     = "ERR value is out of range, value must between -2147483648 and 2147483647"
-	msgNoFrequency  = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. " +
-		"Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
-	msgNumKeys    = "ERR invalid numkeys value"
-	msgPairs      = "ERR wrong number of key-value pairs"
-	msgCondition  = "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"
-	msgCondType   = "ERR Key should be of string type if conditions are specified"
-	msgInvalidCur = "ERR invalid cursor"
-	msgOffset     = "ERR offset is out of range"
-	msgArguments  = "ERR command has too many arguments"
-	msgTooLong    = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+	MsgWrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	MsgSyntax    = "ERR syntax error"
+	MsgNotInt    = "ERR value is not an integer or out of range"
+	MsgDBIndex   = "ERR DB index is out of range"
+	msgArguments = "ERR command has too many arguments"
+	MsgTooLong   = "ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 )
 
 // These errors report a failure to decode an entry, a group or a snapshot.
@@ -521,10 +515,4 @@ func clip(b []byte, n int) string {
 		b = b[:n]
 	}
 	return string(b)
-}
-
-// invalidExpire returns the error reply to an invalid time to live. It prints
-// name in lower case, because a script may have spelled it differently.
-func invalidExpire(name string) Reply {
-	return Error("ERR invalid expire time in '" + strings.ToLower(name) + "' command")
 }

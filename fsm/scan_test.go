@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // scanReply splits the reply to SCAN.
@@ -95,7 +96,7 @@ func TestScan_Once(t *testing.T) {
 // TestScan_Most: one call visits a bounded number of keys, whatever COUNT is.
 func TestScan_Most(t *testing.T) {
 	f := newFeed(t)
-	for i := 0; i <= fsm.ScanMost; {
+	for i := 0; i <= command.ScanMost; {
 		f.group.Reset(2, 1)
 		for range 1000 {
 			f.add("SET", fmt.Sprint(i), "")

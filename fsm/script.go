@@ -160,7 +160,7 @@ func scriptArgs(args [][]byte) (keys, argv [][]byte, fail string) {
 	n, ok := number.ParseInt(args[2])
 	switch {
 	case !ok:
-		return nil, nil, msgNotInt
+		return nil, nil, MsgNotInt
 	case n > int64(len(args)-3):
 		return nil, nil, msgTooManyKeys
 	case n < 0:
@@ -182,7 +182,7 @@ func (cmd *Command) interpreted(args [][]byte) bool {
 		var buf [shaLen]byte
 		return len(args[1]) == shaLen && !isNative(codec.View(lowerSHA(&buf, args[1])), args)
 	case "load": // of SCRIPT or FUNCTION
-		return fold(args[0], "FUNCTION") || native[SHA1(args[2])] == nil
+		return IsWord(args[0], "FUNCTION") || native[SHA1(args[2])] == nil
 	}
 	return true
 }
@@ -254,7 +254,7 @@ func (c *Ctx) script(sha string, body []byte, keys, argv [][]byte, readOnly bool
 	}
 	return c.interpret(ScriptCall{
 		SHA: sha, Body: body, Keys: keys, Args: argv,
-		ReadOnly: readOnly, Proto: c.proto, Seed: c.random(),
+		ReadOnly: readOnly, Proto: c.proto, Seed: c.Random(),
 	})
 }
 
@@ -349,7 +349,7 @@ func scriptExists(c *Ctx, args [][]byte) Reply {
 }
 
 func scriptFlush(c *Ctx, args [][]byte) Reply {
-	if len(args) > 3 || len(args) == 3 && !fold(args[2], "ASYNC") && !fold(args[2], "SYNC") {
+	if len(args) > 3 || len(args) == 3 && !IsWord(args[2], "ASYNC") && !IsWord(args[2], "SYNC") {
 		return Error(msgFlushMode)
 	}
 	c.m.scripts = newScriptCache()
@@ -381,9 +381,9 @@ func (c *Ctx) killScript(function bool) Reply {
 
 func scriptDebug(c *Ctx, args [][]byte) Reply {
 	switch {
-	case fold(args[2], "NO"):
+	case IsWord(args[2], "NO"):
 		return OK
-	case fold(args[2], "YES"), fold(args[2], "SYNC"):
+	case IsWord(args[2], "YES"), IsWord(args[2], "SYNC"):
 		return Error(msgNoDebugger)
 	}
 	return Error(msgDebugMode)

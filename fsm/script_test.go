@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -36,7 +37,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata an
 //	snapshot               see above
 //	clone, clone GET k     clone the machine, run a command only on the clone
 //	term 3                 a TermStart of term 3
-//	stale 2 SET k v        an entry stamped in term 2, appended in the current one
+//	stale 2 SET k v        an entry built in term 2, appended in the current one
 //	session n2/1 5 ack 3 INCR k    group 5 of a session
 //	session n2/1           the state of the session
 //	origin 7, node n2/1    the connection that sends the commands that follow
@@ -114,7 +115,7 @@ type script struct {
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, table: fsm.NewTable(), proto: 2, origin: 1, node: fsm.SessionID{NodeID: "n1", Boot: 1}, seqs: make(map[fsm.SessionID]uint64), wall: time.UnixMicro(1_700_000_000_000_000), stamp: time.Second}
+	s := &script{t: t, table: command.NewTable(), proto: 2, origin: 1, node: fsm.SessionID{NodeID: "n1", Boot: 1}, seqs: make(map[fsm.SessionID]uint64), wall: time.UnixMicro(1_700_000_000_000_000), stamp: time.Second}
 	for i := range s.machines {
 		s.machines[i] = fsm.New(s.table)
 	}
@@ -175,7 +176,7 @@ func snapshotOf(t testing.TB, m *fsm.Machine) []byte {
 
 func restore(t testing.TB, data []byte) *fsm.Machine {
 	t.Helper()
-	m, err := fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable())
+	m, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +424,7 @@ func (s *script) groupResult(g fsm.GroupResult) []string {
 	return show(g.Reply)
 }
 
-// stale applies an entry that was stamped in another term.
+// stale applies an entry that was built in another term.
 func (s *script) stale(term uint64, words []string) []string {
 	s.t.Helper()
 	h := s.header()

@@ -150,9 +150,17 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	case s.refused != "":
 		return Error(s.refused)
 	}
+	if text := s.full(row); text != "" {
+		return Error(text)
+	}
 	if write && c.overworked(row, args) {
 		s.refused = msgScriptWork
 		return Error(s.refused)
+	}
+	if write {
+		if fail := c.quarantinedCall(cmd, args); fail.IsError() {
+			return fail
+		}
 	}
 	if write && s.before == nil {
 		s.before = c.m.Clone()
@@ -249,13 +257,13 @@ func (s *scriptRun) session(args [][]byte) Reply {
 	}
 	n, ok := number.ParseInt(args[1])
 	if !ok {
-		return Error(msgNotInt)
+		return Error(MsgNotInt)
 	}
 	if text := s.c.refused(nil, args); text != "" {
 		return Error(text)
 	}
 	if n < 0 || n >= Databases {
-		return Error(msgDBIndex)
+		return Error(MsgDBIndex)
 	}
 	s.c.db = int(n)
 	return OK

@@ -10,7 +10,7 @@ const (
 	// StatusGap: not executed, because an earlier group of the session is
 	// missing.
 	StatusGap
-	// StatusFenced: not executed, because the entry was stamped in an older
+	// StatusFenced: not executed, because the entry was built in an older
 	// term.
 	StatusFenced
 	// StatusStale: not executed, because the session belongs to an older start

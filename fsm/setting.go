@@ -98,7 +98,7 @@ func setSetting(c *Ctx, args [][]byte) Reply {
 	if refusal != "" {
 		return Error(refusal)
 	}
-	c.change()
+	c.Change()
 	c.m.notices = n
 	return OK
 }
@@ -136,9 +136,19 @@ func setSettings(c *Ctx, args [][]byte) Reply {
 	if len(args) > 0 || len(next) > maxSettings {
 		return Error(msgSettingArgs)
 	}
-	c.change()
+	c.Change()
 	c.m.settings, c.m.notices = next, notices
 	return OK
+}
+
+// Setting returns the value of a setting that is kept as text, or "".
+func (m *Machine) Setting(name string) string {
+	for _, e := range m.settings {
+		if e.name == name {
+			return e.value
+		}
+	}
+	return ""
 }
 
 func getSettings(c *Ctx, args [][]byte) Reply {

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // A setting is part of the state: a snapshot contains it, and a restored
 // machine uses it.
 func TestSetting_Snapshot(t *testing.T) {
-	m := fsm.New(fsm.NewTable())
+	m := fsm.New(command.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}
 	setting := func(m *fsm.Machine) string {
 		var g fsm.Group
@@ -33,7 +34,7 @@ func TestSetting_Snapshot(t *testing.T) {
 	if err := m.Clone().WriteSnapshot(&b, m.Sessions()); err != nil {
 		t.Fatal(err)
 	}
-	restored, err := fsm.ReadSnapshot(&b, fsm.NewTable())
+	restored, err := fsm.ReadSnapshot(&b, command.NewTable())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestSetting_Snapshot(t *testing.T) {
 // SetSettingsCommand changes all of its settings or none. Snapshots contain the
 // settings. The command needs FeatureMend.
 func TestSettings(t *testing.T) {
-	m := fsm.New(fsm.NewTable())
+	m := fsm.New(command.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}
 	set := func(words ...string) string {
 		t.Helper()
@@ -94,7 +95,7 @@ func TestSettings(t *testing.T) {
 	if err := clone.WriteSnapshot(&b, m.Sessions()); err != nil {
 		t.Fatal(err)
 	}
-	restored, err := fsm.ReadSnapshot(&b, fsm.NewTable())
+	restored, err := fsm.ReadSnapshot(&b, command.NewTable())
 	if err != nil {
 		t.Fatal(err)
 	}

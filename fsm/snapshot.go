@@ -34,7 +34,7 @@ const (
 const (
 	recordHead    = 'H' // fields of the machine, once, first
 	recordSession = 'S'
-	recordReplies = 'R' // more replies of the session before
+	recordReplies = 'R' // further replies of the session in the previous record
 	recordObject  = 'O'
 	recordElems   = 'C' // elements of the collection before, repeated until complete
 	recordGroup   = 'g' // a group of the stream before, after its elements
@@ -54,8 +54,11 @@ const (
 	recordClientIDs = 'I'
 	recordRemoved   = 'D' // versions of absent keys, once, if any
 	// recordExchanged contains the positions at which databases were last
-	// exchanged, once, if any.
+	// exchanged. A snapshot has at most one such record.
 	recordExchanged = 'X'
+	recordOperating = 'T' // tokens and quarantine, once, from FeatureOperate on
+	recordStaging   = 'Q' // a restore in progress, once, if any
+	recordStaged    = 'q' // a part of that restore, repeated until complete
 	recordEnd       = 'E' // counts, once, last
 )
 
@@ -108,6 +111,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	}
 	sw.appendUsers(m.users)
 	sw.b = m.appendClientIDs(m.exchanged.append(m.removed.append(sw.b)))
+	sw.operating(m)
 	sw.cut()
 	objects := uint64(0) // keys, scripts, libraries and waiters
 	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
@@ -267,6 +271,7 @@ func readBlock(r *bufio.Reader, check *snapshotCheck) ([]byte, error) {
 type snapshotLoader struct {
 	m        *Machine
 	check    *snapshotCheck // nil if the machine keeps the keys
+	rebase   *rebase        // nil unless the snapshot replaces the data of a running cluster
 	begun    bool
 	ended    bool
 	last     *session // last session that was read
@@ -367,6 +372,10 @@ func (l *snapshotLoader) block(b []byte) error {
 			if err := l.exchanges(d); err != nil {
 				return err
 			}
+		case recordOperating, recordStaging, recordStaged:
+			if err := l.operations(record, d); err != nil {
+				return err
+			}
 		case recordElems:
 			if err := l.elements(d); err != nil {
 				return err
@@ -418,6 +427,7 @@ func (l *snapshotLoader) keep(db int, o *keyspace.Object) error {
 	if l.check != nil {
 		return l.check.key(db, o)
 	}
+	l.rebase.object(o, l.m.clock)
 	if l.m.dbs[db].Set(o) != nil {
 		return fmt.Errorf("duplicate key %q: %w", o.Key, ErrFormat)
 	}
@@ -435,6 +445,7 @@ func (l *snapshotLoader) head(d *codec.Decoder) {
 	m.clusterID = string(d.Bytes())
 	m.clock.Lease = d.Varint()
 	m.clock.Wall = d.Varint()
+	l.rebase.begin(m.clock)
 	if len(d.Rest) < 8 {
 		d.Fail()
 		return
@@ -518,7 +529,8 @@ func CheckSnapshot(r io.Reader, table *Table) (SnapshotInfo, error) {
 type snapshotCheck struct {
 	keys, volatile int
 	db             int
-	last           *keyspace.Object // last key that was read
+	last           *keyspace.Object                 // last key that was read
+	visit          func(db int, o *keyspace.Object) // nil for none
 
 	block   []byte
 	objects [2]keyspace.Object // used alternately: one of them is last
@@ -557,6 +569,9 @@ func (c *snapshotCheck) key(db int, o *keyspace.Object) error {
 	}
 	c.db, c.last = db, o
 	c.keys++
+	if c.visit != nil {
+		c.visit(db, o)
+	}
 	if o.Deadline != 0 {
 		c.volatile++
 	}
@@ -610,6 +625,7 @@ func (l *snapshotLoader) group(d *codec.Decoder) error {
 // reader reads a consumer of the last group.
 func (l *snapshotLoader) reader(d *codec.Decoder) error {
 	k := stream.Consumer{Name: string(d.Bytes()), Seen: stream.ReadMoment(d)}
+	l.rebase.moment(&k.Seen)
 	l.readers--
 	at, g := l.lastGroup()
 	n := g.Consumers.Len()
@@ -626,6 +642,7 @@ func (l *snapshotLoader) pendings(d *codec.Decoder) error {
 	p := stream.PendingEntry{ID: stream.ReadID(d)}
 	reader := d.Uvarint()
 	p.At, p.Deliveries = stream.ReadMoment(d), d.Varint()
+	l.rebase.moment(&p.At)
 	l.pending--
 	at, g := l.lastGroup()
 	n := g.Pending.Len()

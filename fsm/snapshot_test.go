@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -28,7 +29,7 @@ type feed struct {
 }
 
 func newFeed(t testing.TB) *feed {
-	f := &feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 1, origin: 1}
+	f := &feed{t: t, m: fsm.New(command.NewTable()), stamp: 1, origin: 1}
 	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1"}))
 	return f
 }
@@ -106,7 +107,7 @@ func furnished(t testing.TB) *feed {
 func TestSnapshot_Corrupt(t *testing.T) {
 	whole := snapshotOf(t, furnished(t).m)
 	read := func(data []byte) (*fsm.Machine, error) {
-		return fsm.ReadSnapshot(bytes.NewReader(data), fsm.NewTable())
+		return fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable())
 	}
 	if _, err := read(whole); err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestSnapshot_Failures(t *testing.T) {
 		}
 	}
 	broken := io.MultiReader(bytes.NewReader(snapshotOf(t, f.m)[:20]), &brokenReader{})
-	if _, err := fsm.ReadSnapshot(broken, fsm.NewTable()); !errors.Is(err, errFull) {
+	if _, err := fsm.ReadSnapshot(broken, command.NewTable()); !errors.Is(err, errFull) {
 		t.Errorf("broken disk: %v", err)
 	}
 }
@@ -241,7 +242,7 @@ var golden = flag.Bool("golden", false, "write the golden files of the current f
 func TestGolden(t *testing.T) {
 	const entriesFile, snapshotFile = "testdata/golden-entries-v1", "testdata/golden-snapshot-v1"
 	if *golden {
-		f := &recorder{feed: feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 5_000_000_000}}
+		f := &recorder{feed: feed{t: t, m: fsm.New(command.NewTable()), stamp: 5_000_000_000}}
 		f.write()
 		if err := os.WriteFile(entriesFile, f.log, 0o644); err != nil {
 			t.Fatal(err)
@@ -258,7 +259,7 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := fsm.New(fsm.NewTable())
+	m := fsm.New(command.NewTable())
 	for index := uint64(1); len(log) > 0; index++ {
 		n := int(log[0]) | int(log[1])<<8
 		if _, err := m.Apply(index, 3, log[2:2+n]); err != nil {

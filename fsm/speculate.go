@@ -289,7 +289,7 @@ func (c *Ctx) speculated(cmd *Command, args [][]byte) Reply {
 	if row.Costly() {
 		return c.speculateRead(cmd, row, args)
 	}
-	if row.IsWrite() && cmd.work != nil && c.overworked(row, args) {
+	if row.IsWrite() && cmd.Work.Steps != nil && c.overworked(row, args) {
 		c.rec.replaced()
 		return Error(msgGroupWork)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/fsm/library"
 )
 
@@ -149,7 +150,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	s := &stage{t: t, m: fsm.New(table), table: table, origin: 1}
 	s.runner = &s.lines
 	return s

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -19,7 +20,7 @@ type starts struct {
 }
 
 func newStarts(t *testing.T, features int) *starts {
-	s := &starts{&feed{t: t, m: fsm.New(fsm.NewTable()), stamp: 1}, make(map[fsm.SessionID]uint64)}
+	s := &starts{&feed{t: t, m: fsm.New(command.NewTable()), stamp: 1}, make(map[fsm.SessionID]uint64)}
 	s.raise(features)
 	return s
 }

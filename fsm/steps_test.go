@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // metered is a machine for tests of budgets.
@@ -18,7 +19,7 @@ type metered struct {
 }
 
 func newMetered(t *testing.T) *metered {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	w := &metered{t: t, table: table, m: fsm.New(table)}
 	if _, err := w.m.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1, Wall: 1}, fsm.TermStart{NodeID: "n", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures})); err != nil {
 		t.Fatal(err)

@@ -95,6 +95,9 @@ const (
 // is a command without keys.
 type Keys struct{ First, Last, Step int }
 
+// KeysAt returns the positions from first to last, step by step.
+func KeysAt(first, last, step int) Keys { return Keys{first, last, step} }
+
 // Access says what a command does with its keys, as the key specs of COMMAND
 // INFO print it: "RO", "RW", "OW" or "RM", and the secondary flags.
 type Access struct {
@@ -134,8 +137,13 @@ type Command struct {
 	// KeysOf returns the positions of the keys for commands with MovableKeys,
 	// and nil if the arguments are invalid.
 	KeysOf func(args [][]byte) []int
-	Group  string // family, as COMMAND DOCS names it: string, generic, …
-	Since  string // first Redis version with this command (or "valkey 9.0")
+	// KeyPattern returns the option with which a call reads keys that are not
+	// among its arguments, or "" if there is none. Such an option requires a
+	// user with access to all keys, and a Redis Cluster does not allow it.
+	// KeyPattern is nil for commands without such options.
+	KeyPattern func(args [][]byte) (option string)
+	Group      string // family, as COMMAND DOCS names it: string, generic, …
+	Since      string // first Redis version with this command (or "valkey 9.0")
 	// Feature is the first feature version of the cluster with this command:
 	// see feature.go. It is 0 for commands that all supported programs know.
 	Feature    int
@@ -156,18 +164,41 @@ type Command struct {
 	// Sub contains the rows of a container's subcommands (OBJECT ENCODING).
 	Sub []Command
 
-	// block decodes the arguments of a command that may wait (flag Blocking).
-	block func(args [][]byte) (b blocking, fail Reply)
-
-	// access returns the access of a call, for commands with VariableFlags. It is
+	// AccessOf returns the access of a call, for commands with VariableFlags. It is
 	// nil for the others. Access contains the most that a call may do.
-	access func(args [][]byte) Access
+	AccessOf func(args [][]byte) Access
 
-	// work estimates the part of the work of a write that depends on what its
-	// keys hold, nil if it does not: see works.
-	work workFunc
+	// Wait has the hooks of a command with the flag Blocking.
+	Wait WaitHooks
+	// Work has the hooks that estimate the work of a call.
+	Work WorkHooks
 
 	sub map[string]*Command
+}
+
+// WaitHooks are the hooks of a command that may wait.
+type WaitHooks struct {
+	// Block decodes the arguments of a command that may wait (flag Blocking).
+	Block func(args [][]byte) (b BlockingCall, fail Reply)
+	// Logged is the name of the internal command that runs a call that may wait,
+	// for a command with the flag Blocking and without Write.
+	Logged string
+	// MayWait reports whether a call of a command with the flag Blocking may
+	// wait. It is nil if all calls may.
+	MayWait func(args [][]byte) bool
+}
+
+// WorkHooks are the hooks that estimate the work of a call of a command.
+type WorkHooks struct {
+	// Steps estimates the part of the work of a command in the log that depends
+	// on what its keys hold. It is nil if the Work depends on the arguments
+	// alone, for costly reads (see Costly), and for commands that take a bounded
+	// number of steps or bytes for each argument.
+	Steps WorkFunc
+	// Depends reports whether the work of a call depends on what its keys hold.
+	// A call with the smallest number of arguments must not depend on it. It is
+	// nil if the work of all calls does.
+	Depends func(args [][]byte) bool
 }
 
 // IsWrite reports whether the command has to go through the log.
@@ -201,36 +232,18 @@ func (cmd *Command) KeyPositions(args [][]byte) []int {
 	return pos
 }
 
-// families returns the command families.
-func families() [][]Command {
+// ownFamilies returns the families of commands that belong to the state machine
+// itself. Package command has the others.
+func ownFamilies() [][]Command {
 	return [][]Command{
-		stringCommands,
-		counterCommands,
-		bitmapCommands,
-		genericCommands,
-		expireCommands,
-		dumpCommands,
-		scanCommands,
-		sortCommands,
-		hashCommands,
-		listCommands,
-		setCommands,
-		zsetCommands,
-		zsetOpCommands,
-		geoCommands,
-		hllCommands,
-		streamCommands,
-		xreadCommands,
-		xgroupCommands,
-		pendingCommands,
 		pubsubCommands,
 		scriptingCommands,
 		functionCommands,
 		settingCommands,
-		popCommands,
 		internalCommands,
 		waitCommands,
 		featureCommands,
+		restoreCommands,
 		userCommands,
 	}
 }
@@ -242,11 +255,12 @@ type Table struct {
 	index map[string]*Command
 }
 
-// NewTable builds the index over all families. It panics on a duplicate name,
-// which is a mistake in the program that every test finds.
-func NewTable() *Table {
+// NewTable builds the index over the given families and those of the state
+// machine itself. It panics on a duplicate name, which is a mistake in the
+// program that every test finds.
+func NewTable(families ...[]Command) *Table {
 	t := &Table{index: make(map[string]*Command)}
-	for _, family := range families() {
+	for _, family := range append(families, ownFamilies()...) {
 		for i := range family {
 			cmd := family[i] // a copy: the rows themselves stay constant
 			cmd.Sub = slices.Clone(cmd.Sub)
@@ -270,25 +284,26 @@ func (t *Table) add(cmd *Command) {
 			cmd.Sub[i].limit()
 		}
 	}
-	cmd.access, cmd.work = accessOf[cmd.Name], works[cmd.Name]
-	if (cmd.access != nil) != (cmd.Flags&VariableFlags != 0) {
-		panic(fmt.Sprintf("fsm: command %q needs both VariableFlags and a function in accessOf", cmd.Name))
+	if (cmd.AccessOf != nil) != (cmd.Flags&VariableFlags != 0) {
+		panic(fmt.Sprintf("fsm: command %q needs both VariableFlags and AccessOf", cmd.Name))
 	}
 	t.index[cmd.Name] = cmd
 	t.rows = append(t.rows, cmd)
-}
-
-// accessOf contains the access hooks of the commands with VariableFlags.
-var accessOf = map[string]func(args [][]byte) Access{
-	"set":      setAccess,
-	"delex":    delexAccess,
-	"bitfield": bitfieldAccess,
 }
 
 // MaxKeyBytes bounds a key that is written. With MaxStringBytes it ensures that
 // the reader of a snapshot accepts a key with its value. Redis allows keys as
 // large as values.
 const MaxKeyBytes = 512 << 10
+
+// Limits of collections. They apply in addition to the limits of keys and
+// values: a hash field has at most MaxKeyBytes bytes, because a field and its
+// value must fit into one block of a snapshot. List elements, members and hash
+// values have at most MaxStringBytes bytes.
+const (
+	// MaxArguments is the largest number of arguments of one write command.
+	MaxArguments = 1 << 20
+)
 
 // limit makes a write command refuse keys and values that are too long.
 func (cmd *Command) limit() {
@@ -299,7 +314,7 @@ func (cmd *Command) limit() {
 		}
 		for i, arg := range args {
 			if len(arg) > MaxKeyBytes && (len(arg) > MaxStringBytes || slices.Contains(cmd.KeyPositions(args), i)) {
-				return Error(msgTooLong)
+				return Error(MsgTooLong)
 			}
 		}
 		return run(c, args)
@@ -338,6 +353,23 @@ func (t *Table) Find(name []byte) *Command {
 	return t.index[string(low[:len(name)])]
 }
 
+// IsWord reports whether an argument equals a word, which must be in upper case,
+// in any mix of cases.
+func IsWord(arg []byte, word string) bool {
+	if len(arg) != len(word) {
+		return false
+	}
+	for i, b := range arg {
+		if 'a' <= b && b <= 'z' {
+			b -= 'a' - 'A'
+		}
+		if b != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // FindSub returns the row of a container's subcommand, in any case of letters,
 // or nil.
 func (cmd *Command) FindSub(name []byte) *Command {
@@ -351,6 +383,18 @@ func (cmd *Command) Routed(args [][]byte) *Command {
 		if sub := cmd.FindSub(args[1]); sub != nil {
 			return sub
 		}
+	}
+	return cmd
+}
+
+// Waits returns the command table row with which to run a call of a blocking
+// command. It returns nil if the call never waits, such as XREAD without BLOCK.
+func (t *Table) Waits(cmd *Command, args [][]byte) *Command {
+	switch {
+	case cmd.Flags&Blocking == 0, cmd.Wait.MayWait != nil && !cmd.Wait.MayWait(args):
+		return nil
+	case cmd.Wait.Logged != "":
+		return t.index[cmd.Wait.Logged]
 	}
 	return cmd
 }
@@ -378,9 +422,9 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 	return t.CheckAt(MaxFeatures, body, readOnly)
 }
 
-// CheckAt is Check for a cluster with a feature version. It refuses commands
-// that the feature version does not include, because members with an older
-// program would stop at them.
+// CheckAt is like Check, for a cluster with a feature version. It refuses
+// commands that the feature version does not include, because members with an
+// older program would stop at them.
 func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 	var r groupReader
 	if err := r.open(body); err != nil {
@@ -529,8 +573,8 @@ func (cmd *Command) KeySpecs() []KeySpec {
 // AccessAt returns the access of the command to the key at a position of args.
 // The name is at position 0.
 func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
-	if cmd.access != nil {
-		return cmd.access(args)
+	if cmd.AccessOf != nil {
+		return cmd.AccessOf(args)
 	}
 	for _, k := range cmd.KeySpecs() {
 		if k.Unknown {
@@ -550,8 +594,8 @@ func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 	return cmd.Access
 }
 
-// subcommand runs the subcommand of a container command.
-func (c *Ctx) subcommand(args [][]byte) Reply {
+// Subcommand runs the subcommand of a container command.
+func (c *Ctx) Subcommand(args [][]byte) Reply {
 	cmd := c.m.table.Find(args[0])
 	sub := cmd.FindSub(args[1])
 	switch {
@@ -563,15 +607,15 @@ func (c *Ctx) subcommand(args [][]byte) Reply {
 	return sub.Run(c, args)
 }
 
-// wrongSubcommand returns the error for options that a subcommand does not
+// WrongSubcommand returns the error for options that a subcommand does not
 // have.
-func wrongSubcommand(args [][]byte) Reply {
+func WrongSubcommand(args [][]byte) Reply {
 	return Error("ERR unknown subcommand or wrong number of arguments for '" + clip(args[1], 128) + "'. Try " +
 		strings.ToUpper(string(args[0])) + " HELP.")
 }
 
-// help returns the reply to the HELP subcommand of a container command.
-func help(container string, lines ...string) Reply {
+// Help returns the reply to the HELP subcommand of a container command.
+func Help(container string, lines ...string) Reply {
 	replies := []Reply{Simple(container + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")}
 	for _, line := range append(lines, "HELP", "    Prints this help.") {
 		replies = append(replies, Simple(line))

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // TestTable_Rows: a row contains all properties of its command.
 func TestTable_Rows(t *testing.T) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	rows := table.Rows()
 	for i, cmd := range rows {
 		checkRow(t, cmd.Name, cmd)
@@ -61,7 +62,7 @@ func checkRow(t *testing.T, name string, cmd *fsm.Command) {
 }
 
 func TestCommand_KeyPositions(t *testing.T) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	for line, want := range map[string][]int{
 		"GET a": {1}, "DEL a b c": {1, 2, 3}, "MSET a 1 b 2": {1, 3}, "MSET a 1 b": {1, 3}, "RENAME a b": {1, 2}, "COPY a b DB 1": {1, 2}, "SCAN 0": nil, "TIME": nil, "FLUSHALL": nil,
 		"MSETEX 2 a 1 b 2 NX": {2, 4}, "MSETEX 3 a 1 b 2": nil, "MSETEX x a 1": nil, "MSETEX 0 a 1": nil, "SET a b NX": {1}, "EXPIRE a 1 NX": {1}, "DEL": nil,
@@ -79,7 +80,7 @@ func TestCommand_KeyPositions(t *testing.T) {
 }
 
 func TestTable_Check(t *testing.T) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	var g fsm.Group
 	get, set := table.Find([]byte("get")), table.Find([]byte("set"))
 	g.Reset(2, 1)

@@ -110,7 +110,7 @@ var userCommands = []Command{
 func listUsers(c *Ctx, args [][]byte) Reply {
 	known, ok := number.ParseInt(args[1])
 	if !ok {
-		return Error(msgNotInt)
+		return Error(MsgNotInt)
 	}
 	u := c.m.users
 	out := []Reply{Int(int64(u.Version))}
@@ -192,7 +192,7 @@ func checkUser(name, rules []byte, users int) (refusal Reply, ok bool) {
 func setUser(c *Ctx, args [][]byte) Reply {
 	version, ok := number.ParseInt(args[2])
 	if !ok {
-		return Error(msgNotInt)
+		return Error(MsgNotInt)
 	}
 	old, name := c.m.users, string(args[1])
 	i, found := old.search(name)
@@ -214,7 +214,7 @@ func setUser(c *Ctx, args [][]byte) Reply {
 	if refusal, ok := checkUser(args[1], args[3], len(list)); !ok {
 		return refusal
 	}
-	c.change()
+	c.Change()
 	c.m.users = &Users{Version: c.pos, List: list}
 	if !found || old.List[i].Rules != u.Rules {
 		c.endWaitsOf(name)
@@ -231,7 +231,7 @@ func delUsers(c *Ctx, args [][]byte) Reply {
 	if len(list) == len(old.List) {
 		return Zero
 	}
-	c.change()
+	c.Change()
 	c.m.users = &Users{Version: c.pos, List: list}
 	for i := range old.List {
 		if name := old.List[i].Name; c.m.users.Find(name) == nil {
@@ -260,7 +260,7 @@ func seedUsers(c *Ctx, args [][]byte) Reply {
 		u := User{Name: string(args[i]), Rules: string(args[i+1]), Born: c.pos, Version: c.pos}
 		made.List = slices.Insert(made.List, at, u)
 	}
-	c.change()
+	c.Change()
 	c.m.users = made
 	for i := range made.List {
 		c.endWaitsOf(made.List[i].Name)

@@ -19,7 +19,7 @@ func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
 	return "ERR forbidden"
 }
 
-// groupAs is group for a user with rules.
+// groupAs is like group, for a user with rules.
 func (s *stage) groupAs(user string, commands ...string) {
 	var g fsm.Group
 	g.Reset(2, s.origin)

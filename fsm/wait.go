@@ -108,13 +108,13 @@ func (w *waits) clone() waits {
 	return f
 }
 
-func newWaiter(id SessionID, origin uint64, pos Pos, db, proto int, args [][]byte, b blocking) *waiter {
-	n := &waiter{session: id, origin: origin, pos: pos, db: db, proto: proto, typ: b.typ}
+func newWaiter(id SessionID, origin uint64, pos Pos, db, proto int, args [][]byte, b BlockingCall) *waiter {
+	n := &waiter{session: id, origin: origin, pos: pos, db: db, proto: proto, typ: b.Type}
 	for _, a := range args {
 		n.args = append(n.args, bytes.Clone(a))
 	}
-	seen := make(map[string]bool, len(b.keys))
-	for _, key := range b.keys {
+	seen := make(map[string]bool, len(b.Keys))
+	for _, key := range b.Keys {
 		if k := string(key); !seen[k] {
 			seen[k] = true
 			n.keys = append(n.keys, waitKey{db, k})
@@ -131,44 +131,44 @@ func (n *waiter) size() int {
 	return size
 }
 
-// blocking is a decoded blocking command.
-type blocking struct {
-	typ     keyspace.Type
-	keys    [][]byte
-	timeout int64 // milliseconds, 0 for no limit
-	// take executes the command on a key that has a value of the type. It
+// BlockingCall is a decoded blocking command.
+type BlockingCall struct {
+	Type    keyspace.Type
+	Keys    [][]byte
+	Timeout int64 // milliseconds, 0 for no limit
+	// Take executes the command on a key that has a value of the type. It
 	// answers None if the value does not contain what the command waits for.
-	take func(c *Ctx, key []byte) Reply
-	// none is the reply if the command must not wait.
-	none Reply
-	// resume replaces the last arguments if the command is executed again: see
+	Take func(c *Ctx, key []byte) Reply
+	// None is the reply if the command must not wait.
+	None Reply
+	// Resume replaces the last arguments if the command is executed again: see
 	// ResumeArgs.
-	resume []string
-	// gone, if it is an error, is the reply that ends the wait when a key loses
+	Resume []string
+	// Gone, if it is an error, is the reply that ends the wait when a key loses
 	// its value of the type.
-	gone Reply
+	Gone Reply
 }
 
-// block executes a blocking command. If it finds nothing, it leaves a waiter.
-func (c *Ctx) block(args [][]byte, b blocking) Reply {
+// Block executes a blocking command. If it finds nothing, it leaves a waiter.
+func (c *Ctx) Block(args [][]byte, b BlockingCall) Reply {
 	w := &c.m.waits
-	for _, key := range b.keys {
-		o, wrong := c.lookupType(key, b.typ)
+	for _, key := range b.Keys {
+		o, wrong := c.LookupType(key, b.Type)
 		switch {
 		case wrong:
-			return Error(msgWrongType)
-		case o != nil && (c.atomic || !w.wanted(waitKey{c.db, o.Key}, b.typ)):
-			return b.take(c, key)
+			return Error(MsgWrongType)
+		case o != nil && (c.atomic || !w.wanted(waitKey{c.db, o.Key}, b.Type)):
+			return b.Take(c, key)
 		}
 	}
 	if c.atomic {
-		return b.none
+		return b.None
 	}
-	return c.wait(args, b)
+	return c.Wait(args, b)
 }
 
-// wait creates a waiter and returns the answer that Waiting reads.
-func (c *Ctx) wait(args [][]byte, b blocking) Reply {
+// Wait creates a waiter and returns the answer that Waiting reads.
+func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 	w := &c.m.waits
 	n := newWaiter(c.sender, c.r.origin, c.pos, c.db, c.proto, args, b)
 	if c.m.features >= FeatureBudget {
@@ -187,9 +187,9 @@ func (c *Ctx) wait(args [][]byte, b blocking) Reply {
 	}
 	w.add(n)
 	if c.m.features < FeatureMend {
-		b.resume = nil
+		b.Resume = nil
 	}
-	return Raw(appendWaiting(nil, n.pos, b.timeout, b.resume))
+	return Raw(appendWaiting(nil, n.pos, b.Timeout, b.Resume))
 }
 
 // appendWaiting encodes the answer to a blocking command that waits. The node
@@ -328,6 +328,22 @@ func (w *waits) wanted(k waitKey, t keyspace.Type) bool {
 	return false
 }
 
+// SuspendedWaiter reports whether a key has a suspended waiter for values of type
+// t whose command matches.
+func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][]byte) bool) bool {
+	w := &c.m.waits
+	if w.queues.Len() == 0 {
+		return false
+	}
+	k := waitKey{c.db, string(key)}
+	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
+		if n.typ == t && w.suspended(n.session) && matches(n.args) {
+			return true
+		}
+	}
+	return false
+}
+
 // readyKey is a key with waiters that must be checked after the current
 // operation.
 type readyKey struct {
@@ -338,6 +354,11 @@ type readyKey struct {
 // ready marks a key for a check after the current operation, if the key has
 // waiters.
 func (c *Ctx) ready(k waitKey) { c.markReady(readyKey{waitKey: k}) }
+
+// SignalWaiters marks a key of the current database for such a check. A command must
+// call it if it may serve waiters without storing a new value: store does so
+// for all values.
+func (c *Ctx) SignalWaiters(key string) { c.ready(waitKey{c.db, key}) }
 
 // streamGone marks a key that has lost its stream.
 func (c *Ctx) streamGone(k waitKey) { c.markReady(readyKey{waitKey: k, gone: true}) }
@@ -422,7 +443,7 @@ func (c *Ctx) serveWaiters() {
 func (c *Ctx) serveQueue(k waitKey) {
 	w := &c.m.waits
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		o := c.lookup([]byte(k.key))
+		o := c.Lookup([]byte(k.key))
 		switch {
 		case o == nil:
 			return
@@ -434,7 +455,7 @@ func (c *Ctx) serveQueue(k waitKey) {
 		c.setPosition(c.position + 1)
 		c.proto = n.proto
 		c.served = n
-		taken := n.blocking(c.m.table).take(c, []byte(k.key))
+		taken := n.blocking(c.m.table).Take(c, []byte(k.key))
 		c.served = nil
 		if taken.kind != kindNone { // else the value does not contain what the waiter waits for
 			c.serve(n, taken)
@@ -445,7 +466,7 @@ func (c *Ctx) serveQueue(k waitKey) {
 // endGroupReads ends the waits of group reads on a key that has no stream any
 // more.
 func (c *Ctx) endGroupReads(k waitKey) {
-	if o := c.lookup([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
+	if o := c.Lookup([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
 		return
 	}
 	w := &c.m.waits
@@ -453,15 +474,15 @@ func (c *Ctx) endGroupReads(k waitKey) {
 		if n.typ != keyspace.TypeStream || w.suspended(n.session) {
 			continue
 		}
-		if b := n.blocking(c.m.table); b.gone.IsError() {
-			c.serve(n, b.gone)
+		if b := n.blocking(c.m.table); b.Gone.IsError() {
+			c.serve(n, b.Gone)
 		}
 	}
 }
 
 // blocking returns the decoded command of the waiter.
-func (n *waiter) blocking(t *Table) blocking {
-	b, _ := t.Find(n.args[0]).block(n.args)
+func (n *waiter) blocking(t *Table) BlockingCall {
+	b, _ := t.Find(n.args[0]).Wait.Block(n.args)
 	return b
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // TestWaitServed_Features: below FeatureMend, SuspendEnd also removes served
@@ -12,7 +13,7 @@ import (
 func TestWaitServed_Features(t *testing.T) {
 	for features, want := range map[int][2]int{fsm.FeatureAbsent: {0, 2}, fsm.FeatureMend: {1, 0}} {
 		for i, word := range []string{fsm.SuspendEnd, fsm.SuspendDrop} {
-			m := fsm.New(fsm.NewTable())
+			m := fsm.New(command.NewTable())
 			index, seq := uint64(0), uint64(0)
 			apply := func(entry []byte) *fsm.Result {
 				t.Helper()

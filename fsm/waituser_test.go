@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // TestWaitUser: from FeatureBudget on, a change of a user ends the waits of
@@ -34,7 +35,7 @@ func TestWaitUser(t *testing.T) {
 		{"delete nobody", fsm.FeatureBudget, []string{fsm.DelusersCommand, "alice"}, nil, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := fsm.New(fsm.NewTable())
+			m := fsm.New(command.NewTable())
 			index, seq := uint64(0), uint64(0)
 			apply := func(entry []byte) *fsm.Result {
 				t.Helper()

@@ -85,7 +85,7 @@ func unwait(c *Ctx, args [][]byte) Reply {
 	if n == nil {
 		return Zero
 	}
-	c.change()
+	c.Change()
 	c.forget(n)
 	if n.served {
 		return Bulk(string(n.reply))
@@ -116,7 +116,7 @@ func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 func waited(c *Ctx, args [][]byte) Reply {
 	for rest := args[1:]; len(rest) > 1; rest = rest[2:] {
 		if n := c.waiterNamed(rest[0], rest[1]); n != nil {
-			c.change()
+			c.Change()
 			c.forget(n)
 		}
 	}
@@ -131,7 +131,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 	if err1 != nil || err2 != nil || term != c.m.term || !found || w.nodes[at].id.Boot != boot {
 		return Zero
 	}
-	c.change()
+	c.Change()
 	switch id := w.nodes[at].id; string(args[4]) {
 	case SuspendOn:
 		w.nodes[at].suspended = true
@@ -355,10 +355,10 @@ func readWaiter(d *codec.Decoder, n *waiter, table *Table, flags byte) (*waiter,
 		return nil, d.Err
 	}
 	cmd := table.Find(args[0])
-	if cmd == nil || cmd.block == nil || !cmd.ArityOK(len(args)) {
+	if cmd == nil || cmd.Wait.Block == nil || !cmd.ArityOK(len(args)) {
 		return nil, fmt.Errorf("waiter in command %.40q: %w", args[0], ErrVersion)
 	}
-	b, fail := cmd.block(args)
+	b, fail := cmd.Wait.Block(args)
 	if fail.IsError() {
 		return nil, fmt.Errorf("waiter in command %q: %s: %w", args[0], fail.Text(), ErrFormat)
 	}

@@ -24,6 +24,9 @@ type WorkLimits struct {
 	// Operation is the limit for a single command or transaction. A command or
 	// transaction that needs more is answered with BUSY.
 	Operation int
+	// Full, unless "", is the error with which every command or transaction
+	// is answered that can make the data set grow: see Command.Grows.
+	Full string
 }
 
 // stepsCommand is the cost of a command apart from its arguments: finding the
@@ -34,36 +37,9 @@ const stepsCommand = 48
 // estimates from overflowing.
 const mostWork = 1 << 40
 
-// workFunc returns the part of a command's work that depends on what its keys
+// WorkFunc returns the part of a command's work that depends on what its keys
 // hold, and records in w how the command will have made the keys grow.
-type workFunc func(w *weigher, args [][]byte) int
-
-// works lists the commands whose work depends on what their keys hold, and that
-// nodes execute when they apply an entry. It leaves out costly reads: see
-// Costly. It also leaves out commands that take a bounded number of steps or
-// bytes for each argument.
-var works = map[string]workFunc{
-	"append": appendWork, "setrange": setrangeWork, "setbit": setbitWork, "bitfield": bitfieldWork,
-	"bitop": bitopWork, "pfmerge": pfmergeWork, "pfadd": pfmergeWork,
-	"get": valueWork, "mget": valueWork, "getset": valueWork, "getdel": valueWork, "getex": valueWork, "set": setWork,
-	"hget": fieldWork, "hmget": fieldWork,
-	"copy": copyWork, "rename": copyWork, "renamenx": copyWork,
-	"sort": sortingWork,
-	"lrem": walkWork, "linsert": walkWork, "ltrim": ltrimWork,
-	"lpop": popWork, "rpop": popWork, "lmpop": mpopWork, "lmove": lmoveWork, "rpoplpush": lmoveWork,
-	"spop": popWork, "zpopmin": popWork, "zpopmax": popWork, "zmpop": mpopWork,
-	"sunionstore": setStoreWork, "sinterstore": setStoreWork, "sdiffstore": setStoreWork,
-	"zunionstore": zsetStoreWork, "zinterstore": zsetStoreWork, "zdiffstore": zsetStoreWork,
-	"zrangestore":      zrangestoreWork,
-	"zremrangebyscore": zremWork, "zremrangebylex": zremWork, "zremrangebyrank": zremWork,
-	"geosearchstore": geosearchstoreWork, "georadius": georadiusWork, "georadiusbymember": georadiusWork,
-	"xadd": trimWork, "xtrim": trimWork,
-	"xreadgroup": xreadgroupWork, "xautoclaim": xautoclaimWork, "xgroup": xgroupWork,
-	"blpop": bpopWork, "brpop": bpopWork, "blmove": lmoveWork, "brpoplpush": lmoveWork,
-	"blmpop": mpopWork, "bzmpop": mpopWork,
-	"restore": restoreWork, "restore-asking": restoreWork, "move": moveWork,
-	"flushdb": flushWork, "flushall": flushWork, "swapdb": swapWork,
-}
+type WorkFunc func(w *Weigher, args [][]byte) int
 
 // Weigh returns the part of the approximate cost of applying a group that its
 // arguments determine, and whether the cost also depends on the values of its
@@ -90,74 +66,85 @@ func (t *Table) Weigh(body []byte) (steps int, depends bool) {
 			d.Uvarint() // database
 			n := d.Uvarint()
 			cmd := t.Find(d.Bytes())
-			steps += stepsCommand + stepsPerKey*int(min(n, MaxArguments))
+			steps += stepsCommand + StepsPerKey*int(min(n, MaxArguments))
 			for i := uint64(1); i < n && d.Err == nil; i++ {
-				steps += len(d.Bytes()) / copyBytes
+				steps += len(d.Bytes()) / CopyBytes
 			}
-			if depends || cmd == nil || cmd.work == nil || n == 3 && cmd.Name == "set" {
+			if depends || cmd == nil || cmd.Work.Steps == nil || cmd.Work.Depends != nil && int(n) == -cmd.Arity {
 				continue
 			}
 			c := groupReader{d: start}
 			if _, args, err := c.command(); err == nil {
-				depends = cmd.depends(args)
+				depends = cmd.workDepends(args)
 			}
 		}
 	}
 	return steps, depends
 }
 
-// depends reports whether the work of a command depends on what its keys hold.
-func (cmd *Command) depends(args [][]byte) bool {
-	switch {
-	case cmd == nil || cmd.work == nil || !cmd.ArityOK(len(args)):
+// workDepends reports whether the work of a command depends on what its keys
+// hold.
+func (cmd *Command) workDepends(args [][]byte) bool {
+	if cmd == nil || cmd.Work.Steps == nil || !cmd.ArityOK(len(args)) {
 		return false
-	case cmd.Name == "copy" || cmd.Name == "rename" || cmd.Name == "renamenx" || cmd.Name == "move":
-		return false // see copyWork
-	case cmd.Name == "set":
-		return slices.ContainsFunc(args[3:], func(arg []byte) bool { return fold(arg, "GET") })
-	case cmd.Name == "xadd":
-		t, _, _, fail := streamOptions(args, true)
-		return !fail.IsError() && t.by != byAny
-	case cmd.Name == "xgroup":
-		return deletesConsumer(args)
 	}
-	return true
+	return cmd.Work.Depends == nil || cmd.Work.Depends(args)
 }
 
 // argumentWork returns the part of a command's work that its arguments
 // determine.
 func argumentWork(args [][]byte) int {
-	steps := stepsCommand + stepsPerKey*len(args)
+	steps := stepsCommand + StepsPerKey*len(args)
 	for _, arg := range args[1:] {
-		steps += len(arg) / copyBytes
+		steps += len(arg) / CopyBytes
 	}
 	return steps
 }
 
-// weigher estimates the cost of commands that are executed one after the other.
-type weigher struct {
+// Weigher estimates the cost of commands that are executed one after the other.
+type Weigher struct {
 	m  *Machine
 	db int
 	// grown records how the commands so far may have changed keys. Its index is
 	// the name of the key, in any database. Keys never shrink here, because a
 	// command that would make a key smaller may fail.
-	grown map[string]growth
+	grown map[string]Growth
 	undo  []undoneGrowth
 	// swapped reports that databases were exchanged, so a key may be the key of
 	// any of them.
 	swapped bool
+	full    bool // WorkLimits.Full is set
 }
 
-// extent is the size of a value.
-type extent struct{ elems, bytes int }
+// Object returns the object of a key before the commands, or nil if the key
+// does not exist.
+func (w *Weigher) Object(key []byte) *keyspace.Object { return w.m.dbs[w.db].Get(key) }
 
-// growth is the amount by which a key may have grown.
-type growth struct {
-	// added counts the elements that commands had as arguments. The work of
+// FlushWork returns the work of emptying the current database, or all databases.
+func (w *Weigher) FlushWork(all bool) int {
+	if all {
+		return w.m.Len() * StepsProbe
+	}
+	return w.m.dbs[w.db].Len()*StepsProbe + w.m.expiry.CountIn(w.db)*StepsPut
+}
+
+// SwapWork records that a database is exchanged with another one, and returns
+// the work of it.
+func (w *Weigher) SwapWork(db int) int {
+	w.swapped = true
+	return 3 * w.m.expiry.CountIn(db) * StepsPut
+}
+
+// Extent is the size of a value.
+type Extent struct{ Elems, Bytes int }
+
+// Growth is the amount by which a key may have grown.
+type Growth struct {
+	// Added counts the elements that commands had as arguments. The work of
 	// adding them also covers the work of removing each of them once.
-	added int
-	more  int // other elements: copied ones and those of results
-	bytes int // minimum size of a string
+	Added int
+	Other int // other elements: copied ones and those of results
+	Bytes int // minimum size of a string
 }
 
 // smallString is the size below which a string costs no more than the command
@@ -167,13 +154,13 @@ const smallString = 512
 // undoneGrowth is the previous value of w.grown for a key.
 type undoneGrowth struct {
 	key string
-	was growth
+	was Growth
 	had bool
 }
 
 // forget removes what was recorded after the undo log had n records, because
 // the commands are not executed.
-func (w *weigher) forget(n int) {
+func (w *Weigher) forget(n int) {
 	for i := len(w.undo) - 1; i >= n; i-- {
 		if u := &w.undo[i]; u.had {
 			w.grown[u.key] = u.was
@@ -185,100 +172,121 @@ func (w *weigher) forget(n int) {
 }
 
 // operation returns the work of the next operation, and the union of the flags
-// of its commands.
-func (w *weigher) operation(r *groupReader) (steps int, flags Flags, err error) {
+// of its commands and subcommands. A native script that would create a key
+// counts as DenyOOM.
+func (w *Weigher) operation(r *groupReader) (steps int, flags Flags, err error) {
 	err = r.commandsIn(func(db int, args [][]byte) {
 		w.db = db
 		steps = min(steps+w.command(args), mostWork)
 		if cmd := w.m.table.Find(args[0]); cmd != nil {
-			flags |= cmd.Flags
+			flags |= cmd.Flags | cmd.Routed(args).Flags
+		}
+		if w.full && w.createsKey(args) {
+			flags |= DenyOOM
 		}
 	})
 	return steps, flags, err
 }
 
 // command returns the work of a command.
-func (w *weigher) command(args [][]byte) int {
+func (w *Weigher) command(args [][]byte) int {
 	steps := argumentWork(args)
 	cmd := w.m.table.Find(args[0])
 	switch {
 	case cmd == nil || !cmd.ArityOK(len(args)):
-	case cmd.work != nil:
-		steps += min(max(cmd.work(w, args), 0), mostWork)
+	case cmd.Work.Steps != nil:
+		steps += min(max(cmd.Work.Steps(w, args), 0), mostWork)
 	case cmd.Flags&Write != 0:
-		by := growth{added: len(args) - 1}
-		for _, arg := range args[1:] {
-			by.bytes = max(by.bytes, len(arg))
-		}
-		for _, i := range cmd.KeyPositions(args) {
-			w.grow(args[i], by)
-		}
+		w.growKeys(args, cmd.KeyPositions(args))
 	}
 	return steps
 }
 
-// find returns the value of a key. It returns nil if the key does not exist or
-// its value is not known.
-func (w *weigher) find(key []byte, t keyspace.Type) *keyspace.Object {
+// growKeys records that a write without a WorkFunc may have made its keys grow.
+// A write with many keys (DEL, MSET) adds no elements to any of them, and a
+// string that it writes is the argument behind the key. Recording an element
+// for each key would cost as much as the write: DEL may name half a million
+// keys.
+func (w *Weigher) growKeys(args [][]byte, keys []int) {
+	if len(keys) > 2 {
+		for _, i := range keys {
+			if i+1 < len(args) {
+				w.Grow(args[i], Growth{Bytes: len(args[i+1])})
+			}
+		}
+		return
+	}
+	by := Growth{Added: len(args) - 1}
+	for _, arg := range args[1:] {
+		by.Bytes = max(by.Bytes, len(arg))
+	}
+	for _, i := range keys {
+		w.Grow(args[i], by)
+	}
+}
+
+// Find returns the value of a key. It returns nil if the key does not exist, or
+// if its value is not known because an earlier command exchanges databases.
+func (w *Weigher) Find(key []byte, t keyspace.Type) *keyspace.Object {
 	if o := w.m.dbs[w.db].Get(key); o != nil && o.Type == t && !w.swapped {
 		return o
 	}
 	return nil
 }
 
-// size returns approximately how large the value of a key will be at most.
-func (w *weigher) size(key []byte) extent {
+// Size returns approximately how large the value of a key will be at most.
+func (w *Weigher) Size(key []byte) Extent {
 	e := extentOf(w.m.dbs[w.db].Get(key))
 	if w.swapped {
 		for db := range w.m.dbs {
 			other := extentOf(w.m.dbs[db].Get(key))
-			e = extent{max(e.elems, other.elems), max(e.bytes, other.bytes)}
+			e = Extent{max(e.Elems, other.Elems), max(e.Bytes, other.Bytes)}
 		}
 	}
 	if len(w.grown) > 0 {
 		g := w.grown[string(key)]
-		e = extent{e.elems + g.added + g.more, max(e.bytes, g.bytes)}
+		e = Extent{e.Elems + g.Added + g.Other, max(e.Bytes, g.Bytes)}
 	}
 	return e
 }
 
-// left returns how many elements a key may lose, in addition to the elements
-// that were added to it: see growth.
-func (w *weigher) left(key []byte) int {
-	n := w.size(key).elems
+// Removable returns how many elements a key may lose, in addition to the
+// elements that were added to it: see Growth.Added.
+func (w *Weigher) Removable(key []byte) int {
+	n := w.Size(key).Elems
 	if len(w.grown) > 0 {
-		n -= w.grown[string(key)].added
+		n -= w.grown[string(key)].Added
 	}
 	return n
 }
 
 // extentOf returns the size of a value.
-func extentOf(o *keyspace.Object) extent {
+func extentOf(o *keyspace.Object) Extent {
 	switch {
 	case o == nil:
-		return extent{}
+		return Extent{}
 	case o.Coll == nil:
-		return extent{bytes: len(o.Str)}
+		return Extent{Bytes: len(o.Str)}
 	}
-	return extent{elems: o.Coll.Len(o.Type)}
+	return Extent{Elems: o.Coll.Len(o.Type)}
 }
 
-// grow records that a key may have more elements, and that a string may have at
+// Grow records that a key may have more elements, and that a string may have at
 // least the given number of bytes.
-func (w *weigher) grow(key []byte, by growth) {
-	if by.added == 0 && by.more == 0 && by.bytes < smallString {
+func (w *Weigher) Grow(key []byte, by Growth) {
+	if by.Added == 0 && by.Other == 0 && by.Bytes < smallString {
 		return
 	}
 	if w.grown == nil {
-		w.grown = make(map[string]growth)
+		w.grown = make(map[string]Growth)
 	}
 	k := codec.View(key) // the groups outlive w
 	g, had := w.grown[k]
 	w.undo = append(w.undo, undoneGrowth{k, g, had})
-	w.grown[k] = growth{
-		added: min(g.added+by.added, keyspace.MaxElements),
-		more:  min(g.more+by.more, keyspace.MaxElements),
-		bytes: max(g.bytes, min(by.bytes, MaxStringBytes)),
+	w.grown[k] = Growth{
+		Added: min(g.Added+by.Added, keyspace.MaxElements),
+		Other: min(g.Other+by.Other, keyspace.MaxElements),
+		Bytes: max(g.Bytes, min(by.Bytes, MaxStringBytes)),
 	}
 }
 
@@ -297,10 +305,11 @@ func (b *BatchBuilder) Work() int { return b.work }
 // batch.
 func (b *BatchBuilder) Depends() bool { return b.depends }
 
-// Divide adds the front of a batch to out, as much of it as one entry may cost
-// to apply, and adds the remainder to rest. It reads the machine, whose state
-// should be the state that the entry will be applied to. refused is the number
-// of operations that exceed their limit; they are answered with an error.
+// Divide adds the first groups of a batch to out, as many as one entry may
+// execute within its limit, and adds the other groups to rest. It reads the
+// machine, whose state should be the state that the entry will be applied to.
+// refused is the number of operations that exceed their limit, or that
+// limits.Full refuses; they are answered with an error.
 //
 // A pipeline that needs more than one entry is not executed. Neither is a
 // single operation that is too large for one entry, if its session does not
@@ -311,7 +320,7 @@ func (b *BatchBuilder) Depends() bool { return b.depends }
 func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused int, err error) {
 	d := codec.Decoder{Rest: b.groups}
 	sum, full := 0, false
-	w := weigher{m: m}
+	w := Weigher{m: m, full: limits.Full != ""}
 	for range b.n {
 		i, seq, body := d.Uvarint(), d.Uvarint(), d.Bytes()
 		if d.Err != nil {
@@ -338,14 +347,14 @@ func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused
 
 // GroupWork returns the approximate cost of applying a group, in steps.
 func (m *Machine) GroupWork(body []byte) (int, error) {
-	g := dividing{w: &weigher{m: m}, limits: WorkLimits{Entry: mostWork, Operation: mostWork}}
+	g := dividing{w: &Weigher{m: m}, limits: WorkLimits{Entry: mostWork, Operation: mostWork}}
 	err := g.divide(body)
 	return g.steps, err
 }
 
 // dividing is a group whose work is being estimated.
 type dividing struct {
-	w       *weigher
+	w       *Weigher
 	limits  WorkLimits
 	out     []byte // the group to propose in place of the original
 	steps   int    // its work
@@ -367,13 +376,21 @@ func (g *dividing) divide(body []byte) error {
 		}
 		ops++
 		all |= flags
+		refusal := ""
 		switch {
+		case flags&Internal != 0:
+		case flags&DenyOOM != 0 && g.limits.Full != "":
+			refusal = g.limits.Full
 		// An operator may always empty a database.
-		case n > g.limits.Operation && flags&(Global|Internal) == 0:
+		case n > g.limits.Operation && flags&Global == 0:
+			refusal = tooMuchWork(n, g.limits)
+		}
+		switch {
+		case refusal != "":
 			if g.refused++; g.refused == 1 {
 				g.out = slices.Clip(body[:len(body)-len(start)])
 			}
-			g.out = answerOperation(g.out, Error(tooMuchWork(n, g.limits)).Append(nil, r.proto))
+			g.out = answerOperation(g.out, Error(refusal).Append(nil, r.proto))
 			n = stepsCommand
 			g.w.forget(noted)
 		case g.refused > 0:
@@ -416,7 +433,7 @@ func (c *Ctx) overworked(cmd *Command, args [][]byte) bool {
 	if !ok {
 		return false
 	}
-	w := weigher{m: c.m, db: c.db}
+	w := Weigher{m: c.m, db: c.db}
 	c.work = min(c.work+w.command(args), mostWork)
 	return c.work > b.MostWork() && cmd.Flags&Global == 0
 }

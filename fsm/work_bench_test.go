@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // BenchmarkWeigh measures the time in which the leader weighs a group before it
 // proposes the group.
 func BenchmarkWeigh(b *testing.B) {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	group := func(n int, words ...string) []byte {
 		g := &fsm.Group{}
 		g.Reset(2, 1)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
 // mostWork exceeds all limits.
@@ -159,6 +160,92 @@ func TestWork_Grown(t *testing.T) {
 		added := work(c.first, c.second) - work(c.first)
 		if c.grows && added < 10_000 || !c.grows && added > 1000 {
 			t.Errorf("%.60q behind %.60q: %d steps", c.second, c.first, added)
+		}
+	}
+}
+
+// TestWork_Restore checks the estimate for RESTORE with values of all kinds, and
+// with payloads that are small because they are compressed.
+func TestWork_Restore(t *testing.T) {
+	f, keys := variety(t)
+	for _, c := range []struct{ key, head, format string }{
+		{"small elements", "rpush k", "x"},
+		{"numbers", "rpush k", "1"},
+		{"members", "sadd k", "m%d"},
+		{"integers", "sadd k", "%d"},
+		{"scores", "zadd k", "1 m%d"},
+		{"fields", "hset k", "f%d v"},
+		{"long elements", "rpush k", strings.Repeat("%d", 60)},
+	} {
+		for from := 0; from < 40_000; from += 1000 {
+			words := strings.Fields(c.head)
+			words[1] = c.key
+			for i := from; i < from+1000; i++ {
+				words = append(words, strings.Fields(strings.ReplaceAll(c.format, "%d", fmt.Sprint(i)))...)
+			}
+			f.call(words...)
+		}
+		keys = append(keys, c.key)
+	}
+	for i := range 20_000 {
+		f.call("xadd", "stream of many", fmt.Sprint(i+1), "f", "v")
+	}
+	var payloads []string
+	for _, key := range append(keys, "stream of many") {
+		payloads = append(payloads, f.dump(key))
+	}
+	w := newMetered(t)
+	for _, body := range oldBodies() { // some of them are not valid
+		payload := string(rdb.Seal([]byte(body)))
+		if steps, err := w.m.GroupWork(w.group([]string{"restore", "k", "0", payload}).Bytes()); err != nil || steps > 5000 {
+			t.Errorf("%q: %d steps, %v", body, steps, err)
+		}
+	}
+	for _, payload := range payloads {
+		words := []string{"restore", "restored", "0", payload, "replace"}
+		body := w.group(words).Bytes()
+		if _, depends := w.table.Weigh(body); !depends {
+			t.Error("the cost of RESTORE does not depend on its payload")
+		}
+		estimate, err := w.m.GroupWork(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if charged := int(w.apply(words).Steps); estimate < charged || estimate > 6*charged+2000 {
+			t.Errorf("payload of %d bytes, %.20q: %d steps expected, %d charged", len(payload), payload, estimate, charged)
+		}
+	}
+	for n := range 200 { // damaged payloads
+		cut := payloads[n%len(payloads)]
+		rdb.Weigh([]byte(cut[:len(cut)*n/200]), rdb.Limits{String: 1 << 20, Unfolded: 1 << 20, Elements: 1 << 20})
+	}
+}
+
+// TestWork_ManyKeys checks that the estimate for a command with many keys costs
+// much less memory than the command has, because the proposer computes it while
+// the writes of all clients wait.
+func TestWork_ManyKeys(t *testing.T) {
+	w := newMetered(t)
+	names := strings.Fields(strings.Repeat("x ", 200_000))
+	for _, words := range [][]string{append([]string{"del"}, names...), append([]string{"mset"}, names...)} {
+		body := w.group(words).Bytes()
+		var steps int
+		one := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				var err error
+				if steps, err = w.m.GroupWork(body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		// The arguments take 24 bytes each, and the positions of the keys 8 and
+		// what append adds to them. The race detector adds some more.
+		if most := int64(160 * len(words)); one.AllocedBytesPerOp() > most {
+			t.Errorf("%s: the estimate allocates %d bytes, want at most %d", words[0], one.AllocedBytesPerOp(), most)
+		}
+		if least := 16 * len(words); steps < least {
+			t.Errorf("%s: %d steps, want at least %d", words[0], steps, least)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // draws makes the choices of a random history.
@@ -92,7 +93,7 @@ type keptClone struct {
 func newWorld(t testing.TB, d draws) *world { return newRecordedWorld(t, d, nil) }
 
 func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
-	table := fsm.NewTable()
+	table := command.NewTable()
 	w := &world{t: t, draws: d, table: table, machine: fsm.New(table), replica: fsm.New(table), stamp: 1, wall: 1_700_000_000_000_000, checkEvery: 2, recorded: recorded}
 	w.listen()
 	for _, id := range []string{"a", "b", "c"} {
@@ -903,7 +904,7 @@ func (e *worldEvents) add(o *worldEvents) {
 	}
 }
 
-// FuzzMachines is TestMachines with a history that the fuzzer chooses.
+// FuzzMachines is like TestMachines, with a history that the fuzzer chooses.
 func FuzzMachines(f *testing.F) {
 	for seed := range byte(4) {
 		rng := rand.NewChaCha8([32]byte{seed})

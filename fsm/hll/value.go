@@ -191,7 +191,8 @@ func (h *Value) ToDense() bool {
 }
 
 // Raise sets a register to a value if the value is higher. It reports whether
-// it changed the register, and whether the registers that it read are whole.
+// it changed the register, and whether the encoding of the registers that it
+// read is valid.
 func (h *Value) Raise(i int, value byte) (changed, whole bool) {
 	switch {
 	case h.Sparse():

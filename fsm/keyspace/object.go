@@ -1,8 +1,8 @@
 // Package keyspace contains the keys of a state machine and their values: the
 // databases, the index of the keys that expire, and the encoding of both in
 // snapshots. It defines what a value holds and how its parts stay consistent;
-// the commands are in package fsm, and so is what a change of a key entails:
-// fencing tokens, events, waiters.
+// the commands are in package command. Package fsm adds the effects of a change
+// of a key: fencing tokens, events and waiters.
 //
 // Nothing in this package is safe for concurrent use, but a DB or an ExpiryIndex
 // and its clones are independent. The clones share objects, so an Object must not
@@ -49,9 +49,9 @@ type Object struct {
 	// EXPIRETIME only.
 	Deadline int64
 	ExpireAt int64
-	// Token is the position that last gave the key its value. It only grows, so
-	// it can serve as a fencing token. Version is the position of the last
-	// change of any kind, which WATCH compares.
+	// Token is the fencing token of the key's value: see package fsm. It only
+	// grows. Version is the position of the last change of any kind, which WATCH
+	// compares.
 	Token   Pos
 	Version Pos
 	Touched int64 // lease clock at the last write, for OBJECT IDLETIME

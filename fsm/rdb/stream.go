@@ -142,8 +142,8 @@ func (w *Writer) streamKey(id stream.ID) {
 	w.size += 16
 }
 
-// moment writes a moment by the wall clock. The lease clock of the moment is
-// not written, so that equal values give equal bytes in every cluster.
+// moment writes the wall clock time of m. It does not write the lease clock
+// time, so that equal values give equal bytes in every cluster.
 func (w *Writer) moment(m stream.Moment) {
 	w.b = binary.LittleEndian.AppendUint64(w.b, uint64(m.Wall))
 	w.size += 8
@@ -184,8 +184,8 @@ type streamReader struct {
 }
 
 // Stream reads a stream into v, which must be empty. owner becomes the owner of
-// its nodes. now replaces the moments that are after it, because clocks may be
-// wrong; XCLAIM does the same.
+// its nodes. Stream replaces times later than now with now, because clocks may
+// be wrong; XCLAIM does the same.
 func (r *Reader) Stream(v *stream.Stream, owner *container.Owner, now stream.Moment) {
 	s := streamReader{r, v, owner, now}
 	s.stream(r.kind == typeStreamOld)
@@ -340,8 +340,8 @@ func (l *packReader) integer() int64 {
 	return n
 }
 
-// moment reads a moment that is given by the wall clock. It replaces a moment
-// in the future by the present.
+// moment reads a wall clock time. It replaces a time in the future with the
+// present time.
 func (s *streamReader) moment() stream.Moment {
 	at := int64(s.uint64())
 	if at < 0 || at > s.now.Wall {

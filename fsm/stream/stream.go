@@ -1,7 +1,7 @@
 // Package stream implements the data structure of streams: entries in the order
 // of their IDs, and consumer groups with their pending entries. It defines what
 // a stream holds and how its parts stay consistent; the commands on streams are
-// in package fsm.
+// in package command.
 //
 // A Stream and its groups consist of the sequences of package container. A
 // change needs the owner of their nodes.

@@ -42,8 +42,8 @@ func Length(a, b string, m Meter) int {
 // all pairs of prefixes of two strings, reduced to what is needed to walk back
 // through the table. Where the two bytes of a cell differ, the path back leads
 // up if the cell above is greater than the cell to the left, and left
-// otherwise. The table has one bit a cell for that decision; the lengths are
-// kept for one row only.
+// otherwise. The table stores this decision as one bit for each cell. It stores
+// the lengths of only one row.
 type Table struct {
 	a, b   string
 	up     []uint64

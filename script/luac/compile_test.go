@@ -10,9 +10,10 @@ import (
 	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
-// TestCompile_LetsMessagesIn checks that, on a single processor, messages of
-// others get in while a large script is compiled. Without yields, the network
-// is polled every 10 ms, so there would be about ten messages.
+// TestCompile_LetsMessagesIn checks that, on a single processor, another
+// goroutine receives messages from the network while a large script is
+// compiled. Without yields, the network is polled every 10 ms, so about ten
+// messages would arrive.
 func TestCompile_LetsMessagesIn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

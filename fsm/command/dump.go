@@ -1,8 +1,9 @@
-package fsm
+package command
 
 import (
 	"math"
 
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
@@ -10,10 +11,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
-var dumpCommands = []Command{
+var dumpCommands = []fsm.Command{
 	{
-		Name: "dump", Run: dump, Arity: 2, Flags: ReadOnly | Slow | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "dump", Run: dump, Arity: 2, Flags: fsm.ReadOnly | fsm.Slow | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of Redis " +
 			"objects composing the value and M their average size. For small string values the time complexity is " +
@@ -23,8 +24,9 @@ var dumpCommands = []Command{
 		Tips:   []string{"nondeterministic_output"},
 	},
 	{
-		Name: "restore", Run: restore, Arity: -4, Flags: Write | DenyOOM | KeyspaceCat | Dangerous,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"},
+		Name: "restore", Run: restore, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.KeyspaceCat | fsm.Dangerous,
+		Work: fsm.WorkHooks{Steps: restoreWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: restoreComplexity,
 		Syntax:     restoreSyntax,
@@ -32,8 +34,10 @@ var dumpCommands = []Command{
 		History:    restoreNotes,
 	},
 	{
-		Name: "restore-asking", Run: restore, Arity: -4, Flags: Write | DenyOOM | KeyspaceCat | Dangerous | Asking,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"},
+		Name: "restore-asking", Run: restore, Arity: -4,
+		Flags: fsm.Write | fsm.DenyOOM | fsm.KeyspaceCat | fsm.Dangerous | fsm.Asking,
+		Work:  fsm.WorkHooks{Steps: restoreWork},
+		Keys:  fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "server", Since: "3.0.0",
 		Complexity: restoreComplexity,
 		Syntax:     restoreSyntax,
@@ -50,10 +54,10 @@ const (
 		"values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N))."
 )
 
-var restoreNotes = []Change{
-	{"3.0.0", "Added the `REPLACE` modifier."},
-	{"5.0.0", "Added the `ABSTTL` modifier."},
-	{"5.0.0", "Added the `IDLETIME` and `FREQ` options."},
+var restoreNotes = []fsm.Change{
+	{Since: "3.0.0", What: "Added the `REPLACE` modifier."},
+	{Since: "5.0.0", What: "Added the `ABSTTL` modifier."},
+	{Since: "5.0.0", What: "Added the `IDLETIME` and `FREQ` options."},
 }
 
 const (
@@ -69,21 +73,18 @@ const (
 // determines them. Where they also depend on the history of the value (the
 // nodes of a list, the order of a hash table), dump uses the simplest form.
 // Equal values always give equal bytes.
-func dump(c *Ctx, args [][]byte) Reply {
-	o := c.lookup(args[1])
+func dump(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o := c.Lookup(args[1])
 	if o == nil {
-		return Null
+		return fsm.Null
 	}
-	w := c.newRDB()
+	w := c.RDBWriter()
 	writeValue(w, o)
 	if w.Over() {
-		return Error(ReplyTooLarge)
+		return fsm.Error(fsm.ReplyTooLarge)
 	}
-	return Bulk(string(w.Payload()))
+	return fsm.Bulk(string(w.Payload()))
 }
-
-// newRDB returns a writer that charges c.
-func (c *Ctx) newRDB() *rdb.Writer { return rdb.NewWriter(MaxReplyBytes, c.charge, c.hold) }
 
 // writeValue writes the value of o in the form that Redis would use for it.
 func writeValue(w *rdb.Writer, o *keyspace.Object) {
@@ -121,132 +122,126 @@ type restoreOptions struct {
 	idle, freq        int64 // -1: not given
 }
 
-func parseRestore(args [][]byte) (p restoreOptions, fail Reply) {
+func parseRestore(args [][]byte) (p restoreOptions, fail fsm.Reply) {
 	p.idle, p.freq = -1, -1
 	for i := 0; i < len(args); i++ {
 		more := i+1 < len(args)
 		var ok bool
 		switch {
-		case fold(args[i], "REPLACE"):
+		case fsm.IsWord(args[i], "REPLACE"):
 			p.replace = true
-		case fold(args[i], "ABSTTL"):
+		case fsm.IsWord(args[i], "ABSTTL"):
 			p.absolute = true
-		case fold(args[i], "IDLETIME") && more && p.freq == -1:
+		case fsm.IsWord(args[i], "IDLETIME") && more && p.freq == -1:
 			i++
 			if p.idle, ok = number.ParseInt(args[i]); !ok {
-				return p, Error(msgNotInt)
+				return p, fsm.Error(fsm.MsgNotInt)
 			}
 			if p.idle < 0 {
-				return p, Error(msgRestoreLRU)
+				return p, fsm.Error(msgRestoreLRU)
 			}
-		case fold(args[i], "FREQ") && more && p.idle == -1:
+		case fsm.IsWord(args[i], "FREQ") && more && p.idle == -1:
 			i++
 			if p.freq, ok = number.ParseInt(args[i]); !ok {
-				return p, Error(msgNotInt)
+				return p, fsm.Error(fsm.MsgNotInt)
 			}
 			if p.freq < 0 || p.freq > math.MaxUint8 {
-				return p, Error(msgRestoreLFU)
+				return p, fsm.Error(msgRestoreLFU)
 			}
 		default:
-			return p, Error(msgSyntax)
+			return p, fsm.Error(fsm.MsgSyntax)
 		}
 	}
-	return p, Null
+	return p, fsm.Null
 }
 
-func restore(c *Ctx, args [][]byte) Reply {
+func restore(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	p, fail := parseRestore(args[4:])
 	if fail.IsError() {
 		return fail
 	}
-	old := c.lookup(args[1])
+	old := c.Lookup(args[1])
 	if old != nil && !p.replace {
-		return Error(msgBusyKey)
+		return fsm.Error(msgBusyKey)
 	}
 	ttl, ok := number.ParseInt(args[2])
 	switch {
 	case !ok:
-		return Error(msgNotInt)
+		return fsm.Error(fsm.MsgNotInt)
 	case ttl < 0:
-		return Error(msgRestoreTTL)
+		return fsm.Error(msgRestoreTTL)
 	}
 	body, ok := rdb.Open(args[3])
 	if !ok {
-		return Error(msgBadPayload)
+		return fsm.Error(msgBadPayload)
 	}
-	n, fail := c.fromPayload(args[1], body)
+	n, fail := fromPayload(c, args[1], body)
 	if fail.IsError() {
 		return fail
 	}
-	l := c.restoredLife(ttl, p.absolute)
+	l := restoredLife(c, ttl, p.absolute)
 	switch {
 	case !l.past:
 	case old != nil:
-		c.delete(old)
-		return OK
+		c.Delete(old)
+		return fsm.OK
 	default:
-		return OK
+		return fsm.OK
 	}
-	c.storeAsNew(within(n, l))
+	storeAsNew(c, within(n, l))
 	if p.idle >= 0 {
-		n.Touched = c.now - min(p.idle, maxIdle)*1e9
+		n.Touched = c.Now() - min(p.idle, maxIdle)*1e9
 	}
-	c.notify("g", "restore", n.Key)
-	return OK
+	c.Notify("g", "restore", n.Key)
+	return fsm.OK
 }
 
 // restoredLife returns the lifetime of a time to live in milliseconds. 0 means
 // that the key does not expire.
-func (c *Ctx) restoredLife(ttl int64, absolute bool) lifetime {
+func restoredLife(c *fsm.Ctx, ttl int64, absolute bool) lifetime {
 	switch {
 	case ttl == 0:
 		return lifetime{}
 	case absolute:
-		return c.lifetimeAt(ttl)
-	case number.AddOverflows(ttl, c.wallMs()):
+		return lifetimeAt(c, ttl)
+	case number.AddOverflows(ttl, wallMs(c)):
 		return lifetime{past: true} // in Redis, the sum becomes negative
 	}
-	return c.lifetimeAt(ttl + c.wallMs())
+	return lifetimeAt(c, ttl+wallMs(c))
 }
-
-// Limits on the value of a payload, see rdb.Limits. Restoring an element costs
-// about as much as adding one with a write command.
-const (
-	maxUnfolded = MaxReplyBytes
-	maxRestored = MaxArguments
-)
-
-var restoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, Elements: maxRestored}
 
 // fromPayload returns an object for key with the value of a payload. It does
 // not store the object.
-func (c *Ctx) fromPayload(key, body []byte) (o *keyspace.Object, fail Reply) {
-	r := rdb.NewReader(body, restoreLimits)
+func fromPayload(c *fsm.Ctx, key, body []byte) (o *keyspace.Object, fail fsm.Reply) {
+	r := rdb.NewReader(body, fsm.RestoreLimits)
 	if t := r.Type(); t == rdb.String {
 		o = keyspace.NewObject(key, r.Text())
 	} else {
 		o = keyspace.NewObject(key, nil)
-		c.readCollection(r, o, t)
+		readCollection(c, r, o, t)
+		if o.Coll != nil {
+			c.Charge(o.Coll.Len(o.Type) * fsm.StepsPut)
+		}
 	}
 	switch err := r.Err(); {
 	case err == rdb.ErrTooLong:
-		return nil, Error(msgTooLong)
+		return nil, fsm.Error(fsm.MsgTooLong)
 	case err == rdb.ErrTooMany:
-		return nil, Error(msgTooMany)
+		return nil, fsm.Error(msgTooMany)
 	case err != nil, r.Len() > 0,
 		o.Type != keyspace.TypeString && o.Type != keyspace.TypeStream && o.Coll.Len(o.Type) == 0:
-		return nil, Error(msgBadData)
+		return nil, fsm.Error(msgBadData)
 	}
-	return o, Null
+	return o, fsm.Null
 }
 
 // readCollection reads a collection into o, which must be empty.
-func (c *Ctx) readCollection(r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
+func readCollection(c *fsm.Ctx, r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
 	as := func(t keyspace.Type) *keyspace.Collection {
 		o.Type, o.Coll = t, keyspace.NewCollection(t)
 		return o.Coll
 	}
-	owner := c.m.owner
+	owner := c.Owner()
 	switch t {
 	case rdb.List:
 		v := as(keyspace.TypeList)
@@ -266,7 +261,7 @@ func (c *Ctx) readCollection(r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
 		v := as(keyspace.TypeHash)
 		r.Elements(func(field, value []byte) error {
 			switch {
-			case len(field) > MaxKeyBytes:
+			case len(field) > fsm.MaxKeyBytes:
 				return rdb.ErrTooLong
 			case !v.PutField(owner, codec.View(field), string(value)):
 				return rdb.ErrFormat
@@ -274,24 +269,24 @@ func (c *Ctx) readCollection(r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
 			return nil
 		})
 	case rdb.SortedSet:
-		c.readSortedSet(r, as(keyspace.TypeZSet))
+		readSortedSet(c, r, as(keyspace.TypeZSet))
 	case rdb.Stream:
-		r.Stream(&as(keyspace.TypeStream).Stream, owner, c.moment())
+		r.Stream(&as(keyspace.TypeStream).Stream, owner, moment(c))
 	}
 }
 
 // readSortedSet reads a sorted set into v. If it is in a form for large ones,
 // the encoding can be chosen only after all members were read.
-func (c *Ctx) readSortedSet(r *rdb.Reader, v *keyspace.Collection) {
+func readSortedSet(c *fsm.Ctx, r *rdb.Reader, v *keyspace.Collection) {
 	if !r.Small() {
-		v.Grow(c.m.owner, keyspace.TypeZSet)
+		v.Grow(c.Owner(), keyspace.TypeZSet)
 	}
 	longest := 0
 	r.Scores(func(member []byte, score float64) error {
 		if _, twice := v.Score.Find(codec.View(member)); twice || math.IsNaN(score) {
 			return rdb.ErrFormat
 		}
-		v.PutScore(c.m.owner, codec.View(member), score)
+		v.PutScore(c.Owner(), codec.View(member), score)
 		longest = max(longest, len(member))
 		return nil
 	})
@@ -300,7 +295,7 @@ func (c *Ctx) readSortedSet(r *rdb.Reader, v *keyspace.Collection) {
 	}
 	small := keyspace.NewCollection(keyspace.TypeZSet)
 	v.Order.Ascend(0, func(m *container.Scored) bool {
-		small.PutScore(c.m.owner, m.Member, m.Score)
+		small.PutScore(c.Owner(), m.Member, m.Score)
 		return true
 	})
 	*v = *small

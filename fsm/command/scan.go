@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"strconv"
@@ -9,19 +11,20 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-var scanCommands = []Command{
+var scanCommands = []fsm.Command{
 	{
-		Name: "scan", Run: scan, Arity: -2, Flags: ReadOnly | KeyspaceCat,
+		Name: "scan", Run: scan, Arity: -2, Flags: fsm.ReadOnly | fsm.KeyspaceCat,
 		Group: "generic", Since: "2.8.0",
 		Complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the " +
 			"cursor to return back to 0. N is the number of elements inside the collection.",
 		Syntax:  "cursor [MATCH pattern] [COUNT count] [TYPE type]",
 		Doc:     "Incrementally iterate the keys space",
 		Tips:    []string{"nondeterministic_output", "request_policy:special"},
-		History: []Change{{"6.0.0", "Added the `TYPE` subcommand."}},
+		History: []fsm.Change{{Since: "6.0.0", What: "Added the `TYPE` subcommand."}},
 	},
 	{
-		Name: "keys", Run: keys, Arity: 2, Flags: ReadOnly | Global | Slow | KeyspaceCat | Dangerous,
+		Name: "keys", Run: keys, Arity: 2,
+		Flags: fsm.ReadOnly | fsm.Global | fsm.Slow | fsm.KeyspaceCat | fsm.Dangerous,
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(N) with N being the number of keys in the database, under the assumption that the key names " +
 			"in the database and the given pattern have limited length.",
@@ -30,21 +33,22 @@ var scanCommands = []Command{
 		Tips:   []string{"request_policy:all_shards", "nondeterministic_output_order"},
 	},
 	{
-		Name: "randomkey", Run: randomkey, Arity: 1, Flags: ReadOnly | Global | KeyspaceCat,
+		Name: "randomkey", Run: randomkey, Arity: 1, Flags: fsm.ReadOnly | fsm.Global | fsm.KeyspaceCat,
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Doc:        "Return a random key from the keyspace",
 		Tips:       []string{"request_policy:all_shards", "nondeterministic_output"},
 	},
 	{
-		Name: "dbsize", Run: dbsize, Arity: 1, Flags: ReadOnly | Global | Fast | KeyspaceCat,
+		Name: "dbsize", Run: dbsize, Arity: 1, Flags: fsm.ReadOnly | fsm.Global | fsm.Fast | fsm.KeyspaceCat,
 		Group: "server", Since: "1.0.0",
 		Complexity: "O(1)",
 		Doc:        "Return the number of keys in the selected database",
 		Tips:       []string{"request_policy:all_shards", "response_policy:agg_sum"},
 	},
 	{
-		Name: "flushdb", Run: flushdb, Arity: -1, Flags: Write | Global | KeyspaceCat | Dangerous,
+		Name: "flushdb", Run: flushdb, Arity: -1, Flags: fsm.Write | fsm.Global | fsm.KeyspaceCat | fsm.Dangerous,
+		Work:  fsm.WorkHooks{Steps: flushWork},
 		Group: "server", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of keys in the selected database",
 		Syntax:     "[ASYNC | SYNC]",
@@ -53,7 +57,8 @@ var scanCommands = []Command{
 		History:    flushHistory,
 	},
 	{
-		Name: "flushall", Run: flushall, Arity: -1, Flags: Write | Global | KeyspaceCat | Dangerous,
+		Name: "flushall", Run: flushall, Arity: -1, Flags: fsm.Write | fsm.Global | fsm.KeyspaceCat | fsm.Dangerous,
+		Work:  fsm.WorkHooks{Steps: flushWork},
 		Group: "server", Since: "1.0.0",
 		Complexity: "O(N) where N is the total number of keys in all databases",
 		Syntax:     "[ASYNC | SYNC]",
@@ -62,7 +67,9 @@ var scanCommands = []Command{
 		History:    flushHistory,
 	},
 	{
-		Name: "swapdb", Run: swapdb, Arity: 3, Flags: Write | Global | Fast | KeyspaceCat | Dangerous,
+		Name: "swapdb", Run: swapdb, Arity: 3,
+		Flags: fsm.Write | fsm.Global | fsm.Fast | fsm.KeyspaceCat | fsm.Dangerous,
+		Work:  fsm.WorkHooks{Steps: swapWork},
 		Group: "server", Since: "4.0.0",
 		Complexity: "O(N) where N is the count of clients watching or blocking on keys from both databases.",
 		Syntax:     "index1 index2",
@@ -72,18 +79,18 @@ var scanCommands = []Command{
 
 var (
 	allShards    = []string{"request_policy:all_shards", "response_policy:all_succeeded"}
-	flushHistory = []Change{
-		{"4.0.0", "Added the `ASYNC` flushing mode modifier."},
-		{"6.2.0", "Added the `SYNC` flushing mode modifier."},
+	flushHistory = []fsm.Change{
+		{Since: "4.0.0", What: "Added the `ASYNC` flushing mode modifier."},
+		{Since: "6.2.0", What: "Added the `SYNC` flushing mode modifier."},
 	}
 )
 
 const (
 	// scanDefault is the number of keys that SCAN visits if COUNT is not given.
 	scanDefault = 10
-	// scanMost is the largest COUNT. COUNT is a hint. SCAN runs between entries
+	// ScanMost is the largest COUNT. COUNT is a hint. SCAN runs between entries
 	// of the log and must not delay them for long.
-	scanMost = 10000
+	ScanMost = 10000
 	// scanSteps and keysSteps limit the steps that the patterns of one command
 	// may take (see package glob). They are far above what millions of ordinary
 	// keys need and correspond to about 0.2 s and 3 s of work.
@@ -97,39 +104,39 @@ const msgSteps = "ERR pattern takes too many steps to match, make it simpler"
 // next key to visit. Insertions and deletions between the calls do not move
 // other keys, so every key that exists from the first call to the last is
 // returned. One call returns all keys with the same hash.
-func scan(c *Ctx, args [][]byte) Reply {
+func scan(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	cursor, ok := parseCursor(args[1])
 	if !ok {
-		return Error(msgInvalidCur)
+		return fsm.Error(msgInvalidCur)
 	}
-	p, fail := c.parseScan(args[2:], true)
+	p, fail := parseScan(c, args[2:], true)
 	if fail.IsError() {
 		return fail
 	}
 	count, typeName, match := p.count, p.typeName, p.match
-	var found []Reply
+	var found []fsm.Reply
 	var last, next uint64
 	visited := int64(0)
-	c.m.dbs[c.db].Ascend(cursor, func(o *keyspace.Object) bool {
+	c.Keyspace().Ascend(cursor, func(o *keyspace.Object) bool {
 		if visited >= count && o.Hash != last {
 			next = o.Hash
 			return false
 		}
 		visited++
 		last = o.Hash
-		c.charge(1)
-		if c.expired(o) || typeName != nil && !fold(typeName, upperTypeNames[o.Type]) ||
+		c.Charge(1)
+		if c.Expired(o) || typeName != nil && !fsm.IsWord(typeName, upperTypeNames[o.Type]) ||
 			match != nil && !match.Match(o.Key) {
 			return true
 		}
-		c.hold(replyBytes)
-		found = append(found, Bulk(o.Key))
+		c.ChargeMemory(replyBytes)
+		found = append(found, fsm.Bulk(o.Key))
 		return true
 	})
 	if match != nil && match.Spent() {
-		return Error(msgSteps)
+		return fsm.Error(msgSteps)
 	}
-	return Array([]Reply{Bulk(strconv.FormatUint(next, 10)), Array(found)})
+	return fsm.Array([]fsm.Reply{fsm.Bulk(strconv.FormatUint(next, 10)), fsm.Array(found)})
 }
 
 // scanOptions has the arguments of SCAN, HSCAN, SSCAN or ZSCAN after the
@@ -140,35 +147,35 @@ type scanOptions struct {
 	match    *glob.Matcher
 }
 
-func (c *Ctx) parseScan(args [][]byte, withType bool) (p scanOptions, fail Reply) {
+func parseScan(c *fsm.Ctx, args [][]byte, withType bool) (p scanOptions, fail fsm.Reply) {
 	p.count = scanDefault
 	for i := 0; i < len(args); i += 2 {
 		if i+1 == len(args) {
-			return p, Error(msgSyntax)
+			return p, fsm.Error(fsm.MsgSyntax)
 		}
 		switch val := args[i+1]; {
-		case fold(args[i], "COUNT"):
+		case fsm.IsWord(args[i], "COUNT"):
 			var ok bool
 			if p.count, ok = number.ParseInt(val); !ok {
-				return p, Error(msgNotInt)
+				return p, fsm.Error(fsm.MsgNotInt)
 			}
 			if p.count < 1 {
-				return p, Error(msgSyntax)
+				return p, fsm.Error(fsm.MsgSyntax)
 			}
-		case fold(args[i], "MATCH"):
-			g := glob.NewMatcher(string(val), scanSteps, c.charge)
+		case fsm.IsWord(args[i], "MATCH"):
+			g := glob.NewMatcher(string(val), scanSteps, c.Charge)
 			p.match = &g
 			if string(val) == "*" {
 				p.match = nil // as in Redis: nil selects the empty key too, which the pattern does not match
 			}
-		case withType && fold(args[i], "TYPE"):
+		case withType && fsm.IsWord(args[i], "TYPE"):
 			p.typeName = val
 		default:
-			return p, Error(msgSyntax)
+			return p, fsm.Error(fsm.MsgSyntax)
 		}
 	}
-	p.count = min(p.count, scanMost)
-	return p, Null
+	p.count = min(p.count, ScanMost)
+	return p, fsm.Null
 }
 
 // elementScan is one call of HSCAN, SSCAN or ZSCAN.
@@ -179,37 +186,39 @@ type elementScan struct {
 }
 
 // scanCollection implements HSCAN, SSCAN and ZSCAN. walk visits the elements.
-func (c *Ctx) scanCollection(args [][]byte, t keyspace.Type, walk func(o *keyspace.Object, s *elementScan)) Reply {
+func scanCollection(
+	c *fsm.Ctx, args [][]byte, t keyspace.Type, walk func(o *keyspace.Object, s *elementScan),
+) fsm.Reply {
 	s := elementScan{found: collector{c: c}}
 	var ok bool
 	if s.cursor, ok = parseCursor(args[2]); !ok {
-		return Error(msgInvalidCur)
+		return fsm.Error(msgInvalidCur)
 	}
-	o, wrong := c.lookupType(args[1], t)
+	o, wrong := c.LookupType(args[1], t)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Array([]Reply{Bulk("0"), Array(nil)})
+		return fsm.Array([]fsm.Reply{fsm.Bulk("0"), fsm.Array(nil)})
 	}
-	var fail Reply
-	if s.scanOptions, fail = c.parseScan(args[3:], false); fail.IsError() {
+	var fail fsm.Reply
+	if s.scanOptions, fail = parseScan(c, args[3:], false); fail.IsError() {
 		return fail
 	}
 	walk(o, &s)
 	switch {
 	case s.match != nil && s.match.Spent():
-		return Error(msgSteps)
+		return fsm.Error(msgSteps)
 	case s.found.over():
-		return Error(ReplyTooLarge)
+		return fsm.Error(fsm.ReplyTooLarge)
 	}
-	return Array([]Reply{Bulk(strconv.FormatUint(s.next, 10)), Array(s.found.elems)})
+	return fsm.Array([]fsm.Reply{fsm.Bulk(strconv.FormatUint(s.next, 10)), fsm.Array(s.found.elems)})
 }
 
 // scanDict walks a Dict as scan walks a database. It walks a small Dict to its
 // end in one call. value returns what follows a name in the reply, or None for
 // nothing.
-func scanDict[V any](d *container.Dict[V], s *elementScan, big bool, value func(e *container.Item[V]) Reply) {
+func scanDict[V any](d *container.Dict[V], s *elementScan, big bool, value func(e *container.Item[V]) fsm.Reply) {
 	from, visited, last := 0, int64(0), uint64(0)
 	if big {
 		from = d.Search(func(e *container.Item[V]) bool { return e.Hash < s.cursor })
@@ -227,13 +236,13 @@ func scanDict[V any](d *container.Dict[V], s *elementScan, big bool, value func(
 }
 
 // offer adds an element to the reply if it matches.
-func (s *elementScan) offer(name string, value Reply) {
-	s.found.c.charge(1)
+func (s *elementScan) offer(name string, value fsm.Reply) {
+	s.found.c.Charge(1)
 	if s.match != nil && !s.match.Match(name) {
 		return
 	}
-	s.found.add(Bulk(name))
-	if value.kind != kindNone {
+	s.found.add(fsm.Bulk(name))
+	if value.Kind() != fsm.KindNone {
 		s.found.add(value)
 	}
 }
@@ -259,149 +268,96 @@ func parseCursor(b []byte) (uint64, bool) {
 	return n, err == nil
 }
 
-func keys(c *Ctx, args [][]byte) Reply {
-	g := glob.NewMatcher(string(args[1]), keysSteps, c.charge)
+func keys(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	g := glob.NewMatcher(string(args[1]), keysSteps, c.Charge)
 	all := string(args[1]) == "*"
-	var found []Reply
+	var found []fsm.Reply
 	size := 0
-	c.m.dbs[c.db].Scan(func(o *keyspace.Object) bool {
-		c.charge(1)
-		if c.expired(o) || !all && !g.Match(o.Key) {
+	c.Keyspace().Scan(func(o *keyspace.Object) bool {
+		c.Charge(1)
+		if c.Expired(o) || !all && !g.Match(o.Key) {
 			return !g.Spent()
 		}
-		c.hold(replyBytes)
-		found = append(found, Bulk(o.Key))
+		c.ChargeMemory(replyBytes)
+		found = append(found, fsm.Bulk(o.Key))
 		size += len(o.Key) + len("$1\r\n\r\n")
-		return size <= MaxReplyBytes
+		return size <= fsm.MaxReplyBytes
 	})
 	switch {
 	case g.Spent():
-		return Error(msgSteps)
-	case size > MaxReplyBytes:
-		return Error(ReplyTooLarge)
+		return fsm.Error(msgSteps)
+	case size > fsm.MaxReplyBytes:
+		return fsm.Error(fsm.ReplyTooLarge)
 	}
-	return Array(found)
-}
-
-// walk prepares a command that visits whole databases. It sets expiryPending if
-// there is an expired key whose expiry is not committed yet: a key whose
-// deadline has passed by the reader's clock, but which no entry has removed.
-// The reply of such a read cannot be used.
-func (c *Ctx) walk() {
-	if o := c.m.expiry.After(c.m.clock.Lease); o != nil && o.Deadline <= c.now {
-		c.expiryPending = true
-	}
+	return fsm.Array(found)
 }
 
 // randomkey chooses a random hash and returns the first key from there on that
 // has not expired. If there is none, it starts at the first key.
-func randomkey(c *Ctx, args [][]byte) Reply {
-	c.walk()
-	db := c.m.dbs[c.db]
+func randomkey(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	c.PrepareWalk()
+	db := c.Keyspace()
 	var o *keyspace.Object
 	pick := func(next *keyspace.Object) bool {
-		c.charge(1)
-		if c.expired(next) {
+		c.Charge(1)
+		if c.Expired(next) {
 			return true
 		}
 		o = next
 		return false
 	}
-	if db.Ascend(c.random()>>(64-container.HashBits), pick); o == nil {
+	if db.Ascend(c.Random()>>(64-container.HashBits), pick); o == nil {
 		db.Scan(pick)
 	}
 	if o == nil {
-		return Null
+		return fsm.Null
 	}
-	return Bulk(o.Key)
+	return fsm.Bulk(o.Key)
 }
 
 // dbsize does not count keys that have expired and are not removed yet.
-func dbsize(c *Ctx, args [][]byte) Reply {
-	c.walk()
-	n := c.m.dbs[c.db].Len()
-	c.m.expiry.Scan(func(db int, o *keyspace.Object) bool {
-		c.charge(1)
-		if o.Deadline > c.now {
-			return false
-		}
-		if db == c.db {
-			n--
-		}
-		return true
-	})
-	return Int(int64(n))
+func dbsize(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	c.PrepareWalk()
+	return fsm.Int(int64(c.LiveKeys()))
 }
 
 // flushMode checks the argument of FLUSHDB and FLUSHALL. Both modes have the
 // same effect, because dropping a tree takes no time.
 func flushMode(args [][]byte) bool {
-	return len(args) == 1 || len(args) == 2 && (fold(args[1], "ASYNC") || fold(args[1], "SYNC"))
+	return len(args) == 1 || len(args) == 2 && (fsm.IsWord(args[1], "ASYNC") || fsm.IsWord(args[1], "SYNC"))
 }
 
-func flushdb(c *Ctx, args [][]byte) Reply {
+func flushdb(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if !flushMode(args) {
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
-	c.change()
-	c.losesStreams(c.db)
-	c.removeAll(c.db)
-	c.m.expiry.Drop(c.db)
-	c.flushed(c.db)
-	return OK
+	c.FlushDB()
+	return fsm.OK
 }
 
-// removeAll removes all keys of a database. The caller must update the index of
-// deadlines.
-func (c *Ctx) removeAll(db int) {
-	c.m.dbs[db].Scan(func(o *keyspace.Object) bool {
-		c.charge(stepsProbe)
-		c.m.removed.add(c.m.owner, o)
-		return true
-	})
-	c.m.dbs[db] = keyspace.NewDB()
-}
-
-func flushall(c *Ctx, args [][]byte) Reply {
+func flushall(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if !flushMode(args) {
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
-	c.change()
-	for i := range c.m.dbs {
-		c.losesStreams(i)
-		c.removeAll(i)
-		c.flushed(i)
-	}
-	c.m.expiry = keyspace.NewExpiryIndex()
-	return OK
+	c.FlushAll()
+	return fsm.OK
 }
 
-func swapdb(c *Ctx, args [][]byte) Reply {
+func swapdb(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	a, ok := number.ParseInt(args[1])
 	if !ok || a != int64(int32(a)) {
-		return Error("ERR invalid first DB index")
+		return fsm.Error("ERR invalid first DB index")
 	}
 	b, ok := number.ParseInt(args[2])
 	if !ok || b != int64(int32(b)) {
-		return Error("ERR invalid second DB index")
+		return fsm.Error("ERR invalid second DB index")
 	}
-	if min(a, b) < 0 || max(a, b) >= Databases {
-		return Error(msgDBIndex)
+	if min(a, b) < 0 || max(a, b) >= fsm.Databases {
+		return fsm.Error(fsm.MsgDBIndex)
 	}
 	if a == b {
-		return OK
+		return fsm.OK
 	}
-	c.change()
-	c.losesStreams(int(a))
-	c.losesStreams(int(b))
-	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
-	c.m.expiry.Swap(int(a), int(b))
-	if c.m.features >= FeatureMend {
-		c.m.exchanged[a], c.m.exchanged[b] = c.pos, c.pos
-	}
-	c.flushed(int(a))
-	c.flushed(int(b))
-	c.readyDB(int(a))
-	c.readyDB(int(b))
-	return OK
+	c.SwapDB(int(a), int(b))
+	return fsm.OK
 }

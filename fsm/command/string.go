@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
@@ -6,77 +8,82 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/subsequence"
 )
 
-var stringCommands = []Command{
+var stringCommands = []fsm.Command{
 	{
-		Name: "get", Run: get, Arity: 2, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "get", Run: get, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: valueWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "string", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the value of a key",
 	},
 	{
-		Name: "set", Run: set, Arity: -3, Flags: Write | DenyOOM | VariableFlags,
-		Keys: Keys{1, 1, 1},
-		Access: Access{Mode: "RW", Flags: "access update variable_flags", Notes: "RW and ACCESS due to the " +
+		Name: "set", Run: set, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.VariableFlags,
+		Work: fsm.WorkHooks{Steps: setWork, Depends: setDepends}, AccessOf: setAccess,
+		Keys: fsm.KeysAt(1, 1, 1),
+		Access: fsm.Access{Mode: "RW", Flags: "access update variable_flags", Notes: "RW and ACCESS due to the " +
 			"optional `GET` argument"},
 		Group: "string", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax: "key value [NX | XX | IFEQ comparison-value | IFNE comparison-value] [GET] [EX seconds | PX " +
 			"milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
 		Doc: "Set the string value of a key",
-		History: []Change{
-			{"2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."},
-			{"6.0.0", "Added the `KEEPTTL` option."},
-			{"6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."},
-			{"7.0.0", "Allowed the `NX` and `GET` options to be used together."},
-			{"8.4.0", "Added the `IFEQ` and `IFNE` options."},
+		History: []fsm.Change{
+			{Since: "2.6.12", What: "Added the `EX`, `PX`, `NX` and `XX` options."},
+			{Since: "6.0.0", What: "Added the `KEEPTTL` option."},
+			{Since: "6.2.0", What: "Added the `GET`, `EXAT` and `PXAT` option."},
+			{Since: "7.0.0", What: "Allowed the `NX` and `GET` options to be used together."},
+			{Since: "8.4.0", What: "Added the `IFEQ` and `IFNE` options."},
 		},
 	},
 	{
-		Name: "setnx", Run: setnx, Arity: 3, Flags: Write | Fast | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "insert"},
+		Name: "setnx", Run: setnx, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.DenyOOM,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "insert"},
 		Group: "string", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key value",
 		Doc:        "Set the value of a key, only if the key does not exist",
 	},
 	{
-		Name: "setex", Run: setex, Arity: 4, Flags: Write | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"},
+		Name: "setex", Run: setex, Arity: 4, Flags: fsm.Write | fsm.DenyOOM,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "string", Since: "2.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key seconds value",
 		Doc:        "Set the value and expiration of a key",
 	},
 	{
-		Name: "psetex", Run: psetex, Arity: 4, Flags: Write | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"},
+		Name: "psetex", Run: psetex, Arity: 4, Flags: fsm.Write | fsm.DenyOOM,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "string", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key milliseconds value",
 		Doc:        "Set the value and expiration in milliseconds of a key",
 	},
 	{
-		Name: "getset", Run: getset, Arity: 3, Flags: Write | Fast | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update"},
+		Name: "getset", Run: getset, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: valueWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access update"},
 		Group: "string", Since: "1.0.0", DeprecatedSince: "6.2.0", ReplacedBy: "`SET` with the `!GET` argument",
 		Complexity: "O(1)",
 		Syntax:     "key value",
 		Doc:        "Set the string value of a key and return its old value",
 	},
 	{
-		Name: "getdel", Run: getdel, Arity: 2, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"},
+		Name: "getdel", Run: getdel, Arity: 2, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: valueWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"},
 		Group: "string", Since: "6.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the value of a key and delete the key",
 	},
 	{
-		Name: "getex", Run: getex, Arity: -2, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1},
-		Access: Access{
+		Name: "getex", Run: getex, Arity: -2, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: valueWork},
+		Keys: fsm.KeysAt(1, 1, 1),
+		Access: fsm.Access{
 			Flags: "access update", Mode: "RW", Notes: "RW and UPDATE because it changes the TTL",
 		},
 		Group: "string", Since: "6.2.0",
@@ -86,8 +93,9 @@ var stringCommands = []Command{
 		Doc: "Get the value of a key and optionally set its expiration",
 	},
 	{
-		Name: "mget", Run: mget, Arity: -2, Flags: ReadOnly | Fast,
-		Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "mget", Run: mget, Arity: -2, Flags: fsm.ReadOnly | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: valueWork},
+		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "string", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of keys to retrieve.",
 		Syntax:     "key [key ...]",
@@ -95,8 +103,8 @@ var stringCommands = []Command{
 		Tips:       []string{"request_policy:multi_shard"},
 	},
 	{
-		Name: "mset", Run: mset, Arity: -3, Flags: Write | DenyOOM,
-		Keys: Keys{1, -1, 2}, Access: Access{Mode: "OW", Flags: "update"},
+		Name: "mset", Run: mset, Arity: -3, Flags: fsm.Write | fsm.DenyOOM,
+		Keys: fsm.KeysAt(1, -1, 2), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",
 		Syntax:     "key value [key value ...]",
@@ -104,8 +112,8 @@ var stringCommands = []Command{
 		Tips:       []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
 	},
 	{
-		Name: "msetnx", Run: msetnx, Arity: -3, Flags: Write | DenyOOM,
-		Keys: Keys{1, -1, 2}, Access: Access{Mode: "OW", Flags: "insert"},
+		Name: "msetnx", Run: msetnx, Arity: -3, Flags: fsm.Write | fsm.DenyOOM,
+		Keys: fsm.KeysAt(1, -1, 2), Access: fsm.Access{Mode: "OW", Flags: "insert"},
 		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",
 		Syntax:     "key value [key value ...]",
@@ -113,8 +121,9 @@ var stringCommands = []Command{
 		Tips:       []string{"request_policy:multi_shard", "response_policy:agg_min"},
 	},
 	{
-		Name: "append", Run: appendTo, Arity: 3, Flags: Write | Fast | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "insert"},
+		Name: "append", Run: appendTo, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: appendWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "string", Since: "2.0.0",
 		Complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the " +
 			"already present value is of any size, since the dynamic string library used by Redis will double the " +
@@ -123,32 +132,33 @@ var stringCommands = []Command{
 		Doc:    "Append a value to a key",
 	},
 	{
-		Name: "strlen", Run: strlen, Arity: 2, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Name: "strlen", Run: strlen, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO"},
 		Group: "string", Since: "2.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the length of the value stored in a key",
 	},
 	{
-		Name: "getrange", Run: getrange, Arity: 4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "getrange", Run: getrange, Arity: 4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "string", Since: "2.4.0",
 		Complexity: rangeComplexity,
 		Syntax:     "key start end",
 		Doc:        "Get a substring of the string stored at a key",
 	},
 	{
-		Name: "substr", Run: getrange, Arity: 4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "substr", Run: getrange, Arity: 4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "string", Since: "1.0.0", DeprecatedSince: "2.0.0", ReplacedBy: "`GETRANGE`",
 		Complexity: rangeComplexity,
 		Syntax:     "key start end",
 		Doc:        "Get a substring of the string stored at a key",
 	},
 	{
-		Name: "setrange", Run: setrange, Arity: 4, Flags: Write | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "setrange", Run: setrange, Arity: 4, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: setrangeWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "string", Since: "2.2.0",
 		Complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is " +
 			"very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length " +
@@ -157,17 +167,18 @@ var stringCommands = []Command{
 		Doc:    "Overwrite part of a string at key starting at the specified offset",
 	},
 	{
-		Name: "lcs", Run: lcs, Arity: -3, Flags: ReadOnly | Slow,
-		Keys: Keys{1, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "lcs", Run: lcs, Arity: -3, Flags: fsm.ReadOnly | fsm.Slow,
+		Keys: fsm.KeysAt(1, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "string", Since: "7.0.0",
 		Complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
 		Syntax:     "key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]",
 		Doc:        "Find longest common substring",
 	},
 	{
-		Name: "delex", Run: delex, Arity: -2, Flags: Write | Fast | KeyspaceCat | VariableFlags,
-		Keys: Keys{1, 1, 1},
-		Access: Access{
+		Name: "delex", Run: delex, Arity: -2, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat | fsm.VariableFlags,
+		AccessOf: delexAccess,
+		Keys:     fsm.KeysAt(1, 1, 1),
+		Access: fsm.Access{
 			Flags: "access delete variable_flags", Mode: "RW", Notes: "RW and ACCESS due to the optional comparison",
 		},
 		Group: "string", Since: "8.4.0",
@@ -176,9 +187,9 @@ var stringCommands = []Command{
 		Doc:        "Delete a key if its value meets a condition",
 	},
 	{
-		Name: "delifeq", Run: delifeq, Arity: 3, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1},
-		Access: Access{
+		Name: "delifeq", Run: delifeq, Arity: 3, Flags: fsm.Write | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1),
+		Access: fsm.Access{
 			Flags: "access delete", Mode: "RW",
 			Notes: "RW and ACCESS because the answer tells whether the value is the given one",
 		},
@@ -188,8 +199,8 @@ var stringCommands = []Command{
 		Doc:        "Delete a key if it has the given value",
 	},
 	{
-		Name: "msetex", Run: msetex, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
-		KeysOf: msetexKeys, Access: Access{Mode: "OW", Flags: "update"},
+		Name: "msetex", Run: msetex, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys,
+		KeysOf: msetexKeys, Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "string", Since: "8.4.0",
 		Complexity: "O(N) where N is the number of keys to set.",
 		Syntax: "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT " +
@@ -206,29 +217,29 @@ const rangeComplexity = "O(N) where N is the length of the returned string. The 
 // setAccess returns how a call of SET accesses its key. GET returns the value.
 // A comparison also needs read access, because a client could find out the
 // value by trying.
-func setAccess(args [][]byte) Access {
+func setAccess(args [][]byte) fsm.Access {
 	for _, a := range args[min(3, len(args)):] {
-		if fold(a, "GET") || fold(a, "IFEQ") || fold(a, "IFNE") {
-			return Access{Mode: "RW", Flags: "access update"}
+		if fsm.IsWord(a, "GET") || fsm.IsWord(a, "IFEQ") || fsm.IsWord(a, "IFNE") {
+			return fsm.Access{Mode: "RW", Flags: "access update"}
 		}
 	}
-	return Access{Mode: "OW", Flags: "update"}
+	return fsm.Access{Mode: "OW", Flags: "update"}
 }
 
-func get(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupString(args[1])
+func get(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupString(args[1])
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	return valueOf(o)
 }
 
 // valueOf returns the value of a string object, or null if o is nil.
-func valueOf(o *keyspace.Object) Reply {
+func valueOf(o *keyspace.Object) fsm.Reply {
 	if o == nil {
-		return Null
+		return fsm.Null
 	}
-	return Bulk(o.Str)
+	return fsm.Bulk(o.Str)
 }
 
 // options has the options of SET, GETEX and MSETEX.
@@ -250,8 +261,8 @@ const (
 	condIFNE
 )
 
-// The options that a command accepts in addition to the time units, which all
-// commands accept.
+// These are the options that a command accepts in addition to the time units,
+// which all commands accept.
 const (
 	allowNXXX = 1 << iota
 	allowGet
@@ -276,20 +287,20 @@ func parseOptions(args [][]byte, allow int) (p options, ok bool) {
 		hasNext := i+1 < len(args)
 		has := func(option int) bool { return allow&option != 0 }
 		switch {
-		case has(allowNXXX) && fold(arg, "NX") && !p.xx && p.cond == condNone:
+		case has(allowNXXX) && fsm.IsWord(arg, "NX") && !p.xx && p.cond == condNone:
 			p.nx = true
-		case has(allowNXXX) && fold(arg, "XX") && !p.nx && p.cond == condNone:
+		case has(allowNXXX) && fsm.IsWord(arg, "XX") && !p.nx && p.cond == condNone:
 			p.xx = true
-		case has(allowGet) && fold(arg, "GET"):
+		case has(allowGet) && fsm.IsWord(arg, "GET"):
 			p.get = true
-		case has(allowKeepTTL) && fold(arg, "KEEPTTL") && p.unit == unitNone:
+		case has(allowKeepTTL) && fsm.IsWord(arg, "KEEPTTL") && p.unit == unitNone:
 			p.keepTTL = true
-		case has(allowPersist) && fold(arg, "PERSIST") && p.unit == unitNone:
+		case has(allowPersist) && fsm.IsWord(arg, "PERSIST") && p.unit == unitNone:
 			p.persist = true
-		case has(allowCond) && fold(arg, "IFEQ") && hasNext && !p.conditional():
+		case has(allowCond) && fsm.IsWord(arg, "IFEQ") && hasNext && !p.conditional():
 			p.cond, p.value = condIFEQ, next
 			i++
-		case has(allowCond) && fold(arg, "IFNE") && hasNext && !p.conditional():
+		case has(allowCond) && fsm.IsWord(arg, "IFNE") && hasNext && !p.conditional():
 			p.cond, p.value = condIFNE, next
 			i++
 		default:
@@ -320,209 +331,223 @@ func (p *options) holds(o *keyspace.Object) bool {
 	return true
 }
 
-func set(c *Ctx, args [][]byte) Reply {
+func set(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	p, ok := parseOptions(args[3:], allowNXXX|allowGet|allowKeepTTL|allowCond)
 	if !ok {
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
 	var l lifetime
 	if p.unit != unitNone {
-		var fail Reply
-		if l, fail = c.lifetimeIn(p.unit, p.expire, "set"); fail.IsError() {
+		var fail fsm.Reply
+		if l, fail = lifetimeIn(c, p.unit, p.expire, "set"); fail.IsError() {
 			return fail
 		}
 	}
-	o := c.lookup(args[1])
+	o := c.Lookup(args[1])
 	if (p.get || p.cond != condNone) && o != nil && o.Type != keyspace.TypeString {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
-	done, refused := OK, Null
+	done, refused := fsm.OK, fsm.Null
 	if p.get {
 		done, refused = valueOf(o), valueOf(o)
 	}
 	if !p.holds(o) {
 		return refused
 	}
+	if p.nx {
+		if fail := c.Quarantined(); fail.IsError() {
+			return fail
+		}
+	}
 	if p.keepTTL && o != nil {
 		n := within(keyspace.NewObject(args[1], args[2]), lifeOf(o))
-		c.assign(n)
-		c.notify("$", "set", n.Key)
+		c.Assign(n)
+		c.Notify("$", "set", n.Key)
 		return done
 	}
-	c.put(args[1], args[2], o, l)
+	put(c, args[1], args[2], o, l)
 	return done
 }
 
 // put stores a value with a lifetime. old is the object that the key has. old
 // may be nil if the key does not exist, or if l cannot be in the past.
-func (c *Ctx) put(key, val []byte, old *keyspace.Object, l lifetime) {
+func put(c *fsm.Ctx, key, val []byte, old *keyspace.Object, l lifetime) {
 	n := within(keyspace.NewObject(key, val), l)
 	switch {
 	case !l.past:
-		c.assign(n)
+		c.Assign(n)
 	case old != nil: // the lifetime has already passed
-		c.remove(old)
+		c.Remove(old)
 	default:
-		c.changes++ // the state is the same, but all nodes publish the events: see tookEffect
-		c.notify("n", "new", n.Key)
+		c.Change() // the state is the same, but all nodes must execute the command to publish its events
+		c.Notify("n", "new", n.Key)
 	}
-	c.notify("$", "set", n.Key)
+	c.Notify("$", "set", n.Key)
 	if l.set() {
-		c.notify("g", "expire", n.Key)
+		c.Notify("g", "expire", n.Key)
 	}
 	if l.past {
-		c.notify("x", "expired", n.Key)
+		c.Notify("x", "expired", n.Key)
 	}
 }
 
-func setnx(c *Ctx, args [][]byte) Reply {
-	if c.lookup(args[1]) != nil {
-		return Zero
+func setnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	if c.Lookup(args[1]) != nil {
+		return fsm.Zero
 	}
-	c.put(args[1], args[2], nil, lifetime{})
-	return One
+	if fail := c.Quarantined(); fail.IsError() {
+		return fail
+	}
+	put(c, args[1], args[2], nil, lifetime{})
+	return fsm.One
 }
 
-func setex(c *Ctx, args [][]byte) Reply  { return setExpiring(c, args, unitEX) }
-func psetex(c *Ctx, args [][]byte) Reply { return setExpiring(c, args, unitPX) }
+func setex(c *fsm.Ctx, args [][]byte) fsm.Reply  { return setExpiring(c, args, unitEX) }
+func psetex(c *fsm.Ctx, args [][]byte) fsm.Reply { return setExpiring(c, args, unitPX) }
 
-func setExpiring(c *Ctx, args [][]byte, unit timeUnit) Reply {
-	l, fail := c.lifetimeIn(unit, args[2], string(args[0]))
+func setExpiring(c *fsm.Ctx, args [][]byte, unit timeUnit) fsm.Reply {
+	l, fail := lifetimeIn(c, unit, args[2], string(args[0]))
 	if fail.IsError() {
 		return fail
 	}
-	c.put(args[1], args[3], c.lookup(args[1]), l)
-	return OK
+	put(c, args[1], args[3], c.Lookup(args[1]), l)
+	return fsm.OK
 }
 
-func getset(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupString(args[1])
+func getset(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupString(args[1])
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
-	c.put(args[1], args[2], o, lifetime{})
+	if fail := c.Quarantined(); fail.IsError() {
+		return fail
+	}
+	put(c, args[1], args[2], o, lifetime{})
 	return valueOf(o)
 }
 
-func getdel(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupString(args[1])
+func getdel(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o != nil:
-		c.delete(o)
+		c.Delete(o)
 	}
 	return valueOf(o)
 }
 
-func getex(c *Ctx, args [][]byte) Reply {
+func getex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	p, ok := parseOptions(args[2:], allowPersist)
 	if !ok {
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
-	o, wrong := c.lookupString(args[1])
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Null // Redis checks the time only if the key exists
+		return fsm.Null // Redis checks the time only if the key exists
 	case p.persist && o.Deadline != 0:
-		c.persist(o)
+		persistKey(c, o)
 	case p.unit != unitNone:
-		l, fail := c.lifetimeIn(p.unit, p.expire, "getex")
+		l, fail := lifetimeIn(c, p.unit, p.expire, "getex")
 		if fail.IsError() {
 			return fail
 		}
 		if l.past {
-			c.delete(o)
+			c.Delete(o)
 			break
 		}
-		c.store(within(o.With(o.Str), l))
-		c.notify("g", "expire", o.Key)
+		c.Store(within(o.With(o.Str), l))
+		c.Notify("g", "expire", o.Key)
 	}
-	return Bulk(o.Str)
+	return fsm.Bulk(o.Str)
 }
 
-func mget(c *Ctx, args [][]byte) Reply {
-	values := make([]Reply, 0, len(args)-1)
+func mget(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	values := make([]fsm.Reply, 0, len(args)-1)
 	for _, key := range args[1:] {
-		o, wrong := c.lookupString(key)
+		o, wrong := c.LookupString(key)
 		if wrong {
 			o = nil // as in Redis, null instead of an error
 		}
 		values = append(values, valueOf(o))
 	}
-	return Array(values)
+	return fsm.Array(values)
 }
 
-func mset(c *Ctx, args [][]byte) Reply {
+func mset(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if len(args)%2 == 0 {
-		return Error(WrongArity("mset"))
+		return fsm.Error(fsm.WrongArity("mset"))
 	}
 	for i := 1; i < len(args); i += 2 {
-		c.put(args[i], args[i+1], nil, lifetime{})
+		put(c, args[i], args[i+1], nil, lifetime{})
 	}
-	return OK
+	return fsm.OK
 }
 
-func msetnx(c *Ctx, args [][]byte) Reply {
+func msetnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if len(args)%2 == 0 {
-		return Error(WrongArity("msetnx"))
+		return fsm.Error(fsm.WrongArity("msetnx"))
 	}
 	for i := 1; i < len(args); i += 2 {
-		if c.lookup(args[i]) != nil {
-			return Zero
+		if c.Lookup(args[i]) != nil {
+			return fsm.Zero
 		}
 	}
-	for i := 1; i < len(args); i += 2 {
-		c.put(args[i], args[i+1], nil, lifetime{})
+	if fail := c.Quarantined(); fail.IsError() {
+		return fail
 	}
-	return One
+	for i := 1; i < len(args); i += 2 {
+		put(c, args[i], args[i+1], nil, lifetime{})
+	}
+	return fsm.One
 }
 
-func appendTo(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupString(args[1])
+func appendTo(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupString(args[1])
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	var n *keyspace.Object
 	if o == nil {
 		n = keyspace.NewObject(args[1], args[2])
 	} else {
-		if len(o.Str)+len(args[2]) > MaxStringBytes {
-			return Error(msgTooLong)
+		if len(o.Str)+len(args[2]) > fsm.MaxStringBytes {
+			return fsm.Error(fsm.MsgTooLong)
 		}
-		c.charge(len(o.Str) / copyBytes)
+		c.Charge(len(o.Str) / fsm.CopyBytes)
 		n = o.Overlaid(len(o.Str), args[2])
 	}
-	c.assign(n)
-	c.notify("$", "append", n.Key)
-	return Int(int64(len(n.Str)))
+	c.Assign(n)
+	c.Notify("$", "append", n.Key)
+	return fsm.Int(int64(len(n.Str)))
 }
 
-func strlen(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupString(args[1])
+func strlen(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Zero
+		return fsm.Zero
 	}
-	return Int(int64(len(o.Str)))
+	return fsm.Int(int64(len(o.Str)))
 }
 
-func getrange(c *Ctx, args [][]byte) Reply {
+func getrange(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	start, ok1 := number.ParseInt(args[2])
 	end, ok2 := number.ParseInt(args[3])
 	if !ok1 || !ok2 {
-		return Error(msgNotInt)
+		return fsm.Error(fsm.MsgNotInt)
 	}
-	o, wrong := c.lookupString(args[1])
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil, start < 0 && end < 0 && start > end:
-		return Bulk("")
+		return fsm.Bulk("")
 	}
 	n := int64(len(o.Str))
 	if start < 0 {
@@ -533,22 +558,22 @@ func getrange(c *Ctx, args [][]byte) Reply {
 	}
 	end = min(end, n-1)
 	if start > end {
-		return Bulk("")
+		return fsm.Bulk("")
 	}
-	return Bulk(o.Str[start : end+1])
+	return fsm.Bulk(o.Str[start : end+1])
 }
 
-func setrange(c *Ctx, args [][]byte) Reply {
+func setrange(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	offset, ok := number.ParseInt(args[2])
 	switch {
 	case !ok:
-		return Error(msgNotInt)
+		return fsm.Error(fsm.MsgNotInt)
 	case offset < 0:
-		return Error(msgOffset)
+		return fsm.Error(msgOffset)
 	}
-	o, wrong := c.lookupString(args[1])
+	o, wrong := c.LookupString(args[1])
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	if o == nil {
 		o = keyspace.NewObject(args[1], nil)
@@ -556,15 +581,15 @@ func setrange(c *Ctx, args [][]byte) Reply {
 	val := args[3]
 	switch {
 	case len(val) == 0:
-		return Int(int64(len(o.Str))) // the key is not created and the value is not padded
-	case offset > MaxStringBytes-int64(len(val)):
-		return Error(msgTooLong)
+		return fsm.Int(int64(len(o.Str))) // the key is not created and the value is not padded
+	case offset > fsm.MaxStringBytes-int64(len(val)):
+		return fsm.Error(fsm.MsgTooLong)
 	}
-	c.charge(max(len(o.Str), int(offset)) / copyBytes)
+	c.Charge(max(len(o.Str), int(offset)) / fsm.CopyBytes)
 	n := o.Overlaid(int(offset), val)
-	c.assign(n)
-	c.notify("$", "setrange", n.Key)
-	return Int(int64(len(n.Str)))
+	c.Assign(n)
+	c.Notify("$", "setrange", n.Key)
+	return fsm.Int(int64(len(n.Str)))
 }
 
 const (
@@ -576,12 +601,12 @@ const (
 	maxLcsCells = 1 << 24
 )
 
-func lcs(c *Ctx, args [][]byte) Reply {
+func lcs(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	var s [2]string
 	for i := range s {
-		o, wrong := c.lookupString(args[1+i])
+		o, wrong := c.LookupString(args[1+i])
 		if wrong {
-			return Error(msgLcsType)
+			return fsm.Error(msgLcsType)
 		}
 		if o != nil {
 			s[i] = o.Str
@@ -591,106 +616,108 @@ func lcs(c *Ctx, args [][]byte) Reply {
 	least := int64(0)
 	for i := 3; i < len(args); i++ {
 		switch {
-		case fold(args[i], "IDX"):
+		case fsm.IsWord(args[i], "IDX"):
 			idx = true
-		case fold(args[i], "LEN"):
+		case fsm.IsWord(args[i], "LEN"):
 			length = true
-		case fold(args[i], "WITHMATCHLEN"):
+		case fsm.IsWord(args[i], "WITHMATCHLEN"):
 			withLength = true
-		case fold(args[i], "MINMATCHLEN") && i+1 < len(args):
+		case fsm.IsWord(args[i], "MINMATCHLEN") && i+1 < len(args):
 			i++
 			var ok bool
 			if least, ok = number.ParseInt(args[i]); !ok {
-				return Error(msgNotInt)
+				return fsm.Error(fsm.MsgNotInt)
 			}
 		default:
-			return Error(msgSyntax)
+			return fsm.Error(fsm.MsgSyntax)
 		}
 	}
 	switch {
 	case idx && length:
-		return Error(msgLcsBoth)
+		return fsm.Error(msgLcsBoth)
 	case int64(len(s[0])+1)*int64(len(s[1])+1) > maxLcsCells:
-		return Error(msgLcsSize)
+		return fsm.Error(msgLcsSize)
 	}
-	meter := subsequence.Meter{Charge: c.charge, Hold: c.hold}
+	meter := subsequence.Meter{Charge: c.Charge, Hold: c.ChargeMemory}
 	if length {
-		return Int(int64(subsequence.Length(s[0], s[1], meter)))
+		return fsm.Int(int64(subsequence.Length(s[0], s[1], meter)))
 	}
 	t := subsequence.NewTable(s[0], s[1], meter)
-	total := Int(int64(t.Length()))
+	total := fsm.Int(int64(t.Length()))
 	text, matches := t.Trace()
 	if !idx {
-		return Bulk(text)
+		return fsm.Bulk(text)
 	}
-	c.hold(3 * replyBytes * len(matches))
-	var list []Reply
+	c.ChargeMemory(3 * replyBytes * len(matches))
+	var list []fsm.Reply
 	for _, m := range matches {
 		if int64(m.N) < least {
 			continue
 		}
-		span := func(from int) Reply { return Array([]Reply{Int(int64(from)), Int(int64(from + m.N - 1))}) }
-		match := []Reply{span(m.A), span(m.B)}
-		if withLength {
-			match = append(match, Int(int64(m.N)))
+		span := func(from int) fsm.Reply {
+			return fsm.Array([]fsm.Reply{fsm.Int(int64(from)), fsm.Int(int64(from + m.N - 1))})
 		}
-		list = append(list, Array(match))
+		match := []fsm.Reply{span(m.A), span(m.B)}
+		if withLength {
+			match = append(match, fsm.Int(int64(m.N)))
+		}
+		list = append(list, fsm.Array(match))
 	}
-	return Map([]Reply{Bulk("matches"), Array(list), Bulk("len"), total})
+	return fsm.Map([]fsm.Reply{fsm.Bulk("matches"), fsm.Array(list), fsm.Bulk("len"), total})
 }
 
 // delexAccess returns how a call of DELEX accesses its key: see setAccess.
-func delexAccess(args [][]byte) Access {
+func delexAccess(args [][]byte) fsm.Access {
 	if len(args) > 2 {
-		return Access{Mode: "RW", Flags: "access delete"}
+		return fsm.Access{Mode: "RW", Flags: "access delete"}
 	}
-	return Access{Mode: "RM", Flags: "delete"}
+	return fsm.Access{Mode: "RM", Flags: "delete"}
 }
 
 // delex and the commands below are compare-and-set and compare-and-delete
 // without a script, as in Redis 8.4 and Valkey 9; SET has IFEQ and IFNE. The
 // digest forms (IFDEQ, IFDNE) are not supported and return a syntax error.
-func delex(c *Ctx, args [][]byte) Reply {
+func delex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if len(args) != 2 && len(args) != 4 {
-		return Error(WrongArity("delex"))
+		return fsm.Error(fsm.WrongArity("delex"))
 	}
 	var p options
 	if len(args) == 4 {
 		switch word := args[2]; {
-		case fold(word, "IFEQ"):
+		case fsm.IsWord(word, "IFEQ"):
 			p.cond = condIFEQ
-		case fold(word, "IFNE"):
+		case fsm.IsWord(word, "IFNE"):
 			p.cond = condIFNE
-		case fold(word, "IFDEQ"), fold(word, "IFDNE"):
-			return Error(msgSyntax)
+		case fsm.IsWord(word, "IFDEQ"), fsm.IsWord(word, "IFDNE"):
+			return fsm.Error(fsm.MsgSyntax)
 		default:
-			return Error(msgCondition)
+			return fsm.Error(msgCondition)
 		}
 		p.value = args[3]
 	}
-	o := c.lookup(args[1])
+	o := c.Lookup(args[1])
 	switch {
 	case o == nil:
-		return Zero // with IFNE too: there is nothing to delete
+		return fsm.Zero // with IFNE too: there is nothing to delete
 	case p.cond != condNone && o.Type != keyspace.TypeString:
-		return Error(msgCondType)
+		return fsm.Error(msgCondType)
 	case !p.holds(o):
-		return Zero
+		return fsm.Zero
 	}
-	c.delete(o)
-	return One
+	c.Delete(o)
+	return fsm.One
 }
 
-func delifeq(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupString(args[1])
+func delifeq(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil || o.Str != string(args[2]):
-		return Zero
+		return fsm.Zero
 	}
-	c.delete(o)
-	return One
+	c.Delete(o)
+	return fsm.One
 }
 
 // msetexPairs returns the number of key-value pairs that the first argument of
@@ -721,36 +748,36 @@ func msetexKeys(args [][]byte) []int {
 	return pos
 }
 
-func msetex(c *Ctx, args [][]byte) Reply {
+func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	n, fail := msetexPairs(args)
 	if fail != "" {
-		return Error(fail)
+		return fsm.Error(fail)
 	}
 	pairs, rest := args[2:2+2*n], args[2+2*n:]
 	p, ok := parseOptions(rest, allowNXXX|allowKeepTTL)
 	if !ok {
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
 	var l lifetime
 	if p.unit != unitNone {
-		var fail Reply
-		if l, fail = c.lifetimeIn(p.unit, p.expire, "msetex"); fail.IsError() {
+		var fail fsm.Reply
+		if l, fail = lifetimeIn(c, p.unit, p.expire, "msetex"); fail.IsError() {
 			return fail
 		}
 	}
 	for i := 0; i < len(pairs); i += 2 {
-		if !p.holds(c.lookup(pairs[i])) {
-			return Zero
+		if !p.holds(c.Lookup(pairs[i])) {
+			return fsm.Zero
 		}
 	}
 	for i := 0; i < len(pairs); i += 2 {
-		old := c.lookup(pairs[i])
+		old := c.Lookup(pairs[i])
 		if p.keepTTL && old != nil {
 			l = lifeOf(old)
 		} else if p.keepTTL {
 			l = lifetime{}
 		}
-		c.put(pairs[i], pairs[i+1], old, l)
+		put(c, pairs[i], pairs[i+1], old, l)
 	}
-	return One
+	return fsm.One
 }

@@ -1,6 +1,7 @@
-package fsm
+package command
 
 import (
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -10,14 +11,14 @@ import (
 // EXPIRETIME. The command converts one to the other once, when it runs, with
 // the wall clock of its own entry.
 
-var expireNotes = []Change{{"7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`."}}
+var expireNotes = []fsm.Change{{Since: "7.0.0", What: "Added options: `NX`, `XX`, `GT` and `LT`."}}
 
 const expireSyntax = " [NX | XX | GT | LT]"
 
-var expireCommands = []Command{
+var expireCommands = []fsm.Command{
 	{
-		Name: "expire", Run: expire, Arity: -3, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "expire", Run: expire, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key seconds" + expireSyntax,
@@ -25,8 +26,8 @@ var expireCommands = []Command{
 		History:    expireNotes,
 	},
 	{
-		Name: "pexpire", Run: pexpire, Arity: -3, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "pexpire", Run: pexpire, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key milliseconds" + expireSyntax,
@@ -34,8 +35,8 @@ var expireCommands = []Command{
 		History:    expireNotes,
 	},
 	{
-		Name: "expireat", Run: expireat, Arity: -3, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "expireat", Run: expireat, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "1.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key unix-time-seconds" + expireSyntax,
@@ -43,8 +44,8 @@ var expireCommands = []Command{
 		History:    expireNotes,
 	},
 	{
-		Name: "pexpireat", Run: pexpireat, Arity: -3, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "pexpireat", Run: pexpireat, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key unix-time-milliseconds" + expireSyntax,
@@ -52,44 +53,44 @@ var expireCommands = []Command{
 		History:    expireNotes,
 	},
 	{
-		Name: "persist", Run: persist, Arity: 2, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "persist", Run: persist, Arity: 2, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "generic", Since: "2.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Remove the expiration from a key",
 	},
 	{
-		Name: "ttl", Run: ttl, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "ttl", Run: ttl, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the time to live for a key in seconds",
 		Tips:       []string{"nondeterministic_output"},
-		History:    []Change{{"2.8.0", "Added the -2 reply."}},
+		History:    []fsm.Change{{Since: "2.8.0", What: "Added the -2 reply."}},
 	},
 	{
-		Name: "pttl", Run: pttl, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "pttl", Run: pttl, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "generic", Since: "2.6.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the time to live for a key in milliseconds",
 		Tips:       []string{"nondeterministic_output"},
-		History:    []Change{{"2.8.0", "Added the -2 reply."}},
+		History:    []fsm.Change{{Since: "2.8.0", What: "Added the -2 reply."}},
 	},
 	{
-		Name: "expiretime", Run: expiretime, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "expiretime", Run: expiretime, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "generic", Since: "7.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the expiration Unix timestamp for a key",
 	},
 	{
-		Name: "pexpiretime", Run: pexpiretime, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "pexpiretime", Run: pexpiretime, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "generic", Since: "7.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
@@ -115,13 +116,13 @@ func (u timeUnit) absolute() bool { return u == unitEXAT || u == unitPXAT }
 // any other argument.
 func unitOf(arg []byte) timeUnit {
 	switch {
-	case fold(arg, "EX"):
+	case fsm.IsWord(arg, "EX"):
 		return unitEX
-	case fold(arg, "PX"):
+	case fsm.IsWord(arg, "PX"):
 		return unitPX
-	case fold(arg, "EXAT"):
+	case fsm.IsWord(arg, "EXAT"):
 		return unitEXAT
-	case fold(arg, "PXAT"):
+	case fsm.IsWord(arg, "PXAT"):
 		return unitPXAT
 	}
 	return unitNone
@@ -146,24 +147,24 @@ func within(o *keyspace.Object, l lifetime) *keyspace.Object {
 // lifeOf returns the lifetime of o.
 func lifeOf(o *keyspace.Object) lifetime { return lifetime{deadline: o.Deadline, expireAt: o.ExpireAt} }
 
-func (c *Ctx) wallMs() int64 { return c.wall / 1000 }
+func wallMs(c *fsm.Ctx) int64 { return c.Wall() / 1000 }
 
 // lifetimeAt returns the lifetime that ends at ts, in milliseconds on the wall
 // clock.
-func (c *Ctx) lifetimeAt(ts int64) lifetime {
-	if ts <= c.wallMs() {
+func lifetimeAt(c *fsm.Ctx, ts int64) lifetime {
+	if ts <= wallMs(c) {
 		return lifetime{expireAt: ts, past: true}
 	}
-	return lifetime{deadline: deadlineIn(c.now, ts-c.wallMs()), expireAt: ts}
+	return lifetime{deadline: fsm.DeadlineIn(c.Now(), ts-wallMs(c)), expireAt: ts}
 }
 
 // lifetimeIn parses the time to live that SET and similar commands are given.
 // It returns an error for zero, for negative numbers, and for numbers that
 // overflow 64 bits when converted to milliseconds, as Redis does.
-func (c *Ctx) lifetimeIn(unit timeUnit, arg []byte, name string) (l lifetime, fail Reply) {
+func lifetimeIn(c *fsm.Ctx, unit timeUnit, arg []byte, name string) (l lifetime, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	if !ok {
-		return l, Error(msgNotInt)
+		return l, fsm.Error(fsm.MsgNotInt)
 	}
 	if n <= 0 || unit.seconds() && n > maxSeconds {
 		return l, invalidExpire(name)
@@ -172,48 +173,48 @@ func (c *Ctx) lifetimeIn(unit timeUnit, arg []byte, name string) (l lifetime, fa
 		n *= 1000
 	}
 	if !unit.absolute() {
-		if number.AddOverflows(n, c.wallMs()) {
+		if number.AddOverflows(n, wallMs(c)) {
 			return l, invalidExpire(name)
 		}
-		n += c.wallMs()
+		n += wallMs(c)
 	}
-	return c.lifetimeAt(n), Null
+	return lifetimeAt(c, n), fsm.Null
 }
 
 // maxSeconds is the largest number of seconds whose milliseconds fit into 64
 // bits.
 const maxSeconds = (1<<63 - 1) / 1000
 
-func expire(c *Ctx, args [][]byte) Reply    { return expireGeneric(c, args, unitEX) }
-func pexpire(c *Ctx, args [][]byte) Reply   { return expireGeneric(c, args, unitPX) }
-func expireat(c *Ctx, args [][]byte) Reply  { return expireGeneric(c, args, unitEXAT) }
-func pexpireat(c *Ctx, args [][]byte) Reply { return expireGeneric(c, args, unitPXAT) }
+func expire(c *fsm.Ctx, args [][]byte) fsm.Reply    { return expireGeneric(c, args, unitEX) }
+func pexpire(c *fsm.Ctx, args [][]byte) fsm.Reply   { return expireGeneric(c, args, unitPX) }
+func expireat(c *fsm.Ctx, args [][]byte) fsm.Reply  { return expireGeneric(c, args, unitEXAT) }
+func pexpireat(c *fsm.Ctx, args [][]byte) fsm.Reply { return expireGeneric(c, args, unitPXAT) }
 
-func expireGeneric(c *Ctx, args [][]byte, unit timeUnit) Reply {
+func expireGeneric(c *fsm.Ctx, args [][]byte, unit timeUnit) fsm.Reply {
 	var nx, xx, gt, lt bool
 	for _, arg := range args[3:] {
 		switch {
-		case fold(arg, "NX"):
+		case fsm.IsWord(arg, "NX"):
 			nx = true
-		case fold(arg, "XX"):
+		case fsm.IsWord(arg, "XX"):
 			xx = true
-		case fold(arg, "GT"):
+		case fsm.IsWord(arg, "GT"):
 			gt = true
-		case fold(arg, "LT"):
+		case fsm.IsWord(arg, "LT"):
 			lt = true
 		default:
-			return Error("ERR Unsupported option " + string(arg))
+			return fsm.Error("ERR Unsupported option " + string(arg))
 		}
 	}
 	switch {
 	case nx && (xx || gt || lt):
-		return Error(msgExpireNX)
+		return fsm.Error(msgExpireNX)
 	case gt && lt:
-		return Error(msgExpireGTLT)
+		return fsm.Error(msgExpireGTLT)
 	}
 	n, ok := number.ParseInt(args[2])
 	if !ok {
-		return Error(msgNotInt)
+		return fsm.Error(fsm.MsgNotInt)
 	}
 	if unit.seconds() {
 		if n > maxSeconds || n < -maxSeconds {
@@ -222,28 +223,28 @@ func expireGeneric(c *Ctx, args [][]byte, unit timeUnit) Reply {
 		n *= 1000
 	}
 	if !unit.absolute() {
-		if n > 0 && number.AddOverflows(n, c.wallMs()) {
+		if n > 0 && number.AddOverflows(n, wallMs(c)) {
 			return invalidExpire(string(args[0]))
 		}
-		n += c.wallMs()
+		n += wallMs(c)
 	}
-	o := c.lookup(args[1])
+	o := c.Lookup(args[1])
 	if o == nil {
-		return Zero
+		return fsm.Zero
 	}
-	l := c.lifetimeAt(n)
+	l := lifetimeAt(c, n)
 	switch {
 	case nx && o.Deadline != 0, xx && o.Deadline == 0,
 		gt && !later(l, lifeOf(o)), lt && o.Deadline != 0 && !later(lifeOf(o), l):
-		return Zero
+		return fsm.Zero
 	}
 	if l.past {
-		c.delete(o)
-		return One
+		c.Delete(o)
+		return fsm.One
 	}
-	c.store(within(o.With(o.Str), l))
-	c.notify("g", "expire", o.Key)
-	return One
+	c.Store(within(o.With(o.Str), l))
+	c.Notify("g", "expire", o.Key)
+	return fsm.One
 }
 
 // later reports whether a ends after b. A lifetime without an end is the
@@ -258,25 +259,25 @@ func later(a, b lifetime) bool {
 		return false
 	case a.past || b.past: // only one of them is in the past
 		return b.past
-	case a.deadline == never && b.deadline == never:
+	case a.deadline == fsm.Never && b.deadline == fsm.Never:
 		return a.expireAt > b.expireAt
 	}
 	return a.deadline > b.deadline
 }
 
-func persist(c *Ctx, args [][]byte) Reply {
-	o := c.lookup(args[1])
+func persist(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o := c.Lookup(args[1])
 	if o == nil || o.Deadline == 0 {
-		return Zero
+		return fsm.Zero
 	}
-	c.persist(o)
-	return One
+	persistKey(c, o)
+	return fsm.One
 }
 
-// persist removes the time to live from o. o must have one.
-func (c *Ctx) persist(o *keyspace.Object) {
-	c.store(within(o.With(o.Str), lifetime{}))
-	c.notify("g", "persist", o.Key)
+// persistKey removes the time to live from o. o must have one.
+func persistKey(c *fsm.Ctx, o *keyspace.Object) {
+	c.Store(within(o.With(o.Str), lifetime{}))
+	c.Notify("g", "persist", o.Key)
 }
 
 // Replies of TTL and PTTL for a key that does not exist and for a key that does
@@ -289,17 +290,17 @@ const (
 // remaining returns the time to live of a key in milliseconds, rounded up, so
 // that it never reports less than what remains. It returns ttlNoKey or ttlNone
 // if there is no time to live.
-func (c *Ctx) remaining(key []byte) int64 {
-	o := c.lookup(key)
+func remaining(c *fsm.Ctx, key []byte) int64 {
+	o := c.Lookup(key)
 	switch {
 	case o == nil:
 		return ttlNoKey
 	case o.Deadline == 0:
 		return ttlNone
-	case o.Deadline == never:
-		return max(o.ExpireAt-c.wallMs(), 0)
+	case o.Deadline == fsm.Never:
+		return max(o.ExpireAt-wallMs(c), 0)
 	}
-	left := o.Deadline - c.now
+	left := o.Deadline - c.Now()
 	ms := left / 1e6
 	if left%1e6 != 0 {
 		ms++
@@ -316,13 +317,13 @@ func toSeconds(ms int64) int64 {
 	return ms/1000 + (ms%1000+500)/1000 // (ms+500)/1000 without overflow
 }
 
-func ttl(c *Ctx, args [][]byte) Reply  { return Int(toSeconds(c.remaining(args[1]))) }
-func pttl(c *Ctx, args [][]byte) Reply { return Int(c.remaining(args[1])) }
+func ttl(c *fsm.Ctx, args [][]byte) fsm.Reply  { return fsm.Int(toSeconds(remaining(c, args[1]))) }
+func pttl(c *fsm.Ctx, args [][]byte) fsm.Reply { return fsm.Int(remaining(c, args[1])) }
 
 // expiresAt returns the wall-clock time at which a key expires, in
 // milliseconds, as it was computed when the time to live was set.
-func (c *Ctx) expiresAt(key []byte) int64 {
-	o := c.lookup(key)
+func expiresAt(c *fsm.Ctx, key []byte) int64 {
+	o := c.Lookup(key)
 	switch {
 	case o == nil:
 		return ttlNoKey
@@ -332,5 +333,7 @@ func (c *Ctx) expiresAt(key []byte) int64 {
 	return o.ExpireAt
 }
 
-func expiretime(c *Ctx, args [][]byte) Reply  { return Int(toSeconds(c.expiresAt(args[1]))) }
-func pexpiretime(c *Ctx, args [][]byte) Reply { return Int(c.expiresAt(args[1])) }
+func expiretime(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return fsm.Int(toSeconds(expiresAt(c, args[1])))
+}
+func pexpiretime(c *fsm.Ctx, args [][]byte) fsm.Reply { return fsm.Int(expiresAt(c, args[1])) }

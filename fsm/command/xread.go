@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"slices"
@@ -13,12 +15,12 @@ import (
 // It goes through the log because it may wait.
 const xreadLogged = "_xread"
 
-var xreadCommands = []Command{
+var xreadCommands = []fsm.Command{
 	{
-		Name: "xread", Run: xread, Arity: -4, Flags: ReadOnly | Blocking | MovableKeys,
-		KeysOf: xreadKeys,
-		Specs: []KeySpec{
-			{Keyword: "STREAMS", Part: 2, Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		Name: "xread", Run: xread, Arity: -4, Flags: fsm.ReadOnly | fsm.Blocking | fsm.MovableKeys,
+		KeysOf: xreadKeys, Wait: fsm.WaitHooks{Logged: xreadLogged, MayWait: xreadMayWait},
+		Specs: []fsm.KeySpec{
+			{Keyword: "STREAMS", Part: 2, Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
 		},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "For each stream mentioned: O(N) with N being the number of elements being returned, it means " +
@@ -29,18 +31,20 @@ var xreadCommands = []Command{
 			"the caller for each stream. Can block.",
 	},
 	{
-		Name: xreadLogged, Run: xreadWaiting, Arity: -4, Flags: Internal | Write | Blocking | MovableKeys,
-		KeysOf: xreadKeys, block: parseXreadWaiter,
+		Name: xreadLogged, Run: xreadWaiting, Arity: -4,
+		Flags:  fsm.Internal | fsm.Write | fsm.Blocking | fsm.MovableKeys,
+		KeysOf: xreadKeys, Wait: fsm.WaitHooks{Block: parseXreadWaiter},
 		Group: "internal", Since: "holdfast",
 		Complexity: "As XREAD",
 		Syntax:     "[COUNT count] BLOCK milliseconds STREAMS key [key ...] id [id ...]",
 		Doc:        "XREAD that may wait",
 	},
 	{
-		Name: xreadgroupName, Run: xreadgroup, Arity: -7, Flags: Write | Blocking | MovableKeys,
-		KeysOf: xreadKeys, block: parseXreadgroup,
-		Specs: []KeySpec{
-			{Keyword: "STREAMS", Part: 2, Keys: Keys{4, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		Name: "xreadgroup", Run: xreadgroup, Arity: -7, Flags: fsm.Write | fsm.Blocking | fsm.MovableKeys,
+		Work:   fsm.WorkHooks{Steps: xreadgroupWork},
+		KeysOf: xreadKeys, Wait: fsm.WaitHooks{Block: parseXreadgroup, MayWait: xreadgroupMayWait},
+		Specs: []fsm.KeySpec{
+			{Keyword: "STREAMS", Part: 2, Keys: fsm.KeysAt(4, -1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
 		},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is " +
@@ -76,57 +80,57 @@ type xreadQuery struct {
 	noack           bool
 }
 
-func parseXread(args [][]byte) (q xreadQuery, fail Reply) {
+func parseXread(args [][]byte) (q xreadQuery, fail fsm.Reply) {
 	return parseStreams(args, false)
 }
 
 // parseStreams parses the arguments of XREAD, or of XREADGROUP if group is set.
-func parseStreams(args [][]byte, group bool) (q xreadQuery, fail Reply) {
+func parseStreams(args [][]byte, group bool) (q xreadQuery, fail fsm.Reply) {
 	for i := 1; i < len(args); i++ {
 		more := len(args) - i - 1
 		switch {
-		case fold(args[i], "BLOCK") && more > 0:
+		case fsm.IsWord(args[i], "BLOCK") && more > 0:
 			i++
 			ms, ok := number.ParseInt(args[i])
 			switch {
 			case !ok:
-				return q, Error(msgTimeoutInt)
+				return q, fsm.Error(msgTimeoutInt)
 			case ms < 0:
-				return q, Error(msgTimeoutNegative)
+				return q, fsm.Error(msgTimeoutNegative)
 			}
 			q.block, q.timeout = true, ms
-		case fold(args[i], "COUNT") && more > 0:
+		case fsm.IsWord(args[i], "COUNT") && more > 0:
 			i++
 			n, ok := number.ParseInt(args[i])
 			if !ok {
-				return q, Error(msgNotInt)
+				return q, fsm.Error(fsm.MsgNotInt)
 			}
 			q.count = max(n, 0)
-		case fold(args[i], "STREAMS") && more > 0:
+		case fsm.IsWord(args[i], "STREAMS") && more > 0:
 			if more%2 != 0 {
-				return q, Error(msgUnbalanced)
+				return q, fsm.Error(msgUnbalanced)
 			}
 			if group && q.group == nil {
-				return q, Error(msgNoGroupWord)
+				return q, fsm.Error(msgNoGroupWord)
 			}
 			q.keys, q.ids = args[i+1:i+1+more/2], args[i+1+more/2:]
-			return q, Null
-		case fold(args[i], "GROUP") && more > 1:
+			return q, fsm.Null
+		case fsm.IsWord(args[i], "GROUP") && more > 1:
 			if !group {
-				return q, Error(msgGroupOption)
+				return q, fsm.Error(msgGroupOption)
 			}
 			q.group, q.consumer = args[i+1], args[i+2]
 			i += 2
-		case fold(args[i], "NOACK"):
+		case fsm.IsWord(args[i], "NOACK"):
 			if !group {
-				return q, Error(msgNoackOption)
+				return q, fsm.Error(msgNoackOption)
 			}
 			q.noack = true
 		default:
-			return q, Error(msgSyntax)
+			return q, fsm.Error(fsm.MsgSyntax)
 		}
 	}
-	return q, Error(msgSyntax)
+	return q, fsm.Error(fsm.MsgSyntax)
 }
 
 // xreadKeys returns the positions of the keys. It skips the names of the group
@@ -135,9 +139,9 @@ func xreadKeys(args [][]byte) []int {
 	for i := 1; i < len(args); i++ {
 		rest := len(args) - i - 1
 		switch {
-		case fold(args[i], "GROUP"):
+		case fsm.IsWord(args[i], "GROUP"):
 			i += 2
-		case fold(args[i], "STREAMS") && rest > 0 && rest%2 == 0:
+		case fsm.IsWord(args[i], "STREAMS") && rest > 0 && rest%2 == 0:
 			pos := make([]int, rest/2)
 			for j := range pos {
 				pos[j] = i + 1 + j
@@ -148,34 +152,23 @@ func xreadKeys(args [][]byte) []int {
 	return nil
 }
 
-// Waits returns the command table row with which to run a call of a blocking
-// command. It returns nil if the call never waits: XREAD and XREADGROUP without
-// BLOCK.
-func (t *Table) Waits(cmd *Command, args [][]byte) *Command {
-	waits := cmd
-	switch {
-	case cmd.Flags&Blocking == 0:
-		return nil
-	case cmd.Name == xreadgroupName:
-	case cmd.Flags&Write != 0:
-		return cmd
-	default:
-		waits = t.index[xreadLogged]
-	}
-	if q, fail := parseStreams(args, waits == cmd); fail.IsError() || !q.block {
-		return nil
-	}
-	return waits
+func xreadMayWait(args [][]byte) bool      { return mayWait(args, false) }
+func xreadgroupMayWait(args [][]byte) bool { return mayWait(args, true) }
+
+// mayWait reports whether a call of XREAD or XREADGROUP has the option BLOCK.
+func mayWait(args [][]byte, group bool) bool {
+	q, fail := parseStreams(args, group)
+	return !fail.IsError() && q.block
 }
 
 // after resolves the IDs of XREAD. The command returns only entries after these
 // IDs.
-func (c *Ctx) after(q xreadQuery) (ids []stream.ID, fail Reply) {
+func after(c *fsm.Ctx, q xreadQuery) (ids []stream.ID, fail fsm.Reply) {
 	ids = make([]stream.ID, len(q.ids))
 	for i, arg := range q.ids {
-		o, wrong := c.lookupType(q.keys[i], keyspace.TypeStream)
+		o, wrong := c.LookupType(q.keys[i], keyspace.TypeStream)
 		if wrong {
-			return nil, Error(msgWrongType)
+			return nil, fsm.Error(fsm.MsgWrongType)
 		}
 		switch {
 		case string(arg) == "$":
@@ -184,14 +177,14 @@ func (c *Ctx) after(q xreadQuery) (ids []stream.ID, fail Reply) {
 			}
 			continue
 		case string(arg) == ">":
-			return nil, Error(msgGroupID)
+			return nil, fsm.Error(msgGroupID)
 		}
 		var ok bool
 		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
-			return nil, Error(msgStreamID)
+			return nil, fsm.Error(msgStreamID)
 		}
 	}
-	return ids, Null
+	return ids, fsm.Null
 }
 
 // entriesAfter adds the entries after an ID to l and calls f for each. It adds
@@ -208,80 +201,80 @@ func entriesAfter(v *keyspace.Collection, l *collector, id stream.ID, count int6
 
 // xreadReply returns a map from streams to entries, or in RESP2 a list of
 // pairs. It omits streams whose list is nil.
-func (c *Ctx) xreadReply(keys [][]byte, entries [][]Reply) Reply {
-	var elems []Reply
+func xreadReply(c *fsm.Ctx, keys [][]byte, entries [][]fsm.Reply) fsm.Reply {
+	var elems []fsm.Reply
 	for i, list := range entries {
 		if list == nil {
 			continue
 		}
-		key, value := Bulk(string(keys[i])), Array(list)
-		if c.proto >= 3 {
+		key, value := fsm.Bulk(string(keys[i])), fsm.Array(list)
+		if c.Proto() >= 3 {
 			elems = append(elems, key, value)
 		} else {
-			elems = append(elems, Array([]Reply{key, value}))
+			elems = append(elems, fsm.Array([]fsm.Reply{key, value}))
 		}
 	}
 	switch {
 	case elems == nil:
-		return NullArray
-	case c.proto >= 3:
-		return Map(elems)
+		return fsm.NullArray
+	case c.Proto() >= 3:
+		return fsm.Map(elems)
 	}
-	return Array(elems)
+	return fsm.Array(elems)
 }
 
 // readStreams returns the reply of XREAD, or NullArray if there are no entries.
-func (c *Ctx) readStreams(q xreadQuery, ids []stream.ID) Reply {
-	entries := make([][]Reply, len(ids))
+func readStreams(c *fsm.Ctx, q xreadQuery, ids []stream.ID) fsm.Reply {
+	entries := make([][]fsm.Reply, len(ids))
 	size := 0
 	for i := range ids {
-		o := c.lookup(q.keys[i])
+		o := c.Lookup(q.keys[i])
 		if o == nil {
 			continue
 		}
 		l := collector{c: c, size: size}
 		entriesAfter(o.Coll, &l, ids[i], q.count, func(stream.ID) {})
 		if size = l.size; l.over() {
-			return Error(ReplyTooLarge)
+			return fsm.Error(fsm.ReplyTooLarge)
 		}
 		entries[i] = l.elems
 	}
-	return c.xreadReply(q.keys, entries)
+	return xreadReply(c, q.keys, entries)
 }
 
 // mayBlock returns an error for BLOCK in a script.
-func (c *Ctx) mayBlock(q *xreadQuery, name []byte) Reply {
-	if q.block && c.inScript {
-		return Error("ERR " + string(name) + msgBlockScript)
+func mayBlock(c *fsm.Ctx, q *xreadQuery, name []byte) fsm.Reply {
+	if q.block && c.InScript() {
+		return fsm.Error("ERR " + string(name) + msgBlockScript)
 	}
-	return Null
+	return fsm.Null
 }
 
-func xread(c *Ctx, args [][]byte) Reply {
+func xread(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	q, fail := parseXread(args)
 	if fail.IsError() {
 		return fail
 	}
-	if fail = c.mayBlock(&q, args[0]); fail.IsError() {
+	if fail = mayBlock(c, &q, args[0]); fail.IsError() {
 		return fail
 	}
-	ids, fail := c.after(q)
+	ids, fail := after(c, q)
 	if fail.IsError() {
 		return fail
 	}
-	return c.readStreams(q, ids)
+	return readStreams(c, q, ids)
 }
 
-func xreadWaiting(c *Ctx, args [][]byte) Reply {
+func xreadWaiting(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	q, fail := parseXread(args)
 	if fail.IsError() {
 		return fail
 	}
-	ids, fail := c.after(q)
+	ids, fail := after(c, q)
 	if fail.IsError() {
 		return fail
 	}
-	if reply := c.readStreams(q, ids); reply.kind != kindNullArray || c.atomic {
+	if reply := readStreams(c, q, ids); reply.Kind() != fsm.KindNullArray || c.Atomic() {
 		return reply
 	}
 	// The IDs are resolved now, because $ would mean another ID later.
@@ -301,20 +294,20 @@ func xreadWaiting(c *Ctx, args [][]byte) Reply {
 	}
 	if slices.ContainsFunc(q.ids, func(id []byte) bool { return string(id) == "$" }) {
 		for _, id := range ids {
-			b.resume = append(b.resume, id.String())
+			b.Resume = append(b.Resume, id.String())
 		}
 	}
-	return c.wait(words, b)
+	return c.Wait(words, b)
 }
 
 // parseXreadWaiter parses the arguments that xreadWaiting stored with a waiter.
-func parseXreadWaiter(args [][]byte) (b blocking, fail Reply) {
+func parseXreadWaiter(args [][]byte) (b fsm.BlockingCall, fail fsm.Reply) {
 	q, fail := parseXread(args)
 	if fail.IsError() {
 		return b, fail
 	}
-	b = blocking{typ: keyspace.TypeStream, keys: q.keys, timeout: q.timeout, none: NullArray}
-	b.take = func(c *Ctx, key []byte) Reply {
+	b = fsm.BlockingCall{Type: keyspace.TypeStream, Keys: q.keys, Timeout: q.timeout, None: fsm.NullArray}
+	b.Take = func(c *fsm.Ctx, key []byte) fsm.Reply {
 		for i := range q.keys {
 			if string(q.keys[i]) != string(key) {
 				continue
@@ -323,25 +316,23 @@ func parseXreadWaiter(args [][]byte) (b blocking, fail Reply) {
 			if !ok {
 				id = stream.MaxID
 			}
-			v := c.lookup(key).Coll
+			v := c.Lookup(key).Coll
 			if v.Stream.Last.Compare(id) <= 0 {
 				continue
 			}
 			// The new entries may already have been deleted. The list is then
 			// empty.
-			l := collector{c: c, elems: []Reply{}}
+			l := collector{c: c, elems: []fsm.Reply{}}
 			entriesAfter(v, &l, id, q.count, func(stream.ID) {})
 			if l.over() {
-				return Error(ReplyTooLarge)
+				return fsm.Error(fsm.ReplyTooLarge)
 			}
-			return c.xreadReply([][]byte{key}, [][]Reply{l.elems})
+			return xreadReply(c, [][]byte{key}, [][]fsm.Reply{l.elems})
 		}
-		return None // keep waiting
+		return fsm.None // keep waiting
 	}
-	return b, Null
+	return b, fsm.Null
 }
-
-const xreadgroupName = "xreadgroup"
 
 const (
 	msgDollarID = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of " +
@@ -354,57 +345,58 @@ const (
 
 // fromGroup resolves the IDs of XREADGROUP. It represents ">" by the largest
 // ID.
-func (c *Ctx) fromGroup(q *xreadQuery) (ids []stream.ID, fail Reply) {
+func fromGroup(c *fsm.Ctx, q *xreadQuery) (ids []stream.ID, fail fsm.Reply) {
 	ids = make([]stream.ID, len(q.ids))
 	for i, arg := range q.ids {
-		_, at, wrong := c.groupOf(q.keys[i], q.group)
+		_, at, wrong := groupOf(c, q.keys[i], q.group)
 		switch {
 		case wrong:
-			return nil, Error(msgWrongType)
+			return nil, fsm.Error(fsm.MsgWrongType)
 		case at < 0:
 			return nil, noGroup(q.keys[i], q.group, inGroupOption)
 		case string(arg) == "$":
-			return nil, Error(msgDollarID)
+			return nil, fsm.Error(msgDollarID)
 		case string(arg) == ">":
 			ids[i] = stream.MaxID
 			continue
 		}
 		var ok bool
 		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
-			return nil, Error(msgStreamID)
+			return nil, fsm.Error(msgStreamID)
 		}
 	}
-	return ids, Null
+	return ids, fsm.Null
 }
 
-func xreadgroup(c *Ctx, args [][]byte) Reply {
+func xreadgroup(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	b, fail := parseXreadgroup(args)
 	if fail.IsError() {
 		return fail
 	}
 	q, _ := parseStreams(args, true)
-	if fail = c.mayBlock(&q, args[0]); fail.IsError() {
+	if fail = mayBlock(c, &q, args[0]); fail.IsError() {
 		return fail
 	}
-	ids, fail := c.fromGroup(&q)
+	ids, fail := fromGroup(c, &q)
 	if fail.IsError() {
 		return fail
 	}
-	entries := make([][]Reply, len(ids))
+	entries := make([][]fsm.Reply, len(ids))
 	size := 0
 	for i, key := range q.keys {
-		o, at, _ := c.groupOf(key, q.group)
+		o, at, _ := groupOf(c, key, q.group)
 		g := o.Coll.Stream.Groups.At(at)
-		l := collector{c: c, elems: []Reply{}, size: size}
-		read := c.readHistory
+		l := collector{c: c, elems: []fsm.Reply{}, size: size}
 		if ids[i] == stream.MaxID {
-			if c.groupSuspended(key, &q) || o.Coll.Stream.Entries.Len() == 0 ||
+			if groupSuspended(c, key, &q) || o.Coll.Stream.Entries.Len() == 0 ||
 				o.Coll.Stream.Entries.At(o.Coll.Stream.Entries.Len()-1).ID.Compare(g.Last) <= 0 {
 				continue
 			}
-			ids[i], read = g.Last, c.readNew
+			fail = readNew(c, o, at, &q, g.Last, &l)
+		} else {
+			fail = readHistory(c, o, at, &q, ids[i], &l)
 		}
-		if fail = read(o, at, &q, ids[i], &l); fail.IsError() {
+		if fail.IsError() {
 			if size == 0 {
 				return fail
 			}
@@ -413,38 +405,38 @@ func xreadgroup(c *Ctx, args [][]byte) Reply {
 		size = l.size
 		entries[i] = l.elems
 	}
-	if reply := c.xreadReply(q.keys, entries); reply.kind != kindNullArray || !q.block || c.atomic {
+	if reply := xreadReply(c, q.keys, entries); reply.Kind() != fsm.KindNullArray || !q.block || c.Atomic() {
 		return reply
 	}
-	return c.wait(args, b)
+	return c.Wait(args, b)
 }
 
 // readNew delivers the entries after an ID to a consumer, as many as fit the
 // reply and the query's count.
-func (c *Ctx) readNew(o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
+func readNew(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) fsm.Reply {
 	var ids []stream.ID
 	entriesAfter(o.Coll, l, after, q.count, func(id stream.ID) { ids = append(ids, id) })
 	if g := o.Coll.Stream.Groups.At(at); !groupFits(&g, len(ids)) {
-		return Error(msgTooMany)
+		return fsm.Error(msgTooMany)
 	}
 	if l.over() {
-		return Error(ReplyTooLarge)
+		return fsm.Error(fsm.ReplyTooLarge)
 	}
-	c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) {
-		name := c.consumer(n, g, string(q.consumer))
+	withGroup(c, o, at, func(n *keyspace.Object, g *stream.Group) {
+		name := consumer(c, n, g, string(q.consumer))
 		for _, id := range ids {
 			n.Coll.Stream.Advance(g, id)
 			if !q.noack {
-				g.Assign(c.m.owner, stream.PendingEntry{ID: id, Consumer: name, At: c.moment(), Deliveries: 1})
+				g.Assign(c.Owner(), stream.PendingEntry{ID: id, Consumer: name, At: moment(c), Deliveries: 1})
 			}
 		}
 	})
-	return Null
+	return fsm.Null
 }
 
 // readHistory returns the consumer's pending entries after an ID. For an entry
 // that the stream no longer contains, it returns only the ID.
-func (c *Ctx) readHistory(o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) Reply {
+func readHistory(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) fsm.Reply {
 	v, g := o.Coll, o.Coll.Stream.Groups.At(at)
 	var again []stream.ID
 	if i, found := g.ConsumerPosition(string(q.consumer)); found {
@@ -455,73 +447,64 @@ func (c *Ctx) readHistory(o *keyspace.Object, at int, q *xreadQuery, after strea
 				again = append(again, *id)
 				more = l.addEntry(e)
 			} else {
-				more = l.add(Array([]Reply{Bulk(id.String()), NullArray}))
+				more = l.add(fsm.Array([]fsm.Reply{fsm.Bulk(id.String()), fsm.NullArray}))
 			}
 			return more && int64(len(l.elems)) != q.count
 		})
 	} else if !groupFits(&g, 0) {
-		return Error(msgTooMany)
+		return fsm.Error(msgTooMany)
 	}
 	if l.over() {
-		return Error(ReplyTooLarge)
+		return fsm.Error(fsm.ReplyTooLarge)
 	}
-	c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) {
-		c.consumer(n, g, string(q.consumer))
+	withGroup(c, o, at, func(n *keyspace.Object, g *stream.Group) {
+		consumer(c, n, g, string(q.consumer))
 		for _, id := range again {
 			i, _ := g.PendingPosition(id)
 			p := g.Pending.At(i)
-			p.At = c.moment()
+			p.At = moment(c)
 			p.Deliveries++
-			g.Pending.Set(c.m.owner, i, p)
+			g.Pending.Set(c.Owner(), i, p)
 		}
 	})
-	return Null
+	return fsm.Null
 }
 
 // groupSuspended reports whether the stream has a suspended waiter of the same
 // group. If so, a new reader must wait behind it, so that the suspended waiter
 // keeps its position.
-func (c *Ctx) groupSuspended(key []byte, q *xreadQuery) bool {
-	w := &c.m.waits
-	if !q.block || c.atomic || w.queues.Len() == 0 {
-		return false
-	}
-	k := waitKey{c.db, string(key)}
-	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ != keyspace.TypeStream || !w.suspended(n.session) {
-			continue
-		}
-		if other, fail := parseStreams(n.args, true); !fail.IsError() && string(other.group) == string(q.group) {
-			return true
-		}
-	}
-	return false
+func groupSuspended(c *fsm.Ctx, key []byte, q *xreadQuery) bool {
+	return q.block && !c.Atomic() && c.SuspendedWaiter(key, keyspace.TypeStream, func(args [][]byte) bool {
+		other, fail := parseStreams(args, true)
+		return !fail.IsError() && string(other.group) == string(q.group)
+	})
 }
 
 // parseXreadgroup parses the arguments that XREADGROUP stored with a waiter.
 // XREADGROUP waits only if all its IDs are ">".
-func parseXreadgroup(args [][]byte) (b blocking, fail Reply) {
+func parseXreadgroup(args [][]byte) (b fsm.BlockingCall, fail fsm.Reply) {
 	q, fail := parseStreams(args, true)
 	if fail.IsError() {
 		return b, fail
 	}
-	b = blocking{
-		typ: keyspace.TypeStream, keys: q.keys, timeout: q.timeout, none: NullArray, gone: Error(msgStreamGone),
+	b = fsm.BlockingCall{
+		Type: keyspace.TypeStream,
+		Keys: q.keys, Timeout: q.timeout, None: fsm.NullArray, Gone: fsm.Error(msgStreamGone),
 	}
-	b.take = func(c *Ctx, key []byte) Reply {
-		o, at, _ := c.groupOf(key, q.group)
+	b.Take = func(c *fsm.Ctx, key []byte) fsm.Reply {
+		o, at, _ := groupOf(c, key, q.group)
 		if at < 0 {
-			return Error(msgGroupGone)
+			return fsm.Error(msgGroupGone)
 		}
 		g := o.Coll.Stream.Groups.At(at)
 		if o.Coll.Stream.Last.Compare(g.Last) <= 0 {
-			return None // keep waiting
+			return fsm.None // keep waiting
 		}
-		l := collector{c: c, elems: []Reply{}}
-		if fail := c.readNew(o, at, &q, g.Last, &l); fail.IsError() {
+		l := collector{c: c, elems: []fsm.Reply{}}
+		if fail := readNew(c, o, at, &q, g.Last, &l); fail.IsError() {
 			return fail
 		}
-		return c.xreadReply([][]byte{key}, [][]Reply{l.elems})
+		return xreadReply(c, [][]byte{key}, [][]fsm.Reply{l.elems})
 	}
-	return b, Null
+	return b, fsm.Null
 }

@@ -1,23 +1,26 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"github.com/holdfast-kv/holdfast/fsm/hll"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-var hllCommands = []Command{
+var hllCommands = []fsm.Command{
 	{
-		Name: "pfadd", Run: pfadd, Arity: -2, Flags: Write | DenyOOM | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "insert"},
+		Name: "pfadd", Run: pfadd, Arity: -2, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: pfmergeWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "O(1) to add every element.",
 		Syntax:     "key [element [element ...]]",
 		Doc:        "Adds the specified elements to the specified HyperLogLog.",
 	},
 	{
-		Name: "pfcount", Run: pfcount, Arity: -2, Flags: ReadOnly,
-		Keys: Keys{1, -1, 1},
-		Access: Access{
+		Name: "pfcount", Run: pfcount, Arity: -2, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, -1, 1),
+		Access: fsm.Access{
 			Flags: "access", Mode: "RW",
 			Notes: "RW because it may change the internal representation of the key, and propagate to replicas",
 		},
@@ -28,11 +31,12 @@ var hllCommands = []Command{
 		Doc:    "Return the approximated cardinality of the set(s) observed by the HyperLogLog at key(s).",
 	},
 	{
-		Name: "pfmerge", Run: pfmerge, Arity: -2, Flags: Write | DenyOOM,
-		Keys: Keys{1, -1, 1},
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access insert"}},
-			{Keys: Keys{2, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		Name: "pfmerge", Run: pfmerge, Arity: -2, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: pfmergeWork},
+		Keys: fsm.KeysAt(1, -1, 1),
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access insert"}},
+			{Keys: fsm.KeysAt(2, -1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
 		},
 		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "O(N) to merge N HyperLogLogs, but with high constant times.",
@@ -40,15 +44,15 @@ var hllCommands = []Command{
 		Doc:        "Merge N different HyperLogLogs into a single one.",
 	},
 	{
-		Name: "pfdebug", Run: pfdebug, Arity: 3, Flags: Write | DenyOOM | Admin,
-		Keys: Keys{2, 2, 1}, Access: Access{Mode: "RW", Flags: "access"},
+		Name: "pfdebug", Run: pfdebug, Arity: 3, Flags: fsm.Write | fsm.DenyOOM | fsm.Admin,
+		Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RW", Flags: "access"},
 		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "N/A",
 		Syntax:     "subcommand key",
 		Doc:        "Internal commands for debugging HyperLogLog values",
 	},
 	{
-		Name: "pfselftest", Run: pfselftest, Arity: 1, Flags: Admin | Slow,
+		Name: "pfselftest", Run: pfselftest, Arity: 1, Flags: fsm.Admin | fsm.Slow,
 		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "N/A",
 		Doc:        "An internal command for testing HyperLogLog values",
@@ -64,28 +68,28 @@ const (
 
 // lookupHLL returns the object of a key, or nil if there is none, and a copy of
 // its value that may be changed.
-func (c *Ctx) lookupHLL(key []byte) (o *keyspace.Object, h hll.Value, fail Reply) {
-	o, wrong := c.lookupString(key)
+func lookupHLL(c *fsm.Ctx, key []byte) (o *keyspace.Object, h hll.Value, fail fsm.Reply) {
+	o, wrong := c.LookupString(key)
 	switch {
 	case wrong:
-		return nil, h, Error(msgWrongType)
+		return nil, h, fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return nil, hll.New(), Null
+		return nil, hll.New(), fsm.Null
 	case !hll.Is(o.Str):
-		return nil, h, Error(msgHLLType)
+		return nil, h, fsm.Error(msgHLLType)
 	}
-	c.charge(hllSteps)
-	return o, hll.Of(o.Str), Null
+	c.Charge(hllSteps)
+	return o, hll.Of(o.Str), fsm.Null
 }
 
 // storeHLL stores a value. o is the object that the key had, or nil.
-func (c *Ctx) storeHLL(o *keyspace.Object, key []byte, h hll.Value) {
+func storeHLL(c *fsm.Ctx, o *keyspace.Object, key []byte, h hll.Value) {
 	n := keyspace.NewObject(key, h.Bytes())
 	n.Raw = true
 	if o != nil {
 		n = within(n, lifeOf(o))
 	}
-	c.assign(n)
+	c.Assign(n)
 }
 
 // hllProbes is the number of elements up to which PFADD looks up each element
@@ -95,8 +99,8 @@ const hllProbes = 16
 
 // pfadd changes nothing if it finds broken registers. Redis keeps the changes
 // that it made before it found them.
-func pfadd(c *Ctx, args [][]byte) Reply {
-	o, h, fail := c.lookupHLL(args[1])
+func pfadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, h, fail := lookupHLL(c, args[1])
 	if fail.IsError() {
 		return fail
 	}
@@ -107,7 +111,7 @@ func pfadd(c *Ctx, args [][]byte) Reply {
 	}
 	updated := o == nil
 	for _, elem := range args[2:] {
-		c.charge(stepsPut + len(elem)/scanBytes)
+		c.Charge(fsm.StepsPut + len(elem)/fsm.ScanBytes)
 		i, value := hll.Hash(elem)
 		if known != nil {
 			if known[i] >= value {
@@ -117,52 +121,52 @@ func pfadd(c *Ctx, args [][]byte) Reply {
 		}
 		changed, whole := h.Raise(i, value)
 		if !whole {
-			return Error(msgHLLCorrupt)
+			return fsm.Error(msgHLLCorrupt)
 		}
 		updated = updated || changed
 	}
 	if !updated {
-		return Zero
+		return fsm.Zero
 	}
 	h.Invalidate()
-	c.storeHLL(o, args[1], h)
-	c.notify("$", "pfadd", string(args[1]))
-	return One
+	storeHLL(c, o, args[1], h)
+	c.Notify("$", "pfadd", string(args[1]))
+	return fsm.One
 }
 
 // pfcount never writes. Redis writes the count of a single key into the header
 // of its value. Here that would turn every read into a write, so the header
 // always marks its count as out of date, and pfcount counts the registers each
 // time.
-func pfcount(c *Ctx, args [][]byte) Reply {
+func pfcount(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if len(args) == 2 {
-		o, h, fail := c.lookupHLL(args[1])
+		o, h, fail := lookupHLL(c, args[1])
 		switch {
 		case fail.IsError():
 			return fail
 		case o == nil:
-			return Zero
+			return fsm.Zero
 		}
 		n, whole := h.Count()
 		if !whole {
-			return Error(msgHLLCorrupt)
+			return fsm.Error(msgHLLCorrupt)
 		}
-		return Int(n)
+		return fsm.Int(n)
 	}
-	u, _, fail := c.unite(args[1:])
+	u, _, fail := uniteSets(c, args[1:])
 	if fail.IsError() {
 		return fail
 	}
-	return Int(u.Count())
+	return fsm.Int(u.Count())
 }
 
-// unite merges the values of the keys, each value once. dense reports whether
+// uniteSets merges the values of the keys, each value once. dense reports whether
 // one of the values is dense.
-func (c *Ctx) unite(keys [][]byte) (u *hll.Union, dense bool, fail Reply) {
+func uniteSets(c *fsm.Ctx, keys [][]byte) (u *hll.Union, dense bool, fail fsm.Reply) {
 	u = new(hll.Union)
 	seen := make(map[*keyspace.Object]bool)
 	for _, key := range keys {
-		o, h, fail := c.lookupHLL(key)
+		o, h, fail := lookupHLL(c, key)
 		switch {
 		case fail.IsError():
 			return nil, false, fail
@@ -172,80 +176,80 @@ func (c *Ctx) unite(keys [][]byte) (u *hll.Union, dense bool, fail Reply) {
 		seen[o] = true
 		dense = dense || !h.Sparse()
 		if !u.Add(&h) {
-			return nil, false, Error(msgHLLCorrupt)
+			return nil, false, fsm.Error(msgHLLCorrupt)
 		}
 	}
-	return u, dense, Null
+	return u, dense, fsm.Null
 }
 
-func pfmerge(c *Ctx, args [][]byte) Reply {
-	u, dense, fail := c.unite(args[1:])
+func pfmerge(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	u, dense, fail := uniteSets(c, args[1:])
 	if fail.IsError() {
 		return fail
 	}
-	o, h, fail := c.lookupHLL(args[1])
+	o, h, fail := lookupHLL(c, args[1])
 	switch {
 	case fail.IsError():
 		return fail
 	case dense && !h.ToDense():
-		return Error(msgHLLCorrupt)
+		return fsm.Error(msgHLLCorrupt)
 	}
 	for i, value := range u {
 		if value == 0 {
 			continue
 		}
-		c.charge(1)
+		c.Charge(1)
 		if _, whole := h.Raise(i, value); !whole {
-			return Error(msgHLLCorrupt)
+			return fsm.Error(msgHLLCorrupt)
 		}
 	}
 	h.Invalidate()
-	c.storeHLL(o, args[1], h)
-	c.notify("$", "pfadd", string(args[1]))
-	return OK
+	storeHLL(c, o, args[1], h)
+	c.Notify("$", "pfadd", string(args[1]))
+	return fsm.OK
 }
 
-func pfdebug(c *Ctx, args [][]byte) Reply {
-	o, h, fail := c.lookupHLL(args[2])
+func pfdebug(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, h, fail := lookupHLL(c, args[2])
 	switch {
 	case fail.IsError():
 		return fail
 	case o == nil:
-		return Error(msgHLLNoKey)
+		return fsm.Error(msgHLLNoKey)
 	}
 	switch sparse := h.Sparse(); {
-	case fold(args[1], "GETREG"), fold(args[1], "TODENSE"):
+	case fsm.IsWord(args[1], "GETREG"), fsm.IsWord(args[1], "TODENSE"):
 		if !h.ToDense() {
-			return Error(msgHLLCorrupt)
+			return fsm.Error(msgHLLCorrupt)
 		}
 		if sparse {
-			c.storeHLL(o, args[2], h)
+			storeHLL(c, o, args[2], h)
 		}
-		if fold(args[1], "TODENSE") {
-			return Bool(sparse)
+		if fsm.IsWord(args[1], "TODENSE") {
+			return fsm.Bool(sparse)
 		}
-		regs := make([]Reply, hll.Registers)
+		regs := make([]fsm.Reply, hll.Registers)
 		for i := range regs {
-			regs[i] = Int(int64(h.Register(i)))
+			regs[i] = fsm.Int(int64(h.Register(i)))
 		}
-		return Array(regs)
-	case fold(args[1], "DECODE"):
+		return fsm.Array(regs)
+	case fsm.IsWord(args[1], "DECODE"):
 		if !sparse {
-			return Error(msgHLLDense)
+			return fsm.Error(msgHLLDense)
 		}
-		return Bulk(h.Describe())
-	case fold(args[1], "ENCODING"):
+		return fsm.Bulk(h.Describe())
+	case fsm.IsWord(args[1], "ENCODING"):
 		if sparse {
-			return Simple("sparse")
+			return fsm.Simple("sparse")
 		}
-		return Simple("dense")
+		return fsm.Simple("dense")
 	}
-	return Error("ERR Unknown PFDEBUG subcommand '" + string(args[1]) + "'")
+	return fsm.Error("ERR Unknown PFDEBUG subcommand '" + string(args[1]) + "'")
 }
 
-func pfselftest(c *Ctx, args [][]byte) Reply {
-	if err := hll.SelfTest(c.charge); err != nil {
-		return Error("ERR TESTFAILED " + err.Error())
+func pfselftest(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	if err := hll.SelfTest(c.Charge); err != nil {
+		return fsm.Error("ERR TESTFAILED " + err.Error())
 	}
-	return OK
+	return fsm.OK
 }

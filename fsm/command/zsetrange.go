@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
@@ -28,29 +30,30 @@ type rangeQuery struct {
 }
 
 // parseRange parses a range whose ends are the first two elements of args.
-// store is set for ZRANGESTORE, and reversible for commands that accept REV.
-func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q rangeQuery, fail Reply) {
+// store is like set, for ZRANGESTORE, and reversible for commands that accept
+// REV.
+func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q rangeQuery, fail fsm.Reply) {
 	q = rangeQuery{by: by, reverse: reverse, limit: -1}
 	for i := 2; i < len(args); i++ {
 		switch {
-		case !store && fold(args[i], "WITHSCORES"):
+		case !store && fsm.IsWord(args[i], "WITHSCORES"):
 			q.withScores = true
-		case fold(args[i], "LIMIT") && i+2 < len(args):
+		case fsm.IsWord(args[i], "LIMIT") && i+2 < len(args):
 			var ok1, ok2 bool
 			q.offset, ok1 = number.ParseInt(args[i+1])
 			q.limit, ok2 = number.ParseInt(args[i+2])
 			if !ok1 || !ok2 {
-				return q, Error(msgNotInt)
+				return q, fsm.Error(fsm.MsgNotInt)
 			}
 			i += 2
-		case reversible && fold(args[i], "REV"):
+		case reversible && fsm.IsWord(args[i], "REV"):
 			q.reverse, reversible = true, false
-		case q.by == byAny && fold(args[i], "BYSCORE"):
+		case q.by == byAny && fsm.IsWord(args[i], "BYSCORE"):
 			q.by = byScore
-		case q.by == byAny && fold(args[i], "BYLEX"):
+		case q.by == byAny && fsm.IsWord(args[i], "BYLEX"):
 			q.by = byLex
 		default:
-			return q, Error(msgSyntax)
+			return q, fsm.Error(fsm.MsgSyntax)
 		}
 	}
 	if q.by == byAny {
@@ -58,9 +61,9 @@ func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q r
 	}
 	switch {
 	case q.limit != -1 && q.by == byRank:
-		return q, Error(msgLimitOnly)
+		return q, fsm.Error(msgLimitOnly)
 	case q.withScores && q.by == byLex:
-		return q, Error(msgNoLexScores)
+		return q, fsm.Error(msgNoLexScores)
 	}
 	lo, hi := args[0], args[1]
 	if q.reverse && q.by != byRank {
@@ -76,7 +79,7 @@ func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q r
 		q.start, ok1 = number.ParseInt(lo)
 		q.end, ok2 = number.ParseInt(hi)
 		if !ok1 || !ok2 {
-			fail = Error(msgNotInt)
+			fail = fsm.Error(fsm.MsgNotInt)
 		}
 	}
 	return q, fail
@@ -126,107 +129,115 @@ func (q *rangeQuery) walk(v *keyspace.Collection, f func(m *container.Scored) bo
 	}
 }
 
-func zrange(c *Ctx, args [][]byte) Reply {
-	return c.zrangeReply(args, byAny, false, true)
+func zrange(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zrangeReply(c, args, byAny, false, true)
 }
-func zrevrange(c *Ctx, args [][]byte) Reply     { return c.zrangeReply(args, byRank, true, false) }
-func zrangebyscore(c *Ctx, args [][]byte) Reply { return c.zrangeReply(args, byScore, false, false) }
-func zrevrangebyscore(c *Ctx, args [][]byte) Reply {
-	return c.zrangeReply(args, byScore, true, false)
+func zrevrange(c *fsm.Ctx, args [][]byte) fsm.Reply { return zrangeReply(c, args, byRank, true, false) }
+func zrangebyscore(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zrangeReply(c, args, byScore, false, false)
 }
-func zrangebylex(c *Ctx, args [][]byte) Reply    { return c.zrangeReply(args, byLex, false, false) }
-func zrevrangebylex(c *Ctx, args [][]byte) Reply { return c.zrangeReply(args, byLex, true, false) }
+func zrevrangebyscore(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zrangeReply(c, args, byScore, true, false)
+}
+func zrangebylex(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zrangeReply(c, args, byLex, false, false)
+}
+func zrevrangebylex(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zrangeReply(c, args, byLex, true, false)
+}
 
-func (c *Ctx) zrangeReply(args [][]byte, by rangeBy, reverse, reversible bool) Reply {
+func zrangeReply(c *fsm.Ctx, args [][]byte, by rangeBy, reverse, reversible bool) fsm.Reply {
 	q, fail := parseRange(args[2:], by, reverse, reversible, false)
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Array(nil)
+		return fsm.Array(nil)
 	}
 	l := collector{c: c}
-	q.walk(o.Coll, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
-	return l.reply(Array)
+	q.walk(o.Coll, func(m *container.Scored) bool { return addScored(c, &l, m, q.withScores, true) })
+	return l.reply(fsm.Array)
 }
 
 // addScored adds a member and, if withScores is set, its score. In RESP3, each
 // member and its score become an array of their own if pairs is set.
-func (c *Ctx) addScored(l *collector, m *container.Scored, withScores, pairs bool) bool {
+func addScored(c *fsm.Ctx, l *collector, m *container.Scored, withScores, pairs bool) bool {
 	switch {
 	case !withScores:
-		return l.add(Bulk(m.Member))
-	case pairs && c.proto >= 3:
-		return l.add(Array([]Reply{Bulk(m.Member), Double(m.Score)}))
+		return l.add(fsm.Bulk(m.Member))
+	case pairs && c.Proto() >= 3:
+		return l.add(fsm.Array([]fsm.Reply{fsm.Bulk(m.Member), fsm.Double(m.Score)}))
 	}
-	l.add(Bulk(m.Member))
-	return l.add(Double(m.Score))
+	l.add(fsm.Bulk(m.Member))
+	return l.add(fsm.Double(m.Score))
 }
 
-func zrangestore(c *Ctx, args [][]byte) Reply {
+func zrangestore(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	q, fail := parseRange(args[3:], byAny, false, true, true)
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[2], keyspace.TypeZSet)
+	o, wrong := c.LookupType(args[2], keyspace.TypeZSet)
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
-	n := c.open(nil, args[1], keyspace.TypeZSet)
+	n := open(c, nil, args[1], keyspace.TypeZSet)
 	if o != nil {
 		q.walk(o.Coll, func(m *container.Scored) bool {
-			c.charge(2 * stepsPut)
-			n.Coll.PutScore(c.m.owner, m.Member, m.Score)
+			c.Charge(2 * fsm.StepsPut)
+			n.Coll.PutScore(c.Owner(), m.Member, m.Score)
 			return true
 		})
 	}
-	return c.storeResult(n, "z", "zrangestore")
+	return storeResult(c, n, "z", "zrangestore")
 }
 
-func zremrangebyscore(c *Ctx, args [][]byte) Reply {
+func zremrangebyscore(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	r, fail := scoreRange(args[2], args[3])
-	return c.removeRange(args[1], "zremrangebyscore", fail, r.in)
+	return removeRange(c, args[1], "zremrangebyscore", fail, r.in)
 }
 
-func zremrangebylex(c *Ctx, args [][]byte) Reply {
+func zremrangebylex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	r, fail := lexRange(args[2], args[3])
-	return c.removeRange(args[1], "zremrangebylex", fail, r.in)
+	return removeRange(c, args[1], "zremrangebylex", fail, r.in)
 }
 
-func zremrangebyrank(c *Ctx, args [][]byte) Reply {
+func zremrangebyrank(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	start, ok1 := number.ParseInt(args[2])
 	end, ok2 := number.ParseInt(args[3])
-	fail := Null
+	fail := fsm.Null
 	if !ok1 || !ok2 {
-		fail = Error(msgNotInt)
+		fail = fsm.Error(fsm.MsgNotInt)
 	}
-	return c.removeRange(args[1], "zremrangebyrank", fail, func(v *keyspace.Collection) (int, int) {
+	return removeRange(c, args[1], "zremrangebyrank", fail, func(v *keyspace.Collection) (int, int) {
 		return span(start, end, v.Order.Len())
 	})
 }
 
-func (c *Ctx) removeRange(key []byte, event string, fail Reply, in func(v *keyspace.Collection) (from, to int)) Reply {
+func removeRange(
+	c *fsm.Ctx, key []byte, event string, fail fsm.Reply, in func(v *keyspace.Collection) (from, to int),
+) fsm.Reply {
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(key, keyspace.TypeZSet)
+	o, wrong := c.LookupType(key, keyspace.TypeZSet)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Zero
+		return fsm.Zero
 	}
 	from, to := in(o.Coll)
 	if from == to {
-		return Zero
+		return fsm.Zero
 	}
-	n := c.open(o, key, keyspace.TypeZSet)
-	c.charge(2 * stepsPut * (to - from))
-	n.Coll.DeleteRange(c.m.owner, from, to)
-	c.close(n, "z", event)
-	return Int(int64(to - from))
+	n := open(c, o, key, keyspace.TypeZSet)
+	c.Charge(2 * fsm.StepsPut * (to - from))
+	n.Coll.DeleteRange(c.Owner(), from, to)
+	storeOrRemove(c, n, "z", event)
+	return fsm.Int(int64(to - from))
 }

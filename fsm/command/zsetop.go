@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"math"
@@ -12,13 +14,14 @@ import (
 // This file has the unions, intersections and differences of sorted sets and
 // sets.
 
-var zsetOpCommands = []Command{
+var zsetOpCommands = []fsm.Command{
 	{
-		Name: "zunionstore", Run: zunionstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
-		Keys: Keys{1, 1, 1}, KeysOf: zstoreKeys,
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
-			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		Name: "zunionstore", Run: zunionstore, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys,
+		Work: fsm.WorkHooks{Steps: zsetStoreWork},
+		Keys: fsm.KeysAt(1, 1, 1), KeysOf: zstoreKeys,
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"}},
+			{Keys: fsm.Keys{First: 2, Step: 1}, Access: fsm.Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
 		Group: "sorted-set", Since: "2.0.0",
 		Complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the " +
@@ -27,11 +30,12 @@ var zsetOpCommands = []Command{
 		Doc:    "Add multiple sorted sets and store the resulting sorted set in a new key",
 	},
 	{
-		Name: "zinterstore", Run: zinterstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
-		Keys: Keys{1, 1, 1}, KeysOf: zstoreKeys,
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
-			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		Name: "zinterstore", Run: zinterstore, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys,
+		Work: fsm.WorkHooks{Steps: zsetStoreWork},
+		Keys: fsm.KeysAt(1, 1, 1), KeysOf: zstoreKeys,
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"}},
+			{Keys: fsm.Keys{First: 2, Step: 1}, Access: fsm.Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
 		Group: "sorted-set", Since: "2.0.0",
 		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number " +
@@ -40,10 +44,10 @@ var zsetOpCommands = []Command{
 		Doc:    "Intersect multiple sorted sets and store the resulting sorted set in a new key",
 	},
 	{
-		Name: "zunion", Run: zunion, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Name: "zunion", Run: zunion, Arity: -3, Flags: fsm.ReadOnly | fsm.MovableKeys,
 		KeysOf: zopKeys,
-		Specs: []KeySpec{
-			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.Keys{First: 1, Step: 1}, Access: fsm.Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
 		Group: "sorted-set", Since: "6.2.0",
 		Complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the " +
@@ -52,10 +56,10 @@ var zsetOpCommands = []Command{
 		Doc:    "Add multiple sorted sets",
 	},
 	{
-		Name: "zinter", Run: zinter, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Name: "zinter", Run: zinter, Arity: -3, Flags: fsm.ReadOnly | fsm.MovableKeys,
 		KeysOf: zopKeys,
-		Specs: []KeySpec{
-			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.Keys{First: 1, Step: 1}, Access: fsm.Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
 		Group: "sorted-set", Since: "6.2.0",
 		Complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number " +
@@ -64,10 +68,10 @@ var zsetOpCommands = []Command{
 		Doc:    "Intersect multiple sorted sets",
 	},
 	{
-		Name: "zdiff", Run: zdiff, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Name: "zdiff", Run: zdiff, Arity: -3, Flags: fsm.ReadOnly | fsm.MovableKeys,
 		KeysOf: zopKeys,
-		Specs: []KeySpec{
-			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.Keys{First: 1, Step: 1}, Access: fsm.Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
 		Group: "sorted-set", Since: "6.2.0",
 		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is " +
@@ -76,10 +80,10 @@ var zsetOpCommands = []Command{
 		Doc:    "Subtract multiple sorted sets",
 	},
 	{
-		Name: "zintercard", Run: zintercard, Arity: -3, Flags: ReadOnly | MovableKeys,
+		Name: "zintercard", Run: zintercard, Arity: -3, Flags: fsm.ReadOnly | fsm.MovableKeys,
 		KeysOf: zopKeys,
-		Specs: []KeySpec{
-			{Keys: Keys{First: 1, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.Keys{First: 1, Step: 1}, Access: fsm.Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
 		Group: "sorted-set", Since: "7.0.0",
 		Complexity: "O(N*K) worst case with N being the smallest input sorted set, K being the number of input " +
@@ -88,11 +92,12 @@ var zsetOpCommands = []Command{
 		Doc:    "Intersect multiple sorted sets and return the cardinality of the result",
 	},
 	{
-		Name: "zdiffstore", Run: zdiffstore, Arity: -4, Flags: Write | DenyOOM | MovableKeys,
-		Keys: Keys{1, 1, 1}, KeysOf: zstoreKeys,
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
-			{Keys: Keys{First: 2, Step: 1}, Access: Access{Mode: "RO", Flags: "access"}, NumKeys: true},
+		Name: "zdiffstore", Run: zdiffstore, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys,
+		Work: fsm.WorkHooks{Steps: zsetStoreWork},
+		Keys: fsm.KeysAt(1, 1, 1), KeysOf: zstoreKeys,
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"}},
+			{Keys: fsm.Keys{First: 2, Step: 1}, Access: fsm.Access{Mode: "RO", Flags: "access"}, NumKeys: true},
 		},
 		Group: "sorted-set", Since: "6.2.0",
 		Complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is " +
@@ -163,17 +168,17 @@ func (w *weighted) of(score float64) float64 { return zeroIfNaN(float64(w.weight
 
 // eachScore calls f for the members of a set or a sorted set and their scores
 // until f returns false. The score of each member of a set is 1.
-func eachScore(c *Ctx, o *keyspace.Object, f func(member string, score float64) bool) {
+func eachScore(c *fsm.Ctx, o *keyspace.Object, f func(member string, score float64) bool) {
 	switch {
 	case o == nil:
 	case o.Type == keyspace.TypeSet:
 		o.Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
-			c.charge(1)
+			c.Charge(1)
 			return f(e.Name, 1)
 		})
 	default:
 		o.Coll.Order.Ascend(0, func(m *container.Scored) bool {
-			c.charge(1)
+			c.Charge(1)
 			return f(m.Member, m.Score)
 		})
 	}
@@ -181,8 +186,8 @@ func eachScore(c *Ctx, o *keyspace.Object, f func(member string, score float64) 
 
 // scoreOf returns the score of a member of a set or a sorted set. The score of
 // each member of a set is 1.
-func scoreOf(c *Ctx, o *keyspace.Object, member string) (float64, bool) {
-	c.charge(stepsProbe)
+func scoreOf(c *fsm.Ctx, o *keyspace.Object, member string) (float64, bool) {
+	c.Charge(fsm.StepsProbe)
 	switch {
 	case o == nil:
 		return 0, false
@@ -204,7 +209,7 @@ const (
 
 // zquery has the parsed arguments of a command of this file.
 type zquery struct {
-	c          *Ctx
+	c          *fsm.Ctx
 	op         zop
 	store      bool
 	sources    []weighted
@@ -214,22 +219,22 @@ type zquery struct {
 }
 
 // parseZop parses the arguments from the number of keys on.
-func (c *Ctx) parseZop(name string, args [][]byte, op zop, store bool) (q zquery, fail Reply) {
+func parseZop(c *fsm.Ctx, name string, args [][]byte, op zop, store bool) (q zquery, fail fsm.Reply) {
 	q = zquery{c: c, op: op, store: store}
 	num, ok := number.ParseInt(args[0])
 	switch {
 	case !ok:
-		return q, Error(msgNotInt)
+		return q, fsm.Error(fsm.MsgNotInt)
 	case num < 1:
-		return q, Error("ERR at least 1 input key is needed for '" + name + "' command")
+		return q, fsm.Error("ERR at least 1 input key is needed for '" + name + "' command")
 	case num > int64(len(args)-1):
-		return q, Error(msgSyntax)
+		return q, fsm.Error(fsm.MsgSyntax)
 	}
 	q.sources = make([]weighted, num)
 	for i := range q.sources {
-		o := c.lookup(args[1+i])
+		o := c.Lookup(args[1+i])
 		if o != nil && o.Type != keyspace.TypeZSet && o.Type != keyspace.TypeSet {
-			return q, Error(msgWrongType)
+			return q, fsm.Error(fsm.MsgWrongType)
 		}
 		q.sources[i] = weighted{o, 1}
 	}
@@ -237,49 +242,49 @@ func (c *Ctx) parseZop(name string, args [][]byte, op zop, store bool) (q zquery
 }
 
 // options parses the arguments after the keys.
-func (q *zquery) options(args [][]byte) (fail Reply) {
+func (q *zquery) options(args [][]byte) (fail fsm.Reply) {
 	weighs := q.op == zopUnion || q.op == zopInter
 	for len(args) > 0 {
 		switch {
-		case weighs && len(args) > len(q.sources) && fold(args[0], "WEIGHTS"):
+		case weighs && len(args) > len(q.sources) && fsm.IsWord(args[0], "WEIGHTS"):
 			for i := range q.sources {
 				var ok bool
 				if q.sources[i].weight, ok = number.ParseFloat(args[1+i]); !ok {
-					return Error(msgWeight)
+					return fsm.Error(msgWeight)
 				}
 			}
 			args = args[1+len(q.sources):]
-		case weighs && len(args) > 1 && fold(args[0], "AGGREGATE"):
+		case weighs && len(args) > 1 && fsm.IsWord(args[0], "AGGREGATE"):
 			switch {
-			case fold(args[1], "SUM"):
+			case fsm.IsWord(args[1], "SUM"):
 				q.how = aggregateSum
-			case fold(args[1], "MIN"):
+			case fsm.IsWord(args[1], "MIN"):
 				q.how = aggregateMin
-			case fold(args[1], "MAX"):
+			case fsm.IsWord(args[1], "MAX"):
 				q.how = aggregateMax
 			default:
-				return Error(msgSyntax)
+				return fsm.Error(fsm.MsgSyntax)
 			}
 			args = args[2:]
-		case !q.store && q.op != zopCard && fold(args[0], "WITHSCORES"):
+		case !q.store && q.op != zopCard && fsm.IsWord(args[0], "WITHSCORES"):
 			q.withScores = true
 			args = args[1:]
-		case q.op == zopCard && len(args) > 1 && fold(args[0], "LIMIT"):
+		case q.op == zopCard && len(args) > 1 && fsm.IsWord(args[0], "LIMIT"):
 			if q.limit, fail = positive(args[1], msgLimitNeg); fail.IsError() {
 				return fail
 			}
 			args = args[2:]
 		default:
-			return Error(msgSyntax)
+			return fsm.Error(fsm.MsgSyntax)
 		}
 	}
-	return Null
+	return fsm.Null
 }
 
 // objects returns the distinct objects of all sources but the first n, and for
 // each of these sources the position of its object in list.
 func (q *zquery) objects(n int) (list []*keyspace.Object, positions []int) {
-	q.c.charge(stepsPerKey * len(q.sources))
+	q.c.Charge(fsm.StepsPerKey * len(q.sources))
 	at := make(map[*keyspace.Object]int)
 	for _, w := range q.sources[n:] {
 		i, ok := at[w.o]
@@ -320,8 +325,8 @@ func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 		return false
 	}
 	put := func(member string, score float64) {
-		q.c.charge(2 * stepsPut)
-		q.c.hold(2*keyspace.ElementOverhead + len(member))
+		q.c.Charge(2 * fsm.StepsPut)
+		q.c.ChargeMemory(2*keyspace.ElementOverhead + len(member))
 		v.PutScore(owner, member, score)
 	}
 	switch q.op {
@@ -352,25 +357,25 @@ func (q *zquery) unite(put func(member string, score float64)) {
 		w, p := &q.sources[i], positions[i]
 		if members[p] != nil {
 			for j, m := range members[p] {
-				q.c.charge(1)
+				q.c.Charge(1)
 				sum := &sums[index[p][j]]
 				sum.Score = q.how.of(sum.Score, w.of(m.Score))
 			}
 			continue
 		}
 		eachScore(q.c, w.o, func(member string, score float64) bool {
-			q.c.charge(stepsProbe)
+			q.c.Charge(fsm.StepsProbe)
 			k, ok := at[member]
 			if ok {
 				sums[k].Score = q.how.of(sums[k].Score, w.of(score))
 			} else {
 				k = len(sums)
 				at[member] = k
-				q.c.hold(scoreBytes)
+				q.c.ChargeMemory(scoreBytes)
 				sums = append(sums, container.Scored{Score: w.of(score), Member: member})
 			}
 			if times[p] > 1 {
-				q.c.hold(keyspace.ElementOverhead)
+				q.c.ChargeMemory(keyspace.ElementOverhead)
 				members[p] = append(members[p], container.Scored{Score: score, Member: member})
 				index[p] = append(index[p], k)
 			}
@@ -396,7 +401,7 @@ func (q *zquery) intersect(put func(member string, score float64)) {
 			}
 		}
 		sum := q.sources[0].of(score)
-		q.c.charge(len(positions))
+		q.c.Charge(len(positions))
 		for i := 1; i < len(positions); i++ {
 			// As in Redis, only the product of the first score is checked for
 			// NaN on its own.
@@ -424,7 +429,7 @@ func (q *zquery) subtract(put func(member string, score float64)) {
 // contains a member. n is the number of times that the function will be called.
 // inAny either searches each set at each call or collects the members of all
 // sets first, whichever costs less.
-func inAny(c *Ctx, list []*keyspace.Object, n int) func(member string) bool {
+func inAny(c *fsm.Ctx, list []*keyspace.Object, n int) func(member string) bool {
 	sum := 0
 	for _, o := range list {
 		sum += o.Members()
@@ -440,14 +445,14 @@ func inAny(c *Ctx, list []*keyspace.Object, n int) func(member string) bool {
 	seen := make(map[string]bool)
 	for _, o := range list {
 		eachScore(c, o, func(member string, _ float64) bool {
-			c.charge(stepsProbe)
-			c.hold(keyspace.ElementOverhead)
+			c.Charge(fsm.StepsProbe)
+			c.ChargeMemory(keyspace.ElementOverhead)
 			seen[member] = true
 			return true
 		})
 	}
 	return func(member string) bool {
-		c.charge(stepsProbe)
+		c.Charge(fsm.StepsProbe)
 		return seen[member]
 	}
 }
@@ -469,52 +474,56 @@ func (q *zquery) card() int64 {
 	return n
 }
 
-func zunionstore(c *Ctx, args [][]byte) Reply { return c.zstore("zunionstore", args, zopUnion) }
-func zinterstore(c *Ctx, args [][]byte) Reply { return c.zstore("zinterstore", args, zopInter) }
-func zdiffstore(c *Ctx, args [][]byte) Reply  { return c.zstore("zdiffstore", args, zopDiff) }
+func zunionstore(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zstore(c, "zunionstore", args, zopUnion)
+}
+func zinterstore(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zstore(c, "zinterstore", args, zopInter)
+}
+func zdiffstore(c *fsm.Ctx, args [][]byte) fsm.Reply { return zstore(c, "zdiffstore", args, zopDiff) }
 
-func (c *Ctx) zstore(name string, args [][]byte, op zop) Reply {
-	q, fail := c.parseZop(name, args[2:], op, true)
+func zstore(c *fsm.Ctx, name string, args [][]byte, op zop) fsm.Reply {
+	q, fail := parseZop(c, name, args[2:], op, true)
 	if fail.IsError() {
 		return fail
 	}
-	n := c.open(nil, args[1], keyspace.TypeZSet)
+	n := open(c, nil, args[1], keyspace.TypeZSet)
 	// As in Redis, the encoding is chosen when the whole result is known. Only
 	// a compact encoding turns -0 into 0.
-	whole := c.m.features >= FeatureMend
+	whole := c.Features() >= fsm.FeatureMend
 	n.Coll.Big = whole
-	if !q.run(c.m.owner, n.Coll) {
-		return Error(msgTooMany)
+	if !q.run(c.Owner(), n.Coll) {
+		return fsm.Error(msgTooMany)
 	}
 	if whole {
-		n.Coll.CompactScores(c.m.owner)
+		n.Coll.CompactScores(c.Owner())
 	}
-	return c.storeResult(n, "z", name)
+	return storeResult(c, n, "z", name)
 }
 
-func zunion(c *Ctx, args [][]byte) Reply { return c.zcombine("zunion", args, zopUnion) }
-func zinter(c *Ctx, args [][]byte) Reply { return c.zcombine("zinter", args, zopInter) }
-func zdiff(c *Ctx, args [][]byte) Reply  { return c.zcombine("zdiff", args, zopDiff) }
+func zunion(c *fsm.Ctx, args [][]byte) fsm.Reply { return zcombine(c, "zunion", args, zopUnion) }
+func zinter(c *fsm.Ctx, args [][]byte) fsm.Reply { return zcombine(c, "zinter", args, zopInter) }
+func zdiff(c *fsm.Ctx, args [][]byte) fsm.Reply  { return zcombine(c, "zdiff", args, zopDiff) }
 
-func (c *Ctx) zcombine(name string, args [][]byte, op zop) Reply {
-	q, fail := c.parseZop(name, args[1:], op, false)
+func zcombine(c *fsm.Ctx, name string, args [][]byte, op zop) fsm.Reply {
+	q, fail := parseZop(c, name, args[1:], op, false)
 	if fail.IsError() {
 		return fail
 	}
 	v := keyspace.NewCollection(keyspace.TypeZSet)
 	v.Big = true // the result is not stored, and -0 is preserved
 	if !q.run(&container.Owner{}, v) {
-		return Error(msgTooMany)
+		return fsm.Error(msgTooMany)
 	}
 	l := collector{c: c}
-	v.Order.Ascend(0, func(m *container.Scored) bool { return c.addScored(&l, m, q.withScores, true) })
-	return l.reply(Array)
+	v.Order.Ascend(0, func(m *container.Scored) bool { return addScored(c, &l, m, q.withScores, true) })
+	return l.reply(fsm.Array)
 }
 
-func zintercard(c *Ctx, args [][]byte) Reply {
-	q, fail := c.parseZop("zintercard", args[1:], zopCard, false)
+func zintercard(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	q, fail := parseZop(c, "zintercard", args[1:], zopCard, false)
 	if fail.IsError() {
 		return fail
 	}
-	return Int(q.card())
+	return fsm.Int(q.card())
 }

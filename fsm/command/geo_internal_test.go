@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"fmt"
@@ -62,10 +64,11 @@ func TestGeo_Search(t *testing.T) {
 	for range 300 {
 		s := geo.Shape{
 			Center: geo.Point{Lon: 2 + 16*rng.Float64(), Lat: 42 + 16*rng.Float64()}, Box: rng.IntN(2) == 0, Unit: 1000,
-			Radius: math.Exp(rng.Float64() * 7), Width: math.Exp(rng.Float64() * 7), Height: math.Exp(rng.Float64() * 7),
+			Radius: math.Exp(rng.Float64() * 7), Width: math.Exp(rng.Float64() * 7),
+			Height: math.Exp(rng.Float64() * 7),
 		}
 		f := geoFound{}
-		if fail := new(Ctx).searchArea(&s, v, &f, geoMost); fail.IsError() {
+		if fail := searchArea(new(fsm.Ctx), &s, v, &f, geoMost); fail.IsError() {
 			t.Fatal(fail.Text())
 		}
 		in := 0
@@ -92,7 +95,7 @@ func TestGeo_Most(t *testing.T) {
 		want bool
 	}{{500, geoFound{}, true}, {499, geoFound{}, false}, {499, geoFound{count: 1, order: 1}, false},
 		{20, geoFound{count: 1, any: true}, true}} {
-		if fail := new(Ctx).searchArea(&s, v, &c.f, c.most); fail.IsError() == c.want {
+		if fail := searchArea(new(fsm.Ctx), &s, v, &c.f, c.most); fail.IsError() == c.want {
 			t.Errorf("%d looked at, count %d: %q, found %d", c.most, c.f.count, fail.Text(), c.f.n)
 		}
 	}
@@ -106,7 +109,7 @@ func BenchmarkGeo(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				f := geoFound{order: 1}
-				new(Ctx).searchArea(&s, v, &f, geoMost)
+				searchArea(new(fsm.Ctx), &s, v, &f, geoMost)
 				n = len(f.points)
 			}
 			b.ReportMetric(float64(n), "found")

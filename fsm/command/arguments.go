@@ -1,25 +1,11 @@
-package fsm
+package command
 
-import "github.com/holdfast-kv/holdfast/fsm/number"
+import (
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/number"
+)
 
 // This file has the parsers of arguments that commands of several families use.
-
-// fold reports whether an argument equals a word, which must be in upper case,
-// in any mix of cases.
-func fold(arg []byte, word string) bool {
-	if len(arg) != len(word) {
-		return false
-	}
-	for i, b := range arg {
-		if 'a' <= b && b <= 'z' {
-			b -= 'a' - 'A'
-		}
-		if b != word[i] {
-			return false
-		}
-	}
-	return true
-}
 
 const (
 	msgNotPositive = "ERR value is out of range, must be positive"
@@ -29,52 +15,52 @@ const (
 
 // positive parses a count that must not be negative. The name follows the error
 // message of Redis.
-func positive(arg []byte, msg string) (n int64, fail Reply) {
+func positive(arg []byte, msg string) (n int64, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	if !ok || n < 0 {
-		return 0, Error(msg)
+		return 0, fsm.Error(msg)
 	}
-	return n, Null
+	return n, fsm.Null
 }
 
 // signed parses a count that may be negative.
-func signed(arg []byte) (n int64, fail Reply) {
+func signed(arg []byte) (n int64, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	switch {
 	case !ok:
-		return 0, Error(msgNotInt)
+		return 0, fsm.Error(fsm.MsgNotInt)
 	case n == -1<<63:
-		return 0, Error(msgNotLong)
+		return 0, fsm.Error(msgNotLong)
 	}
-	return n, Null
+	return n, fsm.Null
 }
 
 // popCount parses the optional count of SPOP, ZPOPMIN and ZPOPMAX, which is the
 // last argument.
-func popCount(args [][]byte) (count int64, fail Reply) {
+func popCount(args [][]byte) (count int64, fail fsm.Reply) {
 	switch {
 	case len(args) > 3:
-		return 0, Error(msgSyntax)
+		return 0, fsm.Error(fsm.MsgSyntax)
 	case len(args) == 3:
 		return positive(args[2], msgNotPositive)
 	}
-	return 1, Null
+	return 1, fsm.Null
 }
 
 // randomCount parses the arguments of HRANDFIELD and ZRANDMEMBER after the key.
-func randomCount(args [][]byte, word string) (count int64, with bool, fail Reply) {
+func randomCount(args [][]byte, word string) (count int64, with bool, fail fsm.Reply) {
 	count, fail = signed(args[2])
 	if fail.IsError() {
 		return 0, false, fail
 	}
-	if len(args) > 4 || len(args) == 4 && !fold(args[3], word) {
-		return 0, false, Error(msgSyntax)
+	if len(args) > 4 || len(args) == 4 && !fsm.IsWord(args[3], word) {
+		return 0, false, fsm.Error(fsm.MsgSyntax)
 	}
 	with = len(args) == 4
 	if with && (count < -(1<<62-1) || count > 1<<62-1) {
-		return 0, false, Error(msgOutOfRange)
+		return 0, false, fsm.Error(msgOutOfRange)
 	}
-	return count, with, Null
+	return count, with, fsm.Null
 }
 
 // span converts a start and an end, both inclusive and counted from the end if

@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"math"
@@ -11,102 +13,103 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-var zsetCommands = []Command{
+var zsetCommands = []fsm.Command{
 	{
-		Name: "zadd", Run: zadd, Arity: -4, Flags: Write | DenyOOM | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "zadd", Run: zadd, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
 		Syntax:     "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
 		Doc:        "Add one or more members to a sorted set, or update its score if it already exists",
-		History: []Change{
-			{"2.4.0", "Accepts multiple elements."},
-			{"3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."},
-			{"6.2.0", "Added the `GT` and `LT` options."},
+		History: []fsm.Change{
+			{Since: "2.4.0", What: "Accepts multiple elements."},
+			{Since: "3.0.2", What: "Added the `XX`, `NX`, `CH` and `INCR` options."},
+			{Since: "6.2.0", What: "Added the `GT` and `LT` options."},
 		},
 	},
 	{
-		Name: "zrem", Run: zrem, Arity: -3, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Name: "zrem", Run: zrem, Arity: -3, Flags: fsm.Write | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(M*log(N)) with N being the number of elements in the sorted set and M the number of " +
 			"elements to be removed.",
 		Syntax:  "key member [member ...]",
 		Doc:     "Remove one or more members from a sorted set",
-		History: []Change{{"2.4.0", "Accepts multiple elements."}},
+		History: []fsm.Change{{Since: "2.4.0", What: "Accepts multiple elements."}},
 	},
 	{
-		Name: "zscore", Run: zscore, Arity: 3, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zscore", Run: zscore, Arity: 3, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key member",
 		Doc:        "Get the score associated with the given member in a sorted set",
 	},
 	{
-		Name: "zmscore", Run: zmscore, Arity: -3, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zmscore", Run: zmscore, Arity: -3, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "6.2.0",
 		Complexity: "O(N) where N is the number of members being requested.",
 		Syntax:     "key member [member ...]",
 		Doc:        "Get the score associated with the given members in a sorted set",
 	},
 	{
-		Name: "zcard", Run: zcard, Arity: 2, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Name: "zcard", Run: zcard, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Get the number of members in a sorted set",
 	},
 	{
-		Name: "zcount", Run: zcount, Arity: 4, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zcount", Run: zcount, Arity: 4, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.0.0",
 		Complexity: "O(log(N)) with N being the number of elements in the sorted set.",
 		Syntax:     "key min max",
 		Doc:        "Count the members in a sorted set with scores within the given values",
 	},
 	{
-		Name: "zrank", Run: zrank, Arity: 3, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrank", Run: zrank, Arity: 3, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.0.0",
 		Complexity: "O(log(N))",
 		Syntax:     "key member",
 		Doc:        "Determine the index of a member in a sorted set",
 	},
 	{
-		Name: "zrevrank", Run: zrevrank, Arity: 3, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrevrank", Run: zrevrank, Arity: 3, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.0.0",
 		Complexity: "O(log(N))",
 		Syntax:     "key member",
 		Doc:        "Determine the index of a member in a sorted set, with scores ordered from high to low",
 	},
 	{
-		Name: "zincrby", Run: zincrby, Arity: 4, Flags: Write | DenyOOM | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update"},
+		Name: "zincrby", Run: zincrby, Arity: 4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access update"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(log(N)) where N is the number of elements in the sorted set.",
 		Syntax:     "key increment member",
 		Doc:        "Increment the score of a member in a sorted set",
 	},
 	{
-		Name: "zrange", Run: zrange, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrange", Run: zrange, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
 			"elements returned.",
 		Syntax:  "key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
 		Doc:     "Return a range of members in a sorted set",
-		History: []Change{{"6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options."}},
+		History: []fsm.Change{{Since: "6.2.0", What: "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options."}},
 	},
 	{
-		Name: "zrangestore", Run: zrangestore, Arity: -5, Flags: Write | DenyOOM,
-		Keys: Keys{1, 2, 1},
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "OW", Flags: "update"}},
-			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		Name: "zrangestore", Run: zrangestore, Arity: -5, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: zrangestoreWork},
+		Keys: fsm.KeysAt(1, 2, 1),
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "OW", Flags: "update"}},
+			{Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
 		},
 		Group: "sorted-set", Since: "6.2.0",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
@@ -115,8 +118,8 @@ var zsetCommands = []Command{
 		Doc:    "Store a range of members from sorted set into another key",
 	},
 	{
-		Name: "zrangebyscore", Run: zrangebyscore, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrangebyscore", Run: zrangebyscore, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "1.0.5", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`ZRANGE` with the `BYSCORE` argument",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
@@ -124,11 +127,11 @@ var zsetCommands = []Command{
 			"you can consider it O(log(N)).",
 		Syntax:  "key min max [WITHSCORES] [LIMIT offset count]",
 		Doc:     "Return a range of members in a sorted set, by score",
-		History: []Change{{"2.0.0", "Added the `WITHSCORES` modifier."}},
+		History: []fsm.Change{{Since: "2.0.0", What: "Added the `WITHSCORES` modifier."}},
 	},
 	{
-		Name: "zrevrangebyscore", Run: zrevrangebyscore, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrevrangebyscore", Run: zrevrangebyscore, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.2.0", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`ZRANGE` with the `REV` and `BYSCORE` arguments",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
@@ -136,11 +139,11 @@ var zsetCommands = []Command{
 			"you can consider it O(log(N)).",
 		Syntax:  "key max min [WITHSCORES] [LIMIT offset count]",
 		Doc:     "Return a range of members in a sorted set, by score, with scores ordered from high to low",
-		History: []Change{{"2.1.6", "`min` and `max` can be exclusive."}},
+		History: []fsm.Change{{Since: "2.1.6", What: "`min` and `max` can be exclusive."}},
 	},
 	{
-		Name: "zrangebylex", Run: zrangebylex, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrangebylex", Run: zrangebylex, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.8.9", DeprecatedSince: "6.2.0", ReplacedBy: "`ZRANGE` with the `BYLEX` argument",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
 			"elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), " +
@@ -149,8 +152,8 @@ var zsetCommands = []Command{
 		Doc:    "Return a range of members in a sorted set, by lexicographical range",
 	},
 	{
-		Name: "zrevrangebylex", Run: zrevrangebylex, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrevrangebylex", Run: zrevrangebylex, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.8.9", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`ZRANGE` with the `REV` and `BYLEX` arguments",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
@@ -161,8 +164,8 @@ var zsetCommands = []Command{
 			"lower strings.",
 	},
 	{
-		Name: "zrevrange", Run: zrevrange, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrevrange", Run: zrevrange, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "1.2.0", DeprecatedSince: "6.2.0", ReplacedBy: "`ZRANGE` with the `REV` argument",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
 			"elements returned.",
@@ -170,16 +173,17 @@ var zsetCommands = []Command{
 		Doc:    "Return a range of members in a sorted set, by index, with scores ordered from high to low",
 	},
 	{
-		Name: "zlexcount", Run: zlexcount, Arity: 4, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zlexcount", Run: zlexcount, Arity: 4, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.8.9",
 		Complexity: "O(log(N)) with N being the number of elements in the sorted set.",
 		Syntax:     "key min max",
 		Doc:        "Count the number of members in a sorted set between a given lexicographical range",
 	},
 	{
-		Name: "zremrangebyscore", Run: zremrangebyscore, Arity: 4, Flags: Write,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Name: "zremrangebyscore", Run: zremrangebyscore, Arity: 4, Flags: fsm.Write,
+		Work: fsm.WorkHooks{Steps: zremWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
 			"elements removed by the operation.",
@@ -187,8 +191,9 @@ var zsetCommands = []Command{
 		Doc:    "Remove all members in a sorted set within the given scores",
 	},
 	{
-		Name: "zremrangebyrank", Run: zremrangebyrank, Arity: 4, Flags: Write,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Name: "zremrangebyrank", Run: zremrangebyrank, Arity: 4, Flags: fsm.Write,
+		Work: fsm.WorkHooks{Steps: zremWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "sorted-set", Since: "2.0.0",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
 			"elements removed by the operation.",
@@ -196,8 +201,9 @@ var zsetCommands = []Command{
 		Doc:    "Remove all members in a sorted set within the given indexes",
 	},
 	{
-		Name: "zremrangebylex", Run: zremrangebylex, Arity: 4, Flags: Write,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Name: "zremrangebylex", Run: zremrangebylex, Arity: 4, Flags: fsm.Write,
+		Work: fsm.WorkHooks{Steps: zremWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "sorted-set", Since: "2.8.9",
 		Complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of " +
 			"elements removed by the operation.",
@@ -205,8 +211,9 @@ var zsetCommands = []Command{
 		Doc:    "Remove all members in a sorted set between the given lexicographical range",
 	},
 	{
-		Name: "zpopmin", Run: zpopmin, Arity: -2, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"},
+		Name: "zpopmin", Run: zpopmin, Arity: -2, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: popWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"},
 		Group: "sorted-set", Since: "5.0.0",
 		Complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of " +
 			"elements popped.",
@@ -214,8 +221,9 @@ var zsetCommands = []Command{
 		Doc:    "Remove and return members with the lowest scores in a sorted set",
 	},
 	{
-		Name: "zpopmax", Run: zpopmax, Arity: -2, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"},
+		Name: "zpopmax", Run: zpopmax, Arity: -2, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: popWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"},
 		Group: "sorted-set", Since: "5.0.0",
 		Complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of " +
 			"elements popped.",
@@ -223,8 +231,8 @@ var zsetCommands = []Command{
 		Doc:    "Remove and return members with the highest scores in a sorted set",
 	},
 	{
-		Name: "zrandmember", Run: zrandmember, Arity: -2, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zrandmember", Run: zrandmember, Arity: -2, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "6.2.0",
 		Complexity: "O(N) where N is the number of elements returned",
 		Syntax:     "key [count [WITHSCORES]]",
@@ -232,8 +240,8 @@ var zsetCommands = []Command{
 		Tips:       []string{"nondeterministic_output"},
 	},
 	{
-		Name: "zscan", Run: zscan, Arity: -3, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "zscan", Run: zscan, Arity: -3, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "sorted-set", Since: "2.8.0",
 		Complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the " +
 			"cursor to return back to 0. N is the number of elements inside the collection..",
@@ -285,16 +293,16 @@ type rangeOf struct {
 	after, before func(m *container.Scored) bool
 }
 
-func scoreRange(lo, hi []byte) (r rangeOf, fail Reply) {
+func scoreRange(lo, hi []byte) (r rangeOf, fail fsm.Reply) {
 	a, ok1 := parseBound(lo)
 	b, ok2 := parseBound(hi)
 	if !ok1 || !ok2 {
-		return r, Error(msgScoreRange)
+		return r, fsm.Error(msgScoreRange)
 	}
 	r.empty = a.score > b.score || a.score == b.score && (a.open || b.open)
 	r.after = func(m *container.Scored) bool { return m.Score > a.score || m.Score == a.score && !a.open }
 	r.before = func(m *container.Scored) bool { return m.Score < b.score || m.Score == b.score && !b.open }
-	return r, Null
+	return r, fsm.Null
 }
 
 // lexBound is one end of a range of members. far is -1 for "-" and 1 for "+".
@@ -328,11 +336,11 @@ func (b *lexBound) compare(member string) int {
 	return strings.Compare(member, b.member)
 }
 
-func lexRange(lo, hi []byte) (r rangeOf, fail Reply) {
+func lexRange(lo, hi []byte) (r rangeOf, fail fsm.Reply) {
 	a, ok1 := parseLex(lo)
 	b, ok2 := parseLex(hi)
 	if !ok1 || !ok2 {
-		return r, Error(msgLexRange)
+		return r, fsm.Error(msgLexRange)
 	}
 	if order := a.far - b.far; order == 0 && a.far == 0 {
 		d := strings.Compare(a.member, b.member)
@@ -342,7 +350,7 @@ func lexRange(lo, hi []byte) (r rangeOf, fail Reply) {
 	}
 	r.after = func(m *container.Scored) bool { d := a.compare(m.Member); return d > 0 || d == 0 && !a.open }
 	r.before = func(m *container.Scored) bool { d := b.compare(m.Member); return d < 0 || d == 0 && !b.open }
-	return r, Null
+	return r, fsm.Null
 }
 
 // in returns the half-open range [from, to) of the positions of the members in
@@ -356,16 +364,18 @@ func (r *rangeOf) in(v *keyspace.Collection) (from, to int) {
 	return from, max(from, to)
 }
 
-func zadd(c *Ctx, args [][]byte) Reply {
+func zadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	var p zaddOptions
 	i := 2
 	for i < len(args) && (p.condition(args[i]) || p.comparison(args[i])) {
 		i++
 	}
-	return c.zadd(args[1], args[i:], p)
+	return zaddMembers(c, args[1], args[i:], p)
 }
 
-func zincrby(c *Ctx, args [][]byte) Reply { return c.zadd(args[1], args[2:], zaddOptions{incr: true}) }
+func zincrby(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return zaddMembers(c, args[1], args[2:], zaddOptions{incr: true})
+}
 
 type zaddOptions struct{ nx, xx, gt, lt, ch, incr bool }
 
@@ -373,11 +383,11 @@ type zaddOptions struct{ nx, xx, gt, lt, ch, incr bool }
 // that only ZADD accepts. Both report whether the argument is such an option.
 func (p *zaddOptions) condition(word []byte) bool {
 	switch {
-	case fold(word, "NX"):
+	case fsm.IsWord(word, "NX"):
 		p.nx = true
-	case fold(word, "XX"):
+	case fsm.IsWord(word, "XX"):
 		p.xx = true
-	case fold(word, "CH"):
+	case fsm.IsWord(word, "CH"):
 		p.ch = true
 	default:
 		return false
@@ -387,11 +397,11 @@ func (p *zaddOptions) condition(word []byte) bool {
 
 func (p *zaddOptions) comparison(word []byte) bool {
 	switch {
-	case fold(word, "GT"):
+	case fsm.IsWord(word, "GT"):
 		p.gt = true
-	case fold(word, "LT"):
+	case fsm.IsWord(word, "LT"):
 		p.lt = true
-	case fold(word, "INCR"):
+	case fsm.IsWord(word, "INCR"):
 		p.incr = true
 	default:
 		return false
@@ -404,194 +414,194 @@ func (p *zaddOptions) allows(old, score float64) bool {
 	return !p.nx && (!p.gt || score > old) && (!p.lt || score < old)
 }
 
-func (c *Ctx) zadd(key []byte, pairs [][]byte, p zaddOptions) Reply {
+func zaddMembers(c *fsm.Ctx, key []byte, pairs [][]byte, p zaddOptions) fsm.Reply {
 	switch {
 	case len(pairs) == 0 || len(pairs)%2 != 0:
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	case p.nx && p.xx:
-		return Error(msgXXNX)
+		return fsm.Error(msgXXNX)
 	case p.gt && p.nx || p.lt && p.nx || p.gt && p.lt:
-		return Error(msgGTLTNX)
+		return fsm.Error(msgGTLTNX)
 	case p.incr && len(pairs) > 2:
-		return Error(msgOneIncr)
+		return fsm.Error(msgOneIncr)
 	}
 	scores, members := make([]float64, 0, len(pairs)/2), make([][]byte, 0, len(pairs)/2)
 	for ; len(pairs) > 0; pairs = pairs[2:] {
 		score, ok := number.ParseFloat(pairs[0])
 		if !ok {
-			return Error(msgNotFloat)
+			return fsm.Error(msgNotFloat)
 		}
 		scores, members = append(scores, score), append(members, pairs[1])
 	}
-	return c.putScores(key, scores, members, p)
+	return putScores(c, key, scores, members, p)
 }
 
 // putScores executes ZADD after its arguments are parsed.
-func (c *Ctx) putScores(key []byte, scores []float64, members [][]byte, p zaddOptions) Reply {
-	o, wrong := c.lookupType(key, keyspace.TypeZSet)
+func putScores(c *fsm.Ctx, key []byte, scores []float64, members [][]byte, p zaddOptions) fsm.Reply {
+	o, wrong := c.LookupType(key, keyspace.TypeZSet)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil && p.xx && p.incr:
-		return Null
+		return fsm.Null
 	case o == nil && p.xx:
-		return Zero
+		return fsm.Zero
 	case !room(o, len(scores)):
-		return Error(msgTooMany)
+		return fsm.Error(msgTooMany)
 	}
-	n := c.open(o, key, keyspace.TypeZSet)
-	added, updated, result := int64(0), int64(0), Null
+	n := open(c, o, key, keyspace.TypeZSet)
+	added, updated, result := int64(0), int64(0), fsm.Null
 	for i, score := range scores {
-		c.charge(2 * stepsPut)
+		c.Charge(2 * fsm.StepsPut)
 		member := string(members[i])
 		old, there := n.Coll.Score.Get(member)
 		if !there {
 			if p.xx {
 				continue
 			}
-			n.Coll.PutScore(c.m.owner, member, score)
+			n.Coll.PutScore(c.Owner(), member, score)
 			added++
-			result = Double(score)
+			result = fsm.Double(score)
 			continue
 		}
 		if p.incr {
 			if score += old; math.IsNaN(score) && !p.nx {
-				return Error(msgScoreNaN)
+				return fsm.Error(msgScoreNaN)
 			}
 		}
 		if !p.allows(old, score) {
 			continue
 		}
 		if score != old {
-			n.Coll.PutScore(c.m.owner, member, score)
+			n.Coll.PutScore(c.Owner(), member, score)
 			updated++
 		}
-		result = Double(score)
+		result = fsm.Double(score)
 	}
 	if added+updated > 0 {
 		event := "zadd"
 		if p.incr {
 			event = "zincr"
 		}
-		c.close(n, "z", event)
+		storeOrRemove(c, n, "z", event)
 	}
 	switch {
 	case p.incr:
 		return result
 	case p.ch:
-		return Int(added + updated)
+		return fsm.Int(added + updated)
 	}
-	return Int(added)
+	return fsm.Int(added)
 }
 
-func zrem(c *Ctx, args [][]byte) Reply {
-	return c.removeElements(args, keyspace.TypeZSet, "z", "zrem", func(v *keyspace.Collection, member string) bool {
-		c.charge(2 * stepsPut)
-		return v.DeleteScore(c.m.owner, member)
+func zrem(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return removeElements(c, args, keyspace.TypeZSet, "z", "zrem", func(v *keyspace.Collection, member string) bool {
+		c.Charge(2 * fsm.StepsPut)
+		return v.DeleteScore(c.Owner(), member)
 	})
 }
 
-func zcard(c *Ctx, args [][]byte) Reply { return c.size(args[1], keyspace.TypeZSet) }
+func zcard(c *fsm.Ctx, args [][]byte) fsm.Reply { return size(c, args[1], keyspace.TypeZSet) }
 
-func scoreReply(o *keyspace.Object, member []byte) Reply {
+func scoreReply(o *keyspace.Object, member []byte) fsm.Reply {
 	if o == nil {
-		return Null
+		return fsm.Null
 	}
 	score, ok := o.Coll.Score.Get(codec.View(member))
 	if !ok {
-		return Null
+		return fsm.Null
 	}
-	return Double(score)
+	return fsm.Double(score)
 }
 
-func zscore(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+func zscore(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	return scoreReply(o, args[2])
 }
 
-func zmscore(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+func zmscore(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
-	var scores []Reply
+	var scores []fsm.Reply
 	for _, arg := range args[2:] {
-		c.charge(stepsProbe)
+		c.Charge(fsm.StepsProbe)
 		scores = append(scores, scoreReply(o, arg))
 	}
-	return Array(scores)
+	return fsm.Array(scores)
 }
 
-func zcount(c *Ctx, args [][]byte) Reply    { return c.countRange(args, scoreRange) }
-func zlexcount(c *Ctx, args [][]byte) Reply { return c.countRange(args, lexRange) }
+func zcount(c *fsm.Ctx, args [][]byte) fsm.Reply    { return countRange(c, args, scoreRange) }
+func zlexcount(c *fsm.Ctx, args [][]byte) fsm.Reply { return countRange(c, args, lexRange) }
 
-func (c *Ctx) countRange(args [][]byte, parse func(lo, hi []byte) (rangeOf, Reply)) Reply {
+func countRange(c *fsm.Ctx, args [][]byte, parse func(lo, hi []byte) (rangeOf, fsm.Reply)) fsm.Reply {
 	r, fail := parse(args[2], args[3])
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Zero
+		return fsm.Zero
 	}
 	from, to := r.in(o.Coll)
-	return Int(int64(to - from))
+	return fsm.Int(int64(to - from))
 }
 
-func zrank(c *Ctx, args [][]byte) Reply    { return c.rank(args, false) }
-func zrevrank(c *Ctx, args [][]byte) Reply { return c.rank(args, true) }
+func zrank(c *fsm.Ctx, args [][]byte) fsm.Reply    { return rank(c, args, false) }
+func zrevrank(c *fsm.Ctx, args [][]byte) fsm.Reply { return rank(c, args, true) }
 
-func (c *Ctx) rank(args [][]byte, reverse bool) Reply {
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+func rank(c *fsm.Ctx, args [][]byte, reverse bool) fsm.Reply {
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Null
+		return fsm.Null
 	}
 	member := string(args[2])
 	score, ok := o.Coll.Score.Get(member)
 	if !ok {
-		return Null
+		return fsm.Null
 	}
 	at := o.Coll.Rank(container.Scored{Score: score, Member: member})
 	if reverse {
 		at = o.Coll.Order.Len() - 1 - at
 	}
-	return Int(int64(at))
+	return fsm.Int(int64(at))
 }
 
-func zpopmin(c *Ctx, args [][]byte) Reply { return c.zpop(args, false) }
-func zpopmax(c *Ctx, args [][]byte) Reply { return c.zpop(args, true) }
+func zpopmin(c *fsm.Ctx, args [][]byte) fsm.Reply { return zpop(c, args, false) }
+func zpopmax(c *fsm.Ctx, args [][]byte) fsm.Reply { return zpop(c, args, true) }
 
-func (c *Ctx) zpop(args [][]byte, fromMax bool) Reply {
+func zpop(c *fsm.Ctx, args [][]byte, fromMax bool) fsm.Reply {
 	count, fail := popCount(args)
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil, count == 0:
-		return Array(nil)
+		return fsm.Array(nil)
 	}
-	elems, fail := c.takeScored(o, count, fromMax, len(args) == 3)
+	elems, fail := takeScored(c, o, count, fromMax, len(args) == 3)
 	if fail.IsError() {
 		return fail
 	}
-	return Array(elems)
+	return fsm.Array(elems)
 }
 
 // takeScored removes the members with the lowest or the highest scores from a
 // sorted set and returns them. For pairs, see addScored.
-func (c *Ctx) takeScored(o *keyspace.Object, count int64, fromMax, pairs bool) (elems []Reply, fail Reply) {
+func takeScored(c *fsm.Ctx, o *keyspace.Object, count int64, fromMax, pairs bool) (elems []fsm.Reply, fail fsm.Reply) {
 	size := o.Coll.Order.Len()
 	left := int(min(count, int64(size)))
 	from, to, event := 0, left, "zpopmin"
@@ -600,35 +610,35 @@ func (c *Ctx) takeScored(o *keyspace.Object, count int64, fromMax, pairs bool) (
 	}
 	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
 	l := collector{c: c}
-	q.walk(o.Coll, func(m *container.Scored) bool { return c.addScored(&l, m, true, pairs) })
+	q.walk(o.Coll, func(m *container.Scored) bool { return addScored(c, &l, m, true, pairs) })
 	if l.over() { // remove nothing that the client does not receive
-		return nil, Error(ReplyTooLarge)
+		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
-	n := c.open(o, []byte(o.Key), keyspace.TypeZSet)
-	c.charge(2 * stepsPut * (to - from))
-	n.Coll.DeleteRange(c.m.owner, from, to)
-	c.close(n, "z", event)
-	return l.elems, Null
+	n := open(c, o, []byte(o.Key), keyspace.TypeZSet)
+	c.Charge(2 * fsm.StepsPut * (to - from))
+	n.Coll.DeleteRange(c.Owner(), from, to)
+	storeOrRemove(c, n, "z", event)
+	return l.elems, fsm.Null
 }
 
-func zrandmember(c *Ctx, args [][]byte) Reply {
+func zrandmember(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	add := func(l *collector, v *keyspace.Collection, i int, with bool) bool {
 		m := v.Order.At(i)
-		return c.addScored(l, &m, with, true)
+		return addScored(c, l, &m, with, true)
 	}
-	return c.randomElements(args, keyspace.TypeZSet, "WITHSCORES", add)
+	return randomElements(c, args, keyspace.TypeZSet, "WITHSCORES", add)
 }
 
-func zscan(c *Ctx, args [][]byte) Reply {
-	return c.scanCollection(args, keyspace.TypeZSet, func(o *keyspace.Object, s *elementScan) {
+func zscan(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return scanCollection(c, args, keyspace.TypeZSet, func(o *keyspace.Object, s *elementScan) {
 		if o.Coll.Big {
-			scanDict(&o.Coll.Score, s, true, func(e *container.Item[float64]) Reply {
-				return Bulk(number.FormatDouble(e.Value))
+			scanDict(&o.Coll.Score, s, true, func(e *container.Item[float64]) fsm.Reply {
+				return fsm.Bulk(number.FormatDouble(e.Value))
 			})
 			return
 		}
 		o.Coll.Order.Ascend(0, func(m *container.Scored) bool {
-			s.offer(m.Member, Bulk(compactScore(m.Score)))
+			s.offer(m.Member, fsm.Bulk(compactScore(m.Score)))
 			return !s.found.over()
 		})
 	})

@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"math"
@@ -11,10 +13,10 @@ import (
 
 // This file has the commands for pending entries: see stream.Group.
 
-var pendingCommands = []Command{
+var pendingCommands = []fsm.Command{
 	{
-		Name: "xack", Run: xack, Arity: -4, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "xack", Run: xack, Arity: -4, Flags: fsm.Write | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1) for each message ID processed.",
 		Syntax:     "key group id [id ...]",
@@ -23,8 +25,8 @@ var pendingCommands = []Command{
 			"successfully acknowledged, that is, the IDs we were actually able to resolve in the PEL.",
 	},
 	{
-		Name: "xpending", Run: xpending, Arity: -3, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "xpending", Run: xpending, Arity: -3, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of " +
 			"entries per call is O(1). O(M), where M is the total number of entries scanned when used with the " +
@@ -34,11 +36,11 @@ var pendingCommands = []Command{
 		Doc: "Return information and entries from a stream consumer group pending entries list, that are " +
 			"messages fetched but never acknowledged.",
 		Tips:    []string{"nondeterministic_output"},
-		History: []Change{{"6.2.0", "Added the `IDLE` option and exclusive range intervals."}},
+		History: []fsm.Change{{Since: "6.2.0", What: "Added the `IDLE` option and exclusive range intervals."}},
 	},
 	{
-		Name: "xclaim", Run: xclaim, Arity: -6, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "xclaim", Run: xclaim, Arity: -6, Flags: fsm.Write | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
 		Syntax: "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] " +
@@ -48,17 +50,19 @@ var pendingCommands = []Command{
 		Tips: []string{"nondeterministic_output"},
 	},
 	{
-		Name: "xautoclaim", Run: xautoclaim, Arity: -6, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Name: "xautoclaim", Run: xautoclaim, Arity: -6, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: xautoclaimWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "stream", Since: "6.2.0",
 		Complexity: "O(1) if COUNT is small.",
 		Syntax:     "key group consumer min-idle-time start [COUNT count] [JUSTID]",
 		Doc: "Changes (or acquires) ownership of messages in a consumer group, as if the messages were " +
 			"delivered to the specified consumer.",
 		Tips: []string{"nondeterministic_output"},
-		History: []Change{
-			{"7.0.0", "Added an element to the reply array, containing deleted entries the command cleared from " +
-				"the PEL"},
+		History: []fsm.Change{
+			{Since: "7.0.0",
+				What: "Added an element to the reply array, containing deleted entries the command cleared from " +
+					"the PEL"},
 		},
 	},
 }
@@ -71,13 +75,13 @@ const (
 	msgCountNotMore = "ERR COUNT must be > 0"
 )
 
-func xack(c *Ctx, args [][]byte) Reply {
-	o, at, wrong := c.groupOf(args[1], args[2])
+func xack(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, at, wrong := groupOf(c, args[1], args[2])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case at < 0:
-		return Zero
+		return fsm.Zero
 	}
 	g := o.Coll.Stream.Groups.At(at)
 	ids := make([]stream.ID, len(args)-3)
@@ -85,115 +89,116 @@ func xack(c *Ctx, args [][]byte) Reply {
 	for i, arg := range args[3:] {
 		var ok bool
 		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
-			return Error(msgStreamID)
+			return fsm.Error(msgStreamID)
 		}
 		_, found := g.PendingPosition(ids[i])
 		some = some || found
 	}
 	if !some {
-		return Zero
+		return fsm.Zero
 	}
 	done := int64(0)
-	c.withGroup(o, at, func(_ *keyspace.Object, g *stream.Group) {
+	withGroup(c, o, at, func(_ *keyspace.Object, g *stream.Group) {
 		for _, id := range ids {
-			if g.Ack(c.m.owner, id) {
+			if g.Ack(c.Owner(), id) {
 				done++
 			}
 		}
 	})
-	return Int(done)
+	return fsm.Int(done)
 }
 
-func xpending(c *Ctx, args [][]byte) Reply {
+func xpending(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	summary := len(args) == 3
 	if !summary && (len(args) < 6 || len(args) > 9) {
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
 	var from, to stream.ID
 	var count, idle int64
 	rest := args[3:]
 	if !summary {
 		var ok bool
-		if fold(rest[0], "IDLE") {
+		if fsm.IsWord(rest[0], "IDLE") {
 			if idle, ok = number.ParseInt(rest[1]); !ok {
-				return Error(msgNotInt)
+				return fsm.Error(fsm.MsgNotInt)
 			}
 			if len(args) < 8 {
-				return Error(msgSyntax)
+				return fsm.Error(fsm.MsgSyntax)
 			}
 			rest = rest[2:]
 		}
 		if count, ok = number.ParseInt(rest[2]); !ok {
-			return Error(msgNotInt)
+			return fsm.Error(fsm.MsgNotInt)
 		}
-		var fail Reply
+		var fail fsm.Reply
 		if from, to, fail = interval(rest[0], rest[1]); fail.IsError() {
 			return fail
 		}
 		rest = rest[3:]
 	}
-	o, at, wrong := c.groupOf(args[1], args[2])
+	o, at, wrong := groupOf(c, args[1], args[2])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case at < 0:
 		return noGroup(args[1], args[2], "")
 	}
 	g := o.Coll.Stream.Groups.At(at)
 	if summary {
-		return c.pendingSummary(&g)
+		return pendingSummary(c, &g)
 	}
 	if count <= 0 {
-		return Array(nil)
+		return fsm.Array(nil)
 	}
 	l := collector{c: c}
 	add := func(p *stream.PendingEntry) bool {
-		c.charge(1)
+		c.Charge(1)
 		if p.ID.Compare(to) > 0 {
 			return false
 		}
-		since := c.since(p.At)
+		since := since(c, p.At)
 		if idle != 0 && since < idle {
 			return true
 		}
-		return l.add(Array([]Reply{Bulk(p.ID.String()), Bulk(p.Consumer), Int(since), Int(p.Deliveries)})) &&
+		return l.add(fsm.Array([]fsm.Reply{fsm.Bulk(p.ID.String()), fsm.Bulk(p.Consumer), fsm.Int(since),
+			fsm.Int(p.Deliveries)})) &&
 			int64(len(l.elems)) != count
 	}
 	if len(rest) == 0 {
 		i, _ := g.PendingPosition(from)
 		g.Pending.Ascend(i, add)
-		return l.reply(Array)
+		return l.reply(fsm.Array)
 	}
 	if i, found := g.ConsumerPosition(string(rest[0])); found {
 		k := g.Consumers.At(i)
 		k.Pending.Ascend(k.Position(from), func(id *stream.ID) bool {
-			c.charge(stepsProbe)
+			c.Charge(fsm.StepsProbe)
 			i, _ := g.PendingPosition(*id)
 			p := g.Pending.At(i)
 			return add(&p)
 		})
 	}
-	return l.reply(Array)
+	return l.reply(fsm.Array)
 }
 
 // pendingSummary returns the short reply of XPENDING: the pending entries of
 // the whole group.
-func (c *Ctx) pendingSummary(g *stream.Group) Reply {
+func pendingSummary(c *fsm.Ctx, g *stream.Group) fsm.Reply {
 	n := g.Pending.Len()
 	if n == 0 {
-		return Array([]Reply{Zero, Null, Null, NullArray})
+		return fsm.Array([]fsm.Reply{fsm.Zero, fsm.Null, fsm.Null, fsm.NullArray})
 	}
 	l := collector{c: c}
 	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
-		c.charge(1)
-		return k.Pending.Len() == 0 || l.add(Strings(k.Name, strconv.Itoa(k.Pending.Len())))
+		c.Charge(1)
+		return k.Pending.Len() == 0 || l.add(fsm.Strings(k.Name, strconv.Itoa(k.Pending.Len())))
 	})
 	first, last := g.Pending.At(0).ID, g.Pending.At(n-1).ID
-	consumers := l.reply(Array)
+	consumers := l.reply(fsm.Array)
 	if consumers.IsError() {
 		return consumers
 	}
-	return Array([]Reply{Int(int64(n)), Bulk(first.String()), Bulk(last.String()), consumers})
+	return fsm.Array([]fsm.Reply{fsm.Int(int64(n)), fsm.Bulk(first.String()), fsm.Bulk(last.String()), consumers})
 }
 
 // claim has the parsed arguments of XCLAIM.
@@ -209,11 +214,11 @@ type claim struct {
 
 // parseClaim parses the arguments of XCLAIM from the minimum idle time on. now
 // is in milliseconds.
-func parseClaim(args [][]byte, now int64) (q claim, fail Reply) {
+func parseClaim(args [][]byte, now int64) (q claim, fail fsm.Reply) {
 	q.retries = -1
 	var ok bool
 	if q.minIdle, ok = number.ParseInt(args[4]); !ok {
-		return q, Error(msgMinIdle + "XCLAIM")
+		return q, fsm.Error(msgMinIdle + "XCLAIM")
 	}
 	i := 5
 	for ; i < len(args); i++ {
@@ -227,40 +232,40 @@ func parseClaim(args [][]byte, now int64) (q claim, fail Reply) {
 	for ; i < len(args); i++ {
 		more := i+1 < len(args)
 		switch {
-		case fold(args[i], "FORCE"):
+		case fsm.IsWord(args[i], "FORCE"):
 			q.force = true
-		case fold(args[i], "JUSTID"):
+		case fsm.IsWord(args[i], "JUSTID"):
 			q.justID = true
-		case fold(args[i], "IDLE") && more:
+		case fsm.IsWord(args[i], "IDLE") && more:
 			i++
 			idle, ok := number.ParseInt(args[i])
 			if !ok {
-				return q, Error(msgClaimIdle)
+				return q, fsm.Error(msgClaimIdle)
 			}
 			at = now - idle
-		case fold(args[i], "TIME") && more:
+		case fsm.IsWord(args[i], "TIME") && more:
 			i++
 			if at, ok = number.ParseInt(args[i]); !ok {
-				return q, Error(msgClaimTime)
+				return q, fsm.Error(msgClaimTime)
 			}
-		case fold(args[i], "RETRYCOUNT") && more:
+		case fsm.IsWord(args[i], "RETRYCOUNT") && more:
 			i++
 			if q.retries, ok = number.ParseInt(args[i]); !ok {
-				return q, Error(msgClaimRetry)
+				return q, fsm.Error(msgClaimRetry)
 			}
-		case fold(args[i], "LASTID") && more:
+		case fsm.IsWord(args[i], "LASTID") && more:
 			i++
 			if q.last, ok = stream.ParseID(args[i], 0, true); !ok {
-				return q, Error(msgStreamID)
+				return q, fsm.Error(msgStreamID)
 			}
 		default:
-			return q, Error("ERR Unrecognized XCLAIM option '" + cString(args[i]) + "'")
+			return q, fsm.Error("ERR Unrecognized XCLAIM option '" + cString(args[i]) + "'")
 		}
 	}
 	if at >= 0 && at <= now { // otherwise the delivery time is now, because clocks of clients may be wrong
 		q.age = now - at
 	}
-	return q, Null
+	return q, fsm.Null
 }
 
 // claims collects the effects of a claim: the entries that get another
@@ -275,41 +280,41 @@ type claims struct {
 func (s *claims) take(v *keyspace.Collection, p stream.PendingEntry, justID bool) bool {
 	s.taken = append(s.taken, p)
 	if justID {
-		return s.reply.add(Bulk(p.ID.String()))
+		return s.reply.add(fsm.Bulk(p.ID.String()))
 	}
 	return s.reply.addEntry(v.Stream.Entry(p.ID))
 }
 
 // carry applies the claim to a group: it removes the dropped entries and makes
 // the taken entries pending for the consumer.
-func (s *claims) carry(c *Ctx, n *keyspace.Object, g *stream.Group, name string) {
+func (s *claims) carry(c *fsm.Ctx, n *keyspace.Object, g *stream.Group, name string) {
 	for _, id := range s.dropped {
-		g.Ack(c.m.owner, id)
+		g.Ack(c.Owner(), id)
 	}
 	if len(s.taken) == 0 {
 		return
 	}
-	name = c.consumer(n, g, name)
+	name = consumer(c, n, g, name)
 	for _, p := range s.taken {
 		p.Consumer = name
-		g.Assign(c.m.owner, p)
+		g.Assign(c.Owner(), p)
 	}
 }
 
-func xclaim(c *Ctx, args [][]byte) Reply {
-	o, at, wrong := c.groupOf(args[1], args[2])
+func xclaim(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, at, wrong := groupOf(c, args[1], args[2])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case at < 0:
 		return noGroup(args[1], args[2], "")
 	}
-	q, fail := parseClaim(args, c.wallMs())
+	q, fail := parseClaim(args, wallMs(c))
 	if fail.IsError() {
 		return fail
 	}
 	v, g := o.Coll, o.Coll.Stream.Groups.At(at)
-	when := stream.Moment{Lease: c.now - q.age*1e6, Wall: c.wallMs() - q.age}
+	when := stream.Moment{Lease: c.Now() - q.age*1e6, Wall: wallMs(c) - q.age}
 	var s claims
 	known := make(map[stream.ID]stream.PendingEntry) // the claimed state of IDs that occurred earlier in the command
 	gone := make(map[stream.ID]bool)
@@ -325,7 +330,7 @@ func xclaim(c *Ctx, args [][]byte) Reply {
 				gone[id] = true
 			}
 			continue
-		case found && q.minIdle > 0 && c.since(p.At) < q.minIdle:
+		case found && q.minIdle > 0 && since(c, p.At) < q.minIdle:
 			continue
 		case !found && !q.force:
 			continue
@@ -340,32 +345,32 @@ func xclaim(c *Ctx, args [][]byte) Reply {
 		}
 		known[id] = p
 		if !s.take(v, p, q.justID) {
-			return Error(ReplyTooLarge)
+			return fsm.Error(fsm.ReplyTooLarge)
 		}
 	}
 	later := q.last.Compare(g.Last) > 0
 	switch {
 	case len(s.taken) > 0 && !groupFits(&g, len(s.taken)):
-		return Error(msgTooMany)
+		return fsm.Error(msgTooMany)
 	case len(s.taken) > 0 || len(s.dropped) > 0 || later:
-		c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) {
+		withGroup(c, o, at, func(n *keyspace.Object, g *stream.Group) {
 			if later {
 				g.Last = q.last
 			}
 			s.carry(c, n, g, string(args[3]))
 		})
 	}
-	return Array(s.reply.elems)
+	return fsm.Array(s.reply.elems)
 }
 
 // maxAutoclaim is the largest COUNT of XAUTOCLAIM, which looks at up to ten
 // times as many entries.
 const maxAutoclaim = math.MaxInt64 / 16
 
-func xautoclaim(c *Ctx, args [][]byte) Reply {
+func xautoclaim(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	minIdle, ok := number.ParseInt(args[4])
 	if !ok {
-		return Error(msgMinIdle + "XAUTOCLAIM")
+		return fsm.Error(msgMinIdle + "XAUTOCLAIM")
 	}
 	from, fail := intervalStart(args[5])
 	if fail.IsError() {
@@ -374,27 +379,27 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 	count, justID := int64(100), false
 	for i := 6; i < len(args); i++ {
 		switch {
-		case fold(args[i], "COUNT") && i+1 < len(args):
+		case fsm.IsWord(args[i], "COUNT") && i+1 < len(args):
 			i++
 			if count, ok = number.ParseInt(args[i]); !ok || count < 1 || count > maxAutoclaim {
-				return Error(msgCountNotMore)
+				return fsm.Error(msgCountNotMore)
 			}
-		case fold(args[i], "JUSTID"):
+		case fsm.IsWord(args[i], "JUSTID"):
 			justID = true
 		default:
-			return Error(msgSyntax)
+			return fsm.Error(fsm.MsgSyntax)
 		}
 	}
-	o, at, wrong := c.groupOf(args[1], args[2])
+	o, at, wrong := groupOf(c, args[1], args[2])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case at < 0:
 		return noGroup(args[1], args[2], "")
 	}
 	v, g := o.Coll, o.Coll.Stream.Groups.At(at)
 	var s claims
-	var dropped []Reply
+	var dropped []fsm.Reply
 	attempts := count * 10
 	i, _ := g.PendingPosition(from)
 	g.Pending.Ascend(i, func(p *stream.PendingEntry) bool {
@@ -403,15 +408,15 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 		}
 		attempts--
 		i++
-		c.charge(stepsPut)
+		c.Charge(fsm.StepsPut)
 		switch {
 		case v.Stream.Entry(p.ID) == nil:
 			s.dropped = append(s.dropped, p.ID)
-			dropped = append(dropped, Bulk(p.ID.String()))
-		case c.since(p.At) < minIdle:
+			dropped = append(dropped, fsm.Bulk(p.ID.String()))
+		case since(c, p.At) < minIdle:
 			return true
 		default:
-			n := stream.PendingEntry{ID: p.ID, At: c.moment(), Deliveries: p.Deliveries}
+			n := stream.PendingEntry{ID: p.ID, At: moment(c), Deliveries: p.Deliveries}
 			if !justID {
 				n.Deliveries++
 			}
@@ -422,16 +427,16 @@ func xautoclaim(c *Ctx, args [][]byte) Reply {
 	})
 	switch {
 	case s.reply.over():
-		return Error(ReplyTooLarge)
+		return fsm.Error(fsm.ReplyTooLarge)
 	case len(s.taken) > 0 && !groupFits(&g, 0):
-		return Error(msgTooMany)
+		return fsm.Error(msgTooMany)
 	}
 	cursor := stream.ID{}
 	if i < g.Pending.Len() {
 		cursor = g.Pending.At(i).ID
 	}
 	if len(s.taken) > 0 || len(s.dropped) > 0 {
-		c.withGroup(o, at, func(n *keyspace.Object, g *stream.Group) { s.carry(c, n, g, string(args[3])) })
+		withGroup(c, o, at, func(n *keyspace.Object, g *stream.Group) { s.carry(c, n, g, string(args[3])) })
 	}
-	return Array([]Reply{Bulk(cursor.String()), Array(s.reply.elems), Array(dropped)})
+	return fsm.Array([]fsm.Reply{fsm.Bulk(cursor.String()), fsm.Array(s.reply.elems), fsm.Array(dropped)})
 }

@@ -1,16 +1,17 @@
-package fsm
+package command
 
 import (
 	"strconv"
 
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-var genericCommands = []Command{
+var genericCommands = []fsm.Command{
 	{
-		Name: "del", Run: del, Arity: -2, Flags: Write | KeyspaceCat,
-		Keys: Keys{1, -1, 1}, Access: Access{Mode: "RM", Flags: "delete"},
+		Name: "del", Run: del, Arity: -2, Flags: fsm.Write | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RM", Flags: "delete"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a value " +
 			"other than a string, the individual complexity for this key is O(M) where M is the number of elements " +
@@ -20,8 +21,8 @@ var genericCommands = []Command{
 		Tips:   sumOverShards,
 	},
 	{
-		Name: "unlink", Run: del, Arity: -2, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, -1, 1}, Access: Access{Mode: "RM", Flags: "delete"},
+		Name: "unlink", Run: del, Arity: -2, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RM", Flags: "delete"},
 		Group: "generic", Since: "4.0.0",
 		Complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a " +
 			"different thread in order to reclaim memory, where N is the number of allocations the deleted objects " +
@@ -31,18 +32,18 @@ var genericCommands = []Command{
 		Tips:   sumOverShards,
 	},
 	{
-		Name: "exists", Run: exists, Arity: -2, Flags: ReadOnly | Fast | KeyspaceCat,
-		Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO"},
+		Name: "exists", Run: exists, Arity: -2, Flags: fsm.ReadOnly | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RO"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of keys to check.",
 		Syntax:     "key [key ...]",
 		Doc:        "Determine if a key exists",
 		Tips:       sumOverShards,
-		History:    []Change{{"3.0.3", "Accepts multiple `key` arguments."}},
+		History:    []fsm.Change{{Since: "3.0.3", What: "Accepts multiple `key` arguments."}},
 	},
 	{
-		Name: "touch", Run: exists, Arity: -2, Flags: ReadOnly | Fast | KeyspaceCat,
-		Keys: Keys{1, -1, 1}, Access: Access{Mode: "RO"},
+		Name: "touch", Run: exists, Arity: -2, Flags: fsm.ReadOnly | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RO"},
 		Group: "generic", Since: "3.2.1",
 		Complexity: "O(N) where N is the number of keys that will be touched.",
 		Syntax:     "key [key ...]",
@@ -50,19 +51,20 @@ var genericCommands = []Command{
 		Tips:       sumOverShards,
 	},
 	{
-		Name: "type", Run: typeOf, Arity: 2, Flags: ReadOnly | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Name: "type", Run: typeOf, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast | fsm.KeyspaceCat,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Determine the type stored at key",
 	},
 	{
-		Name: "rename", Run: rename, Arity: 3, Flags: Write | KeyspaceCat,
-		Keys: Keys{1, 2, 1},
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"}},
-			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "update"}},
+		Name: "rename", Run: rename, Arity: 3, Flags: fsm.Write | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Steps: copyWork, Depends: neverDepends},
+		Keys: fsm.KeysAt(1, 2, 1),
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"}},
+			{Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "OW", Flags: "update"}},
 		},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
@@ -70,26 +72,29 @@ var genericCommands = []Command{
 		Doc:        "Rename a key",
 	},
 	{
-		Name: "renamenx", Run: renamenx, Arity: 3, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, 2, 1},
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access delete"}},
-			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "insert"}},
+		Name: "renamenx", Run: renamenx, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Steps: copyWork, Depends: neverDepends},
+		Keys: fsm.KeysAt(1, 2, 1),
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"}},
+			{Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "OW", Flags: "insert"}},
 		},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key newkey",
 		Doc:        "Rename a key, only if the new key does not exist",
-		History: []Change{
-			{"3.2.0", "The command no longer returns an error when source and destination names are the same."},
+		History: []fsm.Change{
+			{Since: "3.2.0",
+				What: "The command no longer returns an error when source and destination names are the same."},
 		},
 	},
 	{
-		Name: "copy", Run: copyKey, Arity: -3, Flags: Write | DenyOOM | KeyspaceCat,
-		Keys: Keys{1, 2, 1},
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
-			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "update"}},
+		Name: "copy", Run: copyKey, Arity: -3, Flags: fsm.Write | fsm.DenyOOM | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Steps: copyWork, Depends: neverDepends},
+		Keys: fsm.KeysAt(1, 2, 1),
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
+			{Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "OW", Flags: "update"}},
 		},
 		Group: "generic", Since: "6.2.0",
 		Complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
@@ -97,15 +102,16 @@ var genericCommands = []Command{
 		Doc:        "Copy a key",
 	},
 	{
-		Name: "move", Run: move, Arity: 3, Flags: Write | Fast | KeyspaceCat,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update"},
+		Name: "move", Run: move, Arity: 3, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{Steps: moveWork, Depends: neverDepends},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access update"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key db",
 		Doc:        "Move a key to another database",
 	},
 	{
-		Name: "time", Run: now, Arity: 1, Flags: Loading | Stale | Fast,
+		Name: "time", Run: now, Arity: 1, Flags: fsm.Loading | fsm.Stale | fsm.Fast,
 		Group: "server", Since: "2.6.0",
 		Complexity: "O(1)",
 		Doc:        "Return the current server time",
@@ -117,10 +123,10 @@ var genericCommands = []Command{
 		Complexity: "Depends on subcommand.",
 		Syntax:     "ENCODING | FREQ | IDLETIME | REFCOUNT | HELP [key]",
 		Doc:        "A container for object introspection commands",
-		Sub: []Command{
+		Sub: []fsm.Command{
 			{
-				Name: "encoding", Run: objectEncoding, Arity: 3, Flags: ReadOnly | KeyspaceCat,
-				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"},
+				Name: "encoding", Run: objectEncoding, Arity: 3, Flags: fsm.ReadOnly | fsm.KeyspaceCat,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO"},
 				Group: "generic", Since: "2.2.3",
 				Complexity: "O(1)",
 				Syntax:     "key",
@@ -128,8 +134,8 @@ var genericCommands = []Command{
 				Tips:       []string{"nondeterministic_output"},
 			},
 			{
-				Name: "freq", Run: objectFreq, Arity: 3, Flags: ReadOnly | KeyspaceCat,
-				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"},
+				Name: "freq", Run: objectFreq, Arity: 3, Flags: fsm.ReadOnly | fsm.KeyspaceCat,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO"},
 				Group: "generic", Since: "4.0.0",
 				Complexity: "O(1)",
 				Syntax:     "key",
@@ -137,14 +143,14 @@ var genericCommands = []Command{
 				Tips:       []string{"nondeterministic_output"},
 			},
 			{
-				Name: "help", Run: objectHelp, Arity: 2, Flags: Loading | Stale | KeyspaceCat,
+				Name: "help", Run: objectHelp, Arity: 2, Flags: fsm.Loading | fsm.Stale | fsm.KeyspaceCat,
 				Group: "generic", Since: "6.2.0",
 				Complexity: "O(1)",
 				Doc:        "Show helpful text about the different subcommands",
 			},
 			{
-				Name: "idletime", Run: objectIdletime, Arity: 3, Flags: ReadOnly | KeyspaceCat,
-				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"},
+				Name: "idletime", Run: objectIdletime, Arity: 3, Flags: fsm.ReadOnly | fsm.KeyspaceCat,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO"},
 				Group: "generic", Since: "2.2.3",
 				Complexity: "O(1)",
 				Syntax:     "key",
@@ -152,8 +158,8 @@ var genericCommands = []Command{
 				Tips:       []string{"nondeterministic_output"},
 			},
 			{
-				Name: "refcount", Run: objectRefcount, Arity: 3, Flags: ReadOnly | KeyspaceCat,
-				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO"},
+				Name: "refcount", Run: objectRefcount, Arity: 3, Flags: fsm.ReadOnly | fsm.KeyspaceCat,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO"},
 				Group: "generic", Since: "2.2.3",
 				Complexity: "O(1)",
 				Syntax:     "key",
@@ -168,168 +174,162 @@ var genericCommands = []Command{
 // replies of several shards.
 var sumOverShards = []string{"request_policy:multi_shard", "response_policy:agg_sum"}
 
-func del(c *Ctx, args [][]byte) Reply {
+func del(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	n := int64(0)
 	for _, key := range args[1:] {
-		if o := c.lookup(key); o != nil {
-			c.delete(o)
+		if o := c.Lookup(key); o != nil {
+			c.Delete(o)
 			n++
 		}
 	}
-	return Int(n)
-}
-
-// delete removes a key on behalf of a client and publishes the del event.
-func (c *Ctx) delete(o *keyspace.Object) {
-	c.remove(o)
-	c.notify("g", "del", o.Key)
+	return fsm.Int(n)
 }
 
 // exists counts the keys that exist; a key that is named twice counts twice. It
 // also implements TOUCH: reads do not change the state, so there is no access
 // time to update.
-func exists(c *Ctx, args [][]byte) Reply {
+func exists(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	n := int64(0)
 	for _, key := range args[1:] {
-		if c.lookup(key) != nil {
+		if c.Lookup(key) != nil {
 			n++
 		}
 	}
-	return Int(n)
+	return fsm.Int(n)
 }
 
-func typeOf(c *Ctx, args [][]byte) Reply {
-	o := c.lookup(args[1])
+func typeOf(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o := c.Lookup(args[1])
 	if o == nil {
-		return Simple("none")
+		return fsm.Simple("none")
 	}
-	return Simple(keyspace.TypeNames[o.Type])
+	return fsm.Simple(keyspace.TypeNames[o.Type])
 }
 
-func rename(c *Ctx, args [][]byte) Reply   { return renameGeneric(c, args, false) }
-func renamenx(c *Ctx, args [][]byte) Reply { return renameGeneric(c, args, true) }
+func rename(c *fsm.Ctx, args [][]byte) fsm.Reply   { return renameGeneric(c, args, false) }
+func renamenx(c *fsm.Ctx, args [][]byte) fsm.Reply { return renameGeneric(c, args, true) }
 
-func renameGeneric(c *Ctx, args [][]byte, nx bool) Reply {
-	o := c.lookup(args[1])
-	done := OK
+func renameGeneric(c *fsm.Ctx, args [][]byte, nx bool) fsm.Reply {
+	o := c.Lookup(args[1])
+	done := fsm.OK
 	if nx {
-		done = One
+		done = fsm.One
 	}
 	switch {
 	case o == nil:
-		return Error(msgNoSuchKey)
+		return fsm.Error(msgNoSuchKey)
 	case o.Key == string(args[2]) && nx:
-		return Zero
+		return fsm.Zero
 	case o.Key == string(args[2]):
-		return OK
-	case nx && c.lookup(args[2]) != nil:
-		return Zero
+		return fsm.OK
+	case nx && c.Lookup(args[2]) != nil:
+		return fsm.Zero
 	}
 	n := o.Named(args[2])
-	c.remove(o)
-	c.storeAsNew(n)
-	c.notify("g", "rename_from", o.Key)
-	c.notify("g", "rename_to", n.Key)
+	c.Remove(o)
+	storeAsNew(c, n)
+	c.Notify("g", "rename_from", o.Key)
+	c.Notify("g", "rename_to", n.Key)
 	return done
 }
 
 // database parses the number of a database.
-func database(arg []byte) (db int, fail Reply) {
+func database(arg []byte) (db int, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	switch {
 	case !ok:
-		return 0, Error(msgNotInt)
+		return 0, fsm.Error(fsm.MsgNotInt)
 	case n != int64(int32(n)):
-		return 0, Error(msgNotInt32)
-	case n < 0 || n >= Databases:
-		return 0, Error(msgDBIndex)
+		return 0, fsm.Error(msgNotInt32)
+	case n < 0 || n >= fsm.Databases:
+		return 0, fsm.Error(fsm.MsgDBIndex)
 	}
-	return int(n), Null
+	return int(n), fsm.Null
 }
 
-func copyKey(c *Ctx, args [][]byte) Reply {
-	replace, src, dst := false, c.db, c.db
+func copyKey(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	replace, src, dst := false, c.DB(), c.DB()
 	for i := 3; i < len(args); i++ {
 		switch {
-		case fold(args[i], "REPLACE"):
+		case fsm.IsWord(args[i], "REPLACE"):
 			replace = true
-		case fold(args[i], "DB") && i+1 < len(args):
+		case fsm.IsWord(args[i], "DB") && i+1 < len(args):
 			i++
-			var fail Reply
+			var fail fsm.Reply
 			if dst, fail = database(args[i]); fail.IsError() {
 				return fail
 			}
 		default:
-			return Error(msgSyntax)
+			return fsm.Error(fsm.MsgSyntax)
 		}
 	}
 	if src == dst && string(args[1]) == string(args[2]) {
-		return Error(msgSameObject)
+		return fsm.Error(msgSameObject)
 	}
-	o := c.lookup(args[1])
+	o := c.Lookup(args[1])
 	if o == nil {
-		return Zero
+		return fsm.Zero
 	}
-	c.db = dst
-	defer func() { c.db = src }()
-	if c.lookup(args[2]) != nil && !replace {
-		return Zero
+	c.Select(dst)
+	defer func() { c.Select(src) }()
+	if c.Lookup(args[2]) != nil && !replace {
+		return fsm.Zero
 	}
 	n := o.Named(args[2])
 	if n.Coll != nil {
-		c.m.disown() // o and n share nodes now
+		c.Disown() // o and n share nodes now
 	}
-	c.storeAsNew(n)
-	c.notify("g", "copy_to", n.Key)
-	return One
+	storeAsNew(c, n)
+	c.Notify("g", "copy_to", n.Key)
+	return fsm.One
 }
 
-func move(c *Ctx, args [][]byte) Reply {
-	src := c.db
+func move(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	src := c.DB()
 	dst, fail := database(args[2])
 	switch {
 	case fail.IsError():
 		return fail
 	case src == dst:
-		return Error(msgSameObject)
+		return fsm.Error(msgSameObject)
 	}
-	o := c.lookup(args[1])
+	o := c.Lookup(args[1])
 	if o == nil {
-		return Zero
+		return fsm.Zero
 	}
-	c.db = dst
-	defer func() { c.db = src }()
-	if c.lookup(args[1]) != nil {
-		return Zero
+	c.Select(dst)
+	defer func() { c.Select(src) }()
+	if c.Lookup(args[1]) != nil {
+		return fsm.Zero
 	}
-	c.db = src
-	c.remove(o)
+	c.Select(src)
+	c.Remove(o)
 	n := *o
-	c.db = dst
-	c.assign(&n)
-	c.db = src
-	c.notify("g", "move_from", o.Key)
-	c.db = dst
-	c.notify("g", "move_to", n.Key)
-	return One
+	c.Select(dst)
+	c.Assign(&n)
+	c.Select(src)
+	c.Notify("g", "move_from", o.Key)
+	c.Select(dst)
+	c.Notify("g", "move_to", n.Key)
+	return fsm.One
 }
 
 // now implements TIME. It returns the wall clock of the leader that built the
 // entry, or of the node that executes the read.
-func now(c *Ctx, args [][]byte) Reply {
-	return Strings(strconv.FormatInt(c.wall/1e6, 10), strconv.FormatInt(c.wall%1e6, 10))
+func now(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return fsm.Strings(strconv.FormatInt(c.Wall()/1e6, 10), strconv.FormatInt(c.Wall()%1e6, 10))
 }
 
 // storeAsNew stores an object for a key. If the key exists, storeAsNew removes
 // it first, so that the key counts as new.
-func (c *Ctx) storeAsNew(o *keyspace.Object) {
-	if old := c.lookup([]byte(o.Key)); old != nil {
-		c.remove(old)
+func storeAsNew(c *fsm.Ctx, o *keyspace.Object) {
+	if old := c.Lookup([]byte(o.Key)); old != nil {
+		c.Remove(old)
 	}
-	c.assign(o)
+	c.Assign(o)
 }
 
-func object_(c *Ctx, args [][]byte) Reply { return c.subcommand(args) }
+func object_(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 
 // Limits of the encodings of strings in Redis.
 const (
@@ -340,53 +340,53 @@ const (
 
 // objectEncoding returns the name of the encoding that Redis would use.
 // Holdfast stores all strings in the same way.
-func objectEncoding(c *Ctx, args [][]byte) Reply {
-	o := c.lookup(args[2])
+func objectEncoding(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o := c.Lookup(args[2])
 	if o == nil {
-		return Null
+		return fsm.Null
 	}
 	if o.Type != keyspace.TypeString {
-		return Bulk(o.Encoding())
+		return fsm.Bulk(o.Encoding())
 	}
 	if _, ok := o.Integer(); ok {
-		return Bulk("int")
+		return fsm.Bulk("int")
 	}
 	if o.Raw || len(o.Str) > embeddedBytes {
-		return Bulk("raw")
+		return fsm.Bulk("raw")
 	}
-	return Bulk("embstr")
+	return fsm.Bulk("embstr")
 }
 
-func objectFreq(c *Ctx, args [][]byte) Reply {
-	if c.lookup(args[2]) == nil {
-		return Null
+func objectFreq(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	if c.Lookup(args[2]) == nil {
+		return fsm.Null
 	}
-	return Error(msgNoFrequency)
+	return fsm.Error(msgNoFrequency)
 }
 
 // objectIdletime returns the time since the last write. Reads do not change the
 // state, so they do not count.
-func objectIdletime(c *Ctx, args [][]byte) Reply {
-	o := c.lookup(args[2])
+func objectIdletime(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o := c.Lookup(args[2])
 	if o == nil {
-		return Null
+		return fsm.Null
 	}
-	return Int(max(c.now-o.Touched, 0) / 1e9)
+	return fsm.Int(max(c.Now()-o.Touched, 0) / 1e9)
 }
 
-func objectRefcount(c *Ctx, args [][]byte) Reply {
-	o := c.lookup(args[2])
+func objectRefcount(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o := c.Lookup(args[2])
 	if o == nil {
-		return Null
+		return fsm.Null
 	}
 	if n, ok := o.Integer(); ok && n >= 0 && n < sharedIntegers {
-		return Int(sharedRefs)
+		return fsm.Int(sharedRefs)
 	}
-	return One
+	return fsm.One
 }
 
-func objectHelp(c *Ctx, args [][]byte) Reply {
-	return help("OBJECT",
+func objectHelp(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return fsm.Help("OBJECT",
 		"ENCODING <key>",
 		"    Return the kind of internal representation used in order to store the value",
 		"    associated with a <key>.",

@@ -1,54 +1,57 @@
-package fsm
+package command
 
 import (
 	"math"
 	"math/bits"
 
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-var bitmapCommands = []Command{
+var bitmapCommands = []fsm.Command{
 	{
-		Name: "setbit", Run: setbit, Arity: 4, Flags: Write | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "access update"},
+		Name: "setbit", Run: setbit, Arity: 4, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: setbitWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "access update"},
 		Group: "bitmap", Since: "2.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key offset value",
 		Doc:        "Sets or clears the bit at offset in the string value stored at key",
 	},
 	{
-		Name: "getbit", Run: getbit, Arity: 3, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "getbit", Run: getbit, Arity: 3, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "bitmap", Since: "2.2.0",
 		Complexity: "O(1)",
 		Syntax:     "key offset",
 		Doc:        "Returns the bit value at offset in the string value stored at key",
 	},
 	{
-		Name: "bitcount", Run: bitcount, Arity: -2, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "bitcount", Run: bitcount, Arity: -2, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "bitmap", Since: "2.6.0",
 		Complexity: "O(N)",
 		Syntax:     "key [start end [BYTE | BIT]]",
 		Doc:        "Count set bits in a string",
-		History:    []Change{{"7.0.0", "Added the `BYTE|BIT` option."}},
+		History:    []fsm.Change{{Since: "7.0.0", What: "Added the `BYTE|BIT` option."}},
 	},
 	{
-		Name: "bitpos", Run: bitpos, Arity: -3, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "bitpos", Run: bitpos, Arity: -3, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "bitmap", Since: "2.8.7",
 		Complexity: "O(N)",
 		Syntax:     "key bit [start [end [BYTE | BIT]]]",
 		Doc:        "Find first bit set or clear in a string",
-		History:    []Change{{"7.0.0", "Added the `BYTE|BIT` option."}},
+		History:    []fsm.Change{{Since: "7.0.0", What: "Added the `BYTE|BIT` option."}},
 	},
 	{
-		Name: "bitop", Run: bitop, Arity: -4, Flags: Write | DenyOOM,
-		Keys: Keys{2, -1, 1},
-		Specs: []KeySpec{
-			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "OW", Flags: "update"}},
-			{Keys: Keys{3, -1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		Name: "bitop", Run: bitop, Arity: -4, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: bitopWork},
+		Keys: fsm.KeysAt(2, -1, 1),
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "OW", Flags: "update"}},
+			{Keys: fsm.KeysAt(3, -1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
 		},
 		Group: "bitmap", Since: "2.6.0",
 		Complexity: "O(N)",
@@ -56,9 +59,10 @@ var bitmapCommands = []Command{
 		Doc:        "Perform bitwise operations between strings",
 	},
 	{
-		Name: "bitfield", Run: bitfield, Arity: -2, Flags: Write | DenyOOM | VariableFlags,
-		Keys: Keys{1, 1, 1},
-		Access: Access{
+		Name: "bitfield", Run: bitfield, Arity: -2, Flags: fsm.Write | fsm.DenyOOM | fsm.VariableFlags,
+		Work: fsm.WorkHooks{Steps: bitfieldWork}, AccessOf: bitfieldAccess,
+		Keys: fsm.KeysAt(1, 1, 1),
+		Access: fsm.Access{
 			Flags: "access update variable_flags", Mode: "RW",
 			Notes: "This command allows both access and modification of the key",
 		},
@@ -69,8 +73,8 @@ var bitmapCommands = []Command{
 		Doc: "Perform arbitrary bitfield integer operations on strings",
 	},
 	{
-		Name: "bitfield_ro", Run: bitfieldRO, Arity: -2, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "bitfield_ro", Run: bitfieldRO, Arity: -2, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "bitmap", Since: "6.0.0",
 		Complexity: "O(1) for each subcommand specified",
 		Syntax:     "key [GET encoding offset ...]",
@@ -91,7 +95,7 @@ const bitBatch = 16 << 10
 // bitOffset parses the offset of a bit. The first bit of a byte is its highest.
 func bitOffset(arg []byte) (n int, ok bool) {
 	offset, ok := number.ParseInt(arg)
-	return int(offset), ok && offset >= 0 && offset>>3 < MaxStringBytes
+	return int(offset), ok && offset >= 0 && offset>>3 < fsm.MaxStringBytes
 }
 
 func bitAt(s string, n int) byte {
@@ -101,18 +105,18 @@ func bitAt(s string, n int) byte {
 	return s[n>>3] >> (7 - n&7) & 1
 }
 
-func setbit(c *Ctx, args [][]byte) Reply {
+func setbit(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	n, ok := bitOffset(args[2])
 	if !ok {
-		return Error(msgBitOffset)
+		return fsm.Error(msgBitOffset)
 	}
 	bit, ok := number.ParseInt(args[3])
 	if !ok || bit&^1 != 0 {
-		return Error(msgBit)
+		return fsm.Error(msgBit)
 	}
-	o, wrong := c.lookupString(args[1])
+	o, wrong := c.LookupString(args[1])
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	if o == nil {
 		o = keyspace.NewObject(args[1], nil)
@@ -127,32 +131,32 @@ func setbit(c *Ctx, args [][]byte) Reply {
 		if b &^= mask; bit == 1 {
 			b |= mask
 		}
-		c.charge(max(len(o.Str), at) / copyBytes)
+		c.Charge(max(len(o.Str), at) / fsm.CopyBytes)
 		changed := o.Overlaid(at, []byte{b})
-		c.assign(changed)
-		c.notify("$", "setbit", changed.Key)
+		c.Assign(changed)
+		c.Notify("$", "setbit", changed.Key)
 	}
-	return Int(int64(old))
+	return fsm.Int(int64(old))
 }
 
-func getbit(c *Ctx, args [][]byte) Reply {
+func getbit(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	n, ok := bitOffset(args[2])
 	if !ok {
-		return Error(msgBitOffset)
+		return fsm.Error(msgBitOffset)
 	}
-	o, wrong := c.lookupString(args[1])
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Zero
+		return fsm.Zero
 	}
-	return Int(int64(bitAt(o.Str, n)))
+	return fsm.Int(int64(bitAt(o.Str, n)))
 }
 
 // bitRange parses the start, end and unit of a range in a string of size bytes.
 // It returns the half-open range [from, to) in bits.
-func bitRange(args [][]byte, size int) (from, to int64, fail Reply) {
+func bitRange(args [][]byte, size int) (from, to int64, fail fsm.Reply) {
 	total := int64(size)
 	start, ok := number.ParseInt(args[0])
 	end := total - 1
@@ -160,12 +164,12 @@ func bitRange(args [][]byte, size int) (from, to int64, fail Reply) {
 		end, ok = number.ParseInt(args[1])
 	}
 	if !ok {
-		return 0, 0, Error(msgNotInt)
+		return 0, 0, fsm.Error(fsm.MsgNotInt)
 	}
 	byBit := false
 	if len(args) > 2 {
-		if byBit = fold(args[2], "BIT"); !byBit && !fold(args[2], "BYTE") {
-			return 0, 0, Error(msgSyntax)
+		if byBit = fsm.IsWord(args[2], "BIT"); !byBit && !fsm.IsWord(args[2], "BYTE") {
+			return 0, 0, fsm.Error(fsm.MsgSyntax)
 		}
 	}
 	if byBit {
@@ -179,32 +183,32 @@ func bitRange(args [][]byte, size int) (from, to int64, fail Reply) {
 	}
 	end = min(end, total-1)
 	if start > end {
-		return 0, 0, Null
+		return 0, 0, fsm.Null
 	}
 	if byBit {
-		return start, end + 1, Null
+		return start, end + 1, fsm.Null
 	}
-	return start * 8, (end + 1) * 8, Null
+	return start * 8, (end + 1) * 8, fsm.Null
 }
 
-func bitcount(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupString(args[1])
+func bitcount(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Zero
+		return fsm.Zero
 	case len(args) == 3 || len(args) > 5:
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
 	from, to := int64(0), int64(len(o.Str))*8
 	if len(args) > 2 {
 		start, ok1 := number.ParseInt(args[2])
 		end, ok2 := number.ParseInt(args[3])
 		if ok1 && ok2 && start < 0 && end < 0 && start > end {
-			return Zero // whatever the unit is
+			return fsm.Zero // whatever the unit is
 		}
-		var fail Reply
+		var fail fsm.Reply
 		if from, to, fail = bitRange(args[2:], len(o.Str)); fail.IsError() {
 			return fail
 		}
@@ -213,7 +217,7 @@ func bitcount(c *Ctx, args [][]byte) Reply {
 	for n, next := from, from; n < to; {
 		if n >= next {
 			next = n + 8*bitBatch
-			c.charge(int(min(next, to)-n) / (8 * scanBytes))
+			c.Charge(int(min(next, to)-n) / (8 * fsm.ScanBytes))
 		}
 		if n&7 == 0 && to-n >= 8 {
 			count += bits.OnesCount8(o.Str[n>>3])
@@ -223,31 +227,31 @@ func bitcount(c *Ctx, args [][]byte) Reply {
 		count += int(bitAt(o.Str, int(n)))
 		n++
 	}
-	return Int(int64(count))
+	return fsm.Int(int64(count))
 }
 
-func bitpos(c *Ctx, args [][]byte) Reply {
+func bitpos(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	bit, ok := number.ParseInt(args[2])
 	switch {
 	case !ok:
-		return Error(msgNotInt)
+		return fsm.Error(fsm.MsgNotInt)
 	case bit != 0 && bit != 1:
-		return Error(msgBitArg)
+		return fsm.Error(msgBitArg)
 	}
-	o, wrong := c.lookupString(args[1])
+	o, wrong := c.LookupString(args[1])
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Int(-bit) // a missing key is an endless string of zeros
+		return fsm.Int(-bit) // a missing key is an endless string of zeros
 	case len(args) > 6:
-		return Error(msgSyntax)
-	case len(args) == 6 && !fold(args[5], "BIT") && !fold(args[5], "BYTE"):
-		return Error(msgSyntax) // reported before errors in the numbers
+		return fsm.Error(fsm.MsgSyntax)
+	case len(args) == 6 && !fsm.IsWord(args[5], "BIT") && !fsm.IsWord(args[5], "BYTE"):
+		return fsm.Error(fsm.MsgSyntax) // reported before errors in the numbers
 	}
 	from, to := int64(0), int64(len(o.Str))*8
 	if len(args) > 3 {
-		var fail Reply
+		var fail fsm.Reply
 		if from, to, fail = bitRange(args[3:], len(o.Str)); fail.IsError() {
 			return fail
 		}
@@ -259,21 +263,21 @@ func bitpos(c *Ctx, args [][]byte) Reply {
 	for n, next := from, from; n < to; {
 		if n >= next {
 			next = n + 8*bitBatch
-			c.charge(int(min(next, to)-n) / (8 * scanBytes))
+			c.Charge(int(min(next, to)-n) / (8 * fsm.ScanBytes))
 		}
 		if n&7 == 0 && to-n >= 8 && o.Str[n>>3] == skip {
 			n += 8
 			continue
 		}
 		if int64(bitAt(o.Str, int(n))) == bit {
-			return Int(n)
+			return fsm.Int(n)
 		}
 		n++
 	}
 	if bit == 0 && len(args) < 5 && from < to {
-		return Int(to) // the first of the zeros beyond the string
+		return fsm.Int(to) // the first of the zeros beyond the string
 	}
-	return Int(-1)
+	return fsm.Int(-1)
 }
 
 // bitAnd, bitOr and bitXor combine result with a string that is not longer than
@@ -297,23 +301,23 @@ func bitXor(result []byte, s string) {
 	}
 }
 
-func bitop(c *Ctx, args [][]byte) Reply {
+func bitop(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	var op func(result []byte, s string)
 	xor, not := false, false
 	switch {
-	case fold(args[1], "AND"):
+	case fsm.IsWord(args[1], "AND"):
 		op = bitAnd
-	case fold(args[1], "OR"):
+	case fsm.IsWord(args[1], "OR"):
 		op = bitOr
-	case fold(args[1], "XOR"):
+	case fsm.IsWord(args[1], "XOR"):
 		op, xor = bitXor, true
-	case fold(args[1], "NOT"):
+	case fsm.IsWord(args[1], "NOT"):
 		not = true
 	default:
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
 	if not && len(args) != 4 {
-		return Error(msgBitNot)
+		return fsm.Error(msgBitNot)
 	}
 	// A command may name the same key a million times. For AND and OR, one time
 	// is enough; for XOR, two times cancel out.
@@ -329,10 +333,10 @@ func bitop(c *Ctx, args [][]byte) Reply {
 			continue
 		}
 		times[string(key)] = 0
-		o, wrong := c.lookupString(key)
+		o, wrong := c.LookupString(key)
 		switch {
 		case wrong:
-			return Error(msgWrongType)
+			return fsm.Error(fsm.MsgWrongType)
 		case o == nil:
 			sources = append(sources, "")
 			continue
@@ -344,16 +348,16 @@ func bitop(c *Ctx, args [][]byte) Reply {
 		size = max(size, len(o.Str))
 	}
 	if size == 0 {
-		if old := c.lookup(args[2]); old != nil {
-			c.delete(old)
+		if old := c.Lookup(args[2]); old != nil {
+			c.Delete(old)
 		}
-		return Zero
+		return fsm.Zero
 	}
-	c.charge(size / scanBytes)
+	c.Charge(size / fsm.ScanBytes)
 	result := make([]byte, size)
 	copy(result, sources[0])
 	for _, s := range sources[1:] {
-		c.charge(size / scanBytes)
+		c.Charge(size / fsm.ScanBytes)
 		op(result, s)
 	}
 	if not {
@@ -363,9 +367,9 @@ func bitop(c *Ctx, args [][]byte) Reply {
 	}
 	n := keyspace.NewObject(args[2], result)
 	n.Raw = true
-	c.assign(n)
-	c.notify("$", "set", n.Key)
-	return Int(int64(size))
+	c.Assign(n)
+	c.Notify("$", "set", n.Key)
+	return fsm.Int(int64(size))
 }
 
 const (
@@ -395,48 +399,48 @@ type bitOp struct {
 
 // parseBitOps parses the operations of BITFIELD. end is the number of bits that
 // the string needs for all writes, or 0 if no operation writes.
-func parseBitOps(args [][]byte) (ops []bitOp, end int, fail Reply) {
+func parseBitOps(args [][]byte) (ops []bitOp, end int, fail fsm.Reply) {
 	over := overflowWrap
 	for i := 2; i < len(args); i++ {
 		more := len(args) - i - 1
-		op := bitOp{over: over, add: fold(args[i], "INCRBY")}
-		op.write = op.add || fold(args[i], "SET")
+		op := bitOp{over: over, add: fsm.IsWord(args[i], "INCRBY")}
+		op.write = op.add || fsm.IsWord(args[i], "SET")
 		switch {
-		case op.write && more >= 3, fold(args[i], "GET") && more >= 2:
-		case fold(args[i], "OVERFLOW") && more >= 1:
+		case op.write && more >= 3, fsm.IsWord(args[i], "GET") && more >= 2:
+		case fsm.IsWord(args[i], "OVERFLOW") && more >= 1:
 			i++
 			switch {
-			case fold(args[i], "WRAP"):
+			case fsm.IsWord(args[i], "WRAP"):
 				over = overflowWrap
-			case fold(args[i], "SAT"):
+			case fsm.IsWord(args[i], "SAT"):
 				over = overflowSaturate
-			case fold(args[i], "FAIL"):
+			case fsm.IsWord(args[i], "FAIL"):
 				over = overflowFail
 			default:
-				return nil, 0, Error(msgBitOverflow)
+				return nil, 0, fsm.Error(msgBitOverflow)
 			}
 			continue
 		default:
-			return nil, 0, Error(msgSyntax)
+			return nil, 0, fsm.Error(fsm.MsgSyntax)
 		}
 		if !op.field(args[i+1]) {
-			return nil, 0, Error(msgBitType)
+			return nil, 0, fsm.Error(msgBitType)
 		}
 		if !op.offset(args[i+2]) {
-			return nil, 0, Error(msgBitOffset)
+			return nil, 0, fsm.Error(msgBitOffset)
 		}
 		i += 2
 		if op.write {
 			i++
 			var ok bool
 			if op.value, ok = number.ParseInt(args[i]); !ok {
-				return nil, 0, Error(msgNotInt)
+				return nil, 0, fsm.Error(fsm.MsgNotInt)
 			}
 			end = max(end, op.at+op.bits)
 		}
 		ops = append(ops, op)
 	}
-	return ops, end, Null
+	return ops, end, fsm.Null
 }
 
 // field parses the type of a field: i or u, followed by the number of bits.
@@ -458,7 +462,7 @@ func (op *bitOp) offset(arg []byte) bool {
 		arg, unit = arg[1:], int64(op.bits)
 	}
 	n, ok := number.ParseInt(arg)
-	if !ok || n < 0 || n > MaxStringBytes*8 {
+	if !ok || n < 0 || n > fsm.MaxStringBytes*8 {
 		return false
 	}
 	op.at = int(n * unit)
@@ -466,7 +470,7 @@ func (op *bitOp) offset(arg []byte) bool {
 	if op.write {
 		last += op.bits - 1
 	}
-	return last>>3 < MaxStringBytes
+	return last>>3 < fsm.MaxStringBytes
 }
 
 // get reads the field from a string. Bits beyond the end of the string are
@@ -531,10 +535,10 @@ func (op *bitOp) sum(value, add int64) (result int64, fits bool) {
 }
 
 // run executes the operation on a string that is long enough for it.
-func (op *bitOp) run(s []byte) (r Reply, changed bool) {
+func (op *bitOp) run(s []byte) (r fsm.Reply, changed bool) {
 	old := op.get(s)
 	if !op.write {
-		return Int(old), false
+		return fsm.Int(old), false
 	}
 	from, add := op.value, int64(0)
 	if op.add {
@@ -542,66 +546,66 @@ func (op *bitOp) run(s []byte) (r Reply, changed bool) {
 	}
 	value, fits := op.sum(from, add)
 	if !fits && op.over == overflowFail {
-		return Null, false
+		return fsm.Null, false
 	}
 	op.set(s, value)
 	if op.add {
-		return Int(value), value != old
+		return fsm.Int(value), value != old
 	}
-	return Int(old), value != old
+	return fsm.Int(old), value != old
 }
 
-func bitfield(c *Ctx, args [][]byte) Reply   { return c.bitfield(args, false) }
-func bitfieldRO(c *Ctx, args [][]byte) Reply { return c.bitfield(args, true) }
+func bitfield(c *fsm.Ctx, args [][]byte) fsm.Reply   { return runBitfield(c, args, false) }
+func bitfieldRO(c *fsm.Ctx, args [][]byte) fsm.Reply { return runBitfield(c, args, true) }
 
-func (c *Ctx) bitfield(args [][]byte, readOnly bool) Reply {
+func runBitfield(c *fsm.Ctx, args [][]byte, readOnly bool) fsm.Reply {
 	ops, end, fail := parseBitOps(args)
 	switch {
 	case fail.IsError():
 		return fail
 	case readOnly && end > 0:
-		return Error(msgBitReadOnly)
+		return fsm.Error(msgBitReadOnly)
 	}
-	o, wrong := c.lookupString(args[1])
+	o, wrong := c.LookupString(args[1])
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	var s []byte
 	if o != nil {
-		c.charge(2 * len(o.Str) / copyBytes)
+		c.Charge(2 * len(o.Str) / fsm.CopyBytes)
 		s = []byte(o.Str)
 	}
 	grown := (end+7)/8 > len(s)
 	if grown {
 		s = append(s, make([]byte, (end+7)/8-len(s))...)
 	}
-	replies, changes := make([]Reply, len(ops)), false
+	replies, changes := make([]fsm.Reply, len(ops)), false
 	for i := range ops {
-		c.charge(stepsPerKey)
+		c.Charge(fsm.StepsPerKey)
 		var changed bool
 		replies[i], changed = ops[i].run(s)
-		changes = changes || changed || grown && ops[i].write && replies[i].kind != kindNull
+		changes = changes || changed || grown && ops[i].write && replies[i].Kind() != fsm.KindNull
 	}
 	if grown || changes {
 		if o == nil {
 			o = keyspace.NewObject(args[1], nil)
 		}
 		n := o.Overlaid(0, s)
-		c.assign(n)
+		c.Assign(n)
 		if changes { // even an operation that failed makes the string longer
-			c.notify("$", "setbit", n.Key)
+			c.Notify("$", "setbit", n.Key)
 		}
 	}
-	return Array(replies)
+	return fsm.Array(replies)
 }
 
 // onlyReads reports whether a call of BITFIELD only reads.
 func onlyReads(args [][]byte) bool {
 	for i := 2; i < len(args); i++ {
 		switch more := len(args) - i - 1; {
-		case fold(args[i], "GET") && more >= 2:
+		case fsm.IsWord(args[i], "GET") && more >= 2:
 			i += 2
-		case fold(args[i], "OVERFLOW") && more >= 1:
+		case fsm.IsWord(args[i], "OVERFLOW") && more >= 1:
 			i++
 		default:
 			return false
@@ -611,9 +615,9 @@ func onlyReads(args [][]byte) bool {
 }
 
 // bitfieldAccess returns how a call of BITFIELD accesses its key.
-func bitfieldAccess(args [][]byte) Access {
+func bitfieldAccess(args [][]byte) fsm.Access {
 	if onlyReads(args) {
-		return Access{Mode: "RO", Flags: "access"}
+		return fsm.Access{Mode: "RO", Flags: "access"}
 	}
-	return Access{Mode: "RW", Flags: "access update"}
+	return fsm.Access{Mode: "RW", Flags: "access update"}
 }

@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"cmp"
@@ -15,43 +17,44 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-var geoCommands = []Command{
+var geoCommands = []fsm.Command{
 	{
-		Name: "geoadd", Run: geoadd, Arity: -5, Flags: Write | DenyOOM,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "update"},
+		Name: "geoadd", Run: geoadd, Arity: -5, Flags: fsm.Write | fsm.DenyOOM,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "geo", Since: "3.2.0",
 		Complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
 		Syntax:     "key [NX | XX] [CH] longitude latitude member [longitude latitude member ...]",
 		Doc:        "Add one or more geospatial items in the geospatial index represented using a sorted set",
-		History:    []Change{{"6.2.0", "Added the `CH`, `NX` and `XX` options."}},
+		History:    []fsm.Change{{Since: "6.2.0", What: "Added the `CH`, `NX` and `XX` options."}},
 	},
 	{
-		Name: "geodist", Run: geodist, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "geodist", Run: geodist, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "geo", Since: "3.2.0",
 		Complexity: "O(log(N))",
 		Syntax:     "key member1 member2 [M | KM | FT | MI]",
 		Doc:        "Returns the distance between two members of a geospatial index",
 	},
 	{
-		Name: "geohash", Run: geohash, Arity: -2, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "geohash", Run: geohash, Arity: -2, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "geo", Since: "3.2.0",
 		Complexity: "O(log(N)) for each member requested, where N is the number of elements in the sorted set.",
 		Syntax:     "key member [member ...]",
 		Doc:        "Returns members of a geospatial index as standard geohash strings",
 	},
 	{
-		Name: "geopos", Run: geopos, Arity: -2, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "geopos", Run: geopos, Arity: -2, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "geo", Since: "3.2.0",
 		Complexity: "O(N) where N is the number of members requested.",
 		Syntax:     "key member [member ...]",
 		Doc:        "Returns longitude and latitude of members of a geospatial index",
 	},
 	{
-		Name: "georadius", Run: georadius, Arity: -6, Flags: Write | DenyOOM | MovableKeys,
-		Keys: Keys{1, 1, 1}, KeysOf: georadiusKeys, Access: geoStoreAccess,
+		Name: "georadius", Run: georadius, Arity: -6, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys,
+		Work: fsm.WorkHooks{Steps: georadiusWork},
+		Keys: fsm.KeysAt(1, 1, 1), KeysOf: georadiusKeys, Access: geoStoreAccess,
 		Specs: georadiusSpecs(6),
 		Group: "geo", Since: "3.2.0", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
@@ -60,24 +63,25 @@ var geoCommands = []Command{
 			"count [ANY]] [ASC | DESC] [STORE key] [STOREDIST key]",
 		Doc: "Query a sorted set representing a geospatial index to fetch members matching a given maximum " +
 			"distance from a point",
-		History: []Change{
-			{"6.2.0", "Added the `ANY` option for `COUNT`."},
-			{"7.0.0", "Added support for uppercase unit names."},
+		History: []fsm.Change{
+			{Since: "6.2.0", What: "Added the `ANY` option for `COUNT`."},
+			{Since: "7.0.0", What: "Added support for uppercase unit names."},
 		},
 	},
 	{
-		Name: "georadius_ro", Run: georadiusRO, Arity: -6, Flags: ReadOnly | Slow,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "georadius_ro", Run: georadiusRO, Arity: -6, Flags: fsm.ReadOnly | fsm.Slow,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "geo", Since: "3.2.10", DeprecatedSince: "6.2.0", ReplacedBy: "`GEOSEARCH` with the `BYRADIUS` argument",
 		Complexity: georadiusComplexity,
 		Syntax: "key longitude latitude radius <M | KM | FT | MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT " +
 			"count [ANY]] [ASC | DESC]",
 		Doc:     "A read-only variant for GEORADIUS",
-		History: []Change{{"6.2.0", "Added the `ANY` option for `COUNT`."}},
+		History: []fsm.Change{{Since: "6.2.0", What: "Added the `ANY` option for `COUNT`."}},
 	},
 	{
-		Name: "georadiusbymember", Run: georadiusbymember, Arity: -5, Flags: Write | DenyOOM | MovableKeys,
-		Keys: Keys{1, 1, 1}, KeysOf: georadiusbymemberKeys, Access: geoStoreAccess,
+		Name: "georadiusbymember", Run: georadiusbymember, Arity: -5, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys,
+		Work: fsm.WorkHooks{Steps: georadiusWork},
+		Keys: fsm.KeysAt(1, 1, 1), KeysOf: georadiusbymemberKeys, Access: geoStoreAccess,
 		Specs: georadiusSpecs(5),
 		Group: "geo", Since: "3.2.0", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
@@ -86,11 +90,11 @@ var geoCommands = []Command{
 			"[ASC | DESC] [STORE key] [STOREDIST key]",
 		Doc: "Query a sorted set representing a geospatial index to fetch members matching a given maximum " +
 			"distance from a member",
-		History: []Change{{"7.0.0", "Added support for uppercase unit names."}},
+		History: []fsm.Change{{Since: "7.0.0", What: "Added support for uppercase unit names."}},
 	},
 	{
-		Name: "georadiusbymember_ro", Run: georadiusbymemberRO, Arity: -5, Flags: ReadOnly | Slow,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "georadiusbymember_ro", Run: georadiusbymemberRO, Arity: -5, Flags: fsm.ReadOnly | fsm.Slow,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "geo", Since: "3.2.10", DeprecatedSince: "6.2.0",
 		ReplacedBy: "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
 		Complexity: georadiusComplexity,
@@ -99,8 +103,8 @@ var geoCommands = []Command{
 		Doc: "A read-only variant for GEORADIUSBYMEMBER",
 	},
 	{
-		Name: "geosearch", Run: geosearch, Arity: -7, Flags: ReadOnly | Slow,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "geosearch", Run: geosearch, Arity: -7, Flags: fsm.ReadOnly | fsm.Slow,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "geo", Since: "6.2.0",
 		Complexity: geosearchComplexity,
 		Syntax: "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM | FT | MI> | " +
@@ -108,14 +112,15 @@ var geoCommands = []Command{
 			"[WITHHASH]",
 		Doc: "Query a sorted set representing a geospatial index to fetch members inside an area of a box " +
 			"or a circle.",
-		History: []Change{{"7.0.0", "Added support for uppercase unit names."}},
+		History: []fsm.Change{{Since: "7.0.0", What: "Added support for uppercase unit names."}},
 	},
 	{
-		Name: "geosearchstore", Run: geosearchstore, Arity: -8, Flags: Write | DenyOOM,
-		Keys: Keys{1, 2, 1},
-		Specs: []KeySpec{
-			{Keys: Keys{1, 1, 1}, Access: geoStoreAccess},
-			{Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"}},
+		Name: "geosearchstore", Run: geosearchstore, Arity: -8, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{Steps: geosearchstoreWork},
+		Keys: fsm.KeysAt(1, 2, 1),
+		Specs: []fsm.KeySpec{
+			{Keys: fsm.KeysAt(1, 1, 1), Access: geoStoreAccess},
+			{Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
 		},
 		Group: "geo", Since: "6.2.0",
 		Complexity: geosearchComplexity,
@@ -123,24 +128,24 @@ var geoCommands = []Command{
 			"KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count [ANY]] [STOREDIST]",
 		Doc: "Query a sorted set representing a geospatial index to fetch members inside an area of a box " +
 			"or a circle, and store the result in another key.",
-		History: []Change{{"7.0.0", "Added support for uppercase unit names."}},
+		History: []fsm.Change{{Since: "7.0.0", What: "Added support for uppercase unit names."}},
 	},
 }
 
 const msgGeoUnit = "ERR unsupported unit provided. please use M, KM, FT, MI"
 
 // parsePoint parses a longitude and a latitude.
-func parsePoint(args [][]byte) (p geo.Point, fail Reply) {
+func parsePoint(args [][]byte) (p geo.Point, fail fsm.Reply) {
 	var ok1, ok2 bool
 	p.Lon, ok1 = number.ParseFloat(args[0])
 	p.Lat, ok2 = number.ParseFloat(args[1])
 	switch {
 	case !ok1 || !ok2:
-		return p, Error(msgNotFloat)
+		return p, fsm.Error(msgNotFloat)
 	case !p.Valid():
-		return p, Error("ERR invalid longitude,latitude pair " + sixDecimals(p.Lon) + "," + sixDecimals(p.Lat))
+		return p, fsm.Error("ERR invalid longitude,latitude pair " + sixDecimals(p.Lon) + "," + sixDecimals(p.Lat))
 	}
-	return p, Null
+	return p, fsm.Null
 }
 
 // sixDecimals formats a number as C's %f does.
@@ -152,21 +157,21 @@ func sixDecimals(f float64) string {
 }
 
 // parseUnit returns the length of a unit in meters.
-func parseUnit(arg []byte) (meters float64, fail Reply) {
+func parseUnit(arg []byte) (meters float64, fail fsm.Reply) {
 	switch {
-	case fold(arg, "M"):
-		return 1, Null
-	case fold(arg, "KM"):
-		return 1000, Null
-	case fold(arg, "FT"):
-		return 0.3048, Null
-	case fold(arg, "MI"):
-		return 1609.34, Null
+	case fsm.IsWord(arg, "M"):
+		return 1, fsm.Null
+	case fsm.IsWord(arg, "KM"):
+		return 1000, fsm.Null
+	case fsm.IsWord(arg, "FT"):
+		return 0.3048, fsm.Null
+	case fsm.IsWord(arg, "MI"):
+		return 1609.34, fsm.Null
 	}
-	return 0, Error(msgGeoUnit)
+	return 0, fsm.Error(msgGeoUnit)
 }
 
-func geoadd(c *Ctx, args [][]byte) Reply {
+func geoadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	var p zaddOptions
 	i := 2
 	for i < len(args) && p.condition(args[i]) {
@@ -174,7 +179,7 @@ func geoadd(c *Ctx, args [][]byte) Reply {
 	}
 	items := args[i:]
 	if len(items) == 0 || len(items)%3 != 0 || p.nx && p.xx {
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	}
 	scores, members := make([]float64, 0, len(items)/3), make([][]byte, 0, len(items)/3)
 	for ; len(items) > 0; items = items[3:] {
@@ -184,7 +189,7 @@ func geoadd(c *Ctx, args [][]byte) Reply {
 		}
 		scores, members = append(scores, at.Score()), append(members, items[2])
 	}
-	return c.putScores(args[1], scores, members, p)
+	return putScores(c, args[1], scores, members, p)
 }
 
 // cell returns the point of a member. o is a sorted set or nil.
@@ -198,59 +203,61 @@ func cell(o *keyspace.Object, member []byte) (p geo.Point, ok bool) {
 
 // metersReply returns a distance in the format of Redis: always a string, never
 // a double.
-func metersReply(d float64) Reply { return Bulk(strconv.FormatFloat(d, 'f', 4, 64)) }
+func metersReply(d float64) fsm.Reply { return fsm.Bulk(strconv.FormatFloat(d, 'f', 4, 64)) }
 
-func geodist(c *Ctx, args [][]byte) Reply {
+func geodist(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	unit := 1.0
 	switch {
 	case len(args) > 5:
-		return Error(msgSyntax)
+		return fsm.Error(fsm.MsgSyntax)
 	case len(args) == 5:
-		var fail Reply
+		var fail fsm.Reply
 		if unit, fail = parseUnit(args[4]); fail.IsError() {
 			return fail
 		}
 	}
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	a, ok1 := cell(o, args[2])
 	b, ok2 := cell(o, args[3])
 	if !ok1 || !ok2 {
-		return Null
+		return fsm.Null
 	}
 	return metersReply(geo.Distance(a, b) / unit)
 }
 
 // geoMembers returns an array with the reply for each member that args names.
 // The reply is none for a member that does not exist.
-func (c *Ctx) geoMembers(args [][]byte, none Reply, of func(p geo.Point) Reply) Reply {
-	o, wrong := c.lookupType(args[1], keyspace.TypeZSet)
+func geoMembers(c *fsm.Ctx, args [][]byte, none fsm.Reply, of func(p geo.Point) fsm.Reply) fsm.Reply {
+	o, wrong := c.LookupType(args[1], keyspace.TypeZSet)
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
-	list := make([]Reply, len(args)-2)
+	list := make([]fsm.Reply, len(args)-2)
 	for i, member := range args[2:] {
 		list[i] = none
 		if p, ok := cell(o, member); ok {
 			list[i] = of(p)
 		}
 	}
-	return Array(list)
+	return fsm.Array(list)
 }
 
-func geohash(c *Ctx, args [][]byte) Reply {
-	return c.geoMembers(args, Null, func(p geo.Point) Reply { return Bulk(p.Geohash()) })
+func geohash(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return geoMembers(c, args, fsm.Null, func(p geo.Point) fsm.Reply { return fsm.Bulk(p.Geohash()) })
 }
 
-func geopos(c *Ctx, args [][]byte) Reply { return c.geoMembers(args, NullArray, pointReply) }
+func geopos(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return geoMembers(c, args, fsm.NullArray, pointReply)
+}
 
 // pointReply returns a point with up to 17 decimals, without trailing zeros.
-func pointReply(p geo.Point) Reply {
-	return Array([]Reply{
-		DecimalDouble(number.FormatLongDouble(big.NewFloat(p.Lon))),
-		DecimalDouble(number.FormatLongDouble(big.NewFloat(p.Lat))),
+func pointReply(p geo.Point) fsm.Reply {
+	return fsm.Array([]fsm.Reply{
+		fsm.DecimalDouble(number.FormatLongDouble(big.NewFloat(p.Lon))),
+		fsm.DecimalDouble(number.FormatLongDouble(big.NewFloat(p.Lat))),
 	})
 }
 
@@ -276,15 +283,15 @@ const (
 	geoMost = 1 << 22
 )
 
-var geoStoreAccess = Access{Mode: "OW", Flags: "update"}
+var geoStoreAccess = fsm.Access{Mode: "OW", Flags: "update"}
 
 // georadiusSpecs returns the key specs of the two commands that may store their
 // results. from is the index of their first option.
-func georadiusSpecs(from int) []KeySpec {
-	return []KeySpec{
-		{Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"}},
-		{Keyword: "STORE", Keys: Keys{First: from, Step: 1}, Access: geoStoreAccess},
-		{Keyword: "STOREDIST", Keys: Keys{First: from, Step: 1}, Access: geoStoreAccess},
+func georadiusSpecs(from int) []fsm.KeySpec {
+	return []fsm.KeySpec{
+		{Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"}},
+		{Keyword: "STORE", Keys: fsm.Keys{First: from, Step: 1}, Access: geoStoreAccess},
+		{Keyword: "STOREDIST", Keys: fsm.Keys{First: from, Step: 1}, Access: geoStoreAccess},
 	}
 }
 
@@ -298,7 +305,7 @@ func storeKeys(args [][]byte, from int) []int {
 	pos := []int{1}
 	for _, word := range []string{"STORE", "STOREDIST"} {
 		for i := from; i+1 < len(args); i++ {
-			if fold(args[i], word) {
+			if fsm.IsWord(args[i], word) {
 				pos = append(pos, i+1)
 			}
 		}
@@ -307,13 +314,13 @@ func storeKeys(args [][]byte, from int) []int {
 }
 
 // parseCircle parses a radius and its unit into s.
-func parseCircle(s *geo.Shape, args [][]byte) (fail Reply) {
+func parseCircle(s *geo.Shape, args [][]byte) (fail fsm.Reply) {
 	radius, ok := number.ParseFloat(args[0])
 	switch {
 	case !ok:
-		return Error(msgGeoRadius)
+		return fsm.Error(msgGeoRadius)
 	case radius < 0:
-		return Error(msgGeoNegative)
+		return fsm.Error(msgGeoNegative)
 	}
 	s.Box, s.Radius = false, radius
 	s.Unit, fail = parseUnit(args[1])
@@ -321,16 +328,16 @@ func parseCircle(s *geo.Shape, args [][]byte) (fail Reply) {
 }
 
 // parseBox parses a width, a height and their unit into s.
-func parseBox(s *geo.Shape, args [][]byte) (fail Reply) {
+func parseBox(s *geo.Shape, args [][]byte) (fail fsm.Reply) {
 	width, ok1 := number.ParseFloat(args[0])
 	height, ok2 := number.ParseFloat(args[1])
 	switch {
 	case !ok1:
-		return Error(msgGeoWidth)
+		return fsm.Error(msgGeoWidth)
 	case !ok2:
-		return Error(msgGeoHeight)
+		return fsm.Error(msgGeoHeight)
 	case width < 0 || height < 0:
-		return Error(msgGeoBoxNegative)
+		return fsm.Error(msgGeoBoxNegative)
 	}
 	s.Box, s.Width, s.Height = true, width, height
 	s.Unit, fail = parseUnit(args[2])
@@ -383,7 +390,7 @@ func (f *geoFound) cut() {
 
 // searchArea collects the members of v in the area s. It fails with an error
 // after it has looked at most members.
-func (c *Ctx) searchArea(s *geo.Shape, v *keyspace.Collection, f *geoFound, most int) (fail Reply) {
+func searchArea(c *fsm.Ctx, s *geo.Shape, v *keyspace.Collection, f *geoFound, most int) (fail fsm.Reply) {
 	looked := 0
 	var last geo.Cell
 	for i, cell := range s.Cells() {
@@ -399,24 +406,24 @@ func (c *Ctx) searchArea(s *geo.Shape, v *keyspace.Collection, f *geoFound, most
 			if m.Score >= to || f.enough() {
 				return false
 			}
-			c.charge(stepsDistance)
+			c.Charge(stepsDistance)
 			if looked++; looked > most {
 				return false
 			}
 			at := geo.PointOf(m.Score)
 			if d, in := s.Contains(at); in {
-				c.hold(geoPointBytes)
+				c.ChargeMemory(geoPointBytes)
 				f.add(m, at, d)
 			}
 			return true
 		})
 	}
 	if looked > most {
-		return Error(msgGeoMost)
+		return fsm.Error(msgGeoMost)
 	}
-	c.chargeSort(len(f.points))
+	chargeSort(c, len(f.points))
 	f.cut()
-	return Null
+	return fsm.Null
 }
 
 // geoFlags says which arguments a command of this family accepts.
@@ -450,75 +457,75 @@ type geoQuery struct {
 
 // option parses the option at the start of args. n is the number of its
 // arguments, or 0 if args does not start with an option.
-func (q *geoQuery) option(args [][]byte) (n int, fail Reply) {
+func (q *geoQuery) option(args [][]byte) (n int, fail fsm.Reply) {
 	more := len(args) - 1
-	set := func(b *bool) (int, Reply) { *b = true; return 1, Null }
-	order := func(n int) (int, Reply) { q.found.order = n; return 1, Null }
+	set := func(b *bool) (int, fsm.Reply) { *b = true; return 1, fsm.Null }
+	order := func(n int) (int, fsm.Reply) { q.found.order = n; return 1, fsm.Null }
 	stores, searches := q.flags&geoStores != 0, q.flags&geoSearch != 0
 	switch word := args[0]; {
-	case fold(word, "WITHDIST"):
+	case fsm.IsWord(word, "WITHDIST"):
 		return set(&q.withDist)
-	case fold(word, "WITHHASH"):
+	case fsm.IsWord(word, "WITHHASH"):
 		return set(&q.withHash)
-	case fold(word, "WITHCOORD"):
+	case fsm.IsWord(word, "WITHCOORD"):
 		return set(&q.withCoord)
-	case fold(word, "ANY"):
+	case fsm.IsWord(word, "ANY"):
 		return set(&q.found.any)
-	case fold(word, "ASC"):
+	case fsm.IsWord(word, "ASC"):
 		return order(1)
-	case fold(word, "DESC"):
+	case fsm.IsWord(word, "DESC"):
 		return order(-1)
-	case fold(word, "COUNT") && more >= 1:
+	case fsm.IsWord(word, "COUNT") && more >= 1:
 		var ok bool
 		q.found.count, ok = number.ParseInt(args[1])
 		switch {
 		case !ok:
-			fail = Error(msgNotInt)
+			fail = fsm.Error(fsm.MsgNotInt)
 		case q.found.count <= 0:
-			fail = Error(msgGeoCount)
+			fail = fsm.Error(msgGeoCount)
 		}
 		return 2, fail
-	case stores && fold(word, "STORE") && more >= 1:
+	case stores && fsm.IsWord(word, "STORE") && more >= 1:
 		q.stores, q.into, q.storeDist = true, args[1], false
-		return 2, Null
-	case stores && fold(word, "STOREDIST") && more >= 1:
+		return 2, fsm.Null
+	case stores && fsm.IsWord(word, "STOREDIST") && more >= 1:
 		q.stores, q.into, q.storeDist = true, args[1], true
-		return 2, Null
-	case q.flags&geoSearchInto != 0 && fold(word, "STOREDIST"):
+		return 2, fsm.Null
+	case q.flags&geoSearchInto != 0 && fsm.IsWord(word, "STOREDIST"):
 		return set(&q.storeDist)
-	case searches && fold(word, "FROMMEMBER") && more >= 1 && (!q.from || q.member):
+	case searches && fsm.IsWord(word, "FROMMEMBER") && more >= 1 && (!q.from || q.member):
 		q.from, q.member = true, true
 		return 2, q.center(args[1])
-	case searches && fold(word, "FROMLONLAT") && more >= 2 && !q.member:
+	case searches && fsm.IsWord(word, "FROMLONLAT") && more >= 2 && !q.member:
 		q.from = true
 		q.shape.Center, fail = parsePoint(args[1:])
 		return 3, fail
-	case searches && fold(word, "BYRADIUS") && more >= 2 && (!q.by || !q.shape.Box):
+	case searches && fsm.IsWord(word, "BYRADIUS") && more >= 2 && (!q.by || !q.shape.Box):
 		q.by = true
 		return 3, parseCircle(&q.shape, args[1:])
-	case searches && fold(word, "BYBOX") && more >= 3 && (!q.by || q.shape.Box):
+	case searches && fsm.IsWord(word, "BYBOX") && more >= 3 && (!q.by || q.shape.Box):
 		q.by = true
 		return 4, parseBox(&q.shape, args[1:])
 	}
-	return 0, Error(msgSyntax)
+	return 0, fsm.Error(fsm.MsgSyntax)
 }
 
 // center makes a member the middle of the area. If the key does not exist,
 // center succeeds, and the other arguments are still parsed.
-func (q *geoQuery) center(member []byte) (fail Reply) {
+func (q *geoQuery) center(member []byte) (fail fsm.Reply) {
 	if q.src == nil {
-		return Null
+		return fsm.Null
 	}
 	var ok bool
 	if q.shape.Center, ok = cell(q.src, member); !ok {
-		return Error(msgGeoMember)
+		return fsm.Error(msgGeoMember)
 	}
-	return Null
+	return fsm.Null
 }
 
 // parse parses the arguments in the same order as Redis, because the order
 // decides which error is reported.
-func (q *geoQuery) parse(args [][]byte) (fail Reply) {
+func (q *geoQuery) parse(args [][]byte) (fail fsm.Reply) {
 	name, options := "STORE option in GEORADIUS", args[2:]
 	switch {
 	case q.flags&geoSearchInto != 0:
@@ -549,76 +556,82 @@ func (q *geoQuery) parse(args [][]byte) (fail Reply) {
 	case fail.IsError():
 		return fail
 	case q.stores && (q.withDist || q.withHash || q.withCoord):
-		return Error("ERR " + name + msgGeoStoreWith)
+		return fsm.Error("ERR " + name + msgGeoStoreWith)
 	case q.flags&geoSearch != 0 && !q.from:
-		return Error("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for " + command)
+		return fsm.Error("ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for " + command)
 	case q.flags&geoSearch != 0 && !q.by:
-		return Error("ERR exactly one of BYRADIUS and BYBOX can be specified for " + command)
+		return fsm.Error("ERR exactly one of BYRADIUS and BYBOX can be specified for " + command)
 	case q.found.any && q.found.count == 0:
-		return Error(msgGeoAny)
+		return fsm.Error(msgGeoAny)
 	case q.found.count > 0 && q.found.order == 0 && !q.found.any:
 		q.found.order = 1
 	}
-	return Null
+	return fsm.Null
 }
 
-func georadius(c *Ctx, args [][]byte) Reply           { return c.geosearch(args, geoStores) }
-func georadiusRO(c *Ctx, args [][]byte) Reply         { return c.geosearch(args, 0) }
-func georadiusbymember(c *Ctx, args [][]byte) Reply   { return c.geosearch(args, geoByMember|geoStores) }
-func georadiusbymemberRO(c *Ctx, args [][]byte) Reply { return c.geosearch(args, geoByMember) }
-func geosearch(c *Ctx, args [][]byte) Reply           { return c.geosearch(args, geoSearch) }
-func geosearchstore(c *Ctx, args [][]byte) Reply      { return c.geosearch(args, geoSearch|geoSearchInto) }
+func georadius(c *fsm.Ctx, args [][]byte) fsm.Reply   { return searchAndReply(c, args, geoStores) }
+func georadiusRO(c *fsm.Ctx, args [][]byte) fsm.Reply { return searchAndReply(c, args, 0) }
+func georadiusbymember(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return searchAndReply(c, args, geoByMember|geoStores)
+}
+func georadiusbymemberRO(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return searchAndReply(c, args, geoByMember)
+}
+func geosearch(c *fsm.Ctx, args [][]byte) fsm.Reply { return searchAndReply(c, args, geoSearch) }
+func geosearchstore(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return searchAndReply(c, args, geoSearch|geoSearchInto)
+}
 
-func (c *Ctx) geosearch(args [][]byte, flags geoFlags) Reply {
+func searchAndReply(c *fsm.Ctx, args [][]byte, flags geoFlags) fsm.Reply {
 	key := args[1]
 	if flags&geoSearchInto != 0 {
 		key = args[2]
 	}
-	o, wrong := c.lookupType(key, keyspace.TypeZSet)
+	o, wrong := c.LookupType(key, keyspace.TypeZSet)
 	if wrong {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
 	q := geoQuery{flags: flags, src: o}
 	if fail := q.parse(args); fail.IsError() {
 		return fail
 	}
 	if o != nil {
-		if fail := c.searchArea(&q.shape, o.Coll, &q.found, geoMost); fail.IsError() {
+		if fail := searchArea(c, &q.shape, o.Coll, &q.found, geoMost); fail.IsError() {
 			return fail
 		}
 	}
 	if q.stores {
-		return c.geoStore(&q)
+		return geoStore(c, &q)
 	}
 	return q.reply(c)
 }
 
 // geoStore stores the members that were found in a sorted set.
-func (c *Ctx) geoStore(q *geoQuery) Reply {
+func geoStore(c *fsm.Ctx, q *geoQuery) fsm.Reply {
 	event := "georadiusstore"
 	if q.flags&geoSearch != 0 {
 		event = "geosearchstore"
 	}
-	n := c.open(nil, q.into, keyspace.TypeZSet)
+	n := open(c, nil, q.into, keyspace.TypeZSet)
 	for i := range q.found.points {
 		p := &q.found.points[i]
 		score := p.Score
-		c.charge(stepsPut)
+		c.Charge(fsm.StepsPut)
 		if q.storeDist {
 			score = p.distance / q.shape.Unit
 		}
-		n.Coll.PutScore(c.m.owner, p.Member, score)
+		n.Coll.PutScore(c.Owner(), p.Member, score)
 	}
-	return c.storeResult(n, "z", event)
+	return storeResult(c, n, "z", event)
 }
 
-func (q *geoQuery) reply(c *Ctx) Reply {
+func (q *geoQuery) reply(c *fsm.Ctx) fsm.Reply {
 	l := collector{c: c}
 	for i := range q.found.points {
 		p := &q.found.points[i]
-		r := Bulk(p.Member)
+		r := fsm.Bulk(p.Member)
 		if q.withDist || q.withHash || q.withCoord {
-			r = Array(q.describe(p))
+			r = fsm.Array(q.describe(p))
 		}
 		if q.withCoord {
 			l.size += coordBytes
@@ -627,7 +640,7 @@ func (q *geoQuery) reply(c *Ctx) Reply {
 			break
 		}
 	}
-	return l.reply(Array)
+	return l.reply(fsm.Array)
 }
 
 // coordBytes is the approximate size of two coordinates in a reply, in bytes.
@@ -635,13 +648,13 @@ const coordBytes = 50
 
 // describe returns the elements of the reply for a member: its name and what
 // the options ask for.
-func (q *geoQuery) describe(p *geoPoint) []Reply {
-	elems := []Reply{Bulk(p.Member)}
+func (q *geoQuery) describe(p *geoPoint) []fsm.Reply {
+	elems := []fsm.Reply{fsm.Bulk(p.Member)}
 	if q.withDist {
 		elems = append(elems, metersReply(p.distance/q.shape.Unit))
 	}
 	if q.withHash {
-		elems = append(elems, Int(int64(p.Score)))
+		elems = append(elems, fsm.Int(int64(p.Score)))
 	}
 	if q.withCoord {
 		elems = append(elems, pointReply(p.at))

@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"cmp"
@@ -39,19 +41,21 @@ const (
 )
 
 var (
-	sortAccess    = Access{Mode: "RO", Flags: "access"}
-	sortedAccess  = Access{Mode: "OW", Flags: "update"}
-	sortFirst     = KeySpec{Keys: Keys{1, 1, 1}, Access: sortAccess}
-	sortPatterns  = KeySpec{Unknown: true, Access: Access{Mode: "RO", Flags: "access", Notes: sortBySpec}}
-	sortWritten   = KeySpec{Unknown: true, Access: Access{Mode: "OW", Flags: "update", Notes: sortStoreSpec}}
+	sortAccess    = fsm.Access{Mode: "RO", Flags: "access"}
+	sortedAccess  = fsm.Access{Mode: "OW", Flags: "update"}
+	sortFirst     = fsm.KeySpec{Keys: fsm.KeysAt(1, 1, 1), Access: sortAccess}
+	sortPatterns  = fsm.KeySpec{Unknown: true, Access: fsm.Access{Mode: "RO", Flags: "access", Notes: sortBySpec}}
+	sortWritten   = fsm.KeySpec{Unknown: true, Access: fsm.Access{Mode: "OW", Flags: "update", Notes: sortStoreSpec}}
 	sortedOfTypes = []string{"set", "sortedset", "list"}
 )
 
-var sortCommands = []Command{
+var sortCommands = []fsm.Command{
 	{
-		Name: "sort", Run: sortCommand, Arity: -2, Flags: Write | DenyOOM | MovableKeys | Dangerous,
-		Keys: Keys{1, 1, 1}, KeysOf: sortKeys, Access: sortedAccess,
-		Specs: []KeySpec{sortFirst, sortPatterns, sortWritten},
+		Name: "sort", Run: sortCommand, Arity: -2, Flags: fsm.Write | fsm.DenyOOM | fsm.MovableKeys | fsm.Dangerous,
+		KeyPattern: sortPattern,
+		Work:       fsm.WorkHooks{Steps: sortingWork},
+		Keys:       fsm.KeysAt(1, 1, 1), KeysOf: sortKeys, Access: sortedAccess,
+		Specs: []fsm.KeySpec{sortFirst, sortPatterns, sortWritten},
 		Group: "generic", Since: "1.0.0", Categories: sortedOfTypes,
 		Complexity: sortComplexity,
 		Syntax: "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA] " +
@@ -59,9 +63,10 @@ var sortCommands = []Command{
 		Doc: "Sort the elements in a list, set or sorted set",
 	},
 	{
-		Name: "sort_ro", Run: sortRO, Arity: -2, Flags: ReadOnly | MovableKeys | Dangerous | Slow,
-		Keys: Keys{1, 1, 1}, KeysOf: sortROKeys, Access: sortAccess,
-		Specs: []KeySpec{sortFirst, sortPatterns},
+		Name: "sort_ro", Run: sortRO, Arity: -2, Flags: fsm.ReadOnly | fsm.MovableKeys | fsm.Dangerous | fsm.Slow,
+		KeyPattern: sortPattern,
+		Keys:       fsm.KeysAt(1, 1, 1), KeysOf: sortROKeys, Access: sortAccess,
+		Specs: []fsm.KeySpec{sortFirst, sortPatterns},
 		Group: "generic", Since: "7.0.0", Categories: sortedOfTypes,
 		Complexity: sortComplexity,
 		Syntax:     "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC | DESC] [ALPHA]",
@@ -76,11 +81,11 @@ func sortKeys(args [][]byte) []int {
 	pos := []int{1}
 	for i := 2; i < len(args); i++ {
 		switch {
-		case fold(args[i], "LIMIT"):
+		case fsm.IsWord(args[i], "LIMIT"):
 			i += 2
-		case fold(args[i], "BY"), fold(args[i], "GET"):
+		case fsm.IsWord(args[i], "BY"), fsm.IsWord(args[i], "GET"):
 			i++
-		case fold(args[i], "STORE") && i+1 < len(args):
+		case fsm.IsWord(args[i], "STORE") && i+1 < len(args):
 			i++
 			pos = append(pos[:1], i)
 		}
@@ -104,31 +109,31 @@ type sortOptions struct {
 	pattern string
 }
 
-func (o *sortOptions) parse(args [][]byte) (fail Reply) {
+func (o *sortOptions) parse(args [][]byte) (fail fsm.Reply) {
 	o.count = -1
-	readOnly := fold(args[0], "SORT_RO")
+	readOnly := fsm.IsWord(args[0], "SORT_RO")
 	for i := 2; i < len(args); i++ {
 		left := len(args) - i - 1
 		switch {
-		case fold(args[i], "ASC"):
+		case fsm.IsWord(args[i], "ASC"):
 			o.desc = false
-		case fold(args[i], "DESC"):
+		case fsm.IsWord(args[i], "DESC"):
 			o.desc = true
-		case fold(args[i], "ALPHA"):
+		case fsm.IsWord(args[i], "ALPHA"):
 			o.alpha = true
-		case fold(args[i], "LIMIT") && left >= 2:
+		case fsm.IsWord(args[i], "LIMIT") && left >= 2:
 			var ok, also bool
 			o.offset, ok = number.ParseInt(args[i+1])
 			o.count, also = number.ParseInt(args[i+2])
 			if !ok || !also {
-				return Error(msgNotInt)
+				return fsm.Error(fsm.MsgNotInt)
 			}
 			o.limited = true
 			i += 2
-		case fold(args[i], "STORE") && left >= 1 && !readOnly:
+		case fsm.IsWord(args[i], "STORE") && left >= 1 && !readOnly:
 			i++
 			o.into = args[i]
-		case fold(args[i], "BY") && left >= 1:
+		case fsm.IsWord(args[i], "BY") && left >= 1:
 			i++
 			o.by = args[i]
 			if star(o.by) < 0 {
@@ -136,15 +141,15 @@ func (o *sortOptions) parse(args [][]byte) (fail Reply) {
 			} else {
 				o.uses("BY")
 			}
-		case fold(args[i], "GET") && left >= 1:
+		case fsm.IsWord(args[i], "GET") && left >= 1:
 			i++
 			o.get = append(o.get, args[i])
 			o.uses("GET")
 		default:
-			return Error(msgSyntax)
+			return fsm.Error(fsm.MsgSyntax)
 		}
 	}
-	return Null
+	return fsm.Null
 }
 
 func (o *sortOptions) uses(option string) {
@@ -153,11 +158,9 @@ func (o *sortOptions) uses(option string) {
 	}
 }
 
-// SortPattern returns the first option of a SORT or SORT_RO that reads keys
+// sortPattern returns the first option of a SORT or SORT_RO that reads keys
 // which are not among its arguments: "BY" or "GET", or "" if there is none.
-// Such an option requires a user with access to all keys, and a Redis Cluster
-// does not allow it.
-func SortPattern(args [][]byte) string {
+func sortPattern(args [][]byte) string {
 	var o sortOptions
 	if len(args) > 1 {
 		o.parse(args) // an error after the option does not matter here
@@ -179,7 +182,7 @@ type sorted struct {
 
 // sorting is a SORT that is being executed.
 type sorting struct {
-	*Ctx
+	*fsm.Ctx
 	sortOptions
 	src  *keyspace.Object
 	all  []sorted
@@ -187,17 +190,17 @@ type sorting struct {
 }
 
 // sortCommand implements SORT and SORT_RO.
-func sortCommand(c *Ctx, args [][]byte) Reply {
+func sortCommand(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	s := sorting{Ctx: c}
 	if fail := s.parse(args); fail.IsError() {
 		return fail
 	}
-	s.src = c.lookup(args[1])
+	s.src = c.Lookup(args[1])
 	if s.src != nil && s.src.Type != keyspace.TypeList && s.src.Type != keyspace.TypeSet &&
 		s.src.Type != keyspace.TypeZSet {
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	}
-	if s.unsorted && s.src != nil && s.src.Type == keyspace.TypeSet && (s.into != nil || c.inScript) {
+	if s.unsorted && s.src != nil && s.src.Type == keyspace.TypeSet && (s.into != nil || c.InScript()) {
 		// As in Redis, a result that is stored or used in a script must have an
 		// order on which all nodes agree.
 		s.unsorted, s.alpha, s.by = false, true, nil
@@ -211,7 +214,7 @@ func sortCommand(c *Ctx, args [][]byte) Reply {
 	return s.reply()
 }
 
-func sortRO(c *Ctx, args [][]byte) Reply { return sortCommand(c, args) }
+func sortRO(c *fsm.Ctx, args [][]byte) fsm.Reply { return sortCommand(c, args) }
 
 // part returns the range of the positions that LIMIT selects, out of n
 // elements.
@@ -226,9 +229,9 @@ func (s *sorting) part(n int) (from, to int) {
 }
 
 // gather sets s.all to the selected elements in their order.
-func (s *sorting) gather() (fail Reply) {
+func (s *sorting) gather() (fail fsm.Reply) {
 	if s.src == nil {
-		return Null
+		return fsm.Null
 	}
 	v := s.src.Coll
 	n := v.Len(s.src.Type)
@@ -238,12 +241,12 @@ func (s *sorting) gather() (fail Reply) {
 		first, number = from, to-from
 	}
 	if number > sortMost {
-		return Error(msgSortMost)
+		return fsm.Error(msgSortMost)
 	}
-	s.hold(sortedBytes * number)
+	s.ChargeMemory(sortedBytes * number)
 	s.all = make([]sorted, 0, number)
 	take := func(element string) bool {
-		s.charge(1)
+		s.Charge(1)
 		if len(s.all) < number {
 			s.all = append(s.all, sorted{element: element})
 		}
@@ -263,40 +266,40 @@ func (s *sorting) gather() (fail Reply) {
 		v.Order.Ascend(first, func(m *container.Scored) bool { return take(m.Member) })
 	}
 	if s.unsorted {
-		return Null
+		return fsm.Null
 	}
 	if fail := s.weigh(); fail.IsError() {
 		return fail
 	}
 	slices.SortStableFunc(s.all, func(a, b sorted) int {
-		s.charge(stepsCompare)
+		s.Charge(stepsCompare)
 		if s.desc {
 			return -s.compare(&a, &b)
 		}
 		return s.compare(&a, &b)
 	})
 	s.all = s.all[from:to]
-	return Null
+	return fsm.Null
 }
 
 // weigh computes the weight of each element.
-func (s *sorting) weigh() (fail Reply) {
+func (s *sorting) weigh() (fail fsm.Reply) {
 	for i := range s.all {
 		e := &s.all[i]
 		text, ok := e.element, true
-		s.charge(1)
+		s.Charge(1)
 		if s.by != nil {
 			text, ok = s.find(s.by, e.element)
 		}
 		// One long text may be the weight of all elements.
 		if long := max(len(text)-sortShort, 0); s.alpha {
-			s.charge(long * bits.Len(uint(len(s.all))) / copyBytes)
+			s.Charge(long * bits.Len(uint(len(s.all))) / fsm.CopyBytes)
 			s.work += long * bits.Len(uint(len(s.all))) / 16 // compared that often, many bytes at a time
 		} else {
 			s.work += 2 * long
 		}
 		if s.work > sortWork {
-			return Error(msgSortWork)
+			return fsm.Error(msgSortWork)
 		}
 		switch {
 		case s.alpha:
@@ -306,11 +309,11 @@ func (s *sorting) weigh() (fail Reply) {
 			e.text, e.absent = text, !ok
 		case ok:
 			if e.weight, ok = sortWeight(text); !ok {
-				return Error(msgSortWeight)
+				return fsm.Error(msgSortWeight)
 			}
 		}
 	}
-	return Null
+	return fsm.Null
 }
 
 // sortWeight parses a number as C's strtod does when it must consume a whole C
@@ -366,11 +369,11 @@ func (s *sorting) find(pattern []byte, element string) (value string, ok bool) {
 		behind, field = behind[:i], behind[i+2:]
 	}
 	s.work += lookupCost + len(pattern) + len(element)
-	s.charge(stepsProbe + (len(pattern)+len(element))/scanBytes)
-	if at+len(element)+len(behind) > MaxKeyBytes { // a key of this length cannot exist
+	s.Charge(fsm.StepsProbe + (len(pattern)+len(element))/fsm.ScanBytes)
+	if at+len(element)+len(behind) > fsm.MaxKeyBytes { // a key of this length cannot exist
 		return "", false
 	}
-	o := s.lookup(slices.Concat(pattern[:at], []byte(element), []byte(behind)))
+	o := s.Lookup(slices.Concat(pattern[:at], []byte(element), []byte(behind)))
 	switch {
 	case o == nil:
 		return "", false
@@ -379,7 +382,7 @@ func (s *sorting) find(pattern []byte, element string) (value string, ok bool) {
 	case o.Type != keyspace.TypeHash:
 		return "", false
 	}
-	s.charge(stepsFind(&o.Coll.Hash))
+	s.Charge(stepsFind(&o.Coll.Hash))
 	if h := &o.Coll.Hash; h.Order == container.ByArrival { // such a hash is searched from the front
 		s.work += 8 * h.Len()
 	}
@@ -388,56 +391,56 @@ func (s *sorting) find(pattern []byte, element string) (value string, ok bool) {
 
 // each calls f with the values that are returned for each element, until f
 // returns false.
-func (s *sorting) each(f func(value string, ok bool) bool) (fail Reply) {
+func (s *sorting) each(f func(value string, ok bool) bool) (fail fsm.Reply) {
 	for i := range s.all {
 		if s.get == nil && !f(s.all[i].element, true) {
-			return Null
+			return fsm.Null
 		}
 		for _, pattern := range s.get {
 			value, ok := s.find(pattern, s.all[i].element)
 			if s.work > sortWork {
-				return Error(msgSortWork)
+				return fsm.Error(msgSortWork)
 			}
 			if !f(value, ok) {
-				return Null
+				return fsm.Null
 			}
 		}
 	}
-	return Null
+	return fsm.Null
 }
 
-func (s *sorting) reply() Reply {
+func (s *sorting) reply() fsm.Reply {
 	l := collector{c: s.Ctx}
 	fail := s.each(func(value string, ok bool) bool {
 		if !ok {
-			return l.add(Null)
+			return l.add(fsm.Null)
 		}
-		return l.add(Bulk(value))
+		return l.add(fsm.Bulk(value))
 	})
 	if fail.IsError() {
 		return fail
 	}
-	return l.reply(Array)
+	return l.reply(fsm.Array)
 }
 
 // store stores the result as a list. A value that does not exist becomes an
 // empty element.
-func (s *sorting) store() Reply {
-	n := s.open(nil, s.into, keyspace.TypeList)
+func (s *sorting) store() fsm.Reply {
+	n := open(s.Ctx, nil, s.into, keyspace.TypeList)
 	size := 0
 	fail := s.each(func(value string, ok bool) bool {
-		s.charge(stepsPut)
-		n.Coll.Push(s.m.owner, false, value)
+		s.Charge(fsm.StepsPut)
+		n.Coll.Push(s.Owner(), false, value)
 		if s.get != nil { // without GET, the result is not larger than the source
 			size += len(value) + lookupCost
 		}
-		return size <= MaxReplyBytes
+		return size <= fsm.MaxReplyBytes
 	})
 	switch {
 	case fail.IsError():
 		return fail
-	case size > MaxReplyBytes:
-		return Error(msgSortStore)
+	case size > fsm.MaxReplyBytes:
+		return fsm.Error(msgSortStore)
 	}
-	return s.storeResult(n, "l", "sortstore")
+	return storeResult(s.Ctx, n, "l", "sortstore")
 }

@@ -1,4 +1,6 @@
-package fsm
+package command
+
+import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"math"
@@ -12,11 +14,12 @@ import (
 
 // This file has XINFO, and the commands on streams that need no consumer group.
 
-var streamCommands = []Command{
+var streamCommands = []fsm.Command{
 	{
-		Name: "xadd", Run: xadd, Arity: -5, Flags: Write | DenyOOM | Fast,
-		Keys: Keys{1, 1, 1},
-		Access: Access{
+		Name: "xadd", Run: xadd, Arity: -5, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
+		Work: fsm.WorkHooks{Steps: trimWork, Depends: xaddDepends},
+		Keys: fsm.KeysAt(1, 1, 1),
+		Access: fsm.Access{
 			Flags: "update", Mode: "RW", Notes: "UPDATE instead of INSERT because of the optional trimming feature",
 		},
 		Group: "stream", Since: "5.0.0",
@@ -25,14 +28,15 @@ var streamCommands = []Command{
 			"[field value ...]",
 		Doc:  "Appends a new entry to a stream",
 		Tips: []string{"nondeterministic_output"},
-		History: []Change{
-			{"6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."},
-			{"7.0.0", "Added support for the `<ms>-*` explicit ID form."},
+		History: []fsm.Change{
+			{Since: "6.2.0", What: "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."},
+			{Since: "7.0.0", What: "Added support for the `<ms>-*` explicit ID form."},
 		},
 	},
 	{
-		Name: "xtrim", Run: xtrim, Arity: -4, Flags: Write,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Name: "xtrim", Run: xtrim, Arity: -4, Flags: fsm.Write,
+		Work: fsm.WorkHooks{Steps: trimWork},
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, " +
 			"since entries are organized in macro nodes containing multiple entries that can be released with a " +
@@ -40,19 +44,19 @@ var streamCommands = []Command{
 		Syntax:  "key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
 		Doc:     "Trims the stream to (approximately if '~' is passed) a certain size",
 		Tips:    []string{"nondeterministic_output"},
-		History: []Change{{"6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option."}},
+		History: []fsm.Change{{Since: "6.2.0", What: "Added the `MINID` trimming strategy and the `LIMIT` option."}},
 	},
 	{
-		Name: "xlen", Run: xlen, Arity: 2, Flags: ReadOnly | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO"},
+		Name: "xlen", Run: xlen, Arity: 2, Flags: fsm.ReadOnly | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1)",
 		Syntax:     "key",
 		Doc:        "Return the number of entries in a stream",
 	},
 	{
-		Name: "xdel", Run: xdel, Arity: -3, Flags: Write | Fast,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RW", Flags: "delete"},
+		Name: "xdel", Run: xdel, Arity: -3, Flags: fsm.Write | fsm.Fast,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
 		Syntax:     "key id [id ...]",
@@ -60,25 +64,25 @@ var streamCommands = []Command{
 			"that may be different from the number of IDs passed in case certain IDs do not exist.",
 	},
 	{
-		Name: "xrange", Run: xrange, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "xrange", Run: xrange, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking " +
 			"for the first 10 elements with COUNT), you can consider it O(1).",
 		Syntax:  "key start end [COUNT count]",
 		Doc:     "Return a range of elements in a stream, with IDs matching the specified IDs interval",
-		History: []Change{{"6.2.0", "Added exclusive ranges."}},
+		History: []fsm.Change{{Since: "6.2.0", What: "Added exclusive ranges."}},
 	},
 	{
-		Name: "xrevrange", Run: xrevrange, Arity: -4, Flags: ReadOnly,
-		Keys: Keys{1, 1, 1}, Access: Access{Mode: "RO", Flags: "access"},
+		Name: "xrevrange", Run: xrevrange, Arity: -4, Flags: fsm.ReadOnly,
+		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for " +
 			"the first 10 elements with COUNT), you can consider it O(1).",
 		Syntax: "key end start [COUNT count]",
 		Doc: "Return a range of elements in a stream, with IDs matching the specified IDs interval, in " +
 			"reverse order (from greater to smaller IDs) compared to XRANGE",
-		History: []Change{{"6.2.0", "Added exclusive ranges."}},
+		History: []fsm.Change{{Since: "6.2.0", What: "Added exclusive ranges."}},
 	},
 	{
 		Name: "xinfo", Run: xinfo, Arity: -2,
@@ -86,10 +90,10 @@ var streamCommands = []Command{
 		Complexity: "Depends on subcommand.",
 		Syntax:     "CONSUMERS | GROUPS | STREAM | HELP [key ...]",
 		Doc:        "A container for stream introspection commands",
-		Sub: []Command{
+		Sub: []fsm.Command{
 			{
-				Name: "consumers", Run: xinfoConsumers, Arity: 4, Flags: ReadOnly,
-				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+				Name: "consumers", Run: xinfoConsumers, Arity: 4, Flags: fsm.ReadOnly,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 				Group: "stream", Since: "5.0.0",
 				Complexity: "O(1)",
 				Syntax:     "key group",
@@ -97,31 +101,32 @@ var streamCommands = []Command{
 				Tips:       []string{"nondeterministic_output"},
 			},
 			{
-				Name: "groups", Run: xinfoGroups, Arity: 3, Flags: ReadOnly,
-				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+				Name: "groups", Run: xinfoGroups, Arity: 3, Flags: fsm.ReadOnly,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 				Group: "stream", Since: "5.0.0",
 				Complexity: "O(1)",
 				Syntax:     "key",
 				Doc:        "List the consumer groups of a stream",
-				History:    []Change{{"7.0.0", "Added the `entries-read` and `lag` fields"}},
+				History:    []fsm.Change{{Since: "7.0.0", What: "Added the `entries-read` and `lag` fields"}},
 			},
 			{
-				Name: "help", Run: xinfoHelp, Arity: 2, Flags: Loading | Stale,
+				Name: "help", Run: xinfoHelp, Arity: 2, Flags: fsm.Loading | fsm.Stale,
 				Group: "stream", Since: "5.0.0",
 				Complexity: "O(1)",
 				Doc:        "Show helpful text about the different subcommands",
 			},
 			{
-				Name: "stream", Run: xinfoStream, Arity: -3, Flags: ReadOnly,
-				Keys: Keys{2, 2, 1}, Access: Access{Mode: "RO", Flags: "access"},
+				Name: "stream", Run: xinfoStream, Arity: -3, Flags: fsm.ReadOnly,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 				Group: "stream", Since: "5.0.0",
 				Complexity: "O(1)",
 				Syntax:     "key [FULL [COUNT count]]",
 				Doc:        "Get information about a stream",
-				History: []Change{
-					{"6.0.0", "Added the `FULL` modifier."},
-					{"7.0.0", "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, " +
-						"`entries-read` and `lag` fields"},
+				History: []fsm.Change{
+					{Since: "6.0.0", What: "Added the `FULL` modifier."},
+					{Since: "7.0.0",
+						What: "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, " +
+							"`entries-read` and `lag` fields"},
 				},
 			},
 		},
@@ -144,8 +149,8 @@ const (
 )
 
 // entryReply returns the reply for an entry: its ID and its fields.
-func entryReply(e *stream.Entry) Reply {
-	return Array([]Reply{Bulk(e.ID.String()), Strings(e.Fields...)})
+func entryReply(e *stream.Entry) fsm.Reply {
+	return fsm.Array([]fsm.Reply{fsm.Bulk(e.ID.String()), fsm.Strings(e.Fields...)})
 }
 
 // trimming has the trim options of XADD and XTRIM.
@@ -163,20 +168,20 @@ const trimBatch = 100
 
 // streamOptions parses the options between the key and the ID of XADD, or up to
 // the end of XTRIM. at is the position where it stopped.
-func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int, fail Reply) {
+func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int, fail fsm.Reply) {
 	t.limit = -1
 	for at = 2; at < len(args); at++ {
 		more := len(args) - at - 1
 		switch arg := args[at]; {
 		case xadd && string(arg) == "*":
 			return t, mustExist, at, t.check(xadd)
-		case fold(arg, "MAXLEN") && more > 0, fold(arg, "MINID") && more > 0:
+		case fsm.IsWord(arg, "MAXLEN") && more > 0, fsm.IsWord(arg, "MINID") && more > 0:
 			by := byRank
-			if fold(arg, "MINID") {
+			if fsm.IsWord(arg, "MINID") {
 				by = byScore
 			}
 			if t.by != byAny && t.by != by {
-				return t, false, 0, Error(msgBothTrims)
+				return t, false, 0, fsm.Error(msgBothTrims)
 			}
 			t.by, t.approx = by, false
 			if next := string(args[at+1]); more > 1 && (next == "~" || next == "=") {
@@ -187,49 +192,49 @@ func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int
 			var ok bool
 			if by == byScore {
 				if t.least, ok = stream.ParseID(args[at], 0, true); !ok {
-					return t, false, 0, Error(msgStreamID)
+					return t, false, 0, fsm.Error(msgStreamID)
 				}
 				continue
 			}
 			if t.length, ok = number.ParseInt(args[at]); !ok {
-				return t, false, 0, Error(msgNotInt)
+				return t, false, 0, fsm.Error(fsm.MsgNotInt)
 			}
 			if t.length < 0 {
-				return t, false, 0, Error(msgMaxlenStream)
+				return t, false, 0, fsm.Error(msgMaxlenStream)
 			}
-		case fold(arg, "LIMIT") && more > 0:
+		case fsm.IsWord(arg, "LIMIT") && more > 0:
 			at++
 			var ok bool
 			if t.limit, ok = number.ParseInt(args[at]); !ok {
-				return t, false, 0, Error(msgNotInt)
+				return t, false, 0, fsm.Error(fsm.MsgNotInt)
 			}
 			if t.limit < 0 {
-				return t, false, 0, Error(msgLimitStream)
+				return t, false, 0, fsm.Error(msgLimitStream)
 			}
-		case xadd && fold(arg, "NOMKSTREAM"):
+		case xadd && fsm.IsWord(arg, "NOMKSTREAM"):
 			mustExist = true
 		case xadd: // an error in the ID is reported before errors in the options
 			if _, _, _, ok := addID(arg); !ok {
-				return t, false, 0, Error(msgStreamID)
+				return t, false, 0, fsm.Error(msgStreamID)
 			}
 			return t, mustExist, at, t.check(xadd)
 		default:
-			return t, false, 0, Error(msgSyntax)
+			return t, false, 0, fsm.Error(fsm.MsgSyntax)
 		}
 	}
 	return t, mustExist, at, t.check(xadd)
 }
 
-func (t *trimming) check(xadd bool) Reply {
+func (t *trimming) check(xadd bool) fsm.Reply {
 	switch {
 	case t.limit > 0 && t.by == byAny:
-		return Error(msgLimitAlone)
+		return fsm.Error(msgLimitAlone)
 	case !xadd && t.by == byAny:
-		return Error(msgNoTrim)
+		return fsm.Error(msgNoTrim)
 	case t.limit >= 0 && !t.approx:
-		return Error(msgLimitExact)
+		return fsm.Error(msgLimitExact)
 	}
-	return Null
+	return fsm.Null
 }
 
 // trim removes entries from the front of a stream and returns their number.
@@ -257,66 +262,66 @@ func (t *trimming) trim(o *container.Owner, v *keyspace.Collection) int64 {
 	return int64(n)
 }
 
-func xadd(c *Ctx, args [][]byte) Reply {
+func xadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	t, mustExist, at, fail := streamOptions(args, true)
 	if fail.IsError() {
 		return fail
 	}
 	if rest := len(args) - at - 1; rest < 2 || rest%2 == 1 {
-		return Error(WrongArity("xadd"))
+		return fsm.Error(fsm.WrongArity("xadd"))
 	}
 	id, auto, autoSeq, _ := addID(args[at]) // streamOptions has checked it
 	if !auto && !autoSeq && id == (stream.ID{}) {
-		return Error(msgStreamZero)
+		return fsm.Error(msgStreamZero)
 	}
-	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
+	o, wrong := c.LookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil && mustExist:
-		return Null
+		return fsm.Null
 	case !room(o, 1):
-		return Error(msgTooMany)
+		return fsm.Error(msgTooMany)
 	}
-	n := c.open(o, args[1], keyspace.TypeStream)
+	n := open(c, o, args[1], keyspace.TypeStream)
 	v := n.Coll
 	last := v.Stream.Last
 	if last == stream.MaxID {
-		return Error(msgStreamFull)
+		return fsm.Error(msgStreamFull)
 	}
 	switch {
 	case auto:
-		if id = (stream.ID{Ms: uint64(c.wallMs()), Seq: 0}); id.Compare(last) <= 0 {
+		if id = (stream.ID{Ms: uint64(wallMs(c)), Seq: 0}); id.Compare(last) <= 0 {
 			id = last.Next()
 		}
 	case autoSeq && id.Ms == last.Ms:
 		if last.Seq == math.MaxUint64 {
-			return Error(msgStreamTop)
+			return fsm.Error(msgStreamTop)
 		}
 		id.Seq = last.Seq + 1
 	}
 	if id.Compare(last) <= 0 {
-		return Error(msgStreamTop)
+		return fsm.Error(msgStreamTop)
 	}
 	e := stream.Entry{ID: id}
 	for _, arg := range args[at+1:] {
 		e.Fields = append(e.Fields, string(arg))
 	}
-	if e.Size() > MaxStringBytes { // an entry must fit into one block of a snapshot
-		return Error(msgTooLong)
+	if e.Size() > fsm.MaxStringBytes { // an entry must fit into one block of a snapshot
+		return fsm.Error(fsm.MsgTooLong)
 	}
-	v.Stream.Entries.Insert(c.m.owner, v.Stream.Entries.Len(), e)
+	v.Stream.Entries.Insert(c.Owner(), v.Stream.Entries.Len(), e)
 	v.Stream.Last = id
 	v.Stream.Added++
-	gone := t.trim(c.m.owner, v)
-	c.charge(stepsProbe * int(gone))
-	c.assign(n)
-	c.ready(waitKey{c.db, n.Key})
-	c.notify("t", "xadd", n.Key)
+	gone := t.trim(c.Owner(), v)
+	c.Charge(fsm.StepsProbe * int(gone))
+	c.Assign(n)
+	c.SignalWaiters(n.Key)
+	c.Notify("t", "xadd", n.Key)
 	if gone > 0 {
-		c.notify("t", "xtrim", n.Key)
+		c.Notify("t", "xtrim", n.Key)
 	}
-	return Bulk(id.String())
+	return fsm.Bulk(id.String())
 }
 
 // addID parses the ID of XADD, which may leave all of the ID or its sequence
@@ -333,51 +338,51 @@ func addID(arg []byte) (id stream.ID, auto, autoSeq, ok bool) {
 	return id, false, false, ok
 }
 
-func xtrim(c *Ctx, args [][]byte) Reply {
+func xtrim(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	t, _, _, fail := streamOptions(args, false)
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
+	o, wrong := c.LookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Zero
+		return fsm.Zero
 	}
-	n := c.open(o, args[1], keyspace.TypeStream)
-	gone := t.trim(c.m.owner, n.Coll)
-	c.charge(stepsProbe * int(gone))
+	n := open(c, o, args[1], keyspace.TypeStream)
+	gone := t.trim(c.Owner(), n.Coll)
+	c.Charge(fsm.StepsProbe * int(gone))
 	if gone > 0 {
-		c.assign(n)
-		c.notify("t", "xtrim", n.Key)
+		c.Assign(n)
+		c.Notify("t", "xtrim", n.Key)
 	}
-	return Int(gone)
+	return fsm.Int(gone)
 }
 
-func xlen(c *Ctx, args [][]byte) Reply { return c.size(args[1], keyspace.TypeStream) }
+func xlen(c *fsm.Ctx, args [][]byte) fsm.Reply { return size(c, args[1], keyspace.TypeStream) }
 
-func xdel(c *Ctx, args [][]byte) Reply {
-	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
+func xdel(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	o, wrong := c.LookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Zero
+		return fsm.Zero
 	}
 	ids := make([]stream.ID, len(args)-2)
 	for i, arg := range args[2:] {
 		var ok bool
 		if ids[i], ok = stream.ParseID(arg, 0, true); !ok {
-			return Error(msgStreamID)
+			return fsm.Error(msgStreamID)
 		}
 	}
-	n := c.open(o, args[1], keyspace.TypeStream)
+	n := open(c, o, args[1], keyspace.TypeStream)
 	v := n.Coll
 	gone := int64(0)
 	for _, id := range ids {
 		if at := v.Stream.EntryPosition(id); at < v.Stream.Entries.Len() && v.Stream.Entries.At(at).ID == id {
-			v.Stream.Entries.Delete(c.m.owner, at)
+			v.Stream.Entries.Delete(c.Owner(), at)
 			gone++
 			if id.Compare(v.Stream.MaxDeleted) > 0 {
 				v.Stream.MaxDeleted = id
@@ -385,14 +390,18 @@ func xdel(c *Ctx, args [][]byte) Reply {
 		}
 	}
 	if gone > 0 {
-		c.assign(n)
-		c.notify("t", "xdel", n.Key)
+		c.Assign(n)
+		c.Notify("t", "xdel", n.Key)
 	}
-	return Int(gone)
+	return fsm.Int(gone)
 }
 
-func xrange(c *Ctx, args [][]byte) Reply    { return c.streamRange(args, args[2], args[3], false) }
-func xrevrange(c *Ctx, args [][]byte) Reply { return c.streamRange(args, args[3], args[2], true) }
+func xrange(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return streamRange(c, args, args[2], args[3], false)
+}
+func xrevrange(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return streamRange(c, args, args[3], args[2], true)
+}
 
 // intervalEnd parses one end of an interval. A leading "(" excludes the ID
 // itself.
@@ -406,7 +415,7 @@ func intervalEnd(arg []byte, missing uint64) (id stream.ID, open, ok bool) {
 }
 
 // interval parses both ends of an interval of IDs.
-func interval(low, high []byte) (from, to stream.ID, fail Reply) {
+func interval(low, high []byte) (from, to stream.ID, fail fsm.Reply) {
 	from, fail = intervalStart(low)
 	if fail.IsError() {
 		return from, to, fail
@@ -414,53 +423,53 @@ func interval(low, high []byte) (from, to stream.ID, fail Reply) {
 	to, open, ok := intervalEnd(high, math.MaxUint64)
 	switch {
 	case !ok:
-		return from, to, Error(msgStreamID)
+		return from, to, fsm.Error(msgStreamID)
 	case open && to == stream.ID{}:
-		return from, to, Error(msgEndID)
+		return from, to, fsm.Error(msgEndID)
 	case open:
 		to = to.Previous()
 	}
-	return from, to, Null
+	return from, to, fsm.Null
 }
 
 // intervalStart parses the first ID of an interval.
-func intervalStart(low []byte) (from stream.ID, fail Reply) {
+func intervalStart(low []byte) (from stream.ID, fail fsm.Reply) {
 	from, open, ok := intervalEnd(low, 0)
 	switch {
 	case !ok:
-		return from, Error(msgStreamID)
+		return from, fsm.Error(msgStreamID)
 	case open && from == stream.MaxID:
-		return from, Error(msgStartID)
+		return from, fsm.Error(msgStartID)
 	case open:
 		from = from.Next()
 	}
-	return from, Null
+	return from, fsm.Null
 }
 
-func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
+func streamRange(c *fsm.Ctx, args [][]byte, low, high []byte, reverse bool) fsm.Reply {
 	from, to, fail := interval(low, high)
 	if fail.IsError() {
 		return fail
 	}
 	count := int64(-1)
 	for i := 4; i < len(args); i += 2 {
-		if !fold(args[i], "COUNT") || i+1 == len(args) {
-			return Error(msgSyntax)
+		if !fsm.IsWord(args[i], "COUNT") || i+1 == len(args) {
+			return fsm.Error(fsm.MsgSyntax)
 		}
 		n, ok := number.ParseInt(args[i+1])
 		if !ok {
-			return Error(msgNotInt)
+			return fsm.Error(fsm.MsgNotInt)
 		}
 		count = max(n, 0)
 	}
-	o, wrong := c.lookupType(args[1], keyspace.TypeStream)
+	o, wrong := c.LookupType(args[1], keyspace.TypeStream)
 	switch {
 	case wrong:
-		return Error(msgWrongType)
+		return fsm.Error(fsm.MsgWrongType)
 	case o == nil:
-		return Array(nil)
+		return fsm.Array(nil)
 	case count == 0:
-		return NullArray
+		return fsm.NullArray
 	}
 	v := o.Coll
 	first, end := v.Stream.EntryPosition(from), v.Stream.Entries.Len()
@@ -472,7 +481,7 @@ func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
 		left = min(left, count)
 	}
 	if left <= 0 {
-		return Array(nil)
+		return fsm.Array(nil)
 	}
 	l := collector{c: c}
 	step := func(e *stream.Entry) bool {
@@ -484,15 +493,15 @@ func (c *Ctx) streamRange(args [][]byte, low, high []byte, reverse bool) Reply {
 	} else {
 		v.Stream.Entries.Ascend(first, step)
 	}
-	return l.reply(Array)
+	return l.reply(fsm.Array)
 }
 
 // addEntry adds an entry to the reply. It exists because add does not look into
 // nested elements for the size.
 func (l *collector) addEntry(e *stream.Entry) bool {
 	if l.c != nil { // the reply has an element for each field
-		l.c.charge(len(e.Fields))
-		l.c.hold(replyBytes * len(e.Fields))
+		l.c.Charge(len(e.Fields))
+		l.c.ChargeMemory(replyBytes * len(e.Fields))
 	}
 	for _, f := range e.Fields {
 		l.size += len(f) + len("$1\r\n\r\n")
@@ -501,10 +510,10 @@ func (l *collector) addEntry(e *stream.Entry) bool {
 }
 
 // xinfo runs a subcommand of XINFO.
-func xinfo(c *Ctx, args [][]byte) Reply { return c.subcommand(args) }
+func xinfo(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 
-func xinfoHelp(c *Ctx, args [][]byte) Reply {
-	return help("XINFO",
+func xinfoHelp(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	return fsm.Help("XINFO",
 		"CONSUMERS <key> <groupname>",
 		"    Show consumers of <groupname>.",
 		"GROUPS <key>",
@@ -515,19 +524,19 @@ func xinfoHelp(c *Ctx, args [][]byte) Reply {
 }
 
 // streamOf returns the stream of a key for XINFO.
-func (c *Ctx) streamOf(key []byte) (v *keyspace.Collection, fail Reply) {
-	o, wrong := c.lookupType(key, keyspace.TypeStream)
+func streamOf(c *fsm.Ctx, key []byte) (v *keyspace.Collection, fail fsm.Reply) {
+	o, wrong := c.LookupType(key, keyspace.TypeStream)
 	switch {
 	case o == nil:
-		return nil, Error(msgNoSuchKey)
+		return nil, fsm.Error(msgNoSuchKey)
 	case wrong:
-		return nil, Error(msgWrongType)
+		return nil, fsm.Error(fsm.MsgWrongType)
 	}
-	return o.Coll, Null
+	return o.Coll, fsm.Null
 }
 
-func xinfoConsumers(c *Ctx, args [][]byte) Reply {
-	v, fail := c.streamOf(args[2])
+func xinfoConsumers(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	v, fail := streamOf(c, args[2])
 	if fail.IsError() {
 		return fail
 	}
@@ -538,48 +547,49 @@ func xinfoConsumers(c *Ctx, args [][]byte) Reply {
 	g := v.Stream.Groups.At(at)
 	l := collector{c: c}
 	g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
-		return l.add(Map([]Reply{
-			Bulk("name"), Bulk(k.Name),
-			Bulk("pending"), Int(int64(k.Pending.Len())),
-			Bulk("idle"), Int(c.since(k.Seen)),
+		return l.add(fsm.Map([]fsm.Reply{
+			fsm.Bulk("name"), fsm.Bulk(k.Name),
+			fsm.Bulk("pending"), fsm.Int(int64(k.Pending.Len())),
+			fsm.Bulk("idle"), fsm.Int(since(c, k.Seen)),
 		}))
 	})
-	return l.reply(Array)
+	return l.reply(fsm.Array)
 }
 
-func xinfoGroups(c *Ctx, args [][]byte) Reply {
-	v, fail := c.streamOf(args[2])
+func xinfoGroups(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	v, fail := streamOf(c, args[2])
 	if fail.IsError() {
 		return fail
 	}
 	l := collector{c: c}
 	v.Stream.Groups.Ascend(0, func(g *stream.Group) bool {
-		return l.add(Map([]Reply{
-			Bulk("name"), Bulk(g.Name),
-			Bulk("consumers"), Int(int64(g.Consumers.Len())),
-			Bulk("pending"), Int(int64(g.Pending.Len())),
-			Bulk("last-delivered-id"), Bulk(g.Last.String()),
-			Bulk("entries-read"), readReply(g),
-			Bulk("lag"), lagReply(&v.Stream, g),
+		return l.add(fsm.Map([]fsm.Reply{
+			fsm.Bulk("name"), fsm.Bulk(g.Name),
+			fsm.Bulk("consumers"), fsm.Int(int64(g.Consumers.Len())),
+			fsm.Bulk("pending"), fsm.Int(int64(g.Pending.Len())),
+			fsm.Bulk("last-delivered-id"), fsm.Bulk(g.Last.String()),
+			fsm.Bulk("entries-read"), readReply(g),
+			fsm.Bulk("lag"), lagReply(&v.Stream, g),
 		}))
 	})
-	return l.reply(Array)
+	return l.reply(fsm.Array)
 }
 
-func xinfoStream(c *Ctx, args [][]byte) Reply {
-	v, fail := c.streamOf(args[2])
+func xinfoStream(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	v, fail := streamOf(c, args[2])
 	if fail.IsError() {
 		return fail
 	}
 	full, count := len(args) > 3, int64(10)
 	if full {
-		if len(args) == 5 || len(args) > 6 || !fold(args[3], "FULL") || len(args) == 6 && !fold(args[4], "COUNT") {
-			return wrongSubcommand(args)
+		if len(args) == 5 || len(args) > 6 || !fsm.IsWord(args[3], "FULL") ||
+			len(args) == 6 && !fsm.IsWord(args[4], "COUNT") {
+			return fsm.WrongSubcommand(args)
 		}
 		if len(args) == 6 {
 			n, ok := number.ParseInt(args[5])
 			if !ok {
-				return Error(msgNotInt)
+				return fsm.Error(fsm.MsgNotInt)
 			}
 			if n >= 0 {
 				count = n
@@ -589,52 +599,53 @@ func xinfoStream(c *Ctx, args [][]byte) Reply {
 	// The numbers for the radix tree are those that Redis would have with nodes
 	// of trimBatch entries, each the child of the one before.
 	nodes := int64(v.Stream.Entries.Len()+trimBatch-1) / trimBatch
-	fields := []Reply{
-		Bulk("length"), Int(int64(v.Stream.Entries.Len())),
-		Bulk("radix-tree-keys"), Int(nodes),
-		Bulk("radix-tree-nodes"), Int(nodes + 1),
-		Bulk("last-generated-id"), Bulk(v.Stream.Last.String()),
-		Bulk("max-deleted-entry-id"), Bulk(v.Stream.MaxDeleted.String()),
-		Bulk("entries-added"), Int(int64(v.Stream.Added)),
-		Bulk("recorded-first-entry-id"), Bulk(v.Stream.FirstID().String()),
+	fields := []fsm.Reply{
+		fsm.Bulk("length"), fsm.Int(int64(v.Stream.Entries.Len())),
+		fsm.Bulk("radix-tree-keys"), fsm.Int(nodes),
+		fsm.Bulk("radix-tree-nodes"), fsm.Int(nodes + 1),
+		fsm.Bulk("last-generated-id"), fsm.Bulk(v.Stream.Last.String()),
+		fsm.Bulk("max-deleted-entry-id"), fsm.Bulk(v.Stream.MaxDeleted.String()),
+		fsm.Bulk("entries-added"), fsm.Int(int64(v.Stream.Added)),
+		fsm.Bulk("recorded-first-entry-id"), fsm.Bulk(v.Stream.FirstID().String()),
 	}
 	if full {
 		return fullInfo(c, v, fields, count)
 	}
-	first, last := Null, Null
+	first, last := fsm.Null, fsm.Null
 	if n := v.Stream.Entries.Len(); n > 0 {
 		e := v.Stream.Entries.At(0)
 		first = entryReply(&e)
 		e = v.Stream.Entries.At(n - 1)
 		last = entryReply(&e)
 	}
-	return Map(append(fields,
-		Bulk("groups"), Int(int64(v.Stream.Groups.Len())),
-		Bulk("first-entry"), first,
-		Bulk("last-entry"), last,
+	return fsm.Map(append(fields,
+		fsm.Bulk("groups"), fsm.Int(int64(v.Stream.Groups.Len())),
+		fsm.Bulk("first-entry"), first,
+		fsm.Bulk("last-entry"), last,
 	))
 }
 
 // fullInfo adds to fields up to count entries of a stream and its groups, each
 // with up to count pending entries. It adds all of them if count is 0.
-func fullInfo(c *Ctx, v *keyspace.Collection, fields []Reply, count int64) Reply {
+func fullInfo(c *fsm.Ctx, v *keyspace.Collection, fields []fsm.Reply, count int64) fsm.Reply {
 	l := collector{c: c}
 	v.Stream.Entries.Ascend(0, func(e *stream.Entry) bool { return l.addEntry(e) && int64(len(l.elems)) != count })
-	entries := Array(l.elems)
+	entries := fsm.Array(l.elems)
 	l.elems = nil
 	v.Stream.Groups.Ascend(0, func(g *stream.Group) bool { return l.add(groupInfo(v, g, count, &l)) })
 	if l.over() {
-		return Error(ReplyTooLarge)
+		return fsm.Error(fsm.ReplyTooLarge)
 	}
-	return Map(append(fields, Bulk("entries"), entries, Bulk("groups"), Array(l.elems)))
+	return fsm.Map(append(fields, fsm.Bulk("entries"), entries, fsm.Bulk("groups"), fsm.Array(l.elems)))
 }
 
 // groupInfo returns what XINFO STREAM FULL reports about a group. It adds the
 // size of that to the size of l.
-func groupInfo(v *keyspace.Collection, g *stream.Group, count int64, l *collector) Reply {
+func groupInfo(v *keyspace.Collection, g *stream.Group, count int64, l *collector) fsm.Reply {
 	pending := collector{c: l.c, size: l.size}
 	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {
-		return pending.add(Array([]Reply{Bulk(p.ID.String()), Bulk(p.Consumer), Int(p.At.Wall), Int(p.Deliveries)})) &&
+		return pending.add(fsm.Array([]fsm.Reply{fsm.Bulk(p.ID.String()), fsm.Bulk(p.Consumer), fsm.Int(p.At.Wall),
+			fsm.Int(p.Deliveries)})) &&
 			int64(len(pending.elems)) != count
 	})
 	consumers := collector{c: l.c, size: pending.size}
@@ -643,25 +654,25 @@ func groupInfo(v *keyspace.Collection, g *stream.Group, count int64, l *collecto
 		k.Pending.Ascend(0, func(id *stream.ID) bool {
 			i, _ := g.PendingPosition(*id)
 			p := g.Pending.At(i)
-			return own.add(Array([]Reply{Bulk(id.String()), Int(p.At.Wall), Int(p.Deliveries)})) &&
+			return own.add(fsm.Array([]fsm.Reply{fsm.Bulk(id.String()), fsm.Int(p.At.Wall), fsm.Int(p.Deliveries)})) &&
 				int64(len(own.elems)) != count
 		})
 		consumers.size = own.size
-		return consumers.add(Map([]Reply{
-			Bulk("name"), Bulk(k.Name),
-			Bulk("seen-time"), Int(k.Seen.Wall),
-			Bulk("pel-count"), Int(int64(k.Pending.Len())),
-			Bulk("pending"), Array(own.elems),
+		return consumers.add(fsm.Map([]fsm.Reply{
+			fsm.Bulk("name"), fsm.Bulk(k.Name),
+			fsm.Bulk("seen-time"), fsm.Int(k.Seen.Wall),
+			fsm.Bulk("pel-count"), fsm.Int(int64(k.Pending.Len())),
+			fsm.Bulk("pending"), fsm.Array(own.elems),
 		}))
 	})
 	l.size = consumers.size
-	return Map([]Reply{
-		Bulk("name"), Bulk(g.Name),
-		Bulk("last-delivered-id"), Bulk(g.Last.String()),
-		Bulk("entries-read"), readReply(g),
-		Bulk("lag"), lagReply(&v.Stream, g),
-		Bulk("pel-count"), Int(int64(g.Pending.Len())),
-		Bulk("pending"), Array(pending.elems),
-		Bulk("consumers"), Array(consumers.elems),
+	return fsm.Map([]fsm.Reply{
+		fsm.Bulk("name"), fsm.Bulk(g.Name),
+		fsm.Bulk("last-delivered-id"), fsm.Bulk(g.Last.String()),
+		fsm.Bulk("entries-read"), readReply(g),
+		fsm.Bulk("lag"), lagReply(&v.Stream, g),
+		fsm.Bulk("pel-count"), fsm.Int(int64(g.Pending.Len())),
+		fsm.Bulk("pending"), fsm.Array(pending.elems),
+		fsm.Bulk("consumers"), fsm.Array(consumers.elems),
 	})
 }

@@ -1,0 +1,18 @@
+// Package command contains the commands on keys. A command is one row and one
+// function in the file of its family (string.go, generic.go, …). The row
+// contains all properties of the command: arity, flags, key positions,
+// documentation, and hooks for what the flags cannot say. Routing, MULTI,
+// COMMAND, the metrics and docs/commands.md read the row.
+//
+// A command reads and changes the state only through fsm.Ctx. The rules of
+// package fsm for what a log entry means apply here too: the result of a
+// command is a pure function of the state and the entry.
+//
+// work.go estimates the work of the commands whose cost depends on what their
+// keys hold. Algorithms that need no context are in packages of their own:
+// fsm/geo, fsm/glob, fsm/hll, fsm/number, fsm/rdb, fsm/stream and
+// fsm/subsequence.
+//
+// The package is a part of the holdfast program. It is not a supported API, and
+// may change in any commit.
+package command

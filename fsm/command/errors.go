@@ -1,0 +1,35 @@
+package command
+
+import (
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// These are Redis' own error texts, to the letter, because clients match on
+// them. They are part of the hash chain: see MsgSyntax.
+const (
+	msgNotFloat     = "ERR value is not a valid float"
+	msgOverflow     = "ERR increment or decrement would overflow"
+	msgDecrOverflow = "ERR decrement would overflow"
+	msgNaN          = "ERR increment would produce NaN or Infinity"
+	msgNoSuchKey    = "ERR no such key"
+	msgSameObject   = "ERR source and destination objects are the same"
+	msgExpireNX     = "ERR NX and XX, GT or LT options at the same time are not compatible"
+	msgExpireGTLT   = "ERR GT and LT options at the same time are not compatible"
+	msgNotInt32     = "ERR value is out of range, value must between -2147483648 and 2147483647"
+	msgNoFrequency  = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. " +
+		"Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
+	msgNumKeys    = "ERR invalid numkeys value"
+	msgPairs      = "ERR wrong number of key-value pairs"
+	msgCondition  = "ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"
+	msgCondType   = "ERR Key should be of string type if conditions are specified"
+	msgInvalidCur = "ERR invalid cursor"
+	msgOffset     = "ERR offset is out of range"
+)
+
+// invalidExpire returns the error reply to an invalid time to live. It prints
+// name in lower case, because a script may have spelled it differently.
+func invalidExpire(name string) fsm.Reply {
+	return fsm.Error("ERR invalid expire time in '" + strings.ToLower(name) + "' command")
+}

@@ -1,0 +1,552 @@
+package command
+
+import (
+	"math"
+	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
+)
+
+// This file has estimates: for each command whose cost depends on the values of
+// its keys, the part of the cost that depends on them.
+
+// trimWork returns the work of commands that may remove entries from the front
+// of a stream.
+func trimWork(w *fsm.Weigher, args [][]byte) int {
+	xadd := fsm.IsWord(args[0], "XADD")
+	n := w.Removable(args[1])
+	t, _, _, fail := streamOptions(args, xadd)
+	if xadd {
+		w.Grow(args[1], fsm.Growth{Added: 1})
+	}
+	switch {
+	case fail.IsError() || t.by == byAny:
+		return 0
+	case t.by == byRank:
+		n = max(n-int(min(t.length, math.MaxInt32)), 0)
+	default:
+		if o := w.Find(args[1], keyspace.TypeStream); o != nil {
+			n += o.Coll.Stream.EntryPosition(t.least) - o.Coll.Len(keyspace.TypeStream)
+		}
+	}
+	if t.approx {
+		limit := t.limit
+		if limit < 0 {
+			limit = 100 * trimBatch
+		}
+		if limit > 0 {
+			n = int(min(int64(n), limit))
+		}
+		n -= n % trimBatch // only whole batches are trimmed
+	}
+	return n * fsm.StepsProbe
+}
+
+// groupIn returns a consumer group. It returns nil if the group does not exist,
+// or if the value of the key is not known: see fsm.Weigher.Find.
+func groupIn(w *fsm.Weigher, key, name []byte) (o *keyspace.Object, g *stream.Group) {
+	if o = w.Find(key, keyspace.TypeStream); o == nil {
+		return nil, nil
+	}
+	at, found := o.Coll.Stream.GroupPosition(string(name))
+	if !found {
+		return o, nil
+	}
+	group := o.Coll.Stream.Groups.At(at)
+	return o, &group
+}
+
+// stepsDelivery is the cost of giving an entry to a consumer.
+const stepsDelivery = 3 * fsm.StepsPut
+
+// delivered returns the work of a command that gives n entries of a stream,
+// from a position on, to a consumer and replies with them. It estimates the
+// size of all entries from the sizes of some of them.
+func delivered(w *fsm.Weigher, o *keyspace.Object, from, n int) int {
+	left, bytes := min(n, sampledEntries), 0
+	if left > 0 {
+		o.Coll.Stream.Entries.Ascend(from, func(e *stream.Entry) bool {
+			for _, f := range e.Fields {
+				bytes += len(f)
+			}
+			left--
+			return left > 0
+		})
+	}
+	return n*stepsDelivery + min(bytes/max(min(n, sampledEntries), 1)*n, fsm.MaxReplyBytes)/answerBytes
+}
+
+// sampledEntries is how many entries are looked at to estimate their length.
+const sampledEntries = 16
+
+func xreadgroupWork(w *fsm.Weigher, args [][]byte) int {
+	q, fail := parseStreams(args, true)
+	if fail.IsError() {
+		return 0
+	}
+	steps := 0
+	for i, key := range q.keys {
+		o, g := groupIn(w, key, q.group)
+		n, from := w.Size(key).Elems, 0
+		if o != nil {
+			n -= o.Coll.Len(keyspace.TypeStream) // entries added since may be new to the group
+		}
+		switch {
+		case g == nil:
+		case string(q.ids[i]) == ">":
+			from = o.Coll.Stream.EntryPosition(g.Last.Next())
+			n += o.Coll.Stream.Entries.Len() - from
+		default:
+			if at, found := g.ConsumerPosition(string(q.consumer)); found {
+				k := g.Consumers.At(at)
+				n += k.Pending.Len()
+			}
+		}
+		if q.count > 0 {
+			n = int(min(int64(n), q.count))
+		}
+		if o == nil {
+			steps += n * stepsDelivery
+			continue
+		}
+		steps += delivered(w, o, from, n)
+	}
+	return steps
+}
+
+func xautoclaimWork(w *fsm.Weigher, args [][]byte) int {
+	count := int64(100)
+	for i := 6; i+1 < len(args); i++ {
+		if fsm.IsWord(args[i], "COUNT") {
+			count, _ = number.ParseInt(args[i+1])
+		}
+	}
+	o, g := groupIn(w, args[1], args[2])
+	n, from := w.Removable(args[1]), 0 // all entries of the stream, if the group is not known
+	if g != nil {
+		if start, fail := intervalStart(args[5]); !fail.IsError() {
+			from, _ = g.PendingPosition(start)
+		}
+		n = g.Pending.Len() - from
+	}
+	count = min(max(count, 0), int64(n))
+	tries := min(10*int(count), n)
+	if o == nil {
+		return tries*fsm.StepsPut + int(count)*stepsDelivery
+	}
+	return tries*fsm.StepsPut + delivered(w, o, 0, int(count))
+}
+
+// deletesConsumer reports whether an XGROUP command removes the pending entries
+// of a consumer, one by one. The other subcommands are cheap.
+func deletesConsumer(args [][]byte) bool { return len(args) == 5 && fsm.IsWord(args[1], "DELCONSUMER") }
+
+func xgroupWork(w *fsm.Weigher, args [][]byte) int {
+	if !deletesConsumer(args) {
+		return 0
+	}
+	_, g := groupIn(w, args[2], args[3])
+	if g == nil {
+		return w.Removable(args[2]) * fsm.StepsPut
+	}
+	at, found := g.ConsumerPosition(string(args[4]))
+	if !found {
+		return 0
+	}
+	k := g.Consumers.At(at)
+	return k.Pending.Len() * fsm.StepsPut
+}
+
+// written returns the work of a command that copies a string to change it. The
+// string then has at least end bytes.
+func written(w *fsm.Weigher, key []byte, end int) int {
+	size := max(w.Size(key).Bytes, min(end, fsm.MaxStringBytes))
+	w.Grow(key, fsm.Growth{Bytes: size})
+	return size / fsm.CopyBytes
+}
+
+func appendWork(w *fsm.Weigher, args [][]byte) int {
+	return written(w, args[1], w.Size(args[1]).Bytes+len(args[2]))
+}
+
+func setrangeWork(w *fsm.Weigher, args [][]byte) int {
+	offset, _ := number.ParseInt(args[2])
+	return written(w, args[1], cutOffset(offset)+len(args[3]))
+}
+
+func setbitWork(w *fsm.Weigher, args [][]byte) int {
+	offset, _ := number.ParseInt(args[2])
+	return written(w, args[1], cutOffset(offset/8)+1)
+}
+
+// cutOffset limits an offset to the maximum length of a string.
+func cutOffset(offset int64) int { return int(min(max(offset, 0), fsm.MaxStringBytes)) }
+
+// bitfieldWork looks for the offsets of SET and INCRBY. An offset with # counts
+// fields, which have at most 64 bits.
+func bitfieldWork(w *fsm.Weigher, args [][]byte) int {
+	end := 0
+	for i := 2; i+2 < len(args); i++ {
+		if !fsm.IsWord(args[i], "SET") && !fsm.IsWord(args[i], "INCRBY") {
+			continue
+		}
+		at, unit := args[i+2], int64(1)
+		if len(at) > 0 && at[0] == '#' {
+			at, unit = at[1:], 64
+		}
+		offset, _ := number.ParseInt(at)
+		end = max(end, cutOffset(min(max(offset, 0), math.MaxInt64/64)*unit/8)+9)
+	}
+	return 2 * written(w, args[1], end)
+}
+
+func bitopWork(w *fsm.Weigher, args [][]byte) int {
+	longest, steps := 0, 0
+	for _, key := range args[3:] {
+		size := w.Size(key).Bytes
+		longest, steps = max(longest, size), steps+size/fsm.ScanBytes
+	}
+	w.Grow(args[2], fsm.Growth{Bytes: longest})
+	return steps + longest/fsm.CopyBytes
+}
+
+func pfmergeWork(w *fsm.Weigher, args [][]byte) int {
+	w.Grow(args[1], fsm.Growth{Bytes: 3 * hllSteps})
+	if fsm.IsWord(args[0], "PFADD") {
+		return hllSteps + fsm.StepsPut*(len(args)-2)
+	}
+	return hllSteps * len(args)
+}
+
+// answerBytes is the number of bytes of a reply that are produced in one step.
+// A reply is copied twice into new memory, and its checksum is computed.
+const answerBytes = 16
+
+// valueWork returns the work of a command that replies with the values of all
+// its keys.
+func valueWork(w *fsm.Weigher, args [][]byte) int {
+	steps := 0
+	last := 2
+	if fsm.IsWord(args[0], "MGET") {
+		last = len(args)
+	}
+	for _, key := range args[1:last] {
+		steps += w.Size(key).Bytes / answerBytes
+	}
+	if fsm.IsWord(args[0], "GETSET") {
+		w.Grow(args[1], fsm.Growth{Bytes: len(args[2])})
+	}
+	return steps
+}
+
+func setWork(w *fsm.Weigher, args [][]byte) int {
+	steps := 0
+	for _, arg := range args[3:] {
+		if fsm.IsWord(arg, "GET") {
+			steps = w.Size(args[1]).Bytes / answerBytes
+		}
+	}
+	w.Grow(args[1], fsm.Growth{Bytes: len(args[2])})
+	return steps
+}
+
+func fieldWork(w *fsm.Weigher, args [][]byte) int {
+	o := w.Object(args[1])
+	if o == nil || o.Type != keyspace.TypeHash {
+		return 0
+	}
+	steps := 0
+	for _, field := range args[2:] {
+		v, _ := o.Coll.Hash.Get(codec.View(field))
+		steps += stepsFind(&o.Coll.Hash) + len(v)/answerBytes
+	}
+	return steps
+}
+
+// copyWork handles commands that give a value to another key. The command
+// itself costs little, but later commands may use the value at the new key.
+func copyWork(w *fsm.Weigher, args [][]byte) int {
+	size := w.Size(args[1])
+	w.Grow(args[2], fsm.Growth{Other: size.Elems, Bytes: size.Bytes})
+	return 0
+}
+
+// moveWork is like copyWork, for a key of the same name in another database.
+func moveWork(w *fsm.Weigher, args [][]byte) int {
+	size := w.Size(args[1])
+	w.Grow(args[1], fsm.Growth{Other: size.Elems, Bytes: size.Bytes})
+	return 0
+}
+
+// restoreWork estimates the work from the number of elements in the payload and
+// from the size of the value. The payload may be compressed: a payload of a few
+// kilobytes may have 100,000 elements.
+func restoreWork(w *fsm.Weigher, args [][]byte) int {
+	v := rdb.Weigh(args[3], fsm.RestoreLimits)
+	w.Grow(args[1], fsm.Growth{Other: v.Elements, Bytes: v.Bytes})
+	return v.Elements*fsm.StepsPut + v.Bytes/fsm.ScanBytes
+}
+
+func sortingWork(w *fsm.Weigher, args [][]byte) int {
+	n := w.Size(args[1]).Elems
+	steps := 0
+	for i := 2; i < len(args); i++ {
+		switch {
+		case i+1 < len(args) && fsm.IsWord(args[i], "STORE"):
+			w.Grow(args[i+1], fsm.Growth{Other: n})
+			steps += n * fsm.StepsPut
+		case i+1 < len(args) && (fsm.IsWord(args[i], "GET") || fsm.IsWord(args[i], "BY")):
+			steps += n * fsm.StepsProbe
+		}
+	}
+	return steps + sortSteps(n)
+}
+
+// sortSteps returns the cost of sorting n items.
+func sortSteps(n int) int {
+	bits := 1
+	for 1<<bits <= n {
+		bits++
+	}
+	return n * (1 + stepsCompare*bits)
+}
+
+// walkWork returns the work of a command that looks at each element of a list.
+func walkWork(w *fsm.Weigher, args [][]byte) int {
+	steps := 2
+	if fsm.IsWord(args[0], "LREM") {
+		steps += fsm.StepsPut / 4 // LREM may remove any of the elements
+	} else {
+		w.Grow(args[1], fsm.Growth{Added: 1})
+	}
+	return w.Size(args[1]).Elems * steps
+}
+
+func ltrimWork(w *fsm.Weigher, args [][]byte) int {
+	n := w.Removable(args[1]) + 1
+	start, _ := number.ParseInt(args[2])
+	end, _ := number.ParseInt(args[3])
+	from, to := span(start, end, n)
+	return fsm.StepsPut / 2 * min(to-from, n-(to-from))
+}
+
+// popWork returns the work of a command that removes elements and replies with
+// them. It removes one element, or as many as the last argument says.
+func popWork(w *fsm.Weigher, args [][]byte) int {
+	count := int64(1)
+	if len(args) > 2 {
+		count, _ = number.ParseInt(args[2])
+	}
+	return taken(w, args[1], count)
+}
+
+// bpopWork returns the work of a command that takes one element from the first
+// key that has elements.
+func bpopWork(w *fsm.Weigher, args [][]byte) int { return takenFirst(w, args[1:len(args)-1], 1) }
+
+// mpopWork is like bpopWork, for commands with a COUNT.
+func mpopWork(w *fsm.Weigher, args [][]byte) int {
+	count, at := int64(1), 1
+	if n := len(args); fsm.IsWord(args[n-2], "COUNT") {
+		count, _ = number.ParseInt(args[n-1])
+	}
+	if c := args[0][0]; c == 'b' || c == 'B' { // BLMPOP, BZMPOP: after the timeout
+		at = 2
+	}
+	keys := numberedKeys(args, at)
+	return takenFirst(w, args[at+1:at+1+len(keys)], count)
+}
+
+// takenFirst returns the work of taking elements from the first key that has
+// some. Earlier commands decide which key that is, so takenFirst returns the
+// maximum over all keys.
+func takenFirst(w *fsm.Weigher, keys [][]byte, count int64) int {
+	most := 0
+	for _, key := range keys {
+		most = max(most, taken(w, key, count))
+	}
+	return most
+}
+
+// sampled is how many elements are looked at to estimate their length.
+const sampled = 1024
+
+// taken returns the work of taking count elements from a key and replying with
+// them.
+func taken(w *fsm.Weigher, key []byte, count int64) int {
+	n := int(min(max(count, 0), int64(w.Size(key).Elems)))
+	o := w.Find(key, keyspace.TypeList)
+	// If the value is not a list, it is a set or a sorted set, or it is not
+	// known. Members are short, so their bytes do not count. A sorted set keeps
+	// each member in two orders.
+	if o == nil {
+		return n * 6 * fsm.StepsPut
+	}
+	left, bytes := min(n, sampled), 0
+	look := func(s *string) bool {
+		bytes += len(*s)
+		left--
+		return left > 0
+	}
+	if n > 0 {
+		o.Coll.List.Ascend(0, look)
+		left = min(n, sampled)
+		o.Coll.List.Descend(o.Coll.List.Len()-1, look)
+	}
+	return n*fsm.StepsPut + min(bytes, fsm.MaxReplyBytes)/answerBytes
+}
+
+func lmoveWork(w *fsm.Weigher, args [][]byte) int {
+	steps := taken(w, args[1], 1)
+	w.Grow(args[2], fsm.Growth{Added: 1})
+	return steps
+}
+
+// distinctKeys returns keys without repetitions.
+func distinctKeys(keys [][]byte) [][]byte {
+	if len(keys) < 2 {
+		return keys
+	}
+	seen := make(map[string]bool, len(keys))
+	var once [][]byte
+	for _, key := range keys {
+		if !seen[string(key)] {
+			seen[string(key)] = true
+			once = append(once, key)
+		}
+	}
+	return once
+}
+
+func setStoreWork(w *fsm.Weigher, args [][]byte) int {
+	keys := distinctKeys(args[2:])
+	sum, least, first := 0, math.MaxInt, 0
+	for i, key := range keys {
+		n := w.Size(key).Elems
+		if i == 0 {
+			first = n
+		}
+		sum, least = sum+n, min(least, n)
+	}
+	probes := fsm.StepsProbe * (len(keys) - 1)
+	switch {
+	case fsm.IsWord(args[0], "SUNIONSTORE"):
+		replaceKey(w, args[1], sum)
+		return fsm.StepsPut*(sum-first) + (2+fsm.StepsPut)*sum
+	case fsm.IsWord(args[0], "SINTERSTORE"):
+		replaceKey(w, args[1], least)
+		return least * (1 + probes + fsm.StepsPut)
+	}
+	replaceKey(w, args[1], first)
+	return differenceWork(first, sum, len(keys))
+}
+
+// differenceWork returns the cost of a difference. Either the members of the
+// first set are looked up in each other set, or the other sets are united
+// first, whichever costs less.
+func differenceWork(first, sum, sets int) int {
+	return min(first*fsm.StepsProbe*sets, 2*fsm.StepsPut*sum) + first*(1+2*fsm.StepsPut)
+}
+
+// replaceKey records that a key may receive a result of n elements.
+func replaceKey(w *fsm.Weigher, key []byte, n int) { w.Grow(key, fsm.Growth{Other: n}) }
+
+func zsetStoreWork(w *fsm.Weigher, args [][]byte) int {
+	keys := numberedKeys(args, 2)
+	if len(keys) == 0 {
+		return 0
+	}
+	sum, least, first := 0, math.MaxInt, w.Size(args[keys[0]]).Elems
+	for _, i := range keys {
+		n := w.Size(args[i]).Elems
+		sum, least = sum+n, min(least, n)
+	}
+	switch {
+	case fsm.IsWord(args[0], "ZUNIONSTORE"):
+		replaceKey(w, args[1], sum)
+		return sum * (2 + 4*fsm.StepsPut)
+	case fsm.IsWord(args[0], "ZINTERSTORE"):
+		replaceKey(w, args[1], least)
+		return least * (1 + fsm.StepsProbe*len(keys) + 2*fsm.StepsPut)
+	}
+	replaceKey(w, args[1], first)
+	return differenceWork(first, sum, len(keys))
+}
+
+func zrangestoreWork(w *fsm.Weigher, args [][]byte) int {
+	n := w.Size(args[2]).Elems
+	if q, fail := parseRange(args[3:], byAny, false, true, true); !fail.IsError() {
+		if q.by == byRank {
+			from, to := span(q.start, q.end, n)
+			n = to - from
+		} else if q.limit >= 0 {
+			n = int(min(q.limit, int64(n)))
+		}
+	}
+	replaceKey(w, args[1], n)
+	return n * (1 + 2*fsm.StepsPut)
+}
+
+func zremWork(w *fsm.Weigher, args [][]byte) int {
+	n := w.Removable(args[1]) + 1
+	switch {
+	case fsm.IsWord(args[0], "ZREMRANGEBYRANK"):
+		start, _ := number.ParseInt(args[2])
+		end, _ := number.ParseInt(args[3])
+		from, to := span(start, end, n)
+		n = to - from
+	case fsm.IsWord(args[0], "ZREMRANGEBYSCORE"):
+		o := w.Find(args[1], keyspace.TypeZSet)
+		if r, fail := scoreRange(args[2], args[3]); o != nil && !fail.IsError() {
+			from, to := r.in(o.Coll)
+			n += to - from - o.Coll.Len(keyspace.TypeZSet) // all elements added since may be in the range
+		}
+	}
+	return n * 2 * fsm.StepsPut
+}
+
+func geosearchstoreWork(w *fsm.Weigher, args [][]byte) int { return geoWork(w, args[2], args[1]) }
+
+func georadiusWork(w *fsm.Weigher, args [][]byte) int { return geoWork(w, args[1], nil) }
+
+// geoWork returns the work of a search whose result may contain all points.
+// dest is where the result is stored, or nil if that is not known.
+func geoWork(w *fsm.Weigher, from, dest []byte) int {
+	n := w.Size(from).Elems
+	if dest != nil {
+		replaceKey(w, dest, n)
+	}
+	return n*(stepsDistance+3*fsm.StepsPut) + sortSteps(n)
+}
+
+func flushWork(w *fsm.Weigher, args [][]byte) int {
+	return w.FlushWork(fsm.IsWord(args[0], "FLUSHALL"))
+}
+
+func swapWork(w *fsm.Weigher, args [][]byte) int {
+	steps := 0
+	for _, arg := range args[1:] {
+		if db, ok := number.ParseInt(arg); ok && db >= 0 && db < fsm.Databases {
+			steps += w.SwapWork(int(db))
+		}
+	}
+	return steps
+}
+
+func neverDepends(args [][]byte) bool { return false }
+
+// setDepends reports whether a SET replies with the previous value.
+func setDepends(args [][]byte) bool {
+	return slices.ContainsFunc(args[3:], func(arg []byte) bool { return fsm.IsWord(arg, "GET") })
+}
+
+// xaddDepends reports whether an XADD trims the stream.
+func xaddDepends(args [][]byte) bool {
+	t, _, _, fail := streamOptions(args, true)
+	return !fail.IsError() && t.by != byAny
+}
