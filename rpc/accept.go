@@ -60,6 +60,8 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 			return fail(m.refuse(c, ReasonLayout, err.Error()))
 		case errors.Is(err, ErrBadHello):
 			return fail(m.refuse(c, ReasonMalformed, err.Error()))
+		case redisClient(err) && m.cfg.ClientHint != "":
+			return fail(errors.Join(err, m.hint(c)))
 		}
 		return fail(err)
 	}
@@ -108,6 +110,34 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 		return fail(err)
 	}
 	return hello, handler, layer, nil
+}
+
+// hintTimeout is how long a Redis client may take to read the hint and to close
+// its connection.
+const hintTimeout = 500 * time.Millisecond
+
+// hint answers a Redis client that has connected to the peer port.
+func (m *Mux) hint(c *conn) error {
+	if err := c.SetDeadline(time.Now().Add(hintTimeout)); err != nil {
+		return err
+	}
+	// Client libraries send further commands after an error, and report the
+	// error of the last one. If unread bytes were left when the connection is
+	// closed, the client would get a reset and perhaps not the hint.
+	buf := make([]byte, 4<<10)
+	for range 16 {
+		if _, err := io.WriteString(c, "-ERR "+m.cfg.ClientHint+"\r\n"); err != nil {
+			return fmt.Errorf("send hint: %w", err)
+		}
+		_, err := c.Read(buf)
+		if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refusal is the error that welcome returns for a dialer that it has refused.
@@ -169,7 +199,7 @@ const throttlePause = 5 * time.Second
 // throttle limits one kind of log line.
 type throttle struct {
 	mu      sync.Mutex
-	next    time.Time // time before which no line is written
+	next    time.Time // earliest time of the next line
 	skipped int       // lines suppressed since the last one
 }
 

@@ -78,7 +78,7 @@ func (a *authenticator) newOffer() []byte {
 	return append(field, newNonce()...)
 }
 
-// parseOffer parses the bytes of a prelude behind the hello. It does not decode
+// parseOffer parses the bytes of a prelude after the hello. It does not decode
 // the nonce, because proofs cover the whole prelude.
 func parseOffer(rest []byte) offer {
 	size, n := binary.Uvarint(rest)

@@ -60,6 +60,10 @@ type Config struct {
 	// node that has taken over the address refuses it.
 	RaftPeer func(addr string) string
 
+	// ClientHint, unless "", is the text of the error that a Redis client gets
+	// which connects to this port.
+	ClientHint string
+
 	// HandshakeTimeout bounds the handshake on the accepting side, and
 	// connecting plus the handshake on the dialing side. The default is 5 s.
 	HandshakeTimeout time.Duration
@@ -83,12 +87,12 @@ type Config struct {
 	// Send blocks. The default is 64 MiB.
 	MaxQueue int
 
-	// Listener is used instead of listening on BindAddr (TLS, tests, virtual
-	// networks). The Mux closes it.
+	// Listener replaces listening on BindAddr. TLS, tests and virtual networks
+	// set it. The Mux closes it.
 	Listener net.Listener
 
-	// Dialer is used instead of TCP with keepalive and TCP_NODELAY (TLS, tests,
-	// proxies). It must obey its context.
+	// Dialer replaces the default dialer, which uses TCP with keepalive and
+	// TCP_NODELAY. TLS, tests and proxies set it. It must obey its context.
 	Dialer func(ctx context.Context, addr string) (net.Conn, error)
 
 	// Logger receives the log lines of this package. Nil means none.

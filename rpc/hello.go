@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -240,7 +241,7 @@ func readMagic(r io.Reader, buf []byte) error {
 		n, err := r.Read(buf[have:])
 		have += n
 		if got := buf[:have]; !bytes.HasPrefix([]byte(magic), got) {
-			return fmt.Errorf("%w: it began with %q, %s", ErrNotPeer, got, describeProtocol(got))
+			return &notPeerError{bytes.Clone(got)}
 		}
 		if err != nil && have < len(buf) {
 			if err == io.EOF && have > 0 {
@@ -250,6 +251,38 @@ func readMagic(r io.Reader, buf []byte) error {
 		}
 	}
 	return nil
+}
+
+// WhatAnswers returns what seems to answer at an address whose dial failed with
+// ErrNotPeer.
+func WhatAnswers(err error) string {
+	var n *notPeerError
+	if !errors.As(err, &n) {
+		return "another program answers"
+	}
+	switch d := describeProtocol(n.first); d {
+	case "looks like a Redis server":
+		return "a client port (Redis protocol) answers"
+	case "looks like HTTP":
+		return "an HTTP port answers"
+	default:
+		return "another program answers"
+	}
+}
+
+// notPeerError is ErrNotPeer with the first bytes of the other side.
+type notPeerError struct{ first []byte }
+
+func (e *notPeerError) Error() string {
+	return fmt.Sprintf("%v: it began with %q, %s", ErrNotPeer, e.first, describeProtocol(e.first))
+}
+
+func (e *notPeerError) Unwrap() error { return ErrNotPeer }
+
+// redisClient reports whether the other side seems to be a Redis client.
+func redisClient(err error) bool {
+	var n *notPeerError
+	return errors.As(err, &n) && describeProtocol(n.first) == "looks like a Redis client"
 }
 
 // describeProtocol returns, for the log, the protocol to which the first bytes of

@@ -29,8 +29,8 @@ func transport(t *testing.T, m *rpc.Mux) *raft.NetworkTransport {
 	return trans
 }
 
-// serveRaft answers AppendEntries with the last index it holds, and
-// InstallSnapshot with whether size bytes arrived.
+// serveRaft answers AppendEntries with the last index that it has. Its answer
+// to InstallSnapshot says whether size bytes arrived.
 func serveRaft(t *testing.T, trans *raft.NetworkTransport) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })

@@ -200,7 +200,7 @@ func (c *sealedConn) Write(p []byte) (n int, err error) {
 }
 
 // errResume means that the caller has broken the rule of Write.
-var errResume = errors.New("rpc: Write does not continue with the bytes that the last Write has not written")
+var errResume = errors.New("rpc: Write must begin with the bytes that the previous Write could not write")
 
 // resume writes the rest of a partly written record.
 func (c *sealedConn) resume() (n int, err error) {

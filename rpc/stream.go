@@ -91,8 +91,8 @@ func (s *Stream) Send(typ byte, payload []byte) error {
 	return nil
 }
 
-// SendFunc is Send for a payload that is built in place: build appends it to
-// dst and returns the result, as append does. SendFunc calls build at most
+// SendFunc is like Send, for a payload that is built in place: build appends it
+// to dst and returns the result, as append does. SendFunc calls build at most
 // once, under the stream's lock, so build must be quick and must not use the
 // stream. The result of build shares memory with other frames and must not be
 // kept.
@@ -252,8 +252,9 @@ func (s *Stream) drainAndClose() error {
 	return s.Close()
 }
 
-// writeLoop writes the queued frames until the stream ends. Besides SendNow, it
-// is the only writer of the connection; writing excludes one from the other.
+// writeLoop writes the queued frames until the stream ends. Only writeLoop and
+// SendNow write to the connection; the field writing keeps them from writing at
+// the same time.
 func (s *Stream) writeLoop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,9 +304,9 @@ func (s *Stream) takeLocked() []byte {
 // the bytes that the connection has not accepted by then.
 const promptWrite = 2 * time.Millisecond
 
-// SendNow is TrySendFunc for small frames that must be sent with low latency. If
-// no other goroutine is writing, SendNow writes the frame itself, which saves
-// waking the writer. It delays the caller by at most 2 ms.
+// SendNow is like TrySendFunc, for small frames that must be sent with low
+// latency. If no other goroutine is writing, SendNow writes the frame itself,
+// which saves waking the writer. It delays the caller by at most 2 ms.
 func (s *Stream) SendNow(typ byte, build func(dst []byte) []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -365,7 +366,7 @@ func (s *Stream) write(buf []byte) error {
 		switch {
 		case err == nil, timeout && s.conn.wire > before:
 		case timeout:
-			return fmt.Errorf("%w: took no byte for %v", ErrWriteTimeout, s.writeTimeout)
+			return fmt.Errorf("%w: the peer has accepted no bytes for %v", ErrWriteTimeout, s.writeTimeout)
 		default:
 			return fmt.Errorf("write frames: %w", err)
 		}
@@ -373,8 +374,9 @@ func (s *Stream) write(buf []byte) error {
 	return nil
 }
 
-// TrySendFunc is SendFunc for callers that must not wait. If it would have to
-// wait for room in the queue, it fails with ErrQueueFull and sends nothing.
+// TrySendFunc is like SendFunc, for callers that must not wait. If it would
+// have to wait for room in the queue, it fails with ErrQueueFull and sends
+// nothing.
 func (s *Stream) TrySendFunc(typ byte, build func(dst []byte) []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
