@@ -44,6 +44,13 @@ import (
 type asyncWriter struct {
 	raft.LogStore // on disk
 	leads         func() bool
+	full          func() error // see Config.Full; nil if there is always room
+
+	// cut is the first index of the last deletion of the end of the log, or 0. If
+	// the append that follows begins there, it replaces those entries and must
+	// not be refused: raft would remember a wrong end of the log. After a
+	// snapshot that replaced the whole log, the append begins at a later index.
+	cut atomic.Uint64
 
 	first atomic.Uint64 // index of open[0], or 0 if open is empty; written with mu held
 
@@ -120,6 +127,11 @@ func (b *asyncWriter) StoreLogs(logs []*raft.Log) error {
 		if err := b.drain(); err != nil {
 			return err
 		}
+		if cut := b.cut.Swap(0); cut == 0 || logs[0].Index != cut {
+			if err := b.noRoom(); err != nil {
+				return err
+			}
+		}
 		return b.LogStore.StoreLogs(logs)
 	}
 	b.mu.Lock()
@@ -176,7 +188,32 @@ func (b *asyncWriter) DeleteRange(lo, hi uint64) error {
 			return err
 		}
 	}
+	first, err := b.LogStore.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := b.LogStore.LastIndex()
+	if err != nil {
+		return err
+	}
+	if hi >= last && lo > first { // entries of a deposed leader, not compaction
+		if err := b.noRoom(); err != nil {
+			return err
+		}
+	}
+	if hi >= last {
+		b.cut.Store(lo)
+	}
 	return b.LogStore.DeleteRange(lo, hi)
+}
+
+// noRoom returns an error if this node does not lead and has no room for the
+// entries of a leader.
+func (b *asyncWriter) noRoom() error {
+	if b.full == nil || b.leads() {
+		return nil
+	}
+	return b.full()
 }
 
 // durable returns the commit index that may be reported to other nodes if raft

@@ -52,6 +52,11 @@ type Config struct {
 	// this node. Such a node gives no vote.
 	Settling func() bool
 
+	// Full returns an error while there is no room for the entries that a leader
+	// sends. A follower then refuses them, and its log remains as it is. It also
+	// refuses the leader's snapshots.
+	Full func() error
+
 	// Refused is called with the reason why a snapshot that the leader sent was
 	// not accepted.
 	Refused func(error)
@@ -75,13 +80,14 @@ type Log struct {
 func Open(cfg Config) *Log {
 	ended := &endedLog{LogStore: cfg.Entries, snaps: cfg.Snapshots, fatal: cfg.Fatal, leads: cfg.Leads}
 	writer := newAsyncWriter(ended, cfg.Leads)
+	writer.full = cfg.Full
 	stable := singleVote{orderedStable{cfg.Stable, writer}}
 	return &Log{
 		writer:    writer,
 		ended:     ended,
 		raw:       cfg.Stable,
 		stable:    voteGuard{StableStore: stable, joined: cfg.Joined, settling: cfg.Settling},
-		snapshots: checkedSnapshots{metaSnapshots{cfg.Snapshots}, cfg.Table, cfg.Refused},
+		snapshots: checkedSnapshots{metaSnapshots{cfg.Snapshots}, cfg.Table, cfg.Full, cfg.Refused},
 	}
 }
 

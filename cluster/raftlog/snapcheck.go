@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// raft deletes the log behind a snapshot, and the older snapshots, as soon as
+// raft deletes the entries that a snapshot covers, and the older snapshots, when
 // the snapshot's sink has been closed without an error. If no node can read
 // that snapshot, the data is lost with them. So each sink is read back before
 // it is closed, by the code that reads a snapshot at start. If this fails, the
@@ -37,6 +37,9 @@ type readBack interface {
 type checkedSnapshots struct {
 	raft.SnapshotStore
 	table *fsm.Table
+	// full returns an error while there is no room for what a leader sends; nil
+	// means that there is always room.
+	full func() error
 	// refused is called with the reason why a snapshot that the leader sent was
 	// not accepted.
 	refused func(error)
@@ -77,8 +80,16 @@ type checkedSink struct {
 	err    error // result of Close
 }
 
-// Write implements raft.SnapshotSink.
+// Write implements raft.SnapshotSink. A snapshot that the leader sent ends with
+// an error when there is too little room: without that, it would fill the disk
+// until the node can store no vote. A snapshot of the node's own state may use
+// the rest, because the log can become shorter after it.
 func (s *checkedSink) Write(b []byte) (int, error) {
+	if s.own == nil && s.store.full != nil {
+		if err := s.store.full(); err != nil {
+			return 0, s.report(err)
+		}
+	}
 	n, err := s.readBack.Write(b)
 	return n, s.report(err)
 }

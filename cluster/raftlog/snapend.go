@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader that sends the entries behind a snapshot names the entry before
+// A leader that sends the entries after a snapshot names the entry before
 // them, which is the snapshot's last entry. hashicorp/raft 1.7.3 looks for that
 // entry in the log unless the log ends with it. If the snapshot was installed
 // in place of the log, the log does not contain the entry, and the follower

@@ -35,7 +35,7 @@ func TestSnapshotEnd(t *testing.T) {
 	}{
 		{"the same", 2, 2, true},
 		{"others of a later term", 2, 3, true},
-		{"behind another snapshot", 1, 3, false},
+		{"after another snapshot", 1, 3, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

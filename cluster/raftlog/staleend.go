@@ -24,10 +24,10 @@ import (
 // because it received that snapshot from another leader. Any other leader sends
 // the entries, which replace such an end correctly.
 var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: " +
-	"the node must start again to go on behind it")
+	"the node must start again to continue after it")
 
-// endedLog is a log that notices when a snapshot has emptied it in that way,
-// and that knows the entry before its first one: see snapend.go.
+// endedLog is a log that notices when a snapshot has emptied it as errStaleEnd
+// describes. It also knows the entry before its first one: see snapend.go.
 type endedLog struct {
 	raft.LogStore
 	snaps raft.SnapshotStore

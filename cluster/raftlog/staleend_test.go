@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// restoreOnly is a machine that restores only what keeps allows.
+// restoreOnly is a machine that only restores snapshots. It refuses those for
+// which the function keeps says that the present state stays.
 type restoreOnly struct {
 	log   *endedLog
 	snaps raft.SnapshotStore
@@ -40,7 +41,7 @@ func TestStaleEnd(t *testing.T) {
 		snapshot uint64 // of the leader, of term 3
 		want     error
 	}{
-		{"the log goes on behind it", 9, 6, errStaleEnd},
+		{"the log continues after it", 9, 6, errStaleEnd},
 		{"the log ends where it ends", 6, 6, errStaleEnd},
 		{"the log ends before", 5, 6, nil},
 	} {
@@ -110,7 +111,7 @@ func TestStaleEnd(t *testing.T) {
 				}
 			} else {
 				if appendEntries(3, c.snapshot, 3, entries(3, c.snapshot+1, c.snapshot+2)).Success {
-					t.Error("raft went on behind the snapshot by itself: is endedLog still needed?")
+					t.Error("raft continued after the snapshot by itself: is endedLog still needed?")
 				}
 				select {
 				case err := <-ended:
@@ -125,7 +126,7 @@ func TestStaleEnd(t *testing.T) {
 			}
 			defer stop()
 			if !appendEntries(3, c.snapshot, 3, entries(3, c.snapshot+1, c.snapshot+2)).Success {
-				t.Error("entries behind the snapshot are refused")
+				t.Error("entries after the snapshot are refused")
 			}
 		})
 	}

@@ -59,7 +59,7 @@ func (s singleVote) Get(key []byte) ([]byte, error) {
 // change, and everything before it.
 
 // errVoteGuarded makes raft refuse a vote instead of storing it.
-var errVoteGuarded = errors.New("the log of this node does not contain the change that admitted the node yet")
+var errVoteGuarded = errors.New("the log of this node does not yet contain the change that admitted the node")
 
 // voteGuard is the stable store of a node that may have joined.
 type voteGuard struct {
