@@ -72,10 +72,12 @@ func find(members []Member, id string) (m Member, ok bool) {
 }
 
 // Add permits a node to join the cluster, and returns a description of what was
-// done. No member may have the same id or peer address. Add works on any node.
-// The new node becomes a voter once it has been started and has caught up.
-func (n *Node) Add(ctx context.Context, id, addr string) (done string, err error) {
-	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opAdd, Node: id, Addr: addr})
+// done. No member may have the same id, and no port of a member may have the
+// address. Add works on any node. The new node becomes a voter once it has been
+// started and has caught up, unless learner is set: then it becomes one by
+// Promote.
+func (n *Node) Add(ctx context.Context, id, addr string, learner bool) (done string, err error) {
+	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opAdd, Node: id, Addr: addr, Learner: learner})
 	return reply.Done, err
 }
 
@@ -90,6 +92,10 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
+	if err := ms.changes.lock(ctx); err != nil {
+		return err
+	}
+	defer ms.changes.unlock()
 	members, index, err := ms.committedMembers(ctx)
 	if err != nil {
 		return err
@@ -97,20 +103,23 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	if m, ok := find(members, req.Node); ok {
 		if !m.Voter && m.Addr == req.Addr {
 			reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
-			return nil
+			return ms.setLearner(req.Node, req.Learner)
 		}
 		return fmt.Errorf("%s is a member already, at %s: to replace it, run \"holdfast member remove %s\" first",
 			m.ID, m.Addr, m.ID)
 	}
-	for _, m := range members {
-		if req.Addr == m.Addr || req.Addr == string(ms.peers.addressOf(raft.ServerID(m.ID), "")) {
-			return fmt.Errorf("address %s is in use by the member %s", req.Addr, m.ID)
-		}
+	if err := ms.inUse(members, req.Addr); err != nil {
+		return err
 	}
 	if p, ok := ms.cfg.peer(req.Node); ok && p.Addr != req.Addr {
 		return fmt.Errorf("--peers of %s says that %s is at %s: "+
 			"add it with that address, or change --peers of all nodes first", ms.cfg.NodeID, p.ID, p.Addr)
 	}
+	if err := ms.setLearner(req.Node, req.Learner); err != nil {
+		return err
+	}
+	ms.operatorChanged()
+	ms.away.forget(req.Node) // what precedes an earlier removal does not count
 	id, addr := raft.ServerID(req.Node), raft.ServerAddress(req.Addr)
 	added := ms.raft.running().AddNonvoter(id, addr, index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
@@ -119,6 +128,26 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	ms.log.Info("member added as non-voter, becomes a voter when it has caught up",
 		"node", req.Node, "address", req.Addr)
 	reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
+	return nil
+}
+
+// inUse returns an error if a port of a member has the address.
+func (ms *membership) inUse(members []Member, addr string) error {
+	for _, m := range members {
+		h := ms.health.of(m.ID)
+		if m.ID == ms.cfg.NodeID {
+			h = PeerHealth{ClientAddr: ms.cfg.ClientAddr, SentinelAddr: ms.cfg.SentinelAddr, HTTPAddr: ms.cfg.HTTPAddr}
+		}
+		switch addr {
+		case m.Addr, string(ms.peers.addressOf(raft.ServerID(m.ID), "")):
+			return fmt.Errorf("address %s is in use by the member %s", addr, m.ID)
+		case h.ClientAddr:
+			return fmt.Errorf("address %s is the client port of the member %s: "+
+				"a new node needs a peer address of its own (its --peer-addr)", addr, m.ID)
+		case h.SentinelAddr, h.HTTPAddr:
+			return fmt.Errorf("address %s is in use by the member %s, but is not its peer address", addr, m.ID)
+		}
+	}
 	return nil
 }
 

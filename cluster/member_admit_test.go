@@ -116,10 +116,22 @@ func TestAdmission_SurvivesTheLeader(t *testing.T) {
 
 func TestAdmission_InUse(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3)
+	c := prepare(t, 3)
+	c.change = func(cfg *cluster.Config) { cfg.ClientAddr = cfg.NodeID + ":6379" }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	eventually(t, "the client address of n2 to be known", func() bool {
+		for _, h := range c.node(c.leader()).PeerHealth() {
+			if h.ID == "n2" && h.ClientAddr != "" {
+				return true
+			}
+		}
+		return false
+	})
 	for _, test := range []struct{ id, addr, want string }{
 		{"n2", "n9:1", `n2 is a member already, at ` + address("n2") + `: to replace it, run "holdfast member remove n2" first`},
 		{"n4", address("n2"), "address " + address("n2") + " is in use by the member n2"},
+		{"n4", "n2:6379", "address n2:6379 is the client port of the member n2"},
 		{"n 4", address("n4"), "contains whitespace"},
 		{"", address("n4"), "empty"},
 		{"n4", "n4", "missing port"},

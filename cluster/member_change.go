@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -37,8 +38,20 @@ type membership struct {
 	features    *features
 	transfers   *transfers
 	status      *statusReporter
+	health      *healthBook
+	// submit executes a group as a client's.
+	submit func(g *fsm.Group) ([]byte, error)
 
 	changes changeLock
+
+	away *absences
+
+	// The other fields belong to keep. told is the last warning about each
+	// member that is away. After a removal that failed, removeAway removes
+	// nothing before the monotonic time awayRetry.
+	told      map[string]string
+	awayRetry time.Duration
+	even      evenVoters
 }
 
 // changed waits until raft has committed a change of the members, whose future
@@ -81,8 +94,9 @@ func enqueueTimeout(ctx context.Context) time.Duration {
 	return max(left, time.Millisecond) // for raft, 0 means no limit
 }
 
-// keep makes non-voters voters once they have caught up, and raises the
-// feature version. It runs until the node stops.
+// keep makes non-voters voters once they have caught up, removes members that
+// have been away for too long, and raises the feature version. It runs until the
+// node stops.
 func (ms *membership) keep() {
 	t := time.NewTicker(500 * time.Millisecond)
 	defer t.Stop()
@@ -94,10 +108,15 @@ func (ms *membership) keep() {
 		}
 		ms.features.raise(ms.leaderships.current(), ms.status.ofCluster)
 		if ms.leaderships.current() == nil {
+			ms.away.clear()
+			ms.even = evenVoters{}
 			continue
 		}
+		ms.warnEven()
+		ms.removeAway()
+		learners := ms.learners()
 		for _, m := range ms.raft.members() {
-			if !m.Voter {
+			if !m.Voter && !slices.Contains(learners, m.ID) {
 				if err := ms.promote(m); err != nil && ms.ctx.Err() == nil {
 					ms.log.Debug("member cannot become a voter yet", "node", m.ID, "error", err)
 				}

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
-	"github.com/holdfast-kv/holdfast/rpc"
 )
 
 // Forming a cluster: raft accepts a first configuration from any node, so if
@@ -34,7 +33,7 @@ import (
 // The node makes the leader's answer durable before it asks to be admitted, and
 // the leader admits only non-voters. So if an empty directory says that it
 // joins, its node has not taken part in the cluster yet, and may ask again.
-// What the node may do while it reads the log is described in raftlog/votes.go.
+// raftlog/votes.go describes what the node may do while it receives the log.
 
 // probeEvery is the time between attempts to form or join a cluster.
 const probeEvery = 200 * time.Millisecond
@@ -111,11 +110,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 		features = min(features, r.Features)
 		switch {
 		case err != nil:
-			if errors.Is(err, rpc.ErrSecret) {
-				absent = append(absent, p.ID+" (cluster secret does not match)")
-				continue
-			}
-			absent = append(absent, p.ID)
+			absent = append(absent, fmt.Sprintf("%s (%s)", p.ID, absence(p, err)))
 		case r.Member:
 			err := f.join(p, r)
 			if !errors.Is(err, errWaiting) {
@@ -176,6 +171,9 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 			return nil, false, fmt.Errorf("%w for %s: %w", errWaiting, p.ID, err)
 		}
 		failpoint.Hit(failpoint.FormConfirmed)
+	}
+	if n := len(f.cfg.Peers); n%2 == 0 {
+		f.log.Warn(evenAdvice(n), "peers", f.cfg.peerList())
 	}
 	f.log.Info("forming cluster", "cluster", clusterID, "peers", f.cfg.peerList())
 	return config, true, nil

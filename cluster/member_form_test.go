@@ -216,7 +216,7 @@ func TestJoin_RemovalUnknownToPeer(t *testing.T) {
 func TestJoin_PastDifferentPeers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	c.place("a", []cluster.Peer{peer("a"), peer("b")}) // knows no member but b, once b is one
+	c.place("a", []cluster.Peer{peer("a"), peer("b")}) // b is the only other node that a knows, and not a member yet
 	c.place("b", append([]cluster.Peer{peer("a"), peer("b")}, c.peers...))
 	c.add("a")
 	c.add("b")
@@ -236,7 +236,7 @@ func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	c.transfer("n2")
 	c.crash("n1")
 	c.change = func(cfg *cluster.Config) {
-		if cfg.NodeID == "n1" { // n1 continues to believe in its leader
+		if cfg.NodeID == "n1" { // n1 continues to follow its leader
 			cfg.Options.HeartbeatTimeout = time.Hour
 		}
 	}
@@ -491,7 +491,7 @@ func TestPromote_Removed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := n.Vote(cluster.Member{ID: gone, Addr: address(gone)}, before); err == nil {
-		t.Error("a node was made a voter behind its removal")
+		t.Error("a node was made a voter after its removal")
 	}
 	for _, m := range n.PeerHealth() {
 		if m.ID == gone {

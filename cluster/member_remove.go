@@ -54,6 +54,9 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 	if !ms.raft.leads() {
 		return errNotLed
 	}
+	if req.auto && !ms.away.has(req.Node) { // the node was added again meanwhile
+		return fmt.Errorf("%s is not away any more", req.Node)
+	}
 	// Passing this index makes raft refuse the removal if the membership has
 	// changed since checkRemoval checked it.
 	index := ms.machine.Configured()
@@ -65,6 +68,12 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 	}
 	if err := ms.expel(ctx, req.Node, index); err != nil {
 		return fmt.Errorf("remove %s: %w", req.Node, err)
+	}
+	if !req.auto {
+		ms.operatorChanged()
+	}
+	if err := ms.setLearner(req.Node, false); err != nil {
+		ms.log.Warn("the list of learners still contains a removed node", "node", req.Node, "error", err)
 	}
 	ms.log.Info("member removed", "node", req.Node, "force", req.Force)
 	reply.Done = req.Node + " is removed"

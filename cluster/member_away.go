@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+)
+
+// settingVoters is the number of voters before the leader removed the first one
+// that was away. It is "" while no such removal has happened since an operator
+// last changed the members.
+const settingVoters = "voters"
+
+// awayRetryAfter is the least time after an automatic removal that failed before
+// the next one.
+const awayRetryAfter = 5 * time.Second
+
+// removeAway removes the member that has been away for longest, if that is
+// longer than Options.RemoveAwayAfter. It removes one member at a time, never a
+// voter whose removal would leave fewer voters than a majority of the original
+// number, and never one whose removal checkRemoval refuses.
+func (ms *membership) removeAway() {
+	limit := ms.cfg.Options.RemoveAwayAfter
+	if limit <= 0 {
+		return
+	}
+	now := ms.clock.Wall()
+	members := ms.raft.members()
+	voters := 0
+	for _, m := range members {
+		if m.Voter {
+			voters++
+		}
+	}
+	// The leader has to see the absence itself for the whole time, by its
+	// monotonic clock: a jump of the wall clock must not remove anything.
+	mono := ms.clock.Mono()
+	away, longest := ms.away.note(members, mono, func(m Member) bool {
+		return m.ID != ms.cfg.NodeID && !ms.health.of(m.ID).Alive
+	})
+	maps.DeleteFunc(ms.told, func(id, _ string) bool { _, listed := find(members, id); return !listed })
+	if longest < limit || mono < ms.awayRetry {
+		return
+	}
+	original := voters
+	if n, err := strconv.Atoi(ms.membersSetting(settingVoters)); err == nil {
+		original = max(original, n)
+	}
+	if least := original/2 + 1; away.Voter && voters-1 < least {
+		ms.tellOnce(away.ID, "a member is away and stays a member: without it there would be fewer voters than a "+
+			"majority of the original number", "node", away.ID, "voters", voters, "original", original)
+		return
+	}
+	if err := ms.expelAway(away, original); err != nil {
+		ms.awayRetry = ms.clock.Mono() + awayRetryAfter
+		ms.tellOnce(away.ID, "a member that is away was not removed", "node", away.ID, "error", err)
+		return
+	}
+	ms.away.forget(away.ID)
+	ms.log.Warn("removed a member that was away", "node", away.ID,
+		"away_since", now.Add(-longest).UTC().Format(time.RFC3339), "limit", limit,
+		"remedy", "to let it in again, move its data directory away and run: "+
+			fmt.Sprintf("holdfast member add %s %s", away.ID, away.Addr))
+}
+
+// expelAway removes a member that is away.
+func (ms *membership) expelAway(m Member, original int) error {
+	number := strconv.Itoa(original)
+	if m.Voter && ms.membersSetting(settingVoters) != number { // a retry must not make the log grow
+		if err := ms.setSetting(settingVoters, number); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ms.ctx, adminTimeout)
+	defer cancel()
+	return ms.removeOther(ctx, adminRequest{Op: opRemove, Node: m.ID, auto: true}, &adminReply{})
+}
+
+// tellOnce logs a warning about a member that is away, unless the last one about
+// it had the same text.
+func (ms *membership) tellOnce(id, text string, fields ...any) {
+	if ms.told[id] == text {
+		return
+	}
+	ms.told[id] = text
+	ms.log.Warn(text, fields...)
+}
+
+// operatorChanged records that an operator has changed the members: from now
+// on, the present number of voters counts as the original one.
+func (ms *membership) operatorChanged() {
+	if ms.membersSetting(settingVoters) == "" {
+		return
+	}
+	if err := ms.setSetting(settingVoters, ""); err != nil {
+		ms.log.Warn("the number of voters before automatic removals was not reset", "error", err)
+	}
+}
+
+// warnEven warns about an even number of voters, once for each number. A change
+// from 3 to 5 passes through 4, so the number must have been stable for a while.
+func (ms *membership) warnEven() {
+	voters := ms.raft.voters()
+	if voters != ms.even.voters {
+		ms.even.voters, ms.even.since, ms.even.told = voters, ms.clock.Mono(), false
+	}
+	if voters%2 != 0 || voters == 0 || ms.even.told || ms.clock.Mono()-ms.even.since < evenAfter {
+		return
+	}
+	ms.even.told = true
+	ms.log.Warn(evenAdvice(voters), "voters", voters)
+}
+
+// evenAfter is how long a number of voters must last before warnEven warns.
+const evenAfter = 10 * time.Second
+
+// evenAdvice is the warning about an even number of voters.
+func evenAdvice(voters int) string {
+	return fmt.Sprintf("the cluster has an even number of voters: %d tolerate no more failures than %d; "+
+		"add a node, or remove one", voters, voters-1)
+}
+
+// evenVoters is the number of voters that warnEven saw last, since when it has
+// been the same, and whether warnEven has warned about it.
+type evenVoters struct {
+	voters int
+	since  time.Duration
+	told   bool
+}

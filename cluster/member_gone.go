@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// removalWatch finds out whether this node was removed from its cluster. raft
+// does not tell it: the leader sends nothing more to a removed node, which may
+// never receive the change. So a node without a leader asks the other members
+// for the leader, and the leader for its members.
+type removalWatch struct {
+	*environment
+	raft    *raftInstance
+	peers   *peers
+	founder *founder
+
+	unlisted unlisted // belongs to keep
+
+	removed atomic.Bool
+	twin    atomic.Bool // another process runs as this node
+}
+
+// A node asks after goneAfter without a leader, and then at intervals of
+// goneEvery.
+const (
+	goneAfter = 2 * time.Second
+	goneEvery = time.Second
+)
+
+// keep asks until the node stops.
+func (w *removalWatch) keep() {
+	t := time.NewTicker(goneEvery)
+	defer t.Stop()
+	alone := w.clock.Mono() // since when there is no leader
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-t.C:
+		}
+		r := w.raft.running()
+		_, self := find(membersOf(r), w.cfg.NodeID)
+		if _, leader := r.LeaderWithID(); leader != "" && self {
+			alone, w.unlisted = w.clock.Mono(), unlisted{}
+			w.report(Member{}, "")
+			continue
+		}
+		if w.clock.Mono()-alone < goneAfter {
+			continue
+		}
+		if leader, client, gone := w.ask(); gone {
+			w.report(leader, client)
+		} else if leader.ID != "" {
+			w.checkTwin()
+		}
+	}
+}
+
+// unlisted is the first answer of a leader that does not list this node. The
+// removal may not be committed yet, and then the next leader can undo it.
+type unlisted struct {
+	leader     string
+	term, last uint64
+}
+
+// confirmed reports whether the answer r of a leader, which does not list this
+// node either, proves that the removal is committed: the node led all the time
+// since the first answer, and has committed its log up to the index that it gave
+// there.
+func (u *unlisted) confirmed(r adminReply) bool {
+	if u.leader != r.Leader || u.term != r.Term {
+		*u = unlisted{leader: r.Leader, term: r.Term, last: r.Last}
+		return false
+	}
+	return r.Commit >= u.last
+}
+
+// ask asks the other members. gone is set if the leader does not list this node
+// and its removal is committed.
+// client is the leader's client address, "" if it is not known.
+func (w *removalWatch) ask() (leader Member, client string, gone bool) {
+	probe := func(addr, id string) (r adminReply, ok bool) {
+		ctx, cancel := context.WithTimeout(w.ctx, statusLimit)
+		defer cancel()
+		err := w.peers.askContext(ctx, addr, id, adminRequest{Op: opProbe}, &r)
+		return r, err == nil && r.Member && r.Leader != "" && r.ClusterID == w.stores.Identity().ClusterID
+	}
+	for _, m := range w.raft.members() {
+		if m.ID == w.cfg.NodeID {
+			continue
+		}
+		addr := string(w.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+		r, ok := probe(addr, m.ID)
+		if ok && r.Leader != m.ID {
+			addr = r.LeaderAddr
+			m = Member{ID: r.Leader, Addr: addr}
+			r, ok = probe(addr, m.ID)
+		}
+		if !ok || r.Leader != m.ID {
+			continue
+		}
+		if _, listed := find(r.Members, w.cfg.NodeID); listed {
+			w.unlisted = unlisted{}
+			return m, "", false
+		}
+		if !w.unlisted.confirmed(r) {
+			return Member{}, "", false
+		}
+		var st adminReply
+		if err := w.peers.ask(addr, m.ID, adminRequest{Op: opStatus}, &st); err == nil && st.Status != nil {
+			client = st.Status.ClientAddr
+		}
+		return m, client, true
+	}
+	return Member{}, "", false
+}
+
+// checkTwin looks for another process that runs as this node at the address of
+// this node, because the data directory was copied or the address is wrong.
+func (w *removalWatch) checkTwin() {
+	ctx, cancel := context.WithTimeout(w.ctx, statusLimit)
+	defer cancel()
+	addr := w.cfg.AdvertisePeerAddr
+	var r adminReply
+	err := w.peers.askContext(ctx, addr, w.cfg.NodeID, adminRequest{Op: opStatus}, &r)
+	if err != nil || r.Status == nil || r.Status.RunID == w.cfg.RunID || w.twin.Swap(true) {
+		return
+	}
+	text := fmt.Sprintf("another process runs as %s at %s (pid %d): was the data directory copied? Stop this process, "+
+		"and give a new node its own --node-id and an empty --data-dir", w.cfg.NodeID, addr, r.Status.PID)
+	w.founder.setPhase(text)
+	w.log.Error(text)
+}
+
+// report logs that this node was removed, and shows it in the status and at
+// /readyz. An empty leader means that the node is a member.
+func (w *removalWatch) report(leader Member, client string) {
+	if leader.ID == "" {
+		if w.twin.Swap(false) {
+			w.founder.setPhase("")
+		}
+		if w.removed.Swap(false) {
+			w.founder.setPhase("")
+			w.log.Info("this node is a member of the cluster again")
+		}
+		return
+	}
+	if w.removed.Swap(true) {
+		return
+	}
+	command := fmt.Sprintf("holdfast member add %s %s", w.cfg.NodeID, w.cfg.AdvertisePeerAddr)
+	if client != "" {
+		command += " --addr " + client
+	}
+	text := fmt.Sprintf("this node was removed from the cluster: the leader %s does not list it. "+
+		"Stop it. To let it in again, move its data directory away, run \"%s\", and start it", leader.ID, command)
+	w.founder.setPhase(text)
+	w.log.Error(text)
+}

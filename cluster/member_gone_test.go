@@ -1,0 +1,108 @@
+package cluster_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+)
+
+// TestRemoved_Says checks that a removed node reports it in its status and log,
+// also after a restart.
+func TestRemoved_Says(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	if err := c.node("n1").RemoveMember("n3"); err != nil {
+		t.Fatal(err)
+	}
+	says := func() bool {
+		st := c.node("n3").Status()
+		return st.Role == "removed" && !st.Voter && strings.Contains(st.Detail, "this node was removed from the cluster") &&
+			strings.Contains(st.Detail, "holdfast member add n3 "+address("n3"))
+	}
+	eventually(t, "n3 to say that it was removed", says)
+	c.stop("n3")
+	c.open("n3")
+	eventually(t, "n3 to say it after a restart", says)
+	if c.log.Count("this node was removed from the cluster") < 2 {
+		t.Error("the log does not say it")
+	}
+}
+
+// TestAdd_LearnersConcurrently checks that no name is lost when several nodes
+// are added as learners at the same time.
+func TestAdd_LearnersConcurrently(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.node(c.leader())
+	ids := []string{"n4", "n5", "n6"}
+	for _, id := range ids {
+		if _, err := leader.Add(t.Context(), id, address(id), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		for _, learner := range []bool{true, false} {
+			var adds sync.WaitGroup
+			for _, id := range ids {
+				adds.Go(func() {
+					if _, err := leader.Add(t.Context(), id, address(id), learner); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			adds.Wait()
+			if got := len(leader.Learners()); learner && got != len(ids) || !learner && got != 0 {
+				t.Fatalf("learner %v: %v are learners", learner, leader.Learners())
+			}
+		}
+	}
+}
+
+// TestAdd_Learner checks that a node that was added as a learner stays one until
+// it is promoted.
+func TestAdd_Learner(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	for _, id := range []string{"n4", "n5"} {
+		if _, err := c.node(leader).Add(t.Context(), id, address(id), id == "n4"); err != nil {
+			t.Fatal(err)
+		}
+		c.place(id, append(append([]cluster.Peer(nil), c.peers...), peer(id)))
+		c.open(id)
+	}
+	c.ready("n4", "n5")
+	eventually(t, "n5 to vote", func() bool { voter, _ := c.listed(leader, "n5"); return voter })
+	if voter, _ := c.listed(leader, "n4"); voter {
+		t.Error("a learner votes")
+	}
+	eventually(t, "n4 to be promoted", func() bool {
+		_, err := c.node("n4").Promote(t.Context(), "n4")
+		voter, _ := c.listed(leader, "n4")
+		return err == nil && voter
+	})
+	if _, err := c.node(leader).Promote(t.Context(), "n9"); err == nil || !strings.Contains(err.Error(), "n9 is not a member") {
+		t.Errorf("promotion of a stranger: %v", err)
+	}
+}
+
+// TestRemoveAway checks that the leader removes members that are away, and keeps
+// a majority of the original number of voters.
+func TestRemoveAway(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5, func(o *cluster.Options) { o.RemoveAwayAfter = slowdown * 2_000_000_000 })
+	c.transfer("n1")
+	c.crash("n5")
+	eventually(t, "n5 to be removed", func() bool { _, ok := c.listed("n1", "n5"); return !ok })
+	c.crash("n4")
+	eventually(t, "n4 to be removed", func() bool { _, ok := c.listed(c.leader("n1", "n2", "n3"), "n4"); return !ok })
+	c.crash("n3")
+	eventually(t, "the leader to keep n3", func() bool { return c.log.Count("a member is away and stays a member") > 0 })
+	if _, ok := c.listed(c.leader("n1", "n2"), "n3"); !ok {
+		t.Error("n3 was removed although two voters are no majority of five")
+	}
+	c.client("n1").want(t, ok, "SET", "k", "v")
+}
