@@ -21,6 +21,7 @@ const (
 	opAdd      = "add"      // leader: permit a node to join
 	opJoin     = "join"     // leader: admit a node that was added and now starts to read the log
 	opRemove   = "remove"   // leader: remove a node
+	opPromote  = "promote"  // leader: make a non-voter a voter
 	opTransfer = "transfer" // leader: transfer leadership
 	opStatus   = "status"
 )
@@ -36,6 +37,11 @@ type adminRequest struct {
 	// opForm it is the highest one that all nodes know. It is 0 if the program
 	// does not report it.
 	Features int `json:"features,omitempty"`
+
+	// Learner is set in opAdd if the node remains a non-voter.
+	Learner bool `json:"learner,omitempty"`
+
+	auto bool // opRemove by the leader itself: see removeAway
 
 	Instance string `json:"-"` // data directory of the requester, from its connection
 }
@@ -58,6 +64,11 @@ type adminReply struct {
 	// Alive is set by opVacant: the address at which another process answers
 	// under the node's id.
 	Alive string `json:"alive,omitempty"`
+
+	// Last and Commit are set by opProbe: the last log index, read after Members,
+	// and the commit index. opProbe also sets Term, to the node's term.
+	Last   uint64 `json:"last,omitempty"`
+	Commit uint64 `json:"commit,omitempty"`
 
 	// Index and Term are set by opJoin. The leader of Term states that the node
 	// is a member after Index.
@@ -90,7 +101,7 @@ const adminTimeout = 5 * time.Second
 // changes reports whether the request makes the leader change the members or
 // transfer leadership.
 func (req adminRequest) changes() bool {
-	return req.Op == opAdd || req.Op == opJoin || req.Op == opRemove || req.Op == opTransfer
+	return req.Op == opAdd || req.Op == opJoin || req.Op == opRemove || req.Op == opTransfer || req.Op == opPromote
 }
 
 // fail stores an error in the reply, with its outcome.
@@ -192,6 +203,8 @@ func (a *admin) answer(ctx context.Context, req adminRequest, reply *adminReply)
 		return a.members.admit(ctx, req, reply)
 	case opRemove:
 		return a.remove(ctx, req, reply)
+	case opPromote:
+		return a.members.promoteNow(ctx, req, reply)
 	case opTransfer:
 		return a.transfers.transfer(ctx, req.Node, reply)
 	case opStatus:
@@ -214,7 +227,9 @@ func (f *founder) answerProbe(reply *adminReply) error {
 	}
 	reply.Member = true
 	if r := f.raft.running(); r != nil {
+		reply.Term = r.CurrentTerm()
 		reply.Members = membersOf(r)
+		reply.Last, reply.Commit = r.LastIndex(), r.CommitIndex()
 		addr, id := r.LeaderWithID()
 		reply.Leader, reply.LeaderAddr = string(id), string(f.peers.addressOf(id, addr))
 	}

@@ -20,8 +20,8 @@ func TestHandOver(t *testing.T) {
 		leader := c.leader()
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
-		// The node's own clients continue meanwhile. The last of their groups
-		// must get an outcome.
+		// The node's own clients continue while it closes. The last of their
+		// groups must get an outcome.
 		n := c.members[leader].take()
 		term := n.Status().Term
 		n.HandOver(ctx)

@@ -75,12 +75,14 @@ type Config struct {
 	// another node becomes leader. In production it must not return.
 	Fatal func(error)
 
-	// Clock, PeerListener, PeerDialer and OpenStores replace the system's
-	// clock, network and disk in tests and fault harnesses.
+	// Clock, PeerListener, PeerDialer, OpenStores and DiskSpace replace the
+	// system's clock, network and disk in tests and fault harnesses. DiskSpace
+	// returns the free bytes and the size of the file system of a directory.
 	Clock        Clock
 	PeerListener net.Listener
 	PeerDialer   func(ctx context.Context, addr string) (net.Conn, error)
 	OpenStores   func(storage.Config) (Stores, error)
+	DiskSpace    func(dir string) (free, total int64, err error)
 }
 
 // Stores is the storage of a node. storage.Stores implements it and documents
@@ -169,8 +171,8 @@ type Options struct {
 	// WaiterGrace is how long a node may be disconnected from the leader before
 	// the waiters of its clients in blocking commands are removed. Until then,
 	// elements are kept for them. A node that is alive adds its clients'
-	// waiters again, behind the others. Replies that were served before are
-	// kept: see fsm.HoldEnd.
+	// waiters again, after the others. Replies that were served before are
+	// kept: see fsm.SuspendEnd.
 	WaiterGrace time.Duration
 
 	SnapshotOptions
@@ -181,7 +183,7 @@ type Options struct {
 	FastFailover bool
 }
 
-// RaftOptions are the timings of elections and of the disk.
+// RaftOptions are the timings of elections, of the disk, and of removals.
 type RaftOptions struct {
 	// HeartbeatTimeout is the minimum time that a follower waits for its leader
 	// before it campaigns; the maximum is twice as long. Failover after a loss
@@ -196,6 +198,9 @@ type RaftOptions struct {
 	CommitTimeout time.Duration
 	// StallTimeout is how long a disk write may take before the process ends.
 	StallTimeout time.Duration
+	// RemoveAwayAfter is how long a member may be away before the leader removes
+	// it. 0 means that only an operator removes members.
+	RemoveAwayAfter time.Duration
 }
 
 // SnapshotOptions are the sizes of the log and of what remains of it after a
@@ -208,6 +213,11 @@ type SnapshotOptions struct {
 	// SegmentBytes is the size of the files of a raft-wal log, or 0 for the
 	// default of cluster/storage.
 	SegmentBytes int
+	// DiskReserve is the free space of the disk, in bytes, below which a leader
+	// refuses commands that add data. A negative number means the default: 5 %
+	// of the disk or 1 GiB, whichever is less, but at least two segments of the
+	// log. 0 means that nothing is refused.
+	DiskReserve int64
 }
 
 // DefaultOptions returns the options for a local network and solid-state disks.
@@ -232,7 +242,7 @@ func DefaultOptions() Options {
 		ExpireEvery:     50 * time.Millisecond,
 		ClockEntryEvery: 2 * time.Second,
 		ScriptTime:      500 * time.Millisecond,
-		BriefScriptTime: 10 * time.Millisecond,
+		BriefScriptTime: 2 * time.Millisecond,
 		QuickRead:       500 * time.Microsecond,
 		SlowReadWait:    5 * time.Second,
 		SlowReadTime:    10 * time.Second,
@@ -244,6 +254,7 @@ func DefaultOptions() Options {
 		SnapshotOptions: SnapshotOptions{
 			SnapshotBytes: 128 << 20,
 			TrailingBytes: 16 << 20,
+			DiskReserve:   -1,
 		},
 	}
 }
@@ -266,6 +277,11 @@ func ParsePeers(s string) ([]Peer, error) {
 		}
 		if seen[id] {
 			return nil, fmt.Errorf("--peers: %s is listed twice", id)
+		}
+		for _, p := range peers {
+			if p.Addr == addr {
+				return nil, fmt.Errorf("--peers: %s and %s have the same address %s", p.ID, id, addr)
+			}
 		}
 		seen[id] = true
 		peers = append(peers, Peer{ID: id, Addr: addr})
@@ -334,7 +350,8 @@ func (c *Config) Validate() error {
 			"the first two numbers must be more than 0, and the third must not be negative",
 			o.ScriptWait, o.ScriptQueue, o.SlowReads)
 	case o.QuickRead <= 0 || o.SlowReadWait <= 0 || o.SlowReadTime <= 0 || o.SlowReadMemory <= 0:
-		return fmt.Errorf("quick reads have %v, slow reads wait %v and have %v and %d bytes: all must be more than 0",
+		return fmt.Errorf("the limits of reads are %v for a quick read, %v to wait for a slot, "+
+			"%v for a slow read and %d bytes: all must be more than 0",
 			o.QuickRead, o.SlowReadWait, o.SlowReadTime, o.SlowReadMemory)
 	}
 	if c.Features == 0 {
@@ -345,6 +362,9 @@ func (c *Config) Validate() error {
 	}
 	if c.OpenStores == nil {
 		c.OpenStores = openStores
+	}
+	if c.DiskSpace == nil {
+		c.DiskSpace = diskSpace
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

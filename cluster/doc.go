@@ -56,8 +56,8 @@
 // # Life of a read
 //
 // A group without a write goes to the leadership's ReadIndex rounds. Other
-// nodes send it over the read stream. A round notes the commit index, has a
-// majority confirm the leader's term, waits until the state machine has applied
+// nodes send it over the read stream. A round notes the commit index, asks a
+// majority to confirm the leader's term, waits until the state machine has applied
 // that index, and then answers every read that joined the round. If a read
 // meets a key that has expired by the leadership's clock, but whose expiry is
 // not committed yet, the leader commits a clock entry first.
@@ -78,7 +78,7 @@
 //   - leaderships.watchLeader wakes the linker when the leader changes,
 //   - linker.keep links the forwarder to the leader, and owns two goroutines for
 //     each remoteLink, one per stream,
-//   - members.keep makes non-voters that have caught up voters, and raises the
+//   - membership.keep makes non-voters that have caught up voters, and raises the
 //     feature version,
 //   - snapshotter.keep takes snapshots,
 //   - healthBook.keep asks the members for their status.

@@ -19,8 +19,22 @@ type audience struct {
 	// published them.
 	messages []string
 	origins  []uint64
+	caused   []caused // by which operations
 	index    uint64
 	missed   int
+}
+
+// caused is the operation that caused a message.
+type caused struct {
+	index     uint64
+	group, op int
+}
+
+// causes returns the operations that caused the messages.
+func (l *audience) causes() []caused {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.caused)
 }
 
 func (l *audience) Applied(index uint64, events []fsm.Event) {
@@ -33,6 +47,7 @@ func (l *audience) Applied(index uint64, events []fsm.Event) {
 	for _, e := range events {
 		if e.Kind == fsm.EventPublish {
 			l.messages, l.origins = append(l.messages, string(e.Payload)), append(l.origins, e.Origin)
+			l.caused = append(l.caused, caused{index, e.Group, e.Op})
 		}
 	}
 }
@@ -183,6 +198,78 @@ func TestEvents_OwnDelivered(t *testing.T) {
 	c.crash(id)
 	if !was() {
 		t.Error("a node that has stopped leaves a mark uncalled")
+	}
+}
+
+// A group that is executed in pieces has a position in the log for each piece,
+// on the leader and on a follower. The events of an operation belong to the
+// piece that contains the operation, at its position in that piece.
+func TestEvents_OwnPieces(t *testing.T) {
+	t.Parallel()
+	c := scripted(t, newLines())
+	leader := c.leader()
+	for _, id := range []string{leader, c.others(leader)[0]} {
+		l := c.listen(id)
+		cl := c.client(id)
+		type place struct {
+			op, position int
+			index        uint64
+		}
+		var mu sync.Mutex
+		var places []place
+		cl.s.OnPiece(func(group uint64, op int) {
+			c.node(id).OwnEventsDelivered(group, func(index uint64, position int) {
+				mu.Lock()
+				defer mu.Unlock()
+				places = append(places, place{op, position, index})
+			})
+		})
+		const slow = "nap\nPUBLISH news "
+		for _, tc := range []struct {
+			name string
+			do   func() (string, error)
+			want string
+			ops  []int // of each message, in the group
+		}{
+			{"script", func() (string, error) { return cl.do("EVAL", slow+"a", "0") }, ":0\r\n", []int{0}},
+			{"pipeline", func() (string, error) {
+				return cl.pipeline([]string{"PUBLISH", "news", "a"}, []string{"EVAL", slow + "b", "0"}, []string{"SET", "k", "v"},
+					[]string{"KEYS", "none*"}, []string{"EVAL", slow + "c", "0"}, []string{"PUBLISH", "news", "d"})
+			}, ":0\r\n:0\r\n+OK\r\n*0\r\n:0\r\n:0\r\n", []int{0, 1, 4, 5}},
+			{"transaction", func() (string, error) {
+				return cl.transaction([]string{"EVAL", slow + "a", "0"}, []string{"PUBLISH", "news", "b"})
+			}, "*2\r\n:0\r\n:0\r\n", []int{0, 0}},
+		} {
+			mu.Lock()
+			places = nil
+			mu.Unlock()
+			if got, err := tc.do(); err != nil || got != tc.want {
+				t.Fatalf("%s at %s: answered %q, %v, want %q", tc.name, id, got, err, tc.want)
+			}
+			first, last := cl.s.Sent()
+			if first == last {
+				t.Fatalf("%s at %s: not executed in pieces", tc.name, id)
+			}
+			delivered := make(chan struct{})
+			c.node(id).OwnEventsDelivered(last, func(uint64, int) { close(delivered) })
+			<-delivered
+			var ops []int
+			mu.Lock()
+			causes := l.causes()
+			for _, e := range causes[max(len(causes)-len(tc.ops), 0):] {
+				op := -1
+				for _, p := range places {
+					if p.index == e.index && p.position == e.group {
+						op = p.op + e.op
+					}
+				}
+				ops = append(ops, op)
+			}
+			if !slices.Equal(ops, tc.ops) {
+				t.Errorf("%s at %s: messages of operations %v, want %v (pieces %v)", tc.name, id, ops, tc.ops, places)
+			}
+			mu.Unlock()
+		}
 	}
 }
 

@@ -114,8 +114,8 @@ func (n *Node) Configured() uint64 { return n.machine.Configured() }
 // configuration at index.
 func (n *Node) Vote(m Member, index uint64) error { return n.members.vote(m, index) }
 
-// Raise proposes to raise the feature version, as a leader does that no longer
-// waits for the call.
+// Raise proposes a higher feature version and does not wait for the outcome.
+// A leader does the same if its call has ended early.
 func (n *Node) Raise(next int) {
 	ld := n.leaderships.current()
 	ld.forwarder.command(n.machine.Table(), [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
@@ -140,6 +140,9 @@ func (n *Node) LockMembers(ctx context.Context) (unlock func(), err error) {
 	return n.members.changes.unlock, n.members.changes.lock(ctx)
 }
 
+// Learners returns the nodes that remain non-voters until they are promoted.
+func (n *Node) Learners() []string { return n.members.learners() }
+
 // Expel removes a node, as the leader does after it has read the configuration
 // at index.
 func (n *Node) Expel(ctx context.Context, id string, index uint64) error {
@@ -148,11 +151,11 @@ func (n *Node) Expel(ctx context.Context, id string, index uint64) error {
 
 // AddMember does what Add does, until the node stops.
 func (n *Node) AddMember(id, addr string) error {
-	_, err := n.Add(n.ctx, id, addr)
+	_, err := n.Add(n.ctx, id, addr, false)
 	return err
 }
 
-// RemoveMember does what Remove does without force, until the node stops.
+// RemoveMember is like Remove, without force, and gives up when the node stops.
 func (n *Node) RemoveMember(id string) error {
 	_, err := n.Remove(n.ctx, id, false)
 	return err

@@ -189,8 +189,8 @@ func TestExactlyOnce_LateDuplicates(t *testing.T) {
 	c.caughtUp()
 }
 
-// Unneeded elections, one after another, while groups are in flight: most
-// entries of an old leader survive, but some do not.
+// The test causes needless elections, one after another, while groups are in
+// flight. Most entries of an old leader survive, but some do not.
 func TestExactlyOnce_Elections(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

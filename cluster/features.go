@@ -81,8 +81,9 @@ func (n *Node) Features() int { return n.machine.Features() }
 // FeatureVersion returns Features, but first makes sure that a result below
 // need is current. If Features is below need, this node may only be behind.
 // Then FeatureVersion asks the leader for the end of the log and waits until
-// this node has applied it, at most Options.LeaderWait. So the node does not
-// refuse a command after a raise that a client may know about.
+// this node has applied it, at most Options.LeaderWait. So if a client has seen
+// the raised version at another node, this node does not refuse the commands of
+// that version.
 func (n *Node) FeatureVersion(need int) int {
 	if now := n.Features(); now >= need || need > n.cfg.Features {
 		return now
@@ -168,7 +169,7 @@ func (f *features) raise(ld *leadership, ask func(context.Context) []NodeStatus)
 	if len(blocked) > 0 || f.ctx.Err() != nil {
 		return
 	}
-	f.log.Info("raising the cluster's feature version, every member knows a newer one", "from", current, "to", next)
+	f.log.Info("raising the cluster's feature version: every member knows a newer one", "from", current, "to", next)
 	f.raising = ld.forwarder.command(f.machine.Table(),
 		[][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
 }

@@ -211,5 +211,5 @@ func TestFeatures_RaisedDuringJoin(t *testing.T) {
 	go func() { refused <- n1.Admit("n4", address("n4"), older) }()
 	eventually(t, "n4 to be looked at", n1.Admitting)
 	c.net.heal()
-	wantRefused(t, "admission of an older program behind a raise", <-refused, "the program of n4 knows")
+	wantRefused(t, "admission of an older program after a raise", <-refused, "the program of n4 knows")
 }

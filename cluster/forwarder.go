@@ -212,7 +212,7 @@ func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 }
 
 // abandoned replaces a call whose client received outcome.ErrUnknown. The state
-// machine executes no group behind a missing number, so the number must still
+// machine executes no group after a missing number, so the number must still
 // be used: the next link sends a group without commands under it.
 var abandoned = &call{body: noop}
 
@@ -338,7 +338,7 @@ func (fw *forwarder) sweep() {
 	fw.readWait = keepReads
 	l := fw.reads
 	var again []*call
-	if l != nil { // requeued by a link that still exists
+	if l != nil { // a link put these reads back, and there is a link again
 		again, fw.readWait = fw.readWait, nil
 	}
 	fw.readMu.Unlock()

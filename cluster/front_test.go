@@ -8,7 +8,7 @@ import (
 )
 
 // A read-only script that is not cached sends its group through the log. Then
-// the replies are complete, and no front is returned.
+// the whole group is executed, and not only its front: see fsm.Front.
 func TestRead_UnloggedFront(t *testing.T) {
 	l := newLines()
 	c := scripted(t, l, patient)

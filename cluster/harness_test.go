@@ -543,7 +543,7 @@ func (c *testCluster) load(key string, each int, ids ...string) *load {
 	return c.loadBy([]string{"INCR", key}, key, each, ids...)
 }
 
-// loadBy is load with another command that increments.
+// loadBy is like load, with another command that increments.
 func (c *testCluster) loadBy(incr []string, key string, each int, ids ...string) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{c: c, key: key, incr: incr, stop: cancel, seen: make(map[int64]bool)}

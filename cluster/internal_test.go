@@ -42,7 +42,7 @@ func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 // The scripts of a group share one time limit, in addition to the limit of each
 // script: before a dry run, ten times what one script may take there.
 func TestScriptHost_Allowance(t *testing.T) {
-	h := &scriptHost{limit: 500 * time.Millisecond, brief: 10 * time.Millisecond}
+	h := &scriptHost{limit: 500 * time.Millisecond, brief: 2 * time.Millisecond}
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	for _, c := range []struct {
 		scriptBudget fsm.ScriptBudget
@@ -50,13 +50,13 @@ func TestScriptHost_Allowance(t *testing.T) {
 		limit        time.Duration
 		shared       bool
 	}{
-		{fsm.Briefly, 0, ms(10), false},
-		{fsm.Briefly, ms(10), ms(10), false},
+		{fsm.Briefly, 0, ms(2), false},
+		{fsm.Briefly, ms(10), ms(2), false},
 		{fsm.Briefly, ms(19), ms(1), true},
 		{fsm.Briefly, ms(30), ms(-10), true},
 		{fsm.DryRun, ms(4000), ms(500), false},
 		{fsm.DryRunPassed, ms(4600), ms(400), true},
-		{fsm.GivenUp, ms(4000), ms(10), false},
+		{fsm.GivenUp, ms(4000), ms(2), false},
 		{fsm.GivenUp, ms(5000), 0, true},
 	} {
 		begun := int64(time.Second)

@@ -31,8 +31,10 @@ type leadership struct {
 	start uint64
 	leaderParts
 
-	// time is the starting point of the leadership's clock: see now.
-	time atomic.Pointer[timeBase]
+	// time is the starting point of the leadership's clock: see now. No entry has
+	// a lease clock time below floor.
+	time  atomic.Pointer[timeBase]
+	floor atomic.Int64
 
 	reads   *readindex.Rounds[reader]
 	scripts fsm.ScriptRunner // of host, until the leadership ends
@@ -225,6 +227,8 @@ func without[T comparable](s []T, v T) []T {
 // stamp returns now, but never less than the last stamp, and at most maxAdvance
 // more.
 func (ld *leadership) stamp() int64 {
+	// maxAdvance does not limit the step that a restore makes.
+	ld.lastEntryStamp = max(ld.lastEntryStamp, ld.floor.Load())
 	now := max(ld.now(), ld.lastEntryStamp)
 	if now-ld.lastEntryStamp > maxAdvance {
 		// Without a TTL, no clock entries are committed, and no key can expire.
@@ -237,6 +241,12 @@ func (ld *leadership) stamp() int64 {
 	}
 	ld.lastEntryStamp = now
 	return now
+}
+
+// rebase moves the clock forward to lease after a restore, and never back.
+func (ld *leadership) rebase(lease int64) {
+	ld.time.Store(&timeBase{max(lease, ld.now()), ld.clock.Mono()})
+	ld.floor.Store(lease)
 }
 
 // applied handles an applied entry of this term. The state machine calls it for

@@ -52,8 +52,8 @@ func TestCommitWait_SlowEntry(t *testing.T) {
 	}
 }
 
-// If the proposer does not wait, the next group wakes it, whatever was
-// expected.
+// If the proposer does not wait, the next group wakes it, regardless of how many
+// groups it expected.
 func TestCommitWait_NotTaken(t *testing.T) {
 	var u commitWait
 	u.proposed(4)

@@ -30,6 +30,7 @@ type pipeline struct {
 func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
 	limit := ld.opts.workLimits().Entry
 	steps, depends := ld.machine.Table().Weigh(body)
+	full := ld.host.noRoom() != ""
 	ld.mu.Lock()
 	if ld.closed {
 		ld.mu.Unlock()
@@ -42,7 +43,8 @@ func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte
 		ld.batches.filling = ld.spareBuilder()
 	}
 	ld.batches.filling.Add(id, ackFloor, seq, body)
-	ld.batches.filling.Weighed(steps, depends || steps > limit)
+	// While some commands are refused, divide must see every group.
+	ld.batches.filling.Weighed(steps, depends || steps > limit || full)
 	ld.accepted[id] = max(ld.accepted[id], seq)
 	wake := groups+1 >= ld.commitWait.enough
 	ld.mu.Unlock()
@@ -75,8 +77,11 @@ func (ld *leadership) propose() {
 		if !ok {
 			return
 		}
-		header := fsm.Header{Term: ld.term, Stamp: ld.stamp(), Wall: ld.wall(), Seed: rand.Uint64()}
+		header := fsm.Header{Term: ld.term, Wall: ld.wall(), Seed: rand.Uint64()}
 		ld.machine.View(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
+		// After the hash index was read: if it includes a restore, the stamp is
+		// that of the clock after the restore.
+		header.Stamp = ld.stamp()
 		var err error
 		if b.Depends() {
 			b, err = ld.divide(b)
@@ -239,21 +244,26 @@ func (o *Options) workLimits() fsm.WorkLimits {
 	return fsm.WorkLimits{Entry: int(o.EntryWork / fsm.StepNanos), Operation: int(o.MaxWriteTime / fsm.StepNanos)}
 }
 
-// divide takes the front of a batch for the next entry, as much of it as may be
-// applied in one entry, and leaves the remainder for later entries. No entry is
-// on its way through the log while divide runs: see windowLocked.
+// divide takes the first groups of a batch for the next entry, as many as one
+// entry may execute within its limit, and leaves the other groups for later
+// entries. No entry is on its way through the log while divide runs: see
+// windowLocked.
 func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
 	ld.mu.Unlock()
 	var refused int
 	var err error
-	ld.machine.View(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, ld.opts.workLimits()) })
+	limits := ld.opts.workLimits()
+	limits.Full = ld.host.noRoom()
+	ld.machine.View(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, limits) })
 	if err != nil {
 		// Table.Check has accepted every group before speculative execution.
 		return nil, fmt.Errorf("divide a batch: %w", err)
 	}
-	ld.stats.WritesRefused.Add(float64(refused))
+	if limits.Full == "" { // otherwise most refusals have another reason: see descRefused
+		ld.stats.WritesRefused.Add(float64(refused))
+	}
 	ld.later(b, rest)
 	return out, nil
 }
@@ -269,8 +279,8 @@ func (ld *leadership) writeTime(body []byte) (time.Duration, error) {
 	return time.Duration(steps) * fsm.StepNanos, nil
 }
 
-// later returns a builder to the spare builders, because its groups are now in
-// other builders. Of those, rest holds the groups for the next entry.
+// later keeps rest, the groups that are left for later entries. It returns the
+// builder b to the spare builders, because divide has copied its groups.
 func (ld *leadership) later(b, rest *fsm.BatchBuilder) {
 	b.Reset(2 * ld.opts.MaxEntryBytes)
 	ld.mu.Lock()

@@ -137,7 +137,7 @@ func (ls *leaderships) close() {
 // order.
 func (ls *leaderships) applied(index, term uint64, res *fsm.Result) {
 	if res.Backwards {
-		ls.log.Error("entry stamped behind the lease clock", "index", index, "term", term)
+		ls.log.Error("entry has a time before the lease clock", "index", index, "term", term)
 	}
 	if res.TermStart != nil {
 		return
@@ -145,6 +145,14 @@ func (ls *leaderships) applied(index, term uint64, res *fsm.Result) {
 	ls.waits.woken(res.Woken)
 	if ld := ls.current(); ld != nil && ld.term == term {
 		ld.applied(res)
+	}
+}
+
+// rebased is called by the machine, with its lock held, when a restore may have
+// moved the lease clock forward.
+func (ls *leaderships) rebased(lease int64) {
+	if ld := ls.current(); ld != nil {
+		ld.rebase(lease)
 	}
 }
 

@@ -191,7 +191,7 @@ func (k *linker) openSession(s *rpc.Stream) (accepted uint64, err error) {
 var (
 	errRefused = errors.New("leader refused the session")
 	errFrame   = errors.New("peer sent a malformed frame")
-	errRelink  = errors.New("leader did not run a group, session is opened again")
+	errRelink  = errors.New("leader did not execute a group: opening the session again")
 	errSilent  = errors.New("leader does not answer pings")
 	// errLeaderless differs from outcome.ErrNoLeader, which is the outcome of a
 	// group.
@@ -382,7 +382,7 @@ func (l *remoteLink) answer(payload []byte) error {
 		return nil // given up: see forget
 	}
 	if c == nil {
-		return fmt.Errorf("answer to read %d, which was not asked: %w", id, errFrame)
+		return fmt.Errorf("answer to read %d, which this node has not sent: %w", id, errFrame)
 	}
 	switch kind {
 	case answerOK:

@@ -133,11 +133,21 @@ var (
 	descDup = prometheus.NewDesc("holdfast_duplicate_groups_total",
 		"Groups that arrived twice and ran once.", nil, nil)
 	descLog      = prometheus.NewDesc("holdfast_log_bytes", "Payload bytes in the raft log.", nil, nil)
+	descDiskFree = prometheus.NewDesc("holdfast_disk_free_bytes",
+		"Bytes that the node may still write to the disk of its data directory.", nil, nil)
+	descDiskTotal = prometheus.NewDesc("holdfast_disk_total_bytes",
+		"Size of the disk of the data directory.", nil, nil)
+	descDiskReserve = prometheus.NewDesc("holdfast_disk_reserve_bytes",
+		"Free bytes below which a leader refuses commands that add data (--disk-reserve).", nil, nil)
+	descRefused = prometheus.NewDesc("holdfast_disk_writes_refused",
+		"1 while this node leads and refuses commands that add data because the disk is almost full.", nil, nil)
 	descFeatures = prometheus.NewDesc("holdfast_feature_version",
 		"Feature version of the cluster, as far as this node has applied the log.", nil, nil)
 	descBlocked = prometheus.NewDesc("holdfast_feature_version_blocked",
 		"On the leader, by node: 1 for a member that keeps the feature version from being raised, because "+
 			"it does not answer or its program is older.", []string{"node"}, nil)
+	descQuarantine = prometheus.NewDesc("holdfast_quarantine_seconds",
+		"Time for which no lock is granted after a restore or a recovery, 0 outside a quarantine.", nil, nil)
 	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
 	descSlowRun  = prometheus.NewDesc("holdfast_slow_reads_running",
 		"Slow reads that have begun and have not ended.", nil, nil)
@@ -166,7 +176,14 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descLeader, number(st.Role == "leader"))
 	gauge(descReady, number(st.Ready))
 	gauge(descLog, float64(st.LogBytes))
+	gauge(descRefused, number(st.WritesRefused != ""))
+	if st.DiskTotal > 0 {
+		gauge(descDiskFree, float64(st.DiskFree))
+		gauge(descDiskTotal, float64(st.DiskTotal))
+		gauge(descDiskReserve, float64(st.DiskReserve))
+	}
 	gauge(descFeatures, float64(st.FeatureVersion))
+	gauge(descQuarantine, st.Quarantine)
 	if st.Role == "leader" {
 		blocked := c.n.features.blockers()
 		for _, m := range membersOf(c.n.raft.running()) {

@@ -42,7 +42,7 @@ type network struct {
 // direction is one direction of a link.
 type direction struct{ from, to string }
 
-// refusal is a service for which a node cannot be reached.
+// refusal names a node and a service of it that other nodes cannot reach.
 type refusal struct {
 	service rpc.Service
 	to      string
@@ -280,10 +280,10 @@ func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	return func() { close(stalled) }
 }
 
-// delay is stall for the opposite direction: it delays what is sent to the node
-// to. The bytes arrive when flow is called, although the sender has given the
-// connection up long before. What comes back is lost, because the answer that
-// the connection does not exist any more is delayed as long.
+// delay is like stall, for the opposite direction: it delays what is sent to
+// the node to. The bytes arrive when flow is called, although the sender has
+// given the connection up long before. What comes back is lost, because the
+// answer that the connection does not exist any more is delayed as long.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) {
@@ -359,7 +359,7 @@ func (n *network) isRefused(service rpc.Service, to string) bool {
 	return n.refused[refusal{service, to}]
 }
 
-// mute is freeze for the opposite direction only: what comes back.
+// mute is like freeze, for the opposite direction only: what comes back.
 func (n *network) mute(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.mute.Store(true) })
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/cluster/transport"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -85,6 +86,7 @@ type parts struct {
 	features *features
 	status   *statusReporter
 	health   *healthBook
+	disk     *diskMonitor
 }
 
 // Open opens the data directory and the peer port, starts the node, and
@@ -101,15 +103,18 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{environment: env, cancel: cancel}
 	n.raft = &raftInstance{environment: env}
+	n.disk = newDiskMonitor(env, n.raft)
 	n.raftLog = n.openRaftLog()
 	n.events = events.NewQueue(n.session)
 	n.machine = n.newMachine()
 	n.forwarder = newForwarder(env)
 	n.scripts = newScriptHost(env, n.machine)
+	n.scripts.full = n.disk.full
 	n.reads = newReadHost(env, n.machine)
 	n.waits = newWaits(n.machine, n.forwarder)
 	n.clientIDs = newClientIDs(env, n.machine, n.forwarder)
-	n.snapshots = &snapshotter{environment: env, raft: n.raft, machine: n.machine}
+	n.snapshots = &snapshotter{environment: env, raft: n.raft, machine: n.machine, disk: n.disk}
+	n.snapshots.backups = &backups{environment: env, machine: n.machine}
 	if err := n.listen(); err != nil {
 		n.cancel()
 		n.raftLog.Close()
@@ -134,6 +139,10 @@ func (n *Node) listen() error {
 	rc.Authorize = greeter.authorize
 	rc.Verify = greeter.sameCluster
 	rc.RaftPeer = book.idAt
+	rc.ClientHint = "this is the peer port of " + n.cfg.NodeID + ", for other nodes"
+	if n.cfg.ClientAddr != "" {
+		rc.ClientHint += ": use its client port, " + n.cfg.ClientAddr
+	}
 	rc.MaxFrame = 64 << 20
 	rc.Secret, rc.SecretOptional = n.cfg.Secret, n.cfg.SecretOptional
 	rc.Listener, rc.Dialer = n.cfg.PeerListener, n.cfg.PeerDialer
@@ -176,14 +185,18 @@ func (n *Node) connect() {
 	n.status = &statusReporter{
 		environment: env, started: n.clock.Wall(), raft: n.raft, raftLog: n.raftLog, machine: n.machine,
 		peers: n.peers, founder: n.founder, features: n.features, forwarder: n.forwarder, snapshots: n.snapshots,
-		health: n.health,
+		health: n.health, disk: n.disk,
 	}
 	n.transfers = &transfers{environment: env, raft: n.raft, peers: n.peers, leaderships: n.leaderships}
+	n.disk.health, n.disk.transfer = n.health, n.transfers.transfer
 	n.members = &membership{
 		environment: env, raft: n.raft, raftLog: n.raftLog, machine: n.machine, mux: n.mux, peers: n.peers,
 		leaderships: n.leaderships, features: n.features, transfers: n.transfers, status: n.status,
-		changes: newChangeLock(),
+		health: n.health, changes: newChangeLock(),
+		away: newAbsences(), told: make(map[string]string),
+		submit: func(g *fsm.Group) ([]byte, error) { return n.NewSession().Do(g, false, nil) },
 	}
+	n.status.removal = &removalWatch{environment: env, raft: n.raft, peers: n.peers, founder: n.founder}
 	n.admin = &admin{
 		environment: env, raft: n.raft, peers: n.peers, founder: n.founder, members: n.members,
 		transfers: n.transfers, status: n.status,
@@ -210,7 +223,7 @@ func newEnvironment(ctx context.Context, cfg *Config) (*environment, error) {
 		clock: cfg.Clock,
 		self:  raft.ServerID(cfg.NodeID),
 		stats: newCounters(),
-		table: fsm.NewTable(),
+		table: command.NewTable(),
 		ctx:   ctx,
 	}
 	var once sync.Once
@@ -270,6 +283,7 @@ func (n *Node) openRaftLog() *raftlog.Log {
 			return id.JoinTerm, id.Joins
 		},
 		Settling: n.raft.settling,
+		Full:     n.disk.scarce,
 		Refused:  func(err error) { n.snapshots.done(err) },
 		Fatal:    n.fatal,
 	})
@@ -286,12 +300,17 @@ func (n *Node) newMachine() *machine.Machine {
 		Mono:     n.clock.Mono,
 		Metrics:  machine.Metrics{Seconds: n.stats.ApplySeconds, Steps: n.stats.ApplySteps, Slow: n.stats.SlowEntries},
 		Logger:   n.log,
-		Applied:  func(index, term uint64, res *fsm.Result) { n.leaderships.applied(index, term, res) },
+		Applied: func(index, term uint64, res *fsm.Result) {
+			n.leaderships.applied(index, term, res)
+			n.announce(index, res)
+		},
+		Rebased: func(lease int64) { n.leaderships.rebased(lease) },
 		TermStarted: func(index, term uint64, t fsm.TermStart, lease int64) {
 			n.leaderships.termStarted(index, term, t, lease)
 		},
 		Restored: func() {
 			n.waits.restored()
+			n.announceQuarantine()
 			n.snapshots.done(nil)
 		},
 		Newer: func(err error) {
@@ -342,6 +361,8 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.wg.Go(n.linker.keep)
 	n.wg.Go(n.members.keep)
 	n.wg.Go(n.snapshots.keep)
+	n.wg.Go(n.disk.keep)
+	n.wg.Go(n.status.removal.keep)
 	n.wg.Go(func() { n.health.keep(n.ctx, n.ClusterStatus) })
 	return nil
 }

@@ -93,7 +93,7 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 			}
 
 			c.net.heal()
-			// A slow machine may not have sent it at all.
+			// On a slow machine, the group may not have been sent before the cut.
 			r := awaitResult(t, "group sent before the cut", sent)
 			if r.err != nil && !errors.Is(r.err, outcome.ErrNoLeader) {
 				t.Errorf("group sent before the cut: %v", r.err)

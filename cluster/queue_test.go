@@ -26,8 +26,9 @@ func TestQueue_Partitions(t *testing.T) {
 	testQueue(t, false)
 }
 
-// TestQueue_Restarts is TestQueue_Partitions with nodes that die. An element
-// that was given to a client of a dead node may be lost. No other element may.
+// TestQueue_Restarts is like TestQueue_Partitions, with nodes that die. An
+// element that was given to a client of a dead node may be lost. No other
+// element may.
 func TestQueue_Restarts(t *testing.T) {
 	t.Parallel()
 	testQueue(t, true)

@@ -32,8 +32,9 @@ func (l *leaving) watch() (<-chan struct{}, func(), error) {
 	}, nil
 }
 
-// TestClientWatch: when a client leaves, its slow read ends, on the leader and
-// if a follower has sent it to the leader. The session can then be used again.
+// TestClientWatch: when a client leaves, its slow read ends, whether the client
+// was connected to the leader or to a follower. The session can then be used
+// again.
 func TestClientWatch(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.SlowReadWait = time.Hour })

@@ -361,10 +361,10 @@ func (h *readHost) mark(who fairshare.Worker, slow bool) {
 type WatchFunc = func() (left <-chan struct{}, stop func(), err error)
 
 // watchAfter is how long a read runs, or waits, before its client is watched.
-// Most reads end before, and watching costs a goroutine and system calls. It
-// also lets a client that has closed only its own direction (such as nc -N)
-// receive the replies of reads that do not take long: it looks like a client
-// that has left.
+// Most reads end earlier, and watching costs a goroutine and system calls. The
+// delay also lets a client that has closed only its sending direction (such as
+// nc -N) receive the replies of reads that do not take long. A node cannot
+// distinguish such a client from one that has left.
 const watchAfter = 100 * time.Millisecond
 
 // clientWatch ends a slow read when its replies are no longer needed: when done

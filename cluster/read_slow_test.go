@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // tickingClock advances by one step each time it is read.
@@ -55,7 +56,7 @@ func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld
 	change(&options)
 	stats := newCounters()
 	env := &environment{
-		table: fsm.NewTable(), clock: clock, stats: stats,
+		table: command.NewTable(), clock: clock, stats: stats,
 		cfg: &Config{Options: options, Features: fsm.MaxFeatures},
 	}
 	m := machine.New(machine.Config{

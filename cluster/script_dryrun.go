@@ -150,7 +150,7 @@ func (ld *leadership) yielding() func() error {
 // not take too long. A single operation that takes too long gets a dry run.
 // Other clients' commands are executed between the pieces, as in any pipeline,
 // so a pipeline with many slow scripts delays them no longer than one slow
-// script does.
+// script does. Each piece that goes through the log is reported to s.piece.
 func (s *Session) inPieces() ([]byte, error) {
 	c := &s.call
 	c.early = nil
@@ -158,6 +158,7 @@ func (s *Session) inPieces() ([]byte, error) {
 	whole := len(todo) == 1
 	slices.Reverse(todo) // the next piece is last
 	var replies []byte
+	op := 0 // position of the next piece's first operation in the group
 	for len(todo) > 0 {
 		piece := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -182,6 +183,10 @@ func (s *Session) inPieces() ([]byte, error) {
 			}
 			reply, err = s.sendAfterDryRun()
 		}
+		if err == nil && !piece.Read && s.piece != nil {
+			s.piece(c.last, op)
+		}
+		op += fsm.GroupOps(piece.Body)
 		switch {
 		case err == nil && len(replies)+len(reply) <= fsm.MaxReplyBytes:
 			replies = append(replies, reply...)

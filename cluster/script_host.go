@@ -35,6 +35,7 @@ type scriptHost struct {
 	stats    *Counters
 	guard    *acl.Guard
 	rules    func(cmd *fsm.Command, args [][]byte) string // nil for none
+	full     func() string                                // see fsm.FullNotice; nil for always ""
 
 	short, long *lane // for short dry runs, and for the others
 	// A read-only script needs a slot of reads. A slow one needs a slot of
@@ -44,7 +45,7 @@ type scriptHost struct {
 	mu      sync.Mutex       // guards the fields below
 	running []*runningScript // oldest first
 	// slow contains the scripts, by SHA1 and function, that exceeded the brief
-	// limit when they last ran, with the time that they took at least. RunScript
+	// limit when they last ran, with a minimum of the time that they took. RunScript
 	// does not run such a script briefly first, so its session requests a dry
 	// run at once.
 	slow map[string]time.Duration
@@ -202,7 +203,7 @@ const groupTimes = 10
 // dry run, in multiples of Options.BriefScriptTime. A pipeline that exceeds it
 // is run in pieces. Other clients' writes wait for the attempt, however many
 // brief scripts the group has.
-const briefGroupTimes = 2
+const briefGroupTimes = 10
 
 // tooLong returns the error of a script that takes too long.
 func (h *scriptHost) tooLong() string {
@@ -430,6 +431,17 @@ func (h *scriptHost) noteTime(sha string, took time.Duration, ended bool) {
 // Forbids implements fsm.ScriptGuard.
 func (r hostedRunner) Forbids(users *fsm.Users, user string, args [][]byte) string {
 	return r.h.guard.Check(users, user, args)
+}
+
+// Full implements fsm.FullNotice.
+func (r hostedRunner) Full() string { return r.h.noRoom() }
+
+// noRoom returns the error for commands that add data, or "".
+func (h *scriptHost) noRoom() string {
+	if h.full == nil {
+		return ""
+	}
+	return h.full()
 }
 
 // MostWork implements fsm.WorkBound.

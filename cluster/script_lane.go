@@ -32,7 +32,7 @@ type lane struct {
 const (
 	// shortDryRuns is the limit of the lane for short dry runs, in multiples of
 	// Options.BriefScriptTime.
-	shortDryRuns = 5
+	shortDryRuns = 25
 	// laneShare bounds the part of the proposer's time that a lane uses: see
 	// lane.
 	laneShare = 4
@@ -100,8 +100,7 @@ func (l *lane) leave(p *fairshare.Slot, took, brief time.Duration) {
 }
 
 // scriptWorker returns the worker for scripts of a connection. The numbers of
-// connections are unique in the cluster: see
-// package clientid.
+// connections are unique in the cluster: see package clientid.
 func scriptWorker(origin uint64, user string) fairshare.Worker {
 	return fairshare.Worker{User: user, Conn: origin}
 }

@@ -89,7 +89,7 @@ func (l *lines) spin(call fsm.ScriptCall) string {
 	}
 }
 
-// scripted is start with an interpreter.
+// scripted is like start, with an interpreter.
 func scripted(t *testing.T, l *lines, options ...func(*cluster.Options)) *testCluster {
 	t.Helper()
 	c := prepare(t, 3, options...)
@@ -179,7 +179,7 @@ func TestScripts_Kill(t *testing.T) {
 		t.Errorf("the script answered %q, want %q", got, want)
 	}
 	if got := <-wrote; got != ok {
-		t.Errorf("the write behind it answered %q", got)
+		t.Errorf("the write after it answered %q", got)
 	}
 	c.client(leader).want(t, bulk("v"), "GET", "k")
 	c.client(leader).want(t, "-NOTBUSY No scripts in execution right now.\r\n", "SCRIPT", "KILL")

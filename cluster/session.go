@@ -19,7 +19,8 @@ type Session struct {
 	call call
 	buf  []byte
 
-	watch WatchFunc // nil for none: see WatchClient
+	watch WatchFunc                  // nil for none: see WatchClient
+	piece func(group uint64, op int) // nil for none: see OnPiece
 
 	wait   *wait  // the current wait: see Block
 	origin uint64 // id of the connection that waits
@@ -94,6 +95,15 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	if g.Feature > 0 && s.node.FeatureVersion(g.Feature) < g.Feature {
 		return nil, outcome.ErrFeature
 	}
+	if g.Grow > 0 && g.Grow == g.Ops() {
+		// The leader would refuse the whole group. A refusal here costs no room
+		// in the log.
+		if refusal := s.node.disk.full(); refusal != "" {
+			reply := fsm.RefuseGroup(s.buf[:0], c.body, refusal)
+			s.keep(reply)
+			return reply, nil
+		}
+	}
 	if !g.Write {
 		c.reads, c.lengthy = true, lengthy(g)
 		reply, err := s.read(local)
@@ -117,6 +127,13 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 // sent through the log. They differ if Do executed its group in pieces. Both
 // are 0 if Do sent no group.
 func (s *Session) Sent() (first, last uint64) { return s.call.first, s.call.last }
+
+// OnPiece sets the function that Do calls, on its own goroutine, after each
+// piece that it has executed through the log, if it executes its group in
+// pieces. group is the number of the piece, as in Sent. op is the position of
+// the piece's first operation in the whole group. A nil function, the initial
+// value, is not called.
+func (s *Session) OnPiece(f func(group uint64, op int)) { s.piece = f }
 
 // read executes the call's group as a read.
 func (s *Session) read(local bool) ([]byte, error) {

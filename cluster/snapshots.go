@@ -76,6 +76,8 @@ type snapshotter struct {
 	*environment
 	raft    *raftInstance
 	machine *machine.Machine
+	backups *backups // of this node's state, for clients
+	disk    *diskMonitor
 	health  snapshotHealth
 }
 
@@ -102,8 +104,8 @@ func (s *snapshotter) keep() {
 	}
 }
 
-// snapshot takes a snapshot now and truncates the log behind it to about
-// TrailingBytes. If it fails, the log and the earlier snapshots remain.
+// snapshot takes a snapshot now and deletes the entries that it covers, except
+// for about TrailingBytes. If it fails, the log and the earlier snapshots remain.
 func (s *snapshotter) snapshot() error {
 	err := s.take()
 	if s.ctx.Err() == nil {
@@ -123,6 +125,21 @@ func (s *snapshotter) done(err error) {
 	}
 }
 
+// room returns an error if a snapshot of the size of the last one would take the
+// space that the log needs for its next segment.
+func (s *snapshotter) room() error {
+	st := s.disk.measure()
+	list, err := s.stores.Snapshots().List()
+	if err != nil || len(list) == 0 || st.DiskTotal == 0 {
+		return err
+	}
+	if need := list[0].Size + s.disk.floor(st.DiskReserve); st.DiskFree < need {
+		return fmt.Errorf("the disk has %s free, and a snapshot and the next file of the log need %s: "+
+			"free space or enlarge the disk", size(st.DiskFree), size(need))
+	}
+	return nil
+}
+
 func (s *snapshotter) take() error {
 	first, err := s.stores.Log().FirstIndex()
 	if err != nil {
@@ -134,6 +151,9 @@ func (s *snapshotter) take() error {
 	}
 	if last <= first {
 		return nil
+	}
+	if err := s.room(); err != nil {
+		return err
 	}
 	average := max(s.stores.LogBytes()/int64(last-first), 1)
 	rc := s.raft.running().ReloadableConfig()

@@ -17,11 +17,12 @@ import (
 type NodeStatus struct {
 	ID        string `json:"id"`
 	ClusterID string `json:"cluster_id,omitempty"`
-	Role      string `json:"role"` // leader, follower, candidate, starting, unreachable
+	Role      string `json:"role"` // leader, follower, candidate, starting, removed, unreachable
 	Voter     bool   `json:"voter"`
 	Leader    string `json:"leader,omitempty"`
 	LogStatus
 	Endpoints
+	DiskStatus
 	Version  string  `json:"version,omitempty"`
 	Uptime   float64 `json:"uptime_seconds"`
 	Keys     int     `json:"keys"`
@@ -43,6 +44,7 @@ type NodeStatus struct {
 	// SnapshotError says why no snapshot can be taken, and since when.
 	SnapshotError string `json:"snapshot_error,omitempty"`
 	FeatureStatus
+	RestoreStatus
 	// Settling is set until the node's log contains the change that admitted
 	// the node.
 	Settling bool `json:"settling,omitempty"`
@@ -80,6 +82,15 @@ type FeatureStatus struct {
 	FeaturesBlocked string `json:"features_blocked,omitempty"`
 }
 
+// RestoreStatus is what a restore or a recovery has left behind.
+type RestoreStatus struct {
+	// Quarantine is how long no lock is granted, in seconds. It is 0 if there is
+	// no quarantine.
+	Quarantine float64 `json:"quarantine_seconds,omitempty"`
+	// TokenEpoch is the epoch of the cluster's fencing tokens.
+	TokenEpoch uint64 `json:"token_epoch,omitempty"`
+}
+
 // Status returns this node's own state.
 func (n *Node) Status() NodeStatus { return n.status.own() }
 
@@ -100,6 +111,8 @@ type statusReporter struct {
 	forwarder *forwarder
 	snapshots *snapshotter
 	health    *healthBook
+	disk      *diskMonitor
+	removal   *removalWatch
 }
 
 func (sr *statusReporter) own() NodeStatus {
@@ -114,17 +127,18 @@ func (sr *statusReporter) own() NodeStatus {
 		Uptime:   sr.clock.Wall().Sub(sr.started).Seconds(),
 		LogBytes: sr.stores.LogBytes(), Reachable: true, Ready: sr.forwarder.isLinked(), PID: pid,
 		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
-		SnapshotError: sr.snapshots.health.text(),
+		SnapshotError: sr.snapshots.health.text(), DiskStatus: sr.disk.own(),
 		FeatureStatus: FeatureStatus{
 			Features: sr.features.reports(), FeatureVersion: sr.machine.Features(),
 			FeaturesBlocked: describe(sr.features.blockers()),
 		},
 	}
 	sr.machine.View(func(m *fsm.Machine) {
-		st.Keys = m.Len()
+		st.Keys, st.TokenEpoch = m.Len(), fsm.TokenEpoch(m.Token())
 		index, hash := m.Hash()
 		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
 	})
+	st.Quarantine = quarantineOf(sr.machine).Seconds()
 	r := sr.raft.running()
 	st.Detail = sr.founder.waitsFor()
 	if r == nil {
@@ -149,6 +163,9 @@ func (sr *statusReporter) own() NodeStatus {
 			st.Voter = m.Voter && !st.Settling
 		}
 	}
+	if sr.removal.removed.Load() {
+		st.Role, st.Voter = "removed", false
+	}
 	return st
 }
 
@@ -165,6 +182,9 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 		for _, p := range sr.cfg.Peers {
 			members = append(members, Member{ID: p.ID, Addr: p.Addr, Voter: true})
 		}
+	}
+	if _, ok := find(members, sr.cfg.NodeID); !ok && len(members) > 0 { // this node was removed
+		members = append(members, Member{ID: sr.cfg.NodeID, Addr: sr.cfg.AdvertisePeerAddr})
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
@@ -220,12 +240,14 @@ type PeerHealth struct {
 	ID           string
 	PeerAddr     string
 	ClientAddr   string
-	SentinelAddr string    // "" if the member has no Sentinel port
+	SentinelAddr string // "" if the member has no Sentinel port
+	HTTPAddr     string
 	RunID        string    // RunID identifies the member's process.
 	Applied      uint64    // applied index
 	Heard        time.Time // when the member last answered, by this node's wall clock
 	Voter        bool
 	Alive        bool // the member answered the latest request
+	Disk         DiskStatus
 }
 
 // peerHealthEvery is how often this node asks the members. It bounds how long a
@@ -270,11 +292,12 @@ func (b *healthBook) learn(status []NodeStatus) {
 		now.ID, now.Alive = st.ID, st.Reachable
 		if st.Reachable {
 			now.ClientAddr, now.SentinelAddr, now.RunID, now.Applied = st.ClientAddr, st.Sentinel, st.RunID, st.Applied
-			now.Heard = b.wall()
+			now.HTTPAddr = st.HTTPAddr
+			now.Heard, now.Disk = b.wall(), st.DiskStatus
 		}
 		b.last[st.ID] = now
-		// ignore the fields that always change
-		known.Applied, known.Heard = now.Applied, now.Heard
+		// ignore the fields that always change, and those that clients do not see
+		known.Applied, known.Heard, known.Disk = now.Applied, now.Heard, now.Disk
 		changed = changed || now != known
 	}
 	b.mu.Unlock()

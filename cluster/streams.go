@@ -313,7 +313,8 @@ func (ss *streamServer) readStream(s *rpc.Stream) error {
 			kind := rest[0] &^ readPiece
 			dryRun := kind == readDryRun
 			if err := ss.machine.Table().Check(rest[1:], !dryRun); err != nil {
-				ss.log.Error("read refused, the node must run another version", "from", id, "error", err)
+				ss.log.Error("refused a read: the node that sent it probably runs another version",
+					"from", id, "error", err)
 				return err
 			}
 			body := slices.Clone(rest[1:])

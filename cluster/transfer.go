@@ -168,7 +168,7 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 	}
 	voters = slices.DeleteFunc(voters, func(m Member) bool { return !m.Voter })
 	if len(voters) == 0 {
-		return Member{}, fmt.Errorf("there is no other voter than %s", t.cfg.NodeID)
+		return Member{}, fmt.Errorf("%s is the only voter", t.cfg.NodeID)
 	}
 	last := t.raft.running().LastIndex()
 	type answer struct {
@@ -319,7 +319,7 @@ func (t *transfers) elected(ctx context.Context) (string, error) {
 		}
 		if err := t.awaitPoll(ctx); err != nil {
 			return "", outcome.NewChangeUnknown(
-				fmt.Errorf("%s leads no longer, and no other node has been elected yet: %w", t.cfg.NodeID, err))
+				fmt.Errorf("%s no longer leads, and no other node has been elected yet: %w", t.cfg.NodeID, err))
 		}
 	}
 }

@@ -142,8 +142,8 @@ func (q *Queue) ownMarkLocked(m ownMark) func() {
 // new state.
 func (q *Queue) Restored(m *fsm.Machine) { q.restored(m.Applied(), m.Session(q.self).LastSeq) }
 
-// restored is Restored for a state up to index, in which group is the last
-// group of this node's session.
+// restored is like Restored, for a state up to index, in which group is the
+// last group of this node's session.
 func (q *Queue) restored(index, group uint64) {
 	q.mu.Lock()
 	q.missLocked(index, "a snapshot replaced the log")

@@ -35,6 +35,6 @@ func TestQueue_MissedBeforeMarks(t *testing.T) {
 	q.restored(5, 7)
 	got := q.take()
 	if len(got) != 3 || got[0].missed == "" || got[1].mark == nil || got[2].mark == nil {
-		t.Errorf("after a snapshot there wait %+v, want the missed events and two marks behind them", got)
+		t.Errorf("after a snapshot there wait %+v, want the missed events and two marks after them", got)
 	}
 }

@@ -127,6 +127,9 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 		out[i] = res
 		took[i] = a.cfg.Mono() - since
 		a.cfg.Events.Applied(res) // before a.applied is set: see events.Queue.Mark
+		if res.Restored {
+			a.cfg.Rebased(a.m.Clock().Lease)
+		}
 		if res.TermStart != nil {
 			a.cfg.TermStarted(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
 		}

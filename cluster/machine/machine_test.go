@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // durable is a log that is on disk and has no snapshots.
@@ -31,10 +32,11 @@ func testMetrics() Metrics {
 // newMachine returns an empty machine. change may change its configuration.
 func newMachine(t *testing.T, change func(cfg *Config)) *Machine {
 	cfg := Config{
-		Table: fsm.NewTable(), Features: fsm.MaxFeatures, Log: durable{}, Events: events.NewQueue(fsm.SessionID{}),
+		Table: command.NewTable(), Features: fsm.MaxFeatures, Log: durable{}, Events: events.NewQueue(fsm.SessionID{}),
 		Mono: func() time.Duration { return 0 }, Metrics: testMetrics(), Logger: hclog.NewNullLogger(),
 		Applied:     func(uint64, uint64, *fsm.Result) {},
 		TermStarted: func(uint64, uint64, fsm.TermStart, int64) {},
+		Rebased:     func(int64) {},
 		Restored:    func() {},
 		Newer:       func(error) {},
 		Fatal:       func(err error) { t.Error(err) },
@@ -85,7 +87,7 @@ func TestMachine_Spent(t *testing.T) {
 func TestEntryWatch(t *testing.T) {
 	var out bytes.Buffer
 	w := &entryWatch{log: hclog.New(&hclog.LoggerOptions{Output: &out}), metrics: testMetrics()}
-	table := fsm.NewTable()
+	table := command.NewTable()
 	var b fsm.BatchBuilder
 	var g fsm.Group
 	g.Reset(2, 1)
@@ -113,7 +115,7 @@ func TestEntryWatch(t *testing.T) {
 // after the older one has been removed.
 func TestMachine_NewerSnapshotAtStart(t *testing.T) {
 	var image bytes.Buffer
-	if err := fsm.New(fsm.NewTable()).WriteSnapshot(&image, fsm.Sessions{}); err != nil {
+	if err := fsm.New(command.NewTable()).WriteSnapshot(&image, fsm.Sessions{}); err != nil {
 		t.Fatal(err)
 	}
 	good := image.Bytes()

@@ -85,7 +85,7 @@ type Rounds[R Reader] struct {
 }
 
 // A round takes a round trip to another process, most of which is waiting time.
-// A second round starts behind the first when at least roundAhead reads wait
+// A second round starts after the first when at least roundAhead reads wait
 // for it. Fewer reads do not justify another message.
 const (
 	maxRounds  = 2

@@ -42,7 +42,7 @@ func newAheadFile(w types.WritableFile, dir, name string) (*aheadFile, error) {
 }
 
 // WriteAt implements types.WritableFile. raft-wal writes a segment from its
-// start to its end, from one goroutine. The bytes behind its last append have
+// start to its end, from one goroutine. The bytes after its last append have
 // been checked and are zeros (see tailScan).
 func (f *aheadFile) WriteAt(b []byte, at int64) (int, error) {
 	n, err := f.WritableFile.WriteAt(b, at)
@@ -52,7 +52,7 @@ func (f *aheadFile) WriteAt(b []byte, at int64) (int, error) {
 	if end := at + int64(n); end > f.zeroed {
 		upTo := max(end, min(end+aheadBytes, f.size))
 		if _, err := f.WritableFile.WriteAt(zeros[:upTo-end], end); err != nil {
-			return n, fmt.Errorf("zero what is ahead: %w", err)
+			return n, fmt.Errorf("write zeros ahead of the log: %w", err)
 		}
 		f.zeroed = upTo
 	}

@@ -42,10 +42,10 @@ func TestAhead(t *testing.T) {
 		want = append(want, b...)
 		ahead := w.data[len(want):f.zeroed]
 		if !bytes.Equal(w.data[:len(want)], want) || len(bytes.Trim(ahead, "\x00")) > 0 {
-			t.Fatalf("after append %d the file does not hold the appends and zeros behind them", i)
+			t.Fatalf("after append %d the file does not hold the appends and zeros after them", i)
 		}
 		if rest := w.data[f.zeroed:]; len(bytes.Trim(rest, "\xee")) > 0 {
-			t.Fatalf("after append %d there is something behind the zeros", i)
+			t.Fatalf("after append %d there is something after the zeros", i)
 		}
 	}
 	appends := (size + 4999) / 5000

@@ -60,14 +60,14 @@ var (
 //
 // hashicorp/raft 1.7.3 uses it after it has installed a snapshot from the
 // leader, and after a user restore. With true it deletes the whole log. With
-// false it keeps old entries and appends later ones behind a gap. raft-wal
+// false it keeps old entries and appends later ones after a gap. raft-wal
 // refuses that. raft-boltdb accepts it, but then Open could not tell the gap
 // from lost entries. With raft-boltdb the price is that a log of bounded size
 // is deleted in a rare event.
 //
 // raft only logs an error of that deletion; here the error is final. raft also
 // keeps the last index in memory after the deletion (hashicorp/raft issue 697),
-// so it might append behind entries that are gone. StoreLogs refuses that, and
+// so it might append after entries that are gone. StoreLogs refuses that, and
 // after the restart that follows raft reads the true last index.
 func (c *checkedLog) IsMonotonic() bool { return true }
 
@@ -194,16 +194,16 @@ func (c *checkedLog) checkOrder(logs []*raft.Log) error {
 	if last == 0 {
 		index, _ := c.snapshot()
 		if first := logs[0].Index; first == 0 || first > index+1 {
-			return fmt.Errorf("%w: append of index %d to an empty log behind the snapshot at %d", ErrGap, first, index)
+			return fmt.Errorf("%w: append of index %d to an empty log after the snapshot at %d", ErrGap, first, index)
 		}
 		last = logs[0].Index - 1
 	}
 	for _, l := range logs {
 		if l.Index != last+1 {
-			return fmt.Errorf("%w: append of index %d behind %d", ErrGap, l.Index, last)
+			return fmt.Errorf("%w: append of index %d after index %d", ErrGap, l.Index, last)
 		}
 		if l.Term < term {
-			return fmt.Errorf("%w: append of index %d with term %d behind term %d", ErrTermOrder, l.Index, l.Term, term)
+			return fmt.Errorf("%w: append of index %d with term %d after term %d", ErrTermOrder, l.Index, l.Term, term)
 		}
 		last, term = l.Index, l.Term
 	}
@@ -212,7 +212,7 @@ func (c *checkedLog) checkOrder(logs []*raft.Log) error {
 
 // DeleteRange implements raft.LogStore. The range must contain the start of the
 // log (compaction), its end (a conflicting suffix), or all of it. Compaction
-// must leave no gap behind the newest snapshot.
+// must leave no gap after the newest snapshot.
 func (c *checkedLog) DeleteRange(lo, hi uint64) error {
 	c.mu.RLock()
 	first, last := c.span.first, c.span.last()

@@ -35,7 +35,7 @@
 //
 // One state is not damage: the last append, torn by a crash before its fsync
 // returned. It was not acknowledged, so its remains are wiped. Everything
-// behind the last complete batch is treated as such a torn append, unless one
+// after the last complete batch is treated as such a torn append, unless one
 // of these proves that it was acknowledged:
 //
 //   - An entry of a later batch follows. Appends are serial, so a later batch
@@ -71,7 +71,7 @@
 // # Requirements on the caller
 //
 // Config.Fatal must end the process. Close must be called after raft has shut
-// down. Log entries must start at index 1 or directly behind the newest
+// down. Log entries must start at index 1 or directly after the newest
 // snapshot, without gaps and with terms that never decrease. No entry or
 // snapshot may have a term above the stored CurrentTerm. hashicorp/raft keeps
 // the rules about the log, and Open relies on them.

@@ -8,8 +8,8 @@ func NoteEvery(cfg Config, d time.Duration) Config {
 	return cfg
 }
 
-// NoteNever returns cfg with a setting by which the acked file is written only
-// where it is written immediately. So a test decides what a crash leaves in it.
+// NoteNever returns cfg without the periodic writes of the acked file, so that
+// a test decides what a crash leaves in the file.
 func NoteNever(cfg Config) Config { return NoteEvery(cfg, time.Hour) }
 
 // FlushAcked writes the acked file, as its goroutine does.

@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"errors"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -14,6 +16,10 @@ type guard struct {
 	first atomic.Pointer[error]
 	fatal func(error)
 	log   hclog.Logger
+	// opened is false while the stores are being opened. Then Open returns the
+	// error of a full disk instead of ending the process, so that the node can
+	// wait for room.
+	opened atomic.Bool
 }
 
 // err returns the first failure, or nil. It costs one atomic load.
@@ -27,9 +33,20 @@ func (g *guard) err() error {
 // fail records err if it is the first failure, and then calls fatal. It returns
 // err.
 func (g *guard) fail(err error) error {
-	if g.first.CompareAndSwap(nil, &err) {
-		g.log.Error("storage failed", "error", err)
-		g.fatal(err)
+	if !g.first.CompareAndSwap(nil, &err) {
+		return err
 	}
+	if !g.opened.Load() && errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	g.log.Error("storage failed", "error", err)
+	g.fatal(err)
 	return err
+}
+
+// open ends the opening of the stores. It returns the first failure. Each
+// failure is either returned here or passed to fatal.
+func (g *guard) open() error {
+	g.opened.Store(true)
+	return g.err()
 }

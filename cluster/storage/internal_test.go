@@ -2,11 +2,13 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +58,7 @@ func fakeLog(t *testing.T, d *fakeDisk, stallAfter time.Duration) (c *checkedLog
 	d.InmemStore = raft.NewInmemStore()
 	fatal = make(chan error, 10)
 	g := &guard{fatal: func(err error) { fatal <- err }, log: hclog.NewNullLogger()}
+	g.opened.Store(true)
 	dog := newWatchdog(stallAfter, func(err error) { g.fail(err) })
 	t.Cleanup(dog.stop)
 	dir := t.TempDir()
@@ -259,6 +262,36 @@ func TestAppend_FailsForReal(t *testing.T) {
 	}
 	if err := s.Log().StoreLog(&raft.Log{Index: 1, Term: 1}); err == nil || len(fatal) != 1 {
 		t.Fatalf("StoreLog: %v, Fatal called %d times", err, len(fatal))
+	}
+}
+
+// TestGuard_Open checks that a full disk ends the opening of the stores with an
+// error, and the process afterwards. Other failures end the process at once.
+func TestGuard_Open(t *testing.T) {
+	full := fmt.Errorf("make segment: %w", syscall.ENOSPC)
+	for _, tt := range []struct {
+		name   string
+		err    error
+		opened bool
+		fatal  bool
+	}{
+		{"full disk while opening", full, false, false},
+		{"full disk afterwards", full, true, true},
+		{"stall while opening", errors.New("disk stalled"), false, true},
+	} {
+		fatal := false
+		g := &guard{fatal: func(error) { fatal = true }, log: hclog.NewNullLogger()}
+		if tt.opened {
+			if err := g.open(); err != nil {
+				t.Errorf("%s: open without a failure: %v", tt.name, err)
+			}
+		}
+		if err := g.fail(tt.err); err != tt.err || fatal != tt.fatal {
+			t.Errorf("%s: fail returned %v, fatal: %v", tt.name, err, fatal)
+		}
+		if err := g.open(); err != tt.err {
+			t.Errorf("%s: open returned %v", tt.name, err)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 //
 // The file store has a checksum of the state, but none of meta.json, which
 // contains index, term and members. If the newest snapshot is unreadable, the
-// file store uses an older one, behind which the log has a gap. It never
+// file store uses an older one, after which the log has a gap. It never
 // deletes the unfinished snapshots that a crash leaves. Here a seal beside
 // meta.json protects meta.json, and Open checks the snapshots before raft reads
 // them.
@@ -309,8 +309,8 @@ func (s *snapshotStore) report(err error) error {
 
 // snapshotSink writes one snapshot. It is not safe for concurrent use. Close
 // may be called more than once and always returns the same result: raft calls
-// it again after the state machine has called it, and deletes the log behind
-// the snapshot if the result is nil.
+// it again after the state machine has called it, and deletes the entries that
+// the snapshot covers if the result is nil.
 type snapshotSink struct {
 	store *snapshotStore
 	meta  snapshotMeta

@@ -88,7 +88,7 @@ func TestSnapshots_CloseFailsTwice(t *testing.T) {
 	}
 	store(t, s, entries(1, 10, 10)...)
 	if err := s.Log().DeleteRange(1, 5); !errors.Is(err, storage.ErrGap) {
-		t.Fatalf("compaction behind a failed snapshot: %v", err)
+		t.Fatalf("compaction after a failed snapshot: %v", err)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestSnapshots_Corrupt(t *testing.T) {
 			back := flip(t, path, o)
 			blame := filepath.Join(dir, f.id, f.blame)
 			if f.name == "meta.json" && f.id == id {
-				blame = "" // size and checksum of the state: Open may name the state
+				blame = "" // meta.json has the size and checksum of the state, so Open may name either file
 			}
 			wantCorrupt(t, cfg, blame)
 			back()

@@ -54,7 +54,7 @@ func (s *span) term(index uint64) uint64 {
 	return s.terms[i-1].term
 }
 
-// push adds an entry behind the last one. Its index must be the next one,
+// push adds an entry after the last one. Its index must be the next one,
 // unless the span is empty.
 func (s *span) push(index, term uint64, size uint32) {
 	if s.empty() {

@@ -140,6 +140,9 @@ func (s *Stores) open() error {
 	if err := s.node.save(cfg.Dir); err != nil {
 		return err
 	}
+	if err := s.g.open(); err != nil {
+		return err
+	}
 	s.acked.follow(cfg.noteEvery)
 	return nil
 }
@@ -287,7 +290,7 @@ func (s *Stores) reconcile(
 			"the log starts there, but the newest snapshot ends at %d", snaps.index)
 	}
 	// A crash happened between the installation of a snapshot from the leader
-	// and the deletion of the log. Entries behind an entry that differs from
+	// and the deletion of the log. Entries after an entry that differs from
 	// the snapshot were never committed (Raft paper, figure 13, step 7).
 	if sp.last() < snaps.index || sp.holds(snaps.index) && sp.term(snaps.index) != snaps.term {
 		return true, nil

@@ -114,7 +114,8 @@ func TestLog_DeleteRestart(t *testing.T) {
 	})
 }
 
-// TestLog_DeleteInSteps deletes more than raft-boltdb is given at once.
+// TestLog_DeleteInSteps deletes more entries than one call of raft-boltdb may
+// delete.
 func TestLog_DeleteInSteps(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		s, cfg := newNode(t, kind)
@@ -245,7 +246,7 @@ func TestLog_RefusesGaps(t *testing.T) {
 			ls   []*raft.Log
 			want error
 		}{
-			"behind the last":     {entries(12, 13, 10), storage.ErrGap},
+			"after the last":      {entries(12, 13, 10), storage.ErrGap},
 			"over the last":       {entries(10, 11, 10), storage.ErrGap},
 			"in the batch":        {[]*raft.Log{entry(11, 1), entry(13, 1)}, storage.ErrGap},
 			"term of the past":    {[]*raft.Log{{Index: 11, Term: 0}}, storage.ErrTermOrder},
@@ -292,7 +293,7 @@ func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 		}
 		deleteRange(t, s, 1, 10)
 		if err := s.Log().StoreLog(entry(11, 1)); err == nil {
-			t.Fatal("StoreLog left a gap behind the snapshot")
+			t.Fatal("StoreLog left a gap after the snapshot")
 		}
 		if got := f.all(); len(got) != 1 || !errors.Is(got[0], storage.ErrGap) {
 			t.Fatalf("Fatal got %v, want ErrGap", got)

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Every stored entry ends with a trailer, behind the content of
+// Every stored entry ends with a trailer, after the content of
 // raft.Log.Extensions. raft-boltdb has no checksums, and raft-wal checks only
 // the one of its last batch, and only at start. Neither would detect a bit that
 // flips later.

@@ -70,7 +70,7 @@ func (t tailScan) repair(list *segmentList, segmentBytes int) error {
 }
 
 // wipe zeroes the remains of a torn append. raft-wal would append over them,
-// and the next scan would take the rest of them behind a shorter append for
+// and the next scan would take the rest of them after a shorter append for
 // damage. raft-wal also keeps the index position of a torn seal, and then
 // refuses every append (raft-wal v0.4.2 segment/writer.go, recoverTail).
 func (t tailScan) wipe() error {

@@ -22,7 +22,7 @@ import (
 // treats everything from there on as a torn write, and appends over it. It
 // checks the checksum of the last batch only, and nothing in a sealed segment.
 // So one flipped bit in a frame header would lose every acknowledged entry
-// behind it without an error. This scan reads every byte, checks every batch
+// after it without an error. This scan reads every byte, checks every batch
 // and every entry, and identifies a torn write by the rules in doc.go. It
 // changes nothing.
 
@@ -329,12 +329,12 @@ func (f *segmentFile) checkSealed() error {
 		return f.s.bad.at(f.path, f.next(), "the sealed segment does not match the segment list")
 	}
 	if !allZero(f.b[f.end:]) {
-		return f.s.bad.file(f.path, "there are bytes behind the sealed segment")
+		return f.s.bad.file(f.path, "there are bytes after the sealed segment")
 	}
 	return nil
 }
 
-// checkTail decides whether the bytes behind the last complete batch of the
+// checkTail decides whether the bytes after the last complete batch of the
 // last segment are a torn append or damage.
 func (f *segmentFile) checkTail() (t tailScan, err error) {
 	t = tailScan{info: f.info, path: f.path, end: int64(f.end), dirty: int64(f.end),
@@ -342,11 +342,11 @@ func (f *segmentFile) checkTail() (t tailScan, err error) {
 	rest := trimZeros(f.b[f.end:])
 	if f.indexStart > 0 {
 		if len(rest) > 0 {
-			return t, f.s.bad.file(f.path, "there are bytes behind the sealed segment")
+			return t, f.s.bad.file(f.path, "there are bytes after the sealed segment")
 		}
 		return t, nil
 	}
-	// A torn append starts directly behind the last complete batch, and nothing
+	// A torn append starts directly after the last complete batch, and nothing
 	// follows it. A trailer may end with zeros, so extend the search by the
 	// length of a trailer.
 	search := f.b[f.end:min(f.end+len(rest)+trailerLen, len(f.b))]
@@ -357,7 +357,7 @@ func (f *segmentFile) checkTail() (t tailScan, err error) {
 		}
 		at += n
 		if tr, ok := decodeTrailer(search[at:], f.s.m); ok && tr.batch != f.next() {
-			return t, f.s.bad.at(f.path, f.next(), "%s, and an entry of a later append (index %d) lies behind it, "+
+			return t, f.s.bad.at(f.path, f.next(), "%s, and an entry of a later append (index %d) follows it, "+
 				"so that it had been acknowledged", f.stop, tr.index)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 // errNotReplicating ends a request to a member that does not answer when there
 // is no longer a reason to send it.
-var errNotReplicating = errors.New("this node does not lead that term any more, or the node is no member")
+var errNotReplicating = errors.New("this node no longer leads that term, or the peer is not a member")
 
 // peerProbeEvery is the interval of the probes that are sent to a member that
 // does not answer.

@@ -212,7 +212,8 @@ func again(request func() error) error {
 // has no fast path for heartbeats.
 func (*Transport) SetHeartbeatHandler(func(raft.RPC)) {}
 
-// header returns the header of a request that this node sends besides raft.
+// header returns the header of a request that this package sends itself,
+// without a call of raft.
 func (t *Transport) header() raft.RPCHeader {
 	return raft.RPCHeader{
 		ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(t.self), Addr: t.EncodePeer(t.self, t.selfAddr),
