@@ -123,7 +123,7 @@ func aclWhoami(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(c.info.user) 
 // copy up to date, which may lag behind. If that fails, the set is nil and the
 // reply is the error for the client.
 func (c *conn) current() (*userSet, fsm.Reply) {
-	if err := c.refreshUsers(); err != nil {
+	if err := c.users().refresh(); err != nil {
 		return nil, fsm.Error(errorText(err))
 	}
 	return c.srv.accounts.current.Load(), fsm.Reply{}
@@ -193,7 +193,7 @@ func aclSetuser(c *conn, args [][]byte) fsm.Reply {
 	for _, a := range args[3:] {
 		rules = append(rules, string(a))
 	}
-	err := c.changeUser(name, func(u *acl.User) (*acl.User, error) {
+	err := c.users().change(name, func(u *acl.User) (*acl.User, error) {
 		return u.Apply(c.srv.cmds.catalog, rules, c.srv.aclOptions())
 	})
 	if err != nil {
@@ -217,12 +217,12 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 		c.user.deleting.Store(false)
 		c.endIfDeleted()
 	}()
-	if err := c.beforeChange(); err != nil {
+	if err := c.users().beforeChange(); err != nil {
 		return fsm.Error(errorText(err))
 	}
-	n, err := c.askInt(fsm.DelusersCommand, names...)
+	n, err := c.users().askInt(fsm.DelusersCommand, names...)
 	if err == nil {
-		err = c.afterChange()
+		err = c.users().afterChange()
 	}
 	if err != nil {
 		return fsm.Error(errorText(err))

@@ -121,36 +121,59 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 	if source == nil {
 		return fsm.Error(noReplicas)
 	}
-	if !source.Leads() {
-		return fsm.Error("ERR FAILOVER is not valid when server is a replica.")
+	if text := c.srv.cannotHandOver(); text != "" {
+		return fsm.Error(text)
 	}
-	others, to := 0, ""
+	others, to, online := 0, "", false
 	for _, p := range source.Peers() {
 		if p.Self || !p.Voter {
 			continue
 		}
 		if p.Host == o.host && topology.PortNumber(p.Port) == o.port {
-			if to = p.Node; !p.Alive {
-				return fsm.Error("ERR FAILOVER target replica is not online.")
-			}
+			to, online = p.Node, p.Alive
 		}
 		if p.Alive {
 			others++
 		}
 	}
-	switch {
+	switch { // in the order of Redis
 	case others == 0:
 		return fsm.Error(noReplicas)
 	case o.force && (o.timeout == 0 || o.host == ""):
 		return fsm.Error("ERR FAILOVER with force option requires both a timeout and target HOST and IP.")
 	case o.host != "" && to == "":
 		return fsm.Error("ERR FAILOVER target HOST and PORT is not a replica.")
+	case o.host != "" && !online:
+		return fsm.Error("ERR FAILOVER target replica is not online.")
 	}
 	limit := topology.TransferLimit
 	if o.timeout > 0 {
 		limit = min(limit, time.Duration(min(o.timeout, int64(limit/time.Millisecond)))*time.Millisecond)
 	}
 	return c.transferWithin(to, limit)
+}
+
+// cannotHandOver returns the error for FAILOVER on a node that does not lead, or
+// "". A node that calls itself a replica answers as Redis does. In Standalone
+// mode every node calls itself a master, so there the error names the leader.
+func (s *Server) cannotHandOver() string {
+	if s.cfg.Topology.Leads() {
+		return ""
+	}
+	if s.cfg.Mode != Standalone {
+		if _, _, follows := s.follows(); follows {
+			return "ERR FAILOVER is not valid when server is a replica."
+		}
+		return ""
+	}
+	leader, ok := s.cfg.Topology.Leader()
+	switch {
+	case ok && leader.Self: // elected after the check above
+		return ""
+	case ok && leader.Known():
+		return "ERR FAILOVER must be sent to the leader, " + leader.Node + " at " + leader.Addr()
+	}
+	return "ERR FAILOVER must be sent to the leader, which this node does not know at present"
 }
 
 // transferWithin is like transferTo, but with a limit on the time.
@@ -173,8 +196,9 @@ var adminRows = []row{
 		Flags: fsm.Admin | fsm.Dangerous | fsm.NoScript,
 		Group: "server", Since: "holdfast",
 		Complexity: "O(N) where N is the number of members",
-		Syntax:     "STATUS [LOCAL] | ADD node address | REMOVE node [FORCE] | TRANSFER [node] | SNAPSHOT",
-		Doc:        "Inspect and change the cluster",
+		Syntax: "STATUS [LOCAL] | ADD node address | REMOVE node [FORCE] | TRANSFER [node] | SNAPSHOT | " +
+			"BACKUP … | RESTORE …",
+		Doc: "Inspect and change the cluster",
 	}},
 }
 

@@ -28,8 +28,10 @@ func (c *conn) admit(r *row, args [][]byte) (refusal string) {
 	if refusal = r.wrongArity(args); refusal != "" {
 		return refusal
 	}
-	if !c.info.authed && !r.has(fsm.NoAuth) && c.needsAuth() {
-		return msgNoAuth
+	if !c.info.authed && !r.has(fsm.NoAuth) {
+		if refusal = c.authError(r, args); refusal != "" {
+			return refusal
+		}
 	}
 	if c.tx.multi != nil && r.has(fsm.NoMulti|fsm.RefusedInMulti) {
 		return msgNoMulti
@@ -92,7 +94,7 @@ func (c *conn) verdict(args [][]byte) acl.Verdict {
 		return acl.Verdict{}
 	}
 	v := c.checkACL(u, args)
-	if v.Reason != acl.Allowed && !c.local && c.refreshUsers() == nil {
+	if v.Reason != acl.Allowed && !c.local && c.users().refresh() == nil {
 		// A permission that another node granted is valid here as soon as that
 		// node has replied, even if this node has not applied the change yet.
 		// So this node reads the current users before it refuses.
@@ -130,13 +132,14 @@ func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
 // checkSortPattern is the check hook of SORT and SORT_RO. It returns the error
 // for a call whose options BY and GET may not read keys.
 func checkSortPattern(c *conn, args [][]byte) (refusal string) {
+	cmd := c.srv.cmds.catalog.Resolve(args)
 	if c.srv.cfg.Mode == Clustered {
-		if option := fsm.SortPattern(args); option != "" {
+		if option := cmd.KeyPattern(args); option != "" {
 			return "ERR " + option + " option of SORT denied in Cluster mode."
 		}
 	}
 	if u := c.user.limits.Load(); u != nil {
-		return u.CheckPatterns(c.srv.cmds.catalog.Resolve(args), args)
+		return u.CheckPatterns(cmd, args)
 	}
 	return ""
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
-	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
 // blocking is a connection's blocking command.
@@ -47,7 +46,7 @@ const msgUnblocked = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
 
 // block runs a blocking command. It returns when the command is answered or the
 // connection ends. The command is a group of its own: the commands before it
-// are answered first, and the commands behind it in the pipeline wait.
+// are answered first, and the commands after it in the pipeline wait.
 func (c *conn) block(r *row, args [][]byte) {
 	c.flush()
 	if c.ended() {
@@ -62,7 +61,7 @@ func (c *conn) block(r *row, args [][]byte) {
 	c.exec.begin()
 	start := time.Now()
 	own := c.mayCauseOwnEvents()
-	c.wait.pos = 0
+	c.wait.pos, c.pieces = 0, nil
 	out, err := c.exec.Block(&c.group, c.id, own)
 	ran := time.Since(start)
 	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
@@ -89,7 +88,7 @@ func (c *conn) block(r *row, args [][]byte) {
 	if own && err == nil && !c.done {
 		c.awaitOwnEvents()
 		if c.wait.pos != 0 { // the command was served by another group than the one sent last
-			c.groupCause = pubsub.Cause{}
+			c.pieces = nil
 		}
 	}
 	c.answerGroup(out, err, ran)
@@ -138,7 +137,7 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 		// cluster has ended the waits of this user because the user's rules
 		// have changed. This node may not have applied that change yet, so it
 		// reads the current users first.
-		if err := c.refreshUsers(); err != nil {
+		if err := c.users().refresh(); err != nil {
 			c.srv.log.Debug("cannot read users before a blocking command waits again", "client", c.id, "error", err)
 		}
 		if refusal := c.waitRefused(args); refusal != "" {

@@ -77,7 +77,7 @@ func TestBlock_Resume(t *testing.T) {
 }
 
 // Commands before a blocking command are answered before it waits. Commands
-// behind it are answered after it, in order.
+// after it are answered later, in order.
 func TestBlock_Pipeline(t *testing.T) {
 	s := serve(t, newFake(t))
 	a, other := dial(t, s), dial(t, s)
@@ -223,7 +223,7 @@ func TestBlock_Revoked(t *testing.T) {
 				first.expect("PING", "+PONG")
 				return
 			}
-			// The connection has waited again, behind the other client.
+			// The connection has waited again, after the other client.
 			admin.expect("RPUSH q x y", ":2")
 			second.want("*2\n$1\nq\n$1\nx")
 			first.want("*2\n$1\nq\n$1\ny")

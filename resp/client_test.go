@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
@@ -350,7 +351,7 @@ func TestConfig(t *testing.T) {
 func TestConfig_NoLeader(t *testing.T) {
 	for _, features := range []int{fsm.FeatureMend - 1, fsm.MaxFeatures} {
 		f := newFake(t)
-		f.machine = fsm.New(fsm.NewTable())
+		f.machine = fsm.New(command.NewTable())
 		if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Features: features})); err != nil {
 			t.Fatal(err)
 		}

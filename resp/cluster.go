@@ -251,9 +251,9 @@ func (c *conn) commandRedirect(cmd *fsm.Command, args [][]byte) string {
 	return c.redirect(slot, cmd.IsWrite())
 }
 
-// transactionRedirect is commandRedirect for a transaction. Each command was checked when
-// it was queued. EXEC checks them again, because together they must be in one
-// slot, and because the leader may have changed.
+// transactionRedirect is like commandRedirect, for a transaction. Each command
+// was checked when it was queued. EXEC checks them again, because together they
+// must be in one slot, and because the leader may have changed.
 func (c *conn) transactionRedirect(m *multi) string {
 	if c.srv.cfg.Mode != Clustered {
 		return ""

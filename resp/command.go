@@ -525,7 +525,7 @@ func (p *syntaxParser) alternatives() argument {
 	return argument{name: choices[0].name, typ: "oneof", args: choices}
 }
 
-// value parses a word, and the value behind it if the word is a token with a
+// value parses a word, and the value after it if the word is a token with a
 // value.
 func (p *syntaxParser) value() argument {
 	w := p.next()

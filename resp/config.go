@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
@@ -93,7 +92,7 @@ func (s *Server) settings() map[string]string {
 		"port":                      port,
 		"proto-max-bulk-len":        strconv.Itoa(l.MaxBulk),
 		"protected-mode":            "no",
-		"requirepass":               s.requirePass(),
+		"requirepass":               "", // only the hash is known
 		"tracking-table-max-keys":   strconv.Itoa(pubsub.MaxTrackedKeys),
 		"tcp-keepalive":             strconv.Itoa(int(guard.KeepAlive.Seconds())),
 	})
@@ -288,7 +287,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	}
 	var incomplete error // the error of a change that was executed nevertheless
 	if pass, ok := changes["requirepass"]; ok {
-		incomplete = c.setRequirePass(pass)
+		incomplete = c.users().setDefaultPassword(pass)
 		if outcome.Of(incomplete) != outcome.Executed {
 			return fsm.Error(errorText(incomplete))
 		}
@@ -413,35 +412,6 @@ const maxACLLog = 10000
 // channelDefaults are the values of acl-pubsub-default, by whether new users
 // may use all channels.
 var channelDefaults = map[bool]string{true: "allchannels", false: "resetchannels"}
-
-// setRequirePass makes pass the only password of the default user, on all
-// nodes. Connections that have authenticated stay authenticated.
-func (c *conn) setRequirePass(pass string) error {
-	err := c.changeUser(acl.DefaultUser, func(u *acl.User) (*acl.User, error) {
-		u = u.Clone()
-		u.SetPassword(pass)
-		return u, nil
-	})
-	if outcome.Of(err) == outcome.Executed {
-		c.srv.mu.Lock()
-		c.srv.accounts.password = pass
-		c.srv.mu.Unlock()
-	}
-	return err
-}
-
-// requirePass returns the default user's password if it was set on this node
-// and is still valid, otherwise "". Of a password that was set on another node,
-// this node knows only the hash.
-func (s *Server) requirePass() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	def, pass := s.accounts.current.Load().def, s.accounts.password
-	if pass != "" && !def.NoPass() && def.HasPassword(pass) {
-		return pass
-	}
-	return ""
-}
 
 func configResetstat(c *conn, args [][]byte) fsm.Reply {
 	c.srv.metrics.reset()

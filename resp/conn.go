@@ -37,12 +37,11 @@ type conn struct {
 
 	group fsm.Group
 	batch batch
-	// groupCause is the position in the log of the group whose replies are
-	// written next. The messages that the group caused are sent between these
-	// replies: see writeGroup. It is the zero Cause if the position is not known
-	// or does not matter.
-	groupCause pubsub.Cause
-	busy       busy
+	// pieces says where the group whose replies are written next is in the log.
+	// The messages that the group caused are sent between these replies: see
+	// writeGroup. It is empty if the position is not known or does not matter.
+	pieces pieces
+	busy   busy
 
 	w   writer             // sends replies and messages
 	out *outbox            // queues messages
@@ -73,20 +72,24 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	c.out = newOutbox(c)
 	c.sub = pubsub.NewSubscriber(c.id, audience{c})
 	c.mem = s.clientMem.Account(c.evict)
-	c.w = writer{rc: rc, net: c.net, mem: c.mem, pushed: &s.metrics.bytesOut}
+	c.w = writer{rc: rc, net: c.net, mem: c.mem, pushed: &s.metrics.bytesOut, pushers: s.pushers}
 	c.w.early.send = c.w.sendEarly
+	c.exec.OnPiece(c.pieceExecuted)
+	// confirmed is read first: it is set after the users are current.
+	c.user.early = !s.accounts.confirmed.Load()
 	def := s.accounts.current.Load().def
-	c.info, c.user.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: def.Open()}, def.born
+	open := def.Open() && !c.user.early
+	c.info, c.user.born = clientInfo{user: def.Name, proto: 2, multi: -1, authed: open}, def.born
 	if g, ok := c.net.(*guard.Conn); ok {
 		g.SetMemory(c.mem)
-		g.SetAuthenticated(c.info.authed)
+		g.SetAuthenticated(open || c.user.early && def.Open())
 		c.exec.WatchClient(g.ReadAhead)
 	}
 	c.group.Reset(2, c.id)
 	return c
 }
 
-// serve runs a pipeline. Commands behind QUIT are dropped, as in Redis.
+// serve runs a pipeline. Commands after QUIT are dropped, as in Redis.
 func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.activity.last.Store(time.Now().UnixNano())
 	c.out.begin()
@@ -152,6 +155,7 @@ func (c *conn) take(args [][]byte) *row {
 		return r
 	}
 	if refusal = c.admit(r, args); refusal != "" {
+		c.auditRefused(r, args, refusal)
 		c.refuse(r, refusal)
 		return r
 	}
@@ -189,6 +193,10 @@ func (c *conn) data(r *row, args [][]byte) {
 		return
 	}
 	c.show(r, c.db, args)
+	audits := c.srv.audit.log != nil && r.audits(args)
+	if audits { // alone in its group, so that its reply is known
+		c.flush()
+	}
 	cmd, logged := c.forLog(r, args)
 	if c.group.Ops() > 0 &&
 		(c.group.Ops() >= maxGroupOps || c.group.Size() >= maxGroupBytes || c.mustFlushBefore(cmd, logged)) {
@@ -201,6 +209,10 @@ func (c *conn) data(r *row, args [][]byte) {
 	c.batch.rows = append(c.batch.rows, r)
 	if c.tracking.Reads() {
 		c.rememberReads(r.cmd, args)
+	}
+	if audits {
+		c.batch.audited = args
+		c.flush()
 	}
 }
 
@@ -220,7 +232,7 @@ func (c *conn) answer(r *row, args [][]byte) {
 	if !r.has(fsm.PreviousProtocol) {
 		proto = c.proto
 	}
-	c.groupCause = pubsub.Cause{} // there is one reply, and no message belongs before it: see writeGroup
+	c.pieces = nil // there is one reply, and no message belongs before it: see writeGroup
 	c.show(r, c.db, args)
 	if c.info.monitor { // the line about this MONITOR command comes right after its reply
 		defer c.out.drain()
@@ -244,8 +256,19 @@ func (c *conn) answer(r *row, args [][]byte) {
 // run runs a connection command and measures it.
 func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	start := time.Now()
+	audits := c.srv.audit.log != nil && r.audits(args)
+	if audits && r.cmd.Name == "shutdown" { // its run ends with the node
+		c.audit(r, args, "received")
+	}
 	reply := r.run(c, args)
 	d := time.Since(start)
+	switch {
+	case !audits || r.cmd.Name == "shutdown" && !reply.IsError():
+	case reply.IsError():
+		c.audit(r, args, r.auditError(reply.Text()))
+	default:
+		c.audit(r, args, "ok")
+	}
 	c.busy += busy(d)
 	c.srv.metrics.connectionCommand(r, d, reply)
 	if !r.has(fsm.SkipSlowlog) {
@@ -326,9 +349,9 @@ func (c *conn) recover() {
 }
 
 // busy is the time for which a connection has run commands that wait for
-// nothing, since it last yielded: commands about the connection or the node,
-// and commands that were refused. A client can send such commands without end,
-// and the connection then never waits. Commands about data wait for the cluster.
+// nothing, since it last yielded: connection commands, and commands that were
+// refused. A client can send such commands without end, and the connection then
+// never waits. Commands on data wait for the cluster.
 type busy time.Duration
 
 // refusalTime is an estimate of the time that it takes to refuse a command.

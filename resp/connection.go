@@ -143,6 +143,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		s.metrics.AuthFailures.Inc()
 		s.warn("throttle", "login refused: too many failed logins from this address", "client", c.id, "addr", addr)
 		c.done = true
+		c.auditLogin(name, c.srv.accounts.current.Load().find(name) != nil, "too many failed logins")
 		return msgThrottled
 	}
 	outcome := guard.LoginFailed
@@ -150,11 +151,17 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 	if wait > 0 {
 		s.sleep(wait)
 	}
+	// Without a leader, this node accepts the passwords that it knows.
+	unconfirmed := c.confirmUsers()
 	a := c.srv.accounts.current.Load().find(name)
+	if unconfirmed != nil && (a == nil || a.NoPass()) {
+		outcome = guard.LoginUnchecked
+		return errorText(unconfirmed)
+	}
 	if a == nil || !a.Authenticate(password) {
 		// The user or its password may be newer than this node's state.
 		known := a != nil
-		err := c.refreshUsers()
+		err := c.users().refresh()
 		a = c.srv.accounts.current.Load().find(name)
 		if a == nil || !a.Authenticate(password) {
 			doing := strings.ToLower(string(word))
@@ -167,6 +174,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 				return errorText(err)
 			}
 			c.wrongPassword()
+			c.auditLogin(name, known, "wrong user or password")
 			if err != nil {
 				return errorText(err)
 			}
@@ -176,6 +184,12 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 	c.user.wrongPasswords = 0
 	outcome = guard.LoginSucceeded
 	c.become(a, true)
+	if unconfirmed != nil {
+		c.user.unconfirmed.Store(a.User)
+		if c.srv.accounts.confirmed.Load() { // meanwhile
+			c.checkLogin()
+		}
+	}
 	return ""
 }
 
@@ -207,6 +221,9 @@ func auth(c *conn, args [][]byte) fsm.Reply {
 	name := acl.DefaultUser
 	switch len(args) {
 	case 2:
+		if err := c.confirmUsers(); err != nil && c.srv.accounts.current.Load().def.NoPass() {
+			return fsm.Error(errorText(err))
+		}
 		if c.srv.accounts.current.Load().def.NoPass() {
 			return fsm.Error(msgNoPassSet)
 		}
@@ -328,7 +345,7 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.leaveAll()
 	c.monitorEnd()
 	c.trackingOff()
-	c.out.drain()             // a client would read a message behind this reply as its next reply
+	c.out.drain()             // a client would read a message after this reply as its next reply
 	if c.w.mode == replyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
 		c.w.mode = replyOn
 	}
@@ -336,8 +353,9 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.setDB(0)
 	c.setName("")
 	c.setProto(2)
+	c.user.early = !c.srv.accounts.confirmed.Load()
 	def := c.srv.accounts.current.Load().def
-	c.become(def, def.Open())
+	c.become(def, def.Open() && !c.user.early)
 	c.edit(func(i *clientInfo) { i.noEvict, i.noTouch = false, false })
 	return fsm.Simple("RESET")
 }

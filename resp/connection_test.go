@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
@@ -449,7 +450,7 @@ func TestAuth(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"))
 	const noauth = "-NOAUTH Authentication required."
 	c := dial(t, s)
-	for _, cmd := range append(resp.ConnectionCommands(), rowsOf(fsm.NewTable())...) {
+	for _, cmd := range append(resp.ConnectionCommands(), rowsOf(command.NewTable())...) {
 		switch cmd.Name {
 		case "auth", "hello", "quit", "reset":
 			continue
@@ -486,7 +487,7 @@ func TestAuth(t *testing.T) {
 	e := dial(t, s)
 	e.expect("HELLO 3 AUTH default wrong", "-WRONGPASS invalid username-password pair or user is disabled.", "PING", noauth, "QUIT", "+OK")
 	e.wantEOF()
-	// The result of AUTH applies to the commands behind it in the same pipeline.
+	// The result of AUTH applies to the commands after it in the same pipeline.
 	g := dial(t, s)
 	g.send("GET a", "AUTH secret", "GET a")
 	g.want(noauth, "+OK", "$-1")

@@ -24,6 +24,11 @@ type Executor interface {
 	// call of Do, Block or Unblock sent through the log. They differ if the
 	// group was run in pieces. Both are 0 if the call sent no group.
 	Sent() (first, last uint64)
+	// OnPiece sets the function that Do and Block call, on their own goroutine,
+	// after each piece that they have executed through the log, if they execute
+	// a group in pieces. group is the number of the piece, as in Sent. op is the
+	// position of the piece's first operation in the whole group.
+	OnPiece(f func(group uint64, op int))
 	// Waited returns the channel that delivers the reply when the present wait
 	// is served. It delivers nil if the command has to be run again.
 	Waited() <-chan []byte
@@ -38,7 +43,7 @@ type Executor interface {
 }
 
 // executor is the executor of a connection. Some client commands run as several
-// groups: a change with a read behind it, or a blocking command that is run
+// groups: a change with a read after it, or a blocking command that is run
 // again. The outcome of such a command is not that of its last group. So it
 // remembers whether the client command has changed the state, or may have
 // changed it. After that, no later error of the same command says that it was

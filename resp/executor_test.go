@@ -119,7 +119,7 @@ func TestExecutor_Executed(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	f.armed.Store(false)
-	c.expect("CONFIG GET slowlog-max-len", "*2\n$15\nslowlog-max-len\n$1\n7", "CONFIG GET requirepass", "*2\n$11\nrequirepass\n$6\nsecret")
+	c.expect("CONFIG GET slowlog-max-len", "*2\n$15\nslowlog-max-len\n$1\n7", "CONFIG GET requirepass", "*2\n$11\nrequirepass\n$0\n")
 }
 
 // TestExecutor_Block checks that no later failure means that a blocking command

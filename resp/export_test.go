@@ -8,3 +8,7 @@ func SetMaxEventWait(s *Server, d time.Duration) { s.maxEventWait = d }
 // StopMatchClock stops the clock of the matching budget, so that it is not
 // refilled.
 func StopMatchClock(s *Server) { s.hub.SetMatchClock(func() time.Time { return time.Unix(1, 0) }) }
+
+// ConfirmUsers makes s take the users that it knows for those of the cluster, as
+// after the first read of the users.
+func ConfirmUsers(s *Server) { s.accounts.confirmed.Store(true) }

@@ -15,6 +15,7 @@ const (
 // batch is what a connection keeps for the group that it builds and runs.
 type batch struct {
 	rows      []*row   // commands of the group, for metrics
+	audited   [][]byte // arguments of the group's only command, if the audit log contains it
 	first     [][]byte // arguments of the group's first command, for the slow log
 	reads     []string // keys that the group reads and that tracking will remember
 	splitting splitting
@@ -58,6 +59,9 @@ func (c *conn) flushLast() {
 // nil, it writes the error for each command instead. d is how long the group
 // took.
 func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
+	if c.batch.audited != nil {
+		c.auditGroup(out, err)
+	}
 	if err != nil {
 		text := errorText(err)
 		line := fsm.Error(text).Append(nil, c.proto)
@@ -81,11 +85,13 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 func (c *conn) reset() {
 	c.group.Reset(c.proto, c.id)
 	c.batch.rows, c.batch.first, c.batch.reads = c.batch.rows[:0], nil, c.batch.reads[:0]
+	c.batch.audited = nil
 }
 
 // do runs the group, after any CLIENT PAUSE has ended.
 func (c *conn) do(local bool) ([]byte, error) {
 	c.waitPause(c.group.Write)
+	c.pieces = nil
 	if !c.group.Write || !c.mayCauseOwnEvents() {
 		return c.exec.Do(&c.group, local, c.w.early.now())
 	}
@@ -213,9 +219,9 @@ func (c *conn) setReserved(n int64) {
 	}
 }
 
-// trackedPieces is tracked for a group that was run in pieces. The pieces read
-// at different log indices, so every change since track counts: there may be
-// too many invalidations, but never too few.
+// trackedPieces is like tracked, for a group that was run in pieces. The pieces
+// read at different log indices, so every change since track counts: there may
+// be too many invalidations, but never too few.
 func (c *conn) trackedPieces(keys []string) {
 	if keys != nil {
 		c.srv.hub.Settle(c.id, keys, 0, true)

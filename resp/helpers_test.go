@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
@@ -49,9 +50,17 @@ type fakeCluster struct {
 	listener resp.Listener
 	want     atomic.Uint32
 	watchers []func(*fsm.Users)
-	after    func(index uint64) // if set, is called after a read, at that log index
-	answered func()             // if set, is called when a reply was sent early, before Do returns it
-	late     chan *fsm.Result   // if set, gets the events in place of the listener
+	// hideUsers makes WatchUsers report that there are no users, as a node that
+	// has applied nothing yet.
+	hideUsers bool
+	after     func(index uint64) // if set, is called after a read, at that log index
+	answered  func()             // if set, is called when a reply was sent early, before Do returns it
+	// inPieces runs each operation of a group that writes as an entry of its
+	// own, behind an entry for the whole group, which was refused. between, if
+	// set, returns a group of another connection that runs before each piece.
+	inPieces bool
+	between  func() *fsm.Group
+	late     chan *fsm.Result // if set, gets the events in place of the listener
 	// delivered and ownDelivered, if set, replace EventsDelivered and
 	// OwnEventsDelivered.
 	delivered    func(heard func())
@@ -60,7 +69,7 @@ type fakeCluster struct {
 
 func newFake(t testing.TB) *fakeCluster {
 	t.Helper()
-	f := &fakeCluster{machine: fsm.New(fsm.NewTable()), waits: make(map[uint64]chan []byte)}
+	f := &fakeCluster{machine: fsm.New(command.NewTable()), waits: make(map[uint64]chan []byte)}
 	f.index = 1
 	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Features: fsm.MaxFeatures})); err != nil {
 		t.Fatal(err)
@@ -128,6 +137,9 @@ func (f *fakeCluster) WatchUsers(watch func(*fsm.Users)) {
 	f.watchers = append(f.watchers, watch)
 	users := f.machine.Users()
 	f.mu.Unlock()
+	if f.hideUsers {
+		users = &fsm.Users{}
+	}
 	watch(users)
 }
 
@@ -145,13 +157,17 @@ type fakeExecutor struct {
 	out     chan []byte // of the current wait
 	origin  uint64
 	pos     fsm.Pos
-	sent    uint64
+	// first and last are the numbers of the groups that Do has sent.
+	first, last uint64
+	piece       func(group uint64, op int)
 }
 
 // fakeSession is the session of the groups that all fake executors send.
 var fakeSession = fsm.SessionID{NodeID: "n1", Boot: 1}
 
-func (e *fakeExecutor) Sent() (first, last uint64) { return e.sent, e.sent }
+func (e *fakeExecutor) Sent() (first, last uint64) { return e.first, e.last }
+
+func (e *fakeExecutor) OnPiece(f func(group uint64, op int)) { e.piece = f }
 
 func (e *fakeExecutor) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	f := e.cluster
@@ -199,7 +215,7 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 	f.locals = append(f.locals, local)
 	f.mu.Unlock()
 	clear(e.buf)
-	e.sent = 0
+	e.first, e.last = 0, 0
 	if reading != nil && !g.Write {
 		reading(e.watch)
 	}
@@ -227,10 +243,70 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 		e.buf = out
 		return out, err
 	}
+	if !f.inPieces {
+		reply, err := f.applyLocked(g.Bytes())
+		if err != nil {
+			return nil, err
+		}
+		e.first, e.last = f.seq, f.seq
+		e.buf = append(e.buf[:0], reply...)
+	} else if err := e.runPiecesLocked(g); err != nil {
+		return nil, err
+	}
+	if early != nil {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			early(e.buf)
+		}()
+		<-done
+		if f.answered != nil {
+			f.answered()
+		}
+	}
+	return e.buf, nil
+}
+
+// noop is a group without commands.
+var noop = []byte{0, 0}
+
+// runPiecesLocked runs each operation of a group by itself. mu of the cluster
+// must be held; it is released while a piece is reported.
+func (e *fakeExecutor) runPiecesLocked(g *fsm.Group) error {
+	f := e.cluster
+	if _, err := f.applyLocked(noop); err != nil { // the whole group, which was refused
+		return err
+	}
+	e.first, e.buf = f.seq, e.buf[:0]
+	todo := [][]byte{g.Bytes()}
+	for op := 0; len(todo) > 0; {
+		if first, second, ok := fsm.SplitGroup(todo[0]); ok {
+			todo = append([][]byte{first, second}, todo[1:]...)
+			continue
+		}
+		if f.between != nil {
+			if _, err := f.applyLocked(f.between().Bytes()); err != nil {
+				return err
+			}
+		}
+		reply, err := f.applyLocked(todo[0])
+		if err != nil {
+			return err
+		}
+		e.buf, e.last, todo = append(e.buf, reply...), f.seq, todo[1:]
+		f.mu.Unlock()
+		e.piece(e.last, op)
+		f.mu.Lock()
+		op++
+	}
+	return nil
+}
+
+// applyLocked applies an entry with one group, and returns the group's replies.
+func (f *fakeCluster) applyLocked(body []byte) ([]byte, error) {
 	var b fsm.BatchBuilder
 	f.seq++
-	e.sent = f.seq
-	b.Add(fakeSession, f.seq-1, f.seq, g.Bytes())
+	b.Add(fakeSession, f.seq-1, f.seq, body)
 	f.index++
 	f.machine.Want(fsm.EventKinds(f.want.Load()))
 	res, err := f.machine.Apply(f.index, 1, b.Encode(fsm.Header{Term: 1, Stamp: int64(f.index)}))
@@ -253,23 +329,20 @@ func (e *fakeExecutor) Do(g *fsm.Group, local bool, early func(replies []byte)) 
 			}
 		}
 	}
-	e.buf = append(e.buf[:0], res.Groups[0].Reply...)
-	if early != nil {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			early(e.buf)
-		}()
-		<-done
-		if f.answered != nil {
-			f.answered()
-		}
-	}
-	return e.buf, nil
+	return res.Groups[0].Reply, nil
 }
 
-// serve starts a client port on loopback.
+// serve starts a client port on loopback that knows the users of the cluster.
 func serve(t testing.TB, f *fakeCluster, change ...func(*resp.Config)) *resp.Server {
+	t.Helper()
+	s := serveUnconfirmed(t, f, change...)
+	resp.ConfirmUsers(s)
+	return s
+}
+
+// serveUnconfirmed is like serve, for a node that has not read the users of the
+// cluster since it started.
+func serveUnconfirmed(t testing.TB, f *fakeCluster, change ...func(*resp.Config)) *resp.Server {
 	t.Helper()
 	cfg := resp.Config{Addr: "127.0.0.1:0", Limits: guard.DefaultLimits(), Logger: hclog.NewNullLogger()}
 	for _, c := range change {

@@ -241,6 +241,10 @@ func infoPersistence(p *infoPage) {
 	p.line("aof_last_bgrewrite_status", "ok")
 	p.line("aof_last_write_status", "ok")
 	p.line("aof_current_size", p.state.LogBytes)
+	p.line("disk_free_bytes", p.state.DiskFree)
+	p.line("disk_total_bytes", p.state.DiskTotal)
+	p.line("disk_reserve_bytes", p.state.DiskReserve)
+	p.line("disk_writes_refused", flag(p.state.WritesRefused != ""))
 }
 
 func infoStats(p *infoPage) {

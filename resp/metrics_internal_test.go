@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 func TestBucketOf(t *testing.T) {
@@ -87,7 +88,7 @@ func TestMetrics_NoAllocation(t *testing.T) {
 }
 
 func metricsGroup(n int) (*Metrics, []*row, []byte) {
-	table := clientPortRows(fsm.NewTable())
+	table := clientPortRows(command.NewTable())
 	m := newMetrics(table)
 	var rows []*row
 	for range n {
@@ -111,7 +112,7 @@ func BenchmarkMetrics_Group(b *testing.B) {
 // TestSyntax parses the syntax of every row and checks that no word is lost.
 func TestSyntax(t *testing.T) {
 	var rows []fsm.Command
-	for _, r := range append(ConnectionCommands(), deref(fsm.NewTable().Rows())...) {
+	for _, r := range append(ConnectionCommands(), deref(command.NewTable().Rows())...) {
 		rows = append(append(rows, r), r.Sub...)
 	}
 	for _, r := range rows {

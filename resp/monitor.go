@@ -70,7 +70,8 @@ func (c *conn) show(r *row, db int, args [][]byte) {
 	c.srv.diag.monitors.send(monitorLine(time.Now(), db, c.net.RemoteAddr().String(), r.redacted(args)))
 }
 
-// showTransaction is show for the commands of a transaction that was executed.
+// showTransaction is like show, for the commands of a transaction that was
+// executed.
 func (c *conn) showTransaction(m *multi) {
 	if c.srv.diag.monitors.n.Load() == 0 {
 		return

@@ -96,8 +96,8 @@ type queued struct {
 	// refused is the error that replaces the reply of a command that is not
 	// allowed in a transaction, or is no longer allowed: see recheck.
 	refused string
-	// answer is the reply of a command about the connection that has already
-	// been executed: see trackFirst.
+	// answer is the reply of a connection command that has already been executed:
+	// see trackFirst.
 	answer *fsm.Reply
 }
 
@@ -233,6 +233,7 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 		out = c.tracked(tracked, out, err)
 	}
 	c.reset()
+	c.auditTransaction(m, out, err)
 	if err != nil {
 		c.untrack(tracking)
 		return fsm.Error(errorText(err))

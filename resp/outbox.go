@@ -70,9 +70,9 @@ func (o *outbox) begin() {
 	}
 }
 
-// resume is begin for a connection that has waited for a blocking command. The
-// queued messages may be a consequence of that command, so they follow its
-// reply. resume reports whether there are any.
+// resume is like begin, for a connection that has waited for a blocking
+// command. The queued messages may be a consequence of that command, so they
+// follow its reply. resume reports whether there are any.
 func (o *outbox) resume() (queued bool) {
 	o.mu.Lock()
 	o.serving, o.waiter = true, 0
@@ -82,10 +82,10 @@ func (o *outbox) resume() (queued bool) {
 	return queued
 }
 
-// end sends the replies and the messages that were queued behind them.
+// end sends the replies and the messages that were queued after them.
 func (o *outbox) end() error { return o.endBefore(0) }
 
-// endBefore is end for a connection that goes on to wait for a blocking
+// endBefore is like end, for a connection that goes on to wait for a blocking
 // command. Messages that the command causes stay in the queue until resume.
 func (o *outbox) endBefore(waiter fsm.Pos) error {
 	w := &o.c.w
@@ -95,7 +95,7 @@ func (o *outbox) endBefore(waiter fsm.Pos) error {
 	return w.endLocked()
 }
 
-// release writes the queued messages behind the replies. The outbox's goroutine
+// release writes the queued messages after the replies. The outbox's goroutine
 // sends the messages that arrive meanwhile; if release sent them too, it might
 // never end in a flood of messages. The caller holds the lock of the
 // writer.
@@ -150,7 +150,7 @@ func (o *outbox) rankLocked() int64 {
 	return d
 }
 
-// drain writes the queued messages behind the replies so far.
+// drain writes the queued messages after the replies so far.
 func (o *outbox) drain() {
 	o.mu.Lock()
 	taken := o.takeLocked()
@@ -161,7 +161,7 @@ func (o *outbox) drain() {
 	}
 }
 
-// drainLocked is drain for callers that must not wait for the network.
+// drainLocked is like drain, for callers that must not wait for the network.
 func (o *outbox) drainLocked() {
 	taken := o.takeLocked()
 	for _, m := range taken {
@@ -171,7 +171,7 @@ func (o *outbox) drainLocked() {
 }
 
 // takeLocked takes the messages that may be sent now from the queue. A message
-// behind one that must wait also waits: messages keep their order.
+// after one that must wait also waits: messages keep their order.
 func (o *outbox) takeLocked() []message {
 	n := len(o.queue)
 	if o.waiter != 0 {

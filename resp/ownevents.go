@@ -1,6 +1,8 @@
 package resp
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
@@ -17,7 +19,8 @@ import (
 // node's state machine, which may be behind the leader. So the connection
 // delays the replies of a group that writes until this node's hub has received
 // the group's events (Cluster.OwnEventsDelivered), and inserts each event
-// behind the reply of its command. Connections that neither track nor subscribe
+// behind the reply of its command. A group that was executed in pieces has a
+// position in the log for each piece. Connections that neither track nor subscribe
 // do not wait.
 
 // maxEventWait bounds the wait for events. A node that loses the leader directly
@@ -39,25 +42,89 @@ func (c *conn) mayCauseOwnEvents() bool {
 	}
 }
 
+// piece is a group that the connection has sent through the log. If a group was
+// executed in pieces, each of them is a piece with its own position in the log.
+type piece struct {
+	op int // position of the piece's first operation in the whole group
+	// at is the position in the log, with Op 0. It is nil while that is not
+	// known.
+	at atomic.Pointer[pubsub.Cause]
+}
+
+// pieces are the pieces of one group, in their order.
+type pieces []*piece
+
+// end returns the last known position of the pieces. It is the zero Cause if no
+// position is known.
+func (ps pieces) end() pubsub.Cause {
+	for _, p := range slices.Backward(ps) {
+		if at := p.at.Load(); at != nil {
+			return *at
+		}
+	}
+	return pubsub.Cause{}
+}
+
+// repliesBefore returns how many replies of the group come before a message
+// that precedes the end of the pieces or belongs to one of them. A message that
+// the group did not cause comes directly before the replies of the next piece.
+// Then it also follows the reads that were executed before that piece.
+func (ps pieces) repliesBefore(m pubsub.Cause) int {
+	for _, p := range ps {
+		at := p.at.Load()
+		if at == nil {
+			continue
+		}
+		switch before, in := m.Relative(at.Index, at.Position); {
+		case in:
+			return p.op + m.Op + 1
+		case before:
+			return p.op
+		}
+	}
+	return 0
+}
+
+// pieceExecuted is called for each piece of a group that is executed in pieces.
+// It requests the position of the piece at once, because the node remembers
+// only the positions of its last groups.
+func (c *conn) pieceExecuted(group uint64, op int) {
+	if !c.mayCauseOwnEvents() {
+		return
+	}
+	p := &piece{op: op}
+	c.pieces = append(c.pieces, p)
+	c.srv.cluster.OwnEventsDelivered(group, p.locate)
+}
+
+// locate sets the position of the piece. The log index is 0 if the position is
+// not known.
+func (p *piece) locate(index uint64, position int) {
+	if index != 0 {
+		p.at.Store(&pubsub.Cause{Index: index, Position: position})
+	}
+}
+
 // awaitOwnEvents waits until the hub has received the events of the executor's last
 // group.
 func (c *conn) awaitOwnEvents() {
-	first, last := c.exec.Sent()
+	_, last := c.exec.Sent()
 	if last == 0 {
 		return
 	}
-	var at pubsub.Cause
+	if len(c.pieces) == 0 { // executed as a whole
+		c.pieces = pieces{&piece{}}
+	}
+	p := c.pieces[len(c.pieces)-1]
 	delivered := c.awaitDelivery(func(f func()) {
 		c.srv.cluster.OwnEventsDelivered(last, func(index uint64, position int) {
-			at = pubsub.Cause{Index: index, Position: position}
+			p.locate(index, position)
 			f()
 		})
 	})
-	switch {
-	case !delivered:
+	if !delivered {
 		c.srv.hub.InvalidateAll(c.id)
-	case first == last: // a group run in pieces counts operations per piece
-		c.groupCause = at
+		c.pieces = nil
 	}
 }
 
@@ -114,16 +181,15 @@ func (c *conn) writeGroup(replies []byte) {
 
 // writeBetween writes the replies of a group and the messages between them.
 func (c *conn) writeBetween(replies []byte) {
-	op := 0
-	for _, m := range c.out.takeUntil(c.groupCause) {
-		_, in := m.cause.Relative(c.groupCause.Index, c.groupCause.Position)
-		for ; in && op <= m.cause.Op; op++ {
+	written := 0
+	for _, m := range c.out.takeUntil(c.pieces.end()) {
+		for before := c.pieces.repliesBefore(m.cause); written < before; written++ {
 			n := wire.Len(replies)
 			c.w.write(replies[:n])
 			replies = replies[n:]
 		}
 		c.w.put(m.Bytes)
 	}
-	c.groupCause = pubsub.Cause{}
+	c.pieces = nil
 	c.w.write(replies)
 }

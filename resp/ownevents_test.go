@@ -102,6 +102,79 @@ func TestOwn_Order(t *testing.T) {
 	c.want("+OK", "+QUEUED", "+QUEUED", "*2\n:1\n+OK", message("ch", "x"), "+PONG")
 }
 
+// TestOwn_Pieces checks the order for groups that are executed in pieces, on the
+// leader and on a follower. Each event comes directly after the reply of its
+// command.
+func TestOwn_Pieces(t *testing.T) {
+	for _, on := range []string{"leader", "follower"} {
+		t.Run(on, func(t *testing.T) {
+			f := newFake(t)
+			if on == "follower" {
+				var b *behind
+				f, b = follower(t)
+				b.always()
+			}
+			f.inPieces = true
+			s := serve(t, f)
+			c := dial(t, s)
+			c.do("HELLO 3")
+			c.expect("CLIENT TRACKING ON", "+OK", "MGET k l", "*2\n_\n_")
+			c.send("SET k 1", "SET l 1", "GET k", "SET k 2", "SET k 3", "PING")
+			c.want("+OK", invalid("k"), "+OK", invalid("l"), "$1\n1", "+OK", invalid("k"), "+OK", "+PONG")
+			c.expect("MGET k l", "*2\n$1\n3\n$1\n1")
+			c.send("SET z 1", "MULTI", "SET k 4", "SET l 4", "EXEC", "GET k", "SET k 5", "PING")
+			c.want("+OK", "+OK", "+QUEUED", "+QUEUED", "*2\n+OK\n+OK", invalid("k"), invalid("l"), "$1\n4",
+				"+OK", invalid("k"), "+PONG")
+
+			// Another connection changes keys before each piece. The messages
+			// keep the order of the log. The connection is a new one, because
+			// c now keeps reads and writes in separate groups.
+			c = dial(t, s)
+			c.do("HELLO 3")
+			c.expect("CLIENT TRACKING ON", "+OK")
+			c.expect("MGET o0 o1 o2", "*3\n_\n_\n_", "MGET k l", "*2\n$1\n5\n$1\n4")
+			n := 0
+			f.between = func() *fsm.Group {
+				var g fsm.Group
+				g.Reset(2, 99)
+				g.Command(f.machine.Table().Find([]byte("set")), 0, [][]byte{[]byte("set"), []byte(fmt.Sprint("o", n)), []byte("x")})
+				n++
+				return &g
+			}
+			c.send("SET k 6", "GET k", "SET l 6", "PING")
+			c.want(invalid("o0"), "+OK", invalid("k"), invalid("o1"), "$1\n6", invalid("o2"), "+OK", invalid("l"), "+PONG")
+			f.between = nil
+
+			c.expect("SUBSCRIBE ch", subscribed("subscribe", 1))
+			c.send("PUBLISH ch x", "PUBLISH ch y", "GET z", "PING")
+			c.want(":1", message("ch", "x"), ":1", message("ch", "y"), "$1\n1", "+PONG")
+			c.send("SET z 2", "GET z", "PING")
+			c.want("+OK", invalid("z"), "$1\n2", "+PONG")
+		})
+	}
+}
+
+// TestOwn_PieceUnknown checks a group in pieces whose first pieces have no known
+// position in the log. Their messages still come before the replies that follow
+// the piece behind them.
+func TestOwn_PieceUnknown(t *testing.T) {
+	f := newFake(t)
+	f.inPieces = true
+	f.ownDelivered = func(group uint64, delivered func(index uint64, position int)) {
+		index := f.indexOf(group)
+		if index == 3 || index == 4 { // of a and b: 2 is the refused group
+			index = 0
+		}
+		delivered(index, 0)
+	}
+	s := serve(t, f)
+	c := dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON", "+OK", "MGET a b c d", "*4\n_\n_\n_\n_")
+	c.send("SET a 1", "SET b 1", "SET c 1", "SET d 1", "PING")
+	c.want("+OK", "+OK", invalid("a"), invalid("b"), "+OK", invalid("c"), "+OK", invalid("d"), "+PONG")
+}
+
 // TestOwn_Modes covers OPTIN, OPTOUT, NOLOOP, BCAST and REDIRECT.
 func TestOwn_Modes(t *testing.T) {
 	f, b := follower(t)
@@ -156,6 +229,19 @@ func TestOwn_Blocking(t *testing.T) {
 	c.expect("LRANGE to 0 -1", "*1\n$1\nx")
 	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
 	c.want("$1\ny", invalid("to"), "+PONG")
+
+	// A group of which only the last try was executed, as after a dry run.
+	f.inPieces = true
+	w.expect("RPUSH from z", ":1")
+	c.expect("LRANGE to 0 -1", "*2\n$1\nx\n$1\ny")
+	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
+	c.want("$1\nz", invalid("to"), "+PONG")
+	c.expect("LRANGE to 0 -1", "*3\n$1\nx\n$1\ny\n$1\nz")
+	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
+	testutil.Eventually(t, "a client that waits", func() bool { return strings.Contains(w.do("INFO clients"), "blocked_clients:1") })
+	w.expect("RPUSH from x", ":1")
+	b.deliver()
+	c.want("$1\nx", invalid("to"), "+PONG")
 }
 
 // TestOwn_OthersDoNotWait checks that a connection that neither tracks nor

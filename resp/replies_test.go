@@ -52,7 +52,7 @@ func (c *client) readSlowly(want string) {
 	for len(rest) > 0 {
 		n, err := io.ReadFull(c.r, got[:min(len(got), len(rest))])
 		if err != nil || string(got[:n]) != rest[:n] {
-			c.t.Fatalf("%d bytes behind the first %d of %d differ: %v", n, len(want)-len(rest), len(want), err)
+			c.t.Fatalf("%d bytes after the first %d of %d differ: %v", n, len(want)-len(rest), len(want), err)
 		}
 		rest = rest[n:]
 	}

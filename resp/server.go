@@ -93,6 +93,11 @@ type State struct {
 	// their functions; LibraryBytes is the size of the libraries in bytes.
 	Libraries, Functions, LibraryBytes int
 	LogBytes                           int64
+	// DiskFree, DiskTotal and DiskReserve describe the disk of the data
+	// directory, in bytes. They are 0 if they are not known. WritesRefused is
+	// the reason why commands that add data are refused, or "".
+	DiskFree, DiskTotal, DiskReserve int64
+	WritesRefused                    string
 }
 
 // DBState holds the key counts of one database.
@@ -104,18 +109,23 @@ type Replica struct{ Host, Port string }
 // Config is the configuration of a server.
 type Config struct {
 	Addr string // client port
-	// RequirePass is the password of the default user until a client changes
-	// that user. It is "" for no password.
+	// RequirePass is the password of the default user of a cluster that has
+	// none yet. It is "" for no password.
 	RequirePass string
 	// Users are the users of --acl-file. A cluster without users takes them
-	// over.
+	// over. They contain no default user if RequirePass is set.
 	Users   []*acl.User
 	DataDir string // as CONFIG GET dir prints it
 	Limits  guard.Limits
 	// LimitFlags are the flags that limit clients, by name without dashes.
 	LimitFlags map[string]LimitFlag
 	Logger     hclog.Logger
-	Listener   net.Listener // used instead of Addr, for tests
+	// Audit receives a line for each administrative command and for each failed
+	// login. Nil means none.
+	Audit hclog.Logger
+	// NodeID is the name of this node in Audit.
+	NodeID   string
+	Listener net.Listener // used instead of Addr, for tests
 
 	// Mode is the kind of server that the port presents to clients. All modes
 	// but Standalone require a Topology.
@@ -141,11 +151,13 @@ type Server struct {
 	metrics    *Metrics
 	hub        *pubsub.Hub
 	clientMem  *clientmem.Budget
+	pushers    *pushers
 	monitor    *sentinel.Monitor // nil except in mode Sentinel
 	accounts   accounts
 	diag       diagnostics
 	saves      saves
 	logLimiter logLimiter
+	audit      auditLog
 	port       port
 	run        processRun
 	life       lifecycle
@@ -154,7 +166,7 @@ type Server struct {
 	blocked      atomic.Int64          // connections in a blocking command that waits
 	maxEventWait time.Duration         // the constant maxEventWait, except in tests
 
-	mu    sync.Mutex // guards conns and accounts.password
+	mu    sync.Mutex // guards conns
 	conns map[uint64]*conn
 }
 
@@ -226,9 +238,9 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	}
 	cmds := newCommandTable(table, cfg.Mode == Sentinel)
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds,
-		metrics: newMetrics(cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory),
-		accounts:     accounts{seed: seedOf(cfg.Users), log: aclLog{max: aclLogMax}, password: cfg.RequirePass},
+		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds, audit: auditLog{log: cfg.Audit, node: cfg.NodeID},
+		metrics: newMetrics(cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory), pushers: newPushers(),
+		accounts:     accounts{seed: seedOf(cmds.catalog, cfg.Users, cfg.RequirePass), log: aclLog{max: aclLogMax}},
 		port:         port{served: make(chan struct{}), released: make(chan struct{})},
 		run:          processRun{id: cfg.RunID, started: time.Now()},
 		life:         lifecycle{stopping: make(chan struct{}), idle: make(chan struct{}, 1)},
@@ -253,9 +265,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if cfg.Mode != Sentinel {
 		cluster.WatchDenials(s.accounts.log.script)
 	}
-	if len(s.accounts.seed) > 0 && cfg.Mode != Sentinel {
-		s.life.background.Go(s.bootstrapUsers)
-	}
+	s.life.background.Go(s.bootstrapUsers)
 	s.port.guard = guard.NewListener(ln, cfg.Limits, s.hooks())
 	s.metrics.open, s.metrics.blocked = s.port.guard.Open, s.blocked.Load
 	s.port.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)

@@ -18,8 +18,8 @@ type row struct {
 	// requires a subcommand.
 	run func(c *conn, args [][]byte) fsm.Reply
 	hooks
-	// cmd contains what all layers need to know of the command. For a command on
-	// data it is the row of the state machine's table.
+	// cmd contains the properties of the command that all layers use. For a
+	// command on data it is the row of the state machine's table.
 	cmd *fsm.Command
 	// sub lists the subcommands of a container, each with its own run. The
 	// subcommands of a command on data are in cmd only.
@@ -27,10 +27,11 @@ type row struct {
 
 	// The following fields are computed when the table is built.
 
-	data   bool // the command is a command on data
-	parent *row
-	subs   map[string]*row
-	stats  *series
+	data    bool // the command is a command on data
+	audited bool // some calls of the command appear in the audit log
+	parent  *row
+	subs    map[string]*row
+	stats   *series
 }
 
 // hooks are functions that connections call for one command or a few, at one
@@ -148,6 +149,10 @@ func indexRows(families ...[]row) map[string]*row {
 				panic(fmt.Sprintf("resp: the command table contains %q twice", r.cmd.Name))
 			}
 			r.prepare()
+			r.setAudited()
+			for i := range r.sub {
+				r.sub[i].setAudited()
+			}
 			rows[r.cmd.Name] = &r
 		}
 	}

@@ -87,7 +87,7 @@ func TestTracking_ReadUnderWay(t *testing.T) {
 		name   string
 		change uint64 // log index of the change; the read is at log index 2
 		told   bool
-	}{{"before", 2, false}, {"behind", 3, true}} {
+	}{{"before", 2, false}, {"after", 3, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
 			s := serve(t, f)

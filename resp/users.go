@@ -43,15 +43,17 @@ func (u *userSet) find(name string) *account {
 
 // accounts are the users of this node, and what it remembers of logins.
 type accounts struct {
-	seed         []fsm.User // Config.Users, sorted by name
+	seed         []fsm.User // Config.Users and Config.RequirePass, sorted by name
 	mu           sync.Mutex // serializes install
 	current      atomic.Pointer[userSet]
 	log          aclLog
 	logins       guard.LoginThrottle
 	openChannels atomic.Bool // acl-pubsub-default is allchannels
-	// password is the password that CONFIG GET requirepass prints: see
-	// requirePass. Server.mu guards it.
-	password string
+	// confirmed means that this node has read the users of the cluster
+	// linearizably since it started. Before that, a default user that needs no
+	// password may only mean that the node does not know the users yet.
+	confirmed atomic.Bool
+	replaced  atomic.Bool // SetDefaultPassword was called
 }
 
 // identity is the user of a connection.
@@ -61,12 +63,22 @@ type identity struct {
 	limits         atomic.Pointer[acl.User]
 	born           fsm.Pos     // see account; guarded by conn.mu
 	deleting       atomic.Bool // the connection is running ACL DELUSER: see closeDeleted
+	early          bool        // accepted before the users were confirmed: see authError
 	wrongPasswords int         // failed AUTHs: see auth
+	// unconfirmed is the user as which the connection logged in before the users
+	// were confirmed, until checkLogin has compared it with the user of the cluster.
+	unconfirmed atomic.Pointer[acl.User]
 }
 
-// seedOf returns users in the form in which the state stores them.
-func seedOf(users []*acl.User) []fsm.User {
+// seedOf returns the first users of a cluster in the form in which the state
+// stores them: those of --acl-file, and a default user with the password of
+// --requirepass.
+func seedOf(catalog *acl.Catalog, users []*acl.User, password string) []fsm.User {
 	var out []fsm.User
+	if password != "" {
+		u := acl.NewDefault(catalog, password)
+		out = append(out, fsm.User{Name: u.Name, Rules: u.Rules()})
+	}
 	for _, u := range users {
 		out = append(out, fsm.User{Name: u.Name, Rules: u.Rules()})
 	}
@@ -79,8 +91,9 @@ func (s *Server) aclOptions() acl.Options {
 }
 
 // install makes a table of users the current one on this node, unless the node
-// has a newer one, and applies it to all connections. The goroutine that
-// applies the log calls it, and connections that have asked the leader.
+// has a newer one, and applies it to all connections. It is called by the
+// goroutine that applies the log, and by connections that have read the users
+// from the leader.
 func (s *Server) install(table *fsm.Users) {
 	s.accounts.mu.Lock()
 	defer s.accounts.mu.Unlock()
@@ -113,8 +126,9 @@ func (s *Server) install(table *fsm.Users) {
 }
 
 // compile parses the rules of the users that old does not contain. While the
-// cluster has no users, the users of this node's --acl-file count, and
-// --requirepass is the password of a default user that no client has changed.
+// cluster has no users, those of this node's --acl-file and --requirepass count.
+// A cluster without a default user gets one with the password of --requirepass:
+// see bootstrapUsers.
 func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 	set := &userSet{table: table}
 	kept := table.List
@@ -204,7 +218,21 @@ func (c *conn) become(a *account, authed bool) {
 		c.srv.hub.RightsChanged(map[uint64]bool{c.id: true})
 	}
 	if g, ok := c.net.(*guard.Conn); ok {
-		g.SetAuthenticated(authed)
+		g.SetAuthenticated(authed || c.user.early && a.Open())
+	}
+}
+
+// limitInput applies the limits before a login to a connection that has not
+// authenticated, unless the default user needs no password. While the users are
+// not confirmed, a connection has the limits after a login if the default user
+// that the node knows needs no password: its first command may be a large one.
+// Any goroutine may call limitInput.
+func (c *conn) limitInput() {
+	c.mu.Lock()
+	authed := c.info.authed
+	c.mu.Unlock()
+	if g, ok := c.net.(*guard.Conn); ok && !authed {
+		g.SetAuthenticated(c.srv.accounts.current.Load().def.Open())
 	}
 }
 
@@ -213,9 +241,70 @@ func (c *conn) become(a *account, authed bool) {
 // soon as that user needs no password.
 func (c *conn) needsAuth() bool { return !c.info.authed && !c.srv.accounts.current.Load().def.Open() }
 
-// refreshUsers reads the current users linearizably, whatever this node has
-// applied so far.
-func (c *conn) refreshUsers() error {
+// authError returns the error for a command of a connection that has not
+// authenticated, or "". The cluster decides whether the default user needs a
+// password, so a node that was started without one must not let clients in
+// before it has read the users of the cluster.
+func (c *conn) authError(r *row, args [][]byte) string {
+	if c.needsAuth() {
+		c.limitInput()
+		return msgNoAuth
+	}
+	if r.isOpen(args) && !c.srv.accounts.confirmed.Load() {
+		return ""
+	}
+	if err := c.confirmUsers(); err != nil {
+		return errorText(err)
+	}
+	def := c.srv.accounts.current.Load().def
+	if !def.Open() {
+		c.limitInput()
+		return msgNoAuth
+	}
+	if c.user.early {
+		// As if the client had connected after the users were confirmed.
+		c.user.early = false
+		c.become(def, true)
+	}
+	return ""
+}
+
+// isOpen reports whether a command is answered before the users are confirmed.
+// These commands read no data and tell nothing about other clients. Client
+// libraries send them when they connect. HOLDFAST STATUS tells an operator why a
+// node has no leader, and says no more than the HTTP port.
+func (r *row) isOpen(args [][]byte) bool {
+	switch r.fullName() {
+	case "ping", "echo", "select", "client|setname", "client|setinfo", "client|getname", "client|id", "client|reply":
+		return true
+	case "holdfast":
+		return len(args) > 1 && strings.EqualFold(string(args[1]), "status")
+	}
+	return false
+}
+
+// confirmUsers reads the current users, unless this node has read them since it
+// started.
+func (c *conn) confirmUsers() error {
+	if c.srv.accounts.confirmed.Load() {
+		return nil
+	}
+	return c.users().refresh()
+}
+
+// userClient reads and changes the users of the cluster with an executor. Only
+// one goroutine at a time may use it.
+type userClient struct {
+	srv  *Server
+	exec Executor
+}
+
+// users returns a userClient with the connection's executor.
+func (c *conn) users() userClient { return userClient{c.srv, c.exec} }
+
+// refresh reads the current users linearizably, whatever this node has applied
+// so far.
+func (c userClient) refresh() error {
 	known := c.srv.accounts.current.Load().table
 	out, err := c.ask(fsm.UsersCommand, strconv.FormatUint(uint64(known.Version), 10))
 	if err != nil {
@@ -226,12 +315,32 @@ func (c *conn) refreshUsers() error {
 		return err
 	}
 	c.srv.install(users)
+	if !c.srv.accounts.confirmed.Swap(true) {
+		for _, other := range c.srv.connections() {
+			other.checkLogin()
+			other.limitInput()
+		}
+	}
 	return nil
+}
+
+// checkLogin closes a connection that logged in before the users were confirmed,
+// if the passwords of its user have been replaced since: its password may be an
+// old one. Any goroutine may call it.
+func (c *conn) checkLogin() {
+	before := c.user.unconfirmed.Swap(nil)
+	if before == nil {
+		return
+	}
+	a := c.srv.accounts.current.Load().find(before.Name)
+	if a == nil || !a.SamePasswords(before) {
+		c.disconnect("cannot close a connection with a replaced password")
+	}
 }
 
 // ask runs an internal command of the state machine in a group of its own,
 // because the connection may have a pipeline waiting in c.group.
-func (c *conn) ask(name string, args ...string) ([]byte, error) {
+func (c userClient) ask(name string, args ...string) ([]byte, error) {
 	return run(c.exec, c.srv.cmds.machine, name, args...)
 }
 
@@ -246,8 +355,8 @@ func run(exec Executor, table *fsm.Table, name string, args ...string) ([]byte, 
 	return exec.Do(&g, false, nil)
 }
 
-// askInt is ask for commands that change the state and return an integer.
-func (c *conn) askInt(name string, args ...string) (int, error) {
+// askInt is like ask, for commands that change the state and return an integer.
+func (c userClient) askInt(name string, args ...string) (int, error) {
 	out, err := c.ask(name, args...)
 	if err != nil {
 		return 0, err
@@ -271,10 +380,10 @@ func (e refusedError) Error() string { return string(e) }
 // another client changed the user first.
 const changeTries = 1000
 
-// changeUser creates or changes a user. edit gets the current user and returns
+// change creates or changes a user. edit gets the current user and returns
 // the new one; it may be called several times. No concurrent change of another
 // connection is lost.
-func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) error {
+func (c userClient) change(name string, edit func(*acl.User) (*acl.User, error)) error {
 	for range changeTries {
 		if err := c.beforeChange(); err != nil {
 			return err
@@ -300,61 +409,62 @@ func (c *conn) changeUser(name string, edit func(*acl.User) (*acl.User, error)) 
 
 // afterChange applies an executed change of users to this node. If it fails,
 // the change still stands.
-func (c *conn) afterChange() error {
-	if err := c.refreshUsers(); err != nil {
-		c.srv.log.Debug("cannot read users after a change", "client", c.id, "error", err)
+func (c userClient) afterChange() error {
+	if err := c.refresh(); err != nil {
+		c.srv.log.Debug("cannot read users after a change", "error", err)
 		return outcome.NewExecuted("this node has not read the change yet")
 	}
 	return nil
 }
 
-// beforeChange reads the current users. It first writes the users of the ACL
-// file, if the cluster has none: a change must not be the first that the log
-// knows about users.
-func (c *conn) beforeChange() error {
-	if err := c.refreshUsers(); err != nil {
+// beforeChange reads the current users. It first writes the users of the flags,
+// if the cluster has none: a change must not be the first that the log knows
+// about users.
+func (c userClient) beforeChange() error {
+	if err := c.refresh(); err != nil {
 		return err
 	}
 	s := c.srv
 	if len(s.accounts.seed) == 0 || s.accounts.current.Load().table.Version != 0 {
 		return nil
 	}
-	if err := s.seedUsers(c.exec); err != nil {
+	if err := c.seed(); err != nil {
 		return err
 	}
-	return c.refreshUsers()
+	return c.refresh()
 }
 
-// seedUsers makes the users of this node's --acl-file the users of the cluster,
-// if the cluster has none yet.
-func (s *Server) seedUsers(exec Executor) error {
+// seed makes the users of this node's flags the users of the cluster, if the
+// cluster has none yet.
+func (c userClient) seed() error {
+	s := c.srv
 	var args []string
 	for _, u := range s.accounts.seed {
 		args = append(args, u.Name, u.Rules)
 	}
-	out, err := run(exec, s.cmds.machine, fsm.SeedusersCommand, args...)
+	out, err := c.ask(fsm.SeedusersCommand, args...)
 	switch {
 	case err != nil:
 		return err
 	case len(out) > 0 && out[0] == '-':
 		return refusedError(strings.TrimSpace(string(out[1:])))
 	case string(out) == ":1\r\n":
-		s.log.Info("wrote the users of the ACL file into the cluster", "users", len(s.accounts.seed))
+		s.log.Info("wrote the users of --acl-file and --requirepass into the cluster", "users", len(s.accounts.seed))
 	}
 	return nil
 }
 
-// bootstrapEvery is the interval at which the server tries to write the users
-// of the ACL file.
+// bootstrapEvery is the interval at which the server tries to read and write the
+// users of the cluster after its start.
 const bootstrapEvery = 50 * time.Millisecond
 
-// bootstrapUsers writes the users of the ACL file as soon as there is a leader.
-// It ends once the cluster has users.
+// bootstrapUsers reads the users of the cluster as soon as there is a leader,
+// and writes those that are missing.
 func (s *Server) bootstrapUsers() {
-	exec := s.cluster.NewExecutor()
+	users := userClient{s, s.cluster.NewExecutor()}
 	t := time.NewTicker(bootstrapEvery)
 	defer t.Stop()
-	for s.accounts.current.Load().table.Version == 0 {
+	for {
 		select {
 		case <-s.life.stopping:
 			return
@@ -363,24 +473,66 @@ func (s *Server) bootstrapUsers() {
 		if !s.cluster.State().Ready {
 			continue
 		}
-		err := s.seedUsers(exec)
+		err := users.bootstrap()
 		var refused refusedError
 		switch {
-		case errors.Is(err, outcome.ErrClosed):
+		case err == nil, errors.Is(err, outcome.ErrClosed):
 			return
 		case errors.As(err, &refused):
-			s.log.Error("cluster refused the users of the ACL file", "error", err)
+			s.log.Error("cluster refused the users of --acl-file and --requirepass", "error", err)
 			return
-		case err != nil:
-			s.log.Warn("cannot write the users of the ACL file yet", "error", err)
+		default:
+			s.warn("users", "cannot read or write the users of the cluster yet", "error", err)
 		}
 	}
+}
+
+// bootstrap reads the users of the cluster. If there are none, it writes those
+// of this node's flags. If there is no default user, it writes one with the
+// password of --requirepass, so that all nodes need the same password.
+func (c userClient) bootstrap() error {
+	s := c.srv
+	if s.cfg.Mode == Sentinel { // the client port writes the users
+		return c.refresh()
+	}
+	if err := c.beforeChange(); err != nil {
+		return err
+	}
+	if s.cfg.RequirePass == "" || s.accounts.current.Load().table.Find(acl.DefaultUser) != nil {
+		return nil
+	}
+	rules := acl.NewDefault(s.cmds.catalog, s.cfg.RequirePass).Rules()
+	if _, err := c.askInt(fsm.SetuserCommand, acl.DefaultUser, "0", rules); err != nil {
+		return err
+	}
+	return c.refresh()
+}
+
+// SetDefaultPassword makes password the only password of the default user, on
+// all nodes, as CONFIG SET requirepass does. An error of an unknown outcome says
+// so.
+func (s *Server) SetDefaultPassword(password string) error {
+	s.accounts.replaced.Store(true) // the password of the flag is out of date from now on
+	return userClient{s, s.cluster.NewExecutor()}.setDefaultPassword(password)
+}
+
+func (c userClient) setDefaultPassword(password string) error {
+	return c.change(acl.DefaultUser, func(u *acl.User) (*acl.User, error) {
+		u = u.Clone()
+		u.SetPassword(password)
+		return u, nil
+	})
 }
 
 // noticePassword logs that this node's --requirepass has no effect, if the
 // cluster has a default user with another password.
 func (s *Server) noticePassword(set *userSet) {
-	if pass := s.cfg.RequirePass; pass != "" && set.def.version != 0 && !set.def.HasPassword(pass) {
-		s.warn("requirepass", "--requirepass has no effect: the cluster has a default user with another password")
+	pass := s.cfg.RequirePass
+	if pass == "" || s.accounts.replaced.Load() {
+		return
+	}
+	if set.def.version != 0 && !set.def.HasPassword(pass) {
+		s.warn("requirepass", "--requirepass has no effect: the cluster has a default user with another password "+
+			"(change it with CONFIG SET requirepass)")
 	}
 }

@@ -39,6 +39,8 @@ type writer struct {
 	// pushed counts the bytes of messages that the outbox's goroutine has
 	// sent.
 	pushed *atomic.Uint64
+	// pushers, unless nil, bounds how many outboxes send at the same time.
+	pushers *pushers
 
 	// mu guards the socket. A goroutine that needs mu and the lock of the
 	// outbox locks mu first.
@@ -97,7 +99,7 @@ func (w *writer) buffer(b []byte) {
 	w.rc.WriteRaw(b)
 }
 
-// putLocked is put for callers that hold mu.
+// putLocked is like put, for callers that hold mu.
 func (w *writer) putLocked(b []byte) {
 	if w.unsent > 0 && w.unsent+len(b) > sliceBytes {
 		w.sendLocked()
@@ -179,10 +181,15 @@ func (w *writer) close() error {
 	return w.rc.Close()
 }
 
-// messagesLocked writes messages while no pipeline runs.
+// messagesLocked writes messages while no pipeline runs. If a slot is free, it
+// sends what the socket accepts. If the socket accepts nothing, messagesLocked
+// waits without a slot, and then sends a small part.
 func (w *writer) messagesLocked(b []byte) error {
 	for len(b) > 0 {
-		n, err := w.net.Write(b[:min(len(b), strideBytes)])
+		n, err := w.trySend(b[:min(len(b), strideBytes)]), error(nil)
+		if n == 0 {
+			n, err = w.net.Write(b[:min(len(b), sliceBytes)])
+		}
 		w.pushed.Add(uint64(n))
 		w.mem.Touch()
 		if err != nil {
@@ -191,6 +198,17 @@ func (w *writer) messagesLocked(b []byte) error {
 		b = b[n:]
 	}
 	return nil
+}
+
+// trySend sends what the socket accepts without waiting, when pushers has a
+// slot. It returns 0 if the connection is encrypted.
+func (w *writer) trySend(b []byte) (n int) {
+	g, ok := w.net.(*guard.Conn)
+	if !ok || w.pushers == nil {
+		return 0
+	}
+	w.pushers.send(func() { n = g.TryWrite(b) })
+	return n
 }
 
 // early lets the goroutine that delivers the results of a log entry write the

@@ -84,9 +84,9 @@ const (
 	roomTimeout = 5 * time.Second
 )
 
-// New returns the memory for clients with a limit in bytes. If the
-// setting is 0, the limit is an eighth of the memory that the process may use,
-// but at least leastLimit.
+// New returns the memory for clients. setting is its limit in bytes. If setting
+// is 0, the limit is an eighth of the memory that the process may use, but at
+// least leastLimit.
 func New(setting int64) *Budget {
 	return &Budget{max: limitFor(setting), holders: make(map[*Account]struct{})}
 }
@@ -134,9 +134,9 @@ func (h *Account) Add(n int64) {
 	}
 }
 
-// Rank changes by n the bytes of messages with which the connection is ranked
-// for eviction. It does not change the node's total: Budget.pushed counts
-// these bytes.
+// Rank adds n to the bytes of messages by which the connection is ranked for
+// eviction. It does not change the node's total: Budget.pushed counts these
+// bytes.
 func (h *Account) Rank(n int64) {
 	if n == 0 || h.m.max == 0 {
 		return
@@ -224,7 +224,7 @@ func (m *Budget) giveUp(w *roomWait) bool {
 	for i := range m.waiting {
 		if m.waiting[i] == w {
 			m.waiting = append(m.waiting[:i], m.waiting[i+1:]...)
-			m.grantLocked() // the replies behind it may need less room
+			m.grantLocked() // the replies after it may need less room
 			return false
 		}
 	}
@@ -369,8 +369,8 @@ const (
 	leastLimit = 256 << 20
 )
 
-// limitFor returns the limit in bytes for a setting in bytes. Without
-// a setting, it is an eighth of the memory that the process may use, but at
+// limitFor returns the limit in bytes for a setting in bytes. If the setting is
+// 0, the limit is an eighth of the memory that the process may use, but at
 // least leastLimit.
 func limitFor(setting int64) int64 {
 	if setting > 0 {

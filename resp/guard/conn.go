@@ -187,12 +187,12 @@ func (g *Conn) Authenticated() bool { return g.auth.Load() }
 
 // SetAuthenticated records whether the client has authenticated. That selects
 // the limits and deadlines from the next command on. If the handler of AUTH
-// calls it, that is the command behind AUTH. If RESET changes it back to false,
+// calls it, that is the command after AUTH. If RESET changes it back to false,
 // the later commands of the same batch have already been checked with the wider
 // limits.
 func (g *Conn) SetAuthenticated(auth bool) {
 	if evicted := g.setAuthenticated(auth); evicted != nil {
-		g.owner.evict(evicted) // without lifeMu: two guards may evict each other
+		g.owner.evict(evicted) // not under lifeMu: two guards that evict each other would deadlock
 	}
 }
 
@@ -363,7 +363,7 @@ func (g *Conn) delivered() {
 // takeCommands. It may only be called when buf contains nothing that must still be
 // scanned.
 //
-// fill reads directly into p, behind the bytes of an incomplete command if
+// fill reads directly into p, after the bytes of an incomplete command if
 // there are any. If that does not complete the command, buf collects the rest.
 // So the start of a command is copied into p only once, however many packets it
 // comes in.

@@ -491,7 +491,7 @@ func TestPad(t *testing.T) {
 
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // the first only moves the contents of pools
+	runtime.GC() // the first collection only moves the contents of a sync.Pool aside
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

@@ -160,7 +160,7 @@ func corpus() []corpusCase {
 		{name: "inline CR inside", in: "PING\rx\r\n", want: "$1\r\nx\r\n"},
 		{name: "inline unbalanced", in: pingLine + `PING "b` + "\r\n" + pingLine, want: pongLine + quotes, closes: true},
 		{name: "inline unbalanced single", in: `PING 'b` + "\r\n", want: quotes, closes: true},
-		{name: "inline text behind a quote", in: `PING "b"c` + "\r\n", want: quotes, closes: true},
+		{name: "inline text after a quote", in: `PING "b"c` + "\r\n", want: quotes, closes: true},
 		{name: "inline ends in a backslash", in: `PING "b\` + "\r\n", want: quotes, closes: true},
 		{name: "inline ends in half an escape", in: `PING "\x4` + "\r\n", want: quotes, closes: true},
 		{name: "inline ends in no escape", in: `PING "\x` + "\n", want: quotes, closes: true},

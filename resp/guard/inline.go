@@ -33,7 +33,7 @@ func splitInline(line []byte) ([][]byte, bool) {
 }
 
 // inlineWord parses the word that starts at line[i]. It returns the word
-// and the index behind it.
+// and the index after it.
 func inlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 	word = []byte{}
 	for ; i < len(line); i++ {
@@ -55,7 +55,7 @@ func inlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 }
 
 // inlineQuoted appends the quoted text whose opening quote is line[i] to
-// word. It returns the word and the index behind the closing quote.
+// word. It returns the word and the index after the closing quote.
 func inlineQuoted(word, line []byte, i int) ([]byte, int, bool) {
 	quote := line[i]
 	for i++; i < len(line); i++ {

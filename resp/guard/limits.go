@@ -46,10 +46,10 @@ type Limits struct {
 	MaxClients int
 
 	// MaxUnauth is the maximum number of connections among MaxClients that have
-	// not authenticated, so that they cannot displace clients that have. For a
-	// connection beyond the limit, the oldest one of the address that has the
-	// most is closed. The limit must leave room for all clients that reconnect
-	// at once after a failover. 0: no limit.
+	// not authenticated, so that they cannot displace clients that have. When
+	// the limit is exceeded, the node finds the address with the most such
+	// connections and closes the oldest of them. The limit must leave room for
+	// all clients that reconnect at once after a failover. 0: no limit.
 	MaxUnauth int
 
 	// MaxUnauthAddr is the maximum number of unauthenticated connections from

@@ -9,7 +9,7 @@ import (
 )
 
 // maxAhead bounds the bytes that are read ahead. If a client sends more
-// behind a command that waits, the guard does not notice that it disconnects.
+// after a command that waits, the guard does not notice that it disconnects.
 const maxAhead = 1 << 20
 
 // ReadAhead reads from the socket while a command of the client runs, in order

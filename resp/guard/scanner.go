@@ -53,7 +53,7 @@ const (
 //
 // It parses as Redis does, with three peculiarities. A count or length line
 // ends at the first CR, whatever byte follows. If a NUL precedes that CR, the
-// line has no end, because strchr stops at the NUL. The two bytes behind an
+// line has no end, because strchr stops at the NUL. The two bytes after an
 // argument are not checked. Where redcon would parse such bytes differently,
 // the scanner overwrites them with CR LF in place.
 type scanner struct {
@@ -73,7 +73,7 @@ type scanner struct {
 }
 
 // next scans b[i:] up to the end of the current command. It returns the index
-// behind the last byte that it has processed, and the event there. The bytes of
+// after the last byte that it has processed, and the event there. The bytes of
 // the command from earlier calls must be directly before b[i].
 func (s *scanner) next(b []byte, i int, l *Limits, auth bool) (int, event) {
 	for i < len(b) {
@@ -335,7 +335,7 @@ func scanRun(b []byte, most int, l *Limits, auth bool) int {
 }
 
 // runNumber parses mark, a number of at most nine digits without a leading
-// zero, and CR LF at b[i:]. It returns the index behind them and the number. If
+// zero, and CR LF at b[i:]. It returns the index after them and the number. If
 // b[i:] contains anything else, the number is -1.
 func runNumber(b []byte, i int, mark byte) (next, n int) {
 	if i >= len(b) || b[i] != mark {

@@ -101,8 +101,8 @@ func (u *unauthConns) len() int {
 
 // charge charges n bytes against the shared rate, in bytes per second, and
 // returns how long the connection that sent them must wait. That is at most
-// unauthPause, so many connections make one read per second each, and leave no
-// debt to others.
+// unauthPause. So even if many connections exceed the rate, each of them reads
+// once per second, and later connections do not wait longer.
 func (u *unauthConns) charge(n, rate int, now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

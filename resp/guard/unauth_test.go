@@ -42,7 +42,7 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 }
 
 // TestUnauthConns_Most checks that a connection beyond the limit replaces a
-// connection of the address that has the most.
+// connection of the address that has the most connections.
 func TestUnauthConns_Most(t *testing.T) {
 	l := Limits{MaxUnauth: 5}
 	var u unauthConns

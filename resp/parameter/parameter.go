@@ -63,7 +63,7 @@ func Enum(names ...string) func(value string) (canonical, wrong string) {
 	}
 }
 
-// flagsKind is Enum for values that combine several names.
+// flagsKind is like Enum, for values that combine several names.
 func flagsKind(names ...string) valueKind {
 	return func(value string) (canonical, wrong string) {
 		words := strings.Fields(strings.ToLower(value))

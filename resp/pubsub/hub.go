@@ -71,10 +71,10 @@ type Hub struct {
 
 	mu     sync.RWMutex
 	topics [3]map[string]*topic
-	// rolls contains the topics by kind. Patterns are in patterns instead, by
+	// lists contains the topics by kind. Patterns are in patterns instead, by
 	// their literal prefixes.
-	rolls    [3]roll
-	patterns prefixTree[roll]
+	lists    [3]topicList
+	patterns prefixTree[topicList]
 	// seq is the last number that was given to a topic or subscription.
 	seq uint64
 	// subscriptions is the number of subscriptions. bytes is an estimate of the
@@ -191,7 +191,7 @@ func (h *Hub) subscribeLocked(c *Subscriber, kind Kind, name string, since uint6
 			t.payer.Store(c)
 			h.patterns.at(t.pattern.Prefix()).add(t)
 		} else {
-			h.rolls[kind].add(t)
+			h.lists[kind].add(t)
 		}
 	}
 	t.subs = append(t.subs, subscription{c, h.seq, since})
@@ -228,7 +228,7 @@ func (h *Hub) unsubscribeLocked(c *Subscriber, kind Kind, name string) {
 	}
 	delete(h.topics[kind], name)
 	if kind != Patterns {
-		h.rolls[kind].remove()
+		h.lists[kind].remove()
 		return
 	}
 	r := h.patterns.get(t.pattern.Prefix())
@@ -259,7 +259,7 @@ func (h *Hub) Leave(c *Subscriber) {
 // literal prefixes are prefixes of the channel.
 func (h *Hub) listsLocked(channel string) (lists [][]*topic) {
 	if h.patterns.len() > 0 {
-		h.patterns.walk(channel, func(_ string, r *roll) { lists = append(lists, r.list()) })
+		h.patterns.walk(channel, func(_ string, r *topicList) { lists = append(lists, r.list()) })
 	}
 	return lists
 }
@@ -294,7 +294,7 @@ const nameSteps = 1 << 24
 // It returns false if that takes too many steps. kind must not be patterns.
 func (h *Hub) Names(kind Kind, pattern string) (names []string, ok bool) {
 	h.mu.RLock()
-	list := h.rolls[kind].list()
+	list := h.lists[kind].list()
 	h.mu.RUnlock()
 	p, steps := glob.NewPattern(pattern), 0
 	names = []string{}

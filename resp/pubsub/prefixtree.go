@@ -109,7 +109,7 @@ func (n *prefixNode[V]) merge() {
 }
 
 // walk calls f with the value of each prefix of a string, the shortest first,
-// and with the rest of the string behind that prefix.
+// and with the rest of the string after that prefix.
 func (t *prefixTree[V]) walk(key string, f func(left string, value *V)) {
 	n := &t.root
 	for {

@@ -73,23 +73,23 @@ func (t *topic) choosePayer() *Subscriber {
 	return t.subs[i].c
 }
 
-// roll is a list of topics in order of creation. A slice that list has returned
-// does not change when the roll does, so it can be walked without the hub's
-// lock. Topics in such a slice may be gone meanwhile.
-type roll struct {
+// topicList is a list of topics in order of creation. A slice that list has
+// returned does not change when the list does, so it can be walked without the
+// hub's lock. Topics in such a slice may be gone meanwhile.
+type topicList struct {
 	topics []*topic // including topics that are gone
 	gone   int      // number of topics that are gone
 }
 
-func (r *roll) list() []*topic { return r.topics[:len(r.topics):len(r.topics)] }
+func (r *topicList) list() []*topic { return r.topics[:len(r.topics):len(r.topics)] }
 
-// add appends a topic. It writes behind the end of every slice that list has
+// add appends a topic. It writes after the end of every slice that list has
 // returned.
-func (r *roll) add(t *topic) { r.topics = append(r.topics, t) }
+func (r *topicList) add(t *topic) { r.topics = append(r.topics, t) }
 
 // remove counts a topic that is gone. Once half of the topics are gone, remove
 // copies the others into a new list, so its amortized cost is constant.
-func (r *roll) remove() {
+func (r *topicList) remove() {
 	if r.gone++; 2*r.gone < len(r.topics) {
 		return
 	}
@@ -102,4 +102,4 @@ func (r *roll) remove() {
 	r.topics, r.gone = kept, 0
 }
 
-func (r *roll) empty() bool { return len(r.topics) == 0 }
+func (r *topicList) empty() bool { return len(r.topics) == 0 }

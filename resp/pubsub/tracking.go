@@ -43,17 +43,17 @@ type tracking struct {
 	// index of the last time: see refresh.
 	flushes   int
 	flushedAt uint64
-	// held is the number of readings of each connection. bytes estimates the
-	// memory of keys.
-	held            map[uint64]int
+	// readingsOf is the number of readings of each connection. bytes estimates
+	// the memory of keys.
+	readingsOf      map[uint64]int
 	bytes, maxBytes int
 
-	// touched are the keys that the present entry changed, while there are
+	// changedKeys are the keys that the present entry changed, while there are
 	// connections in BCAST mode. The value is the connection that alone changed
 	// the key, or 0. served are the connections whose blocking commands changed
 	// keys when they were served.
-	touched map[string]uint64
-	served  map[uint64]fsm.Pos
+	changedKeys map[string]uint64
+	served      map[uint64]fsm.Pos
 	// emptied is the last event in the present entry that emptied a database,
 	// or nil.
 	emptied *fsm.Event
@@ -63,12 +63,12 @@ type tracking struct {
 type tracker struct {
 	c      *Subscriber
 	noloop bool
-	// behind: the connection has used READONLY. A value that it read then may
-	// be older than a change of its own that was already acknowledged. So it
-	// also receives invalidations for its own changes.
-	behind   bool
-	bcast    bool
-	redirect uint64 // connection that receives the invalidations instead, or 0
+	// localReads: the connection has used READONLY. A value that it read then
+	// may be older than a change of its own that was already acknowledged. So
+	// it also receives invalidations for its own changes.
+	localReads bool
+	bcast      bool
+	redirect   uint64 // connection that receives the invalidations instead, or 0
 	// broken: the connection in redirect is gone, and this connection has been
 	// notified of that.
 	broken bool
@@ -80,20 +80,20 @@ type tracker struct {
 type prefixGroup struct {
 	prefix string
 	of     map[uint64]struct{}
-	// touched are the keys with the prefix that the present entry changed.
-	touched []string
+	// changedKeys are the keys with the prefix that the present entry changed.
+	changedKeys []string
 }
 
 // own reports whether connection id, which tracks as in tr, needs no
 // invalidation for a change by connection by, because it is its own change.
 func (tr *tracker) own(id, by uint64) bool {
-	return tr != nil && tr.noloop && !tr.behind && id == by
+	return tr != nil && tr.noloop && !tr.localReads && id == by
 }
 
 // reading is the state of a connection's reads of one key.
 type reading struct {
 	// armed: the connection may cache values that it read at the log indices
-	// since to last, and receives an invalidation for the first change behind
+	// since to last, and receives an invalidation for the first change after
 	// since. The two differ for two reasons: several commands may have read
 	// different parts of the key, and replies come from the leader, so this
 	// node may still have to apply a change in between.
@@ -123,7 +123,7 @@ func (t *tracking) init(h *Hub) {
 	t.hub, t.max, t.maxBytes = h, MaxTrackedKeys, maxTrackedBytes
 	t.clients = make(map[uint64]*tracker)
 	t.keys = make(map[string]map[uint64]*reading)
-	t.held = make(map[uint64]int)
+	t.readingsOf = make(map[uint64]int)
 	t.redirected = make(map[uint64]int)
 }
 
@@ -151,7 +151,7 @@ func (t *tracking) wants() fsm.EventKinds {
 // connection keeps its prefixes.
 func (t *tracking) onLocked(id uint64, tr *tracker) {
 	if old := t.clients[id]; old != nil {
-		tr.behind = tr.behind || old.behind
+		tr.localReads = tr.localReads || old.localReads
 		tr.prefixes = old.prefixes
 		t.redirectLocked(old.redirect, -1)
 	}
@@ -173,10 +173,10 @@ func (t *tracking) redirectLocked(to uint64, n int) {
 
 // TrackOn starts tracking for a connection, or changes its mode, and adds the
 // prefixes of the mode to those that it has. The caller has reserved memory for
-// them. behind: the connection reads without the leader.
-func (h *Hub) TrackOn(c *Subscriber, mode *Mode, behind bool) {
+// them. localReads: the connection reads without the leader.
+func (h *Hub) TrackOn(c *Subscriber, mode *Mode, localReads bool) {
 	id, prefixes := c.id, mode.Prefixes
-	tr := &tracker{c: c, noloop: mode.NoLoop, behind: behind, bcast: mode.BCast, redirect: mode.Redirect}
+	tr := &tracker{c: c, noloop: mode.NoLoop, localReads: localReads, bcast: mode.BCast, redirect: mode.Redirect}
 	h.mu.Lock()
 	h.track.onLocked(id, tr)
 	h.mu.Unlock()
@@ -240,7 +240,7 @@ func (t *tracking) offLocked(id uint64) {
 	delete(t.clients, id)
 	if len(t.clients) == 0 {
 		t.keys = make(map[string]map[uint64]*reading) // clearing a large map takes long
-		t.held = make(map[uint64]int)
+		t.readingsOf = make(map[uint64]int)
 		t.readings, t.swept, t.bytes = 0, 0, 0
 	}
 }
@@ -250,7 +250,7 @@ func (h *Hub) ReadsBehind(id uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if tr := h.track.clients[id]; tr != nil {
-		tr.behind = true
+		tr.localReads = true
 	}
 }
 
@@ -351,15 +351,24 @@ func (t *tracking) reader(key string, id uint64) *reading {
 	r := &reading{flushes: t.flushes}
 	readers[id] = r
 	t.readings++
-	t.held[id]++
+	t.readingsOf[id]++
 	t.bytes += readingBytes
 	return r
 }
 
+// evictTries is how many keys evict looks at.
+const evictTries = 16
+
 // evict forgets an arbitrary key and sends its readers an invalidation. It
-// returns false if every key has a read under way.
+// returns false if it finds no key without a read under way. It looks at a few
+// keys only: the commands of two clients can have reads of a million keys under
+// way, and each further key would otherwise cost a search of all of them.
 func (t *tracking) evict() bool {
+	tries := 0
 	for key, readers := range t.keys {
+		if tries++; tries > evictTries {
+			return false
+		}
 		pending := false
 		for id, r := range readers {
 			t.refresh(r)
@@ -381,21 +390,38 @@ func (t *tracking) evict() bool {
 
 // Arm announces that a connection is about to read keys without the log.
 func (h *Hub) Arm(id uint64, keys []string) {
+	h.inSlices(keys, func(piece []string) {
+		for _, key := range piece {
+			r := h.track.reader(key, id)
+			r.pending, r.hit = true, 0
+		}
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, key := range keys {
-		r := h.track.reader(key, id)
-		r.pending, r.hit = true, 0
-	}
 	h.track.sweep()
+}
+
+// inSlices calls f for pieces of keys, each time with the hub's lock. A command
+// may name a million keys.
+func (h *Hub) inSlices(keys []string, f func(piece []string)) {
+	var pace yield.Pace
+	for piece := range slices.Chunk(keys, hubSlice) {
+		if len(keys) > hubSlice {
+			pace.Check()
+		}
+		h.mu.Lock()
+		f(piece)
+		h.mu.Unlock()
+	}
 }
 
 // Settle ends what Arm began. The keys were read at log index at; if read is
 // false, they were not read.
 func (h *Hub) Settle(id uint64, keys []string, at uint64, read bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := &h.track
+	h.inSlices(keys, func(piece []string) { h.track.settle(id, piece, at, read) })
+}
+
+func (t *tracking) settle(id uint64, keys []string, at uint64, read bool) {
 	for _, key := range keys {
 		r := t.keys[key][id]
 		if r == nil || !r.pending {
@@ -424,8 +450,8 @@ func (t *tracking) forget(key string, id uint64) {
 	}
 	t.readings--
 	t.bytes -= readingBytes
-	if t.held[id]--; t.held[id] == 0 {
-		delete(t.held, id)
+	if t.readingsOf[id]--; t.readingsOf[id] == 0 {
+		delete(t.readingsOf, id)
 	}
 	if delete(readers, id); len(readers) == 0 {
 		delete(t.keys, key)
@@ -445,13 +471,13 @@ func (t *tracking) tracked(index uint64, e *fsm.Event) {
 // changed sends an invalidation to the readers of a key that has changed.
 func (t *tracking) changed(index uint64, e *fsm.Event) {
 	if t.prefixes.len() > 0 {
-		if t.touched == nil {
-			t.touched = make(map[string]uint64)
+		if t.changedKeys == nil {
+			t.changedKeys = make(map[string]uint64)
 		}
-		if by, ok := t.touched[e.Key]; !ok {
-			t.touched[e.Key] = e.Origin
+		if by, ok := t.changedKeys[e.Key]; !ok {
+			t.changedKeys[e.Key] = e.Origin
 		} else if by != e.Origin {
-			t.touched[e.Key] = 0
+			t.changedKeys[e.Key] = 0
 		}
 		if e.Waiter != nil {
 			if t.served == nil {
@@ -482,16 +508,26 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 // flushed forgets all keys, and sends an invalidation of all keys to every
 // connection that tracks. e is the event that caused it, or nil if events were
 // lost. A command that empties several databases causes one invalidation.
-// flushed forgets the readings piece by piece and releases the lock in between.
+// flushed sends the invalidations and forgets the readings piece by piece, and
+// releases the lock in between. A read that is settled meanwhile compares its
+// log index with flushedAt, so flushedAt is set first: otherwise the reply of a
+// read from before the flush could follow the invalidation.
 func (t *tracking) flushed(index uint64, e *fsm.Event) {
-	if last := t.emptied; e == nil || last == nil || last.Group != e.Group || last.Op != e.Op {
-		for _, id := range sortedIDs(t.clients) {
-			t.send(id, allKeys, causeFor(index, e, id))
-		}
-	}
+	last := t.emptied
 	t.emptied = e
 	t.flushes++
 	t.flushedAt = index
+	if e == nil || last == nil || last.Group != e.Group || last.Op != e.Op {
+		var pace yield.Pace
+		for n, id := range sortedIDs(t.clients) {
+			if n > 0 && n%hubSlice == 0 {
+				t.hub.mu.Unlock()
+				pace.Check()
+				t.hub.mu.Lock()
+			}
+			t.send(id, allKeys, causeFor(index, e, id))
+		}
+	}
 	t.walk(func(key string, id uint64, r *reading) {
 		if t.refresh(r); !r.armed && !r.pending {
 			t.forget(key, id)
@@ -506,14 +542,14 @@ func allKeys(proto int) []byte { return fsm.Null.Append(nil, proto) }
 // BCAST mode, one for each prefix. The caller must not hold the hub's lock.
 func (t *tracking) entryDone(index uint64) {
 	t.emptied = nil
-	if len(t.touched) == 0 {
+	if len(t.changedKeys) == 0 {
 		return
 	}
 	origins := make(map[uint64]bool)
-	for _, by := range t.touched {
+	for _, by := range t.changedKeys {
 		origins[by] = true
 	}
-	for _, group := range t.touchedGroups() {
+	for _, group := range t.groupsWithChanges() {
 		b := broadcast{t: t, index: index, group: group, origins: origins}
 		for piece := range slices.Chunk(b.receivers(), hubSlice) {
 			t.hub.mu.Lock()
@@ -524,23 +560,23 @@ func (t *tracking) entryDone(index uint64) {
 			}
 			t.hub.mu.Unlock()
 		}
-		group.touched = nil
+		group.changedKeys = nil
 	}
-	clear(t.touched)
+	clear(t.changedKeys)
 	clear(t.served)
 }
 
-// touchedGroups assigns the keys that the present entry changed to the groups
-// of their prefixes. It returns these groups, sorted by prefix.
-func (t *tracking) touchedGroups() (groups []*prefixGroup) {
-	for piece := range slices.Chunk(sortedIDs(t.touched), hubSlice) {
+// groupsWithChanges assigns the keys that the present entry changed to the
+// groups of their prefixes. It returns these groups, sorted by prefix.
+func (t *tracking) groupsWithChanges() (groups []*prefixGroup) {
+	for piece := range slices.Chunk(sortedIDs(t.changedKeys), hubSlice) {
 		t.hub.mu.RLock()
 		for _, key := range piece {
 			t.prefixes.walk(key, func(_ string, g *prefixGroup) {
-				if len(g.touched) == 0 {
+				if len(g.changedKeys) == 0 {
 					groups = append(groups, g)
 				}
-				g.touched = append(g.touched, key)
+				g.changedKeys = append(g.changedKeys, key)
 			})
 		}
 		t.hub.mu.RUnlock()
@@ -574,7 +610,7 @@ func (b *broadcast) readable(keys []string, u *acl.User) []string {
 	if u == nil {
 		return keys
 	}
-	if of, ok := b.limited[u]; ok && len(keys) == len(b.group.touched) {
+	if of, ok := b.limited[u]; ok && len(keys) == len(b.group.changedKeys) {
 		return of
 	}
 	var of []string
@@ -583,7 +619,7 @@ func (b *broadcast) readable(keys []string, u *acl.User) []string {
 			of = append(of, key)
 		}
 	}
-	if len(keys) == len(b.group.touched) {
+	if len(keys) == len(b.group.changedKeys) {
 		if b.limited == nil {
 			b.limited = make(map[*acl.User][]string)
 		}
@@ -597,7 +633,7 @@ func (b *broadcast) readable(keys []string, u *acl.User) []string {
 // user, or the user of the connection that it redirects to, may not read.
 func (b *broadcast) send(id uint64) {
 	tr := b.t.clients[id]
-	keys := b.readable(b.group.touched, tr.c.conn.Rules())
+	keys := b.readable(b.group.changedKeys, tr.c.conn.Rules())
 	if tr.redirect != 0 {
 		if to := b.t.hub.cfg.Find(tr.redirect); to != nil {
 			keys = b.readable(keys, to.conn.Rules())
@@ -606,7 +642,7 @@ func (b *broadcast) send(id uint64) {
 	if b.origins[id] {
 		var others []string
 		for _, key := range keys {
-			if !tr.own(id, b.t.touched[key]) {
+			if !tr.own(id, b.t.changedKeys[key]) {
 				others = append(others, key)
 			}
 		}
@@ -616,7 +652,7 @@ func (b *broadcast) send(id uint64) {
 		return
 	}
 	b.t.send(id, func(proto int) []byte {
-		if len(keys) < len(b.group.touched) {
+		if len(keys) < len(b.group.changedKeys) {
 			return fsm.Strings(keys...).Append(nil, proto)
 		}
 		all := &b.all[proto-2]
@@ -726,7 +762,7 @@ func (h *Hub) TrackedSizes() (keys, items, prefixes int) {
 func (h *Hub) HasReadings(id uint64) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.track.held[id] > 0
+	return h.track.readingsOf[id] > 0
 }
 
 // InvalidateAll sends a connection that tracks an invalidation of all keys. The

@@ -2,6 +2,7 @@ package pubsub
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -38,8 +39,17 @@ func TestTracking_Sweep(t *testing.T) {
 // others counts how often another goroutine gets access to the table of
 // readings while work runs and holds the lock of the hub. Accesses before and
 // after work do not count.
-func others(h *Hub, work func()) (seen int) {
+func others(h *Hub, work func()) int {
 	_, before, _ := h.TrackedSizes()
+	return seenDuring(work, func() bool {
+		_, items, _ := h.TrackedSizes()
+		return items < before && items > 0
+	})
+}
+
+// seenDuring counts how often seen returns true on another goroutine while work
+// runs.
+func seenDuring(work func(), seen func() bool) int {
 	ended, counted := make(chan struct{}), make(chan int)
 	begun := make(chan struct{})
 	go func() {
@@ -52,7 +62,7 @@ func others(h *Hub, work func()) (seen int) {
 				return
 			default:
 			}
-			if _, items, _ := h.TrackedSizes(); items < before && items > 0 {
+			if seen() {
 				n++
 			}
 		}
@@ -95,6 +105,79 @@ func TestTracking_Slices(t *testing.T) {
 	}
 }
 
+// counting counts the messages that are pushed to it.
+type counting struct {
+	mute
+	pushed *atomic.Int64
+}
+
+func (c counting) Push(Cause, func(proto int) *Payload) { c.pushed.Add(1) }
+
+// TestTracking_SlicesOfClients checks that other goroutines get the lock while
+// many clients get an invalidation of all keys.
+func TestTracking_SlicesOfClients(t *testing.T) {
+	h := newTestHub()
+	const clients = 50_000
+	var pushed atomic.Int64
+	for id := range uint64(clients) {
+		h.track.onLocked(id, &tracker{c: NewSubscriber(id, counting{pushed: &pushed})})
+	}
+	n := seenDuring(func() { h.Applied(2, []fsm.Event{{Kind: fsm.EventFlushed}}) }, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		n := pushed.Load()
+		return 0 < n && n < clients
+	})
+	if pushed.Load() != clients {
+		t.Errorf("%d clients got an invalidation, want %d", pushed.Load(), clients)
+	}
+	if n == 0 {
+		t.Error("nobody else got the lock during FLUSHALL")
+	}
+}
+
+// TestTracking_SlicesOfKeys checks that other goroutines get the lock while a
+// command with many keys is announced and settled.
+func TestTracking_SlicesOfKeys(t *testing.T) {
+	h := newTestHub()
+	h.track.onLocked(1, &tracker{c: NewSubscriber(1, mute{})})
+	var keys []string
+	for i := range 100_000 {
+		keys = append(keys, fmt.Sprint("key", i))
+	}
+	n := seenDuring(func() { h.Arm(1, keys) }, func() bool {
+		_, items, _ := h.TrackedSizes()
+		return 0 < items && items < len(keys)
+	})
+	if n == 0 {
+		t.Error("nobody else got the lock while keys were announced")
+	}
+	if n := others(h, func() { h.Settle(1, keys, 1, false) }); n == 0 {
+		t.Error("nobody else got the lock while keys were settled")
+	}
+	if got, _, _ := h.TrackedSizes(); got != 0 {
+		t.Errorf("%d keys are remembered although they were not read", got)
+	}
+}
+
+// TestTracking_AllPending checks that a key beyond the limit costs little while
+// all other keys have reads under way. If each further key caused a search of
+// all keys, this test would not end in time.
+func TestTracking_AllPending(t *testing.T) {
+	h := newTestHub()
+	h.track.max = 200_000
+	h.track.onLocked(1, &tracker{c: NewSubscriber(1, mute{})})
+	var keys []string
+	for i := range 2 * h.track.max {
+		keys = append(keys, fmt.Sprint("key", i))
+	}
+	h.Arm(1, keys)
+	h.Settle(1, keys, 1, false)
+	if got, readings, _ := h.TrackedSizes(); got != 0 || readings != 0 {
+		t.Errorf("%d keys with %d readings are left", got, readings)
+	}
+}
+
 // TestTracking_FlushUnderWay checks a read of a key while all keys are being
 // dropped. Whether the reading is kept depends on the log index of the read, and
 // not on whether the walk has reached the key.
@@ -117,7 +200,7 @@ func TestTracking_FlushUnderWay(t *testing.T) {
 		h.mu.Lock()
 		tr.walk(func(key string, id uint64, r *reading) { tr.refresh(r) })
 		if r := tr.keys["k"][1]; (r != nil && r.armed) != c.armed {
-			t.Errorf("read at %d, all forgotten at 5, behind the walk: armed is not %v", c.at, c.armed)
+			t.Errorf("read at %d, all forgotten at 5, after the walk: armed is not %v", c.at, c.armed)
 		}
 		tr.reader("old", 1).hold(3)
 		tr.flushes, tr.flushedAt = tr.flushes+1, 7

@@ -68,7 +68,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// refresh has the leader confirmed and updates the monitor.
+// refresh asks for a confirmation of the leader and updates the monitor.
 func (m *Monitor) refresh(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -190,8 +190,8 @@ type State struct {
 	now       time.Time
 }
 
-// State has the leader confirmed and returns what the Sentinel knows then. ok
-// is false before the first confirmation of a leader.
+// State asks for a confirmation of the leader, and returns what the Sentinel
+// knows after that. ok is false before the first confirmation of a leader.
 func (m *Monitor) State(ctx context.Context) (w State, ok bool) {
 	m.refresh(ctx, confirmLimit)
 	peers := m.topology.Peers()

@@ -26,7 +26,7 @@ func Len(b []byte) int {
 }
 
 // Head parses the first line of a reply. head is the length of the line,
-// payload the number of bytes behind it, and inner the number of nested
+// payload the number of bytes after it, and inner the number of nested
 // replies. head is 0 if the line is incomplete or malformed.
 func Head(b []byte) (head, payload, inner int) {
 	end := bytes.IndexByte(b, '\n')

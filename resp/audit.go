@@ -1,0 +1,293 @@
+package resp
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/wire"
+)
+
+// auditLog writes one line for each administrative command and for each failed
+// login. The lines go to Config.Audit.
+type auditLog struct {
+	log  hclog.Logger // nil for none
+	node string
+	// These limit the lines that any client can cause as often as it wants.
+	logins, refused auditBucket
+}
+
+// auditBurst is how many lines about failures of a kind are written at once;
+// then one per second is written.
+const auditBurst = 20
+
+// auditBucket is a token bucket for lines. It is safe for concurrent use.
+type auditBucket struct {
+	mu         sync.Mutex
+	used       float64   // tokens taken
+	at         time.Time // when used was true
+	suppressed int       // lines since the last one that was written
+}
+
+// allow reports whether a line may be written, and how many were suppressed
+// before it.
+func (b *auditBucket) allow(now time.Time) (suppressed int, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used = max(b.used-now.Sub(b.at).Seconds(), 0)
+	b.at = now
+	if b.used > auditBurst-1 {
+		b.suppressed++
+		return 0, false
+	}
+	b.used++
+	suppressed, b.suppressed = b.suppressed, 0
+	return suppressed, true
+}
+
+// notAudited are the commands with the flag Admin that change nothing.
+var notAudited = []string{
+	"acl|dryrun", "acl|getuser", "acl|list", "acl|load", "acl|save", "acl|users",
+	"client|list", "client|no-evict", "client|unblock",
+	"cluster|count-failure-reports", "cluster|replicas", "cluster|slaves",
+	"config|get",
+	"latency|doctor", "latency|graph", "latency|histogram", "latency|history", "latency|latest",
+	"module|list", "pfdebug", "pfselftest",
+	"sentinel|ckquorum", "sentinel|config", "sentinel|get-master-addr-by-name", "sentinel|info-cache",
+	"sentinel|is-master-down-by-addr", "sentinel|master", "sentinel|masters", "sentinel|myid",
+	"sentinel|pending-scripts", "sentinel|replicas", "sentinel|sentinels", "sentinel|slaves",
+	"slowlog|get", "slowlog|len",
+	"sync", "psync",
+}
+
+// alsoAudited are the commands without the flag Admin that change what other
+// clients rely on.
+var alsoAudited = []string{
+	"flushall", "flushdb", "swapdb",
+	"script|flush", "script|kill",
+	"function|delete", "function|flush", "function|kill", "function|load", "function|restore",
+}
+
+// isAudited reports whether calls of a command appear in the audit log. name is
+// its full name.
+func isAudited(name string, flags fsm.Flags) bool {
+	return flags&fsm.Admin != 0 && !slices.Contains(notAudited, name) || slices.Contains(alsoAudited, name)
+}
+
+// setAudited sets r.audited.
+func (r *row) setAudited() {
+	r.audited = isAudited(r.fullName(), r.cmd.Flags)
+	for i := range r.cmd.Sub {
+		s := &r.cmd.Sub[i]
+		r.audited = r.audited || r.data && isAudited(r.cmd.Name+"|"+s.Name, s.Flags)
+	}
+}
+
+// audits reports whether a call appears in the audit log.
+func (r *row) audits(args [][]byte) bool {
+	if !r.audited {
+		return false
+	}
+	second := ""
+	if len(args) > 1 {
+		second = strings.ToLower(string(args[1]))
+	}
+	switch name := r.fullName(); {
+	case r.data && r.cmd.Sub != nil:
+		return slices.Contains(alsoAudited, name+"|"+second)
+	case name == "holdfast":
+		return second != "status"
+	case name == "acl|log":
+		return len(args) > 2 && strings.EqualFold(string(args[2]), "reset")
+	}
+	return true
+}
+
+// auditWords is the maximum number of arguments of a command in the audit log,
+// and auditBytes that of bytes of an argument. Of longer commands, the line says
+// how much is missing.
+const (
+	auditWords = 16
+	auditBytes = 128
+)
+
+// auditText returns a command as the audit log prints it, without passwords and
+// without code.
+func (r *row) auditText(args [][]byte) string {
+	shown, words := slices.Clone(args), auditWords
+	switch name := r.fullName(); name {
+	case "acl|setuser": // MONITOR hides all of it, as Redis does
+		for i := 3; i < len(args); i++ {
+			shown[i] = auditRule(args[i])
+		}
+	case "holdfast", "sentinel|set", "module|load", "module|loadex":
+		words = 4 // the others may be data or passwords
+	case "function":
+		for i := 2; i < len(args); i++ {
+			if len(args[i]) > 32 { // code, or a dump of it
+				shown[i] = []byte("(" + strconv.Itoa(len(args[i])) + " bytes)")
+			}
+		}
+	default:
+		shown = r.redacted(args)
+	}
+	var b []byte
+	for i, arg := range shown {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		if i == words {
+			b = append(b, "... ("+strconv.Itoa(len(shown)-i)+" more arguments)"...)
+			break
+		}
+		if word := clipped(arg, auditBytes); plainWord(word) {
+			b = append(b, word...)
+		} else {
+			b = appendRepr(b, word)
+		}
+	}
+	return string(b)
+}
+
+// ruleWords are the rules of ACL SETUSER that begin with a letter.
+var ruleWords = []string{
+	"on", "off", "nopass", "resetpass", "reset", "allcommands", "nocommands", "allkeys", "resetkeys", "allchannels",
+	"resetchannels", "clearselectors", "skip-sanitize-payload", "sanitize-payload",
+}
+
+// auditRule returns a rule of ACL SETUSER as the audit log prints it. It hides
+// passwords, and everything that may be a password with a mistake: a rule without
+// its first character, or two rules in one argument.
+func auditRule(rule []byte) []byte {
+	switch {
+	case len(rule) == 0:
+		return rule
+	case strings.IndexByte("><#!", rule[0]) >= 0:
+		return append(rule[:1:1], "(redacted)"...)
+	case slices.Contains(ruleWords, strings.ToLower(string(rule))):
+		return rule
+	case strings.IndexByte("+-~%&@()", rule[0]) >= 0 && !bytes.ContainsAny(rule, "><#!"):
+		return rule
+	}
+	return []byte("(redacted)")
+}
+
+// plainWord reports whether a word needs no quotes.
+func plainWord(word []byte) bool {
+	for _, ch := range word {
+		if ch <= ' ' || ch > '~' || ch == '"' || ch == '\\' {
+			return false
+		}
+	}
+	return len(word) > 0
+}
+
+// auditReply logs an administrative command that was run. reply is its encoded
+// reply, or empty if there is none.
+func (c *conn) auditReply(r *row, args [][]byte, reply []byte) {
+	result := "ok"
+	if len(reply) > 0 && (reply[0] == '-' || reply[0] == '!') {
+		line, _, _ := strings.Cut(string(reply[1:]), "\r\n")
+		result = r.auditError(line)
+	}
+	c.audit(r, args, result)
+}
+
+// auditGroup logs the only command of a group that was run.
+func (c *conn) auditGroup(out []byte, err error) {
+	if err != nil {
+		out = fsm.Error(errorText(err)).Append(nil, c.proto)
+	}
+	c.auditReply(c.batch.rows[0], c.batch.audited, out)
+}
+
+// auditError returns the text of an error reply for the audit log. The errors
+// of ACL SETUSER quote rules, which may be passwords.
+func (r *row) auditError(text string) string {
+	if r.fullName() == "acl|setuser" {
+		text, _, _ = strings.Cut(text, " ")
+	}
+	return "error: " + string(clipped([]byte(text), auditBytes))
+}
+
+// audit logs an administrative command.
+func (c *conn) audit(r *row, args [][]byte, result string) {
+	a := &c.srv.audit
+	if a.log == nil {
+		return
+	}
+	a.log.Info("administrative command", "node", a.node, "user", c.info.user, "addr", c.net.RemoteAddr().String(),
+		"client", c.id, "command", r.auditText(args), "result", result)
+}
+
+// auditRefused logs an administrative command that was refused before it ran,
+// for example for lack of rights.
+func (c *conn) auditRefused(r *row, args [][]byte, text string) {
+	if r == nil || c.srv.audit.log == nil || !r.audits(args) {
+		return
+	}
+	if left, ok := c.srv.audit.refused.allow(time.Now()); ok {
+		user := c.info.user
+		if c.needsAuth() {
+			user = "(none)"
+		}
+		c.srv.audit.log.Warn("administrative command refused", "node", c.srv.audit.node, "user", user,
+			"addr", c.net.RemoteAddr().String(), "client", c.id, "command", r.auditText(args),
+			"result", r.auditError(text), "suppressed", left)
+	}
+}
+
+// auditLogin logs a failed login. known says whether there is a user of that
+// name. Other names are not logged, because clients confuse the arguments of
+// AUTH, and the name may be a password.
+func (c *conn) auditLogin(name string, known bool, result string) {
+	a := &c.srv.audit
+	if a.log == nil {
+		return
+	}
+	if !known {
+		name = "(unknown)"
+	}
+	if left, ok := a.logins.allow(time.Now()); ok {
+		a.log.Warn("login failed", "node", a.node, "user", name, "addr", c.net.RemoteAddr().String(), "client", c.id,
+			"result", result, "suppressed", left)
+	}
+}
+
+// auditTransaction logs the administrative commands on data of a transaction.
+// out is the reply to EXEC with the replies of its commands on data; err is set
+// instead if it failed. The connection commands of a transaction are logged when
+// they run.
+func (c *conn) auditTransaction(m *multi, out []byte, err error) {
+	if c.srv.audit.log == nil {
+		return
+	}
+	var rest []byte
+	if len(out) > 0 && out[0] == '*' {
+		head, _, _ := wire.Head(out)
+		rest = out[head:]
+	}
+	for i := range m.cmds {
+		q := &m.cmds[i]
+		if !q.row.data || q.refused != "" {
+			continue
+		}
+		n := wire.Len(rest)
+		switch {
+		case !q.row.audits(q.args):
+		case err != nil:
+			c.audit(q.row, q.args, q.row.auditError(errorText(err)))
+		case n == 0:
+			c.audit(q.row, q.args, "not executed: the transaction was discarded")
+		default:
+			c.auditReply(q.row, q.args, rest[:n])
+		}
+		rest = rest[n:]
+	}
+}
