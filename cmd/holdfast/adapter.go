@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/cluster"
@@ -26,6 +27,7 @@ func (a clusterAdapter) State() resp.State {
 	s := resp.State{
 		NodeID: st.ID, ClusterID: st.ClusterID, Role: st.Role, Leader: st.Leader, Version: st.Version,
 		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready, LogBytes: st.LogBytes,
+		DiskFree: st.DiskFree, DiskTotal: st.DiskTotal, DiskReserve: st.DiskReserve, WritesRefused: a.WritesRefused(),
 	}
 	for _, c := range a.Acknowledging() {
 		host, port := hostPort(c.ClientAddr)
@@ -55,7 +57,11 @@ func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error
 		b, err := json.Marshal(a.ClusterStatus(ctx))
 		return string(b), err
 	case op == "add" && len(args) == 3:
-		return a.Add(ctx, args[1], args[2])
+		return a.Add(ctx, args[1], args[2], false)
+	case op == "add" && len(args) == 4 && strings.EqualFold(args[3], "learner"):
+		return a.Add(ctx, args[1], args[2], true)
+	case op == "promote" && len(args) == 2:
+		return a.Promote(ctx, args[1])
 	case op == "remove" && len(args) == 2:
 		return a.Remove(ctx, args[1], false)
 	case op == "remove" && len(args) == 3 && strings.EqualFold(args[2], "force"):
@@ -66,6 +72,60 @@ func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error
 		return a.Transfer(ctx, args[1])
 	case op == "snapshot" && len(args) == 1:
 		return "OK", a.Snapshot()
+	case op == "backup" && len(args) > 1:
+		return a.backup(ctx, args[1:])
+	case op == "restore" && len(args) > 1:
+		return a.restore(ctx, args[1:])
 	}
-	return "", fmt.Errorf("HOLDFAST %s: unknown, or wrong number of arguments", strings.ToUpper(args[0]))
+	return "", unknownAdmin(args[0])
+}
+
+func unknownAdmin(op string) error {
+	return fmt.Errorf("HOLDFAST %s: unknown, or wrong number of arguments", strings.ToUpper(op))
+}
+
+// maxBackupPiece bounds the bytes of a backup in one reply.
+const maxBackupPiece = 4 << 20
+
+// backup executes a step of "holdfast backup".
+func (a clusterAdapter) backup(ctx context.Context, args []string) (string, error) {
+	switch op := strings.ToLower(args[0]); {
+	case op == "begin" && len(args) == 1:
+		info, err := a.BeginBackup(ctx)
+		if err != nil {
+			return "", err
+		}
+		b, err := json.Marshal(info)
+		return string(b), err
+	case op == "read" && len(args) == 3:
+		n, err := strconv.Atoi(args[2])
+		if err != nil || n < 1 || n > maxBackupPiece {
+			return "", fmt.Errorf("%q bytes of a backup: ask for 1 to %d", args[2], maxBackupPiece)
+		}
+		b, err := a.ReadBackup(args[1], n)
+		return string(b), err
+	case op == "end" && len(args) == 2:
+		a.CloseBackup(args[1])
+		return "OK", nil
+	}
+	return "", unknownAdmin("backup " + args[0])
+}
+
+// restoreArgs are the numbers of arguments of the steps of a restore.
+var restoreArgs = map[string]int{"begin": 4, "data": 4, "apply": 5, "drop": 2}
+
+// restore executes a step of "holdfast restore".
+func (a clusterAdapter) restore(ctx context.Context, args []string) (string, error) {
+	op := strings.ToLower(args[0])
+	if op == "check" && len(args) == 1 {
+		return "OK", a.CheckEmpty(ctx)
+	}
+	if restoreArgs[op] != len(args) {
+		return "", unknownAdmin("restore " + args[0])
+	}
+	words := [][]byte{[]byte(op)}
+	for _, arg := range args[1:] {
+		words = append(words, []byte(arg))
+	}
+	return "OK", a.Restore(ctx, words)
 }

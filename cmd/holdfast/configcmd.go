@@ -52,7 +52,7 @@ they do to serve. The command opens no port and no data directory.`,
 // check returns the first error that serve would return before it binds its
 // addresses. Unlike serve, it does not create the file of the cluster secret.
 func (o *serveOptions) check() error {
-	_, _, err := newLogger(o.logLevel, o.logFormat)
+	_, err := newNodeLog(o.logging.level, o.logging.format)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -179,6 +178,10 @@ func portFree(addr string) error {
 // watchNodes prints the table once the cluster has a leader, and then every
 // change, until ctx ends or no node is left.
 func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io.Writer) error {
+	w, err := newDevWeb(o.args)
+	if err != nil {
+		return err
+	}
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	reported := make(map[string]int) // pid of each node's process whose end was reported
@@ -205,7 +208,7 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io
 		if living == 0 {
 			return errors.New("no node is left")
 		}
-		status := devStatus(ctx, nodes)
+		status := devStatus(ctx, w, nodes)
 		now := leaderOf(status)
 		switch {
 		case !shown && now != "" && len(status) == living && allReady(status):
@@ -237,7 +240,7 @@ func clock() string { return time.Now().Format("15:04:05.000") }
 
 // devStatus asks each running node for its own status, on its HTTP port. The
 // client port may require a password, which clients can change.
-func devStatus(ctx context.Context, nodes []*process.Node) []cluster.NodeStatus {
+func devStatus(ctx context.Context, w *devWeb, nodes []*process.Node) []cluster.NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
@@ -252,7 +255,7 @@ func devStatus(ctx context.Context, nodes []*process.Node) []cluster.NodeStatus 
 			defer wg.Done()
 			// A node that does not answer is starting or ending; the next call
 			// will see it.
-			if st, err := askNode(ctx, n); err == nil {
+			if st, err := askNode(ctx, w, n); err == nil {
 				mu.Lock()
 				all = append(all, st)
 				mu.Unlock()
@@ -263,12 +266,8 @@ func devStatus(ctx context.Context, nodes []*process.Node) []cluster.NodeStatus 
 	return all
 }
 
-func askNode(ctx context.Context, n *process.Node) (st cluster.NodeStatus, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTP+"/status", nil)
-	if err != nil {
-		return st, err
-	}
-	res, err := http.DefaultClient.Do(req)
+func askNode(ctx context.Context, w *devWeb, n *process.Node) (st cluster.NodeStatus, err error) {
+	res, err := w.get(ctx, n, "/status")
 	if err != nil {
 		return st, err
 	}

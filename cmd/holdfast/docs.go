@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -33,7 +34,7 @@ func commandsDocCommand() *cobra.Command {
 // machine, and those that the client port executes itself.
 func publicRows() []fsm.Command {
 	var rows []fsm.Command
-	for _, cmd := range fsm.NewTable().Rows() {
+	for _, cmd := range command.NewTable().Rows() {
 		rows = append(rows, *cmd)
 	}
 	rows = append(rows, resp.ConnectionCommands()...)

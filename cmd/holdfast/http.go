@@ -20,9 +20,10 @@ import (
 
 // serveHTTP serves health, status and metrics. /healthz reports that the
 // process runs, /readyz that it is connected to a leader, and /status returns
-// this node's part of "holdfast status --json".
-func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPprof bool,
-	log hclog.Logger) *http.Server {
+// this node's part of "holdfast status --json". All but the first two need the
+// token, if there is one.
+func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, token *httpToken,
+	withPprof bool, log hclog.Logger) *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -30,11 +31,16 @@ func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPp
 	registry.MustRegister(clients.Metrics().Collectors()...)
 
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.Handle("GET /metrics",
+		token.protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if node.Linked() {
 			fmt.Fprintln(w, "ready")
+			return
+		}
+		if !token.admits(r) { // the reason names other nodes
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}
 		st := node.Status()
@@ -44,17 +50,19 @@ func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, withPp
 		}
 		http.Error(w, "not ready: "+reason, http.StatusServiceUnavailable)
 	})
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /status", token.protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(node.Status()); err != nil {
 			log.Debug("status not sent", "error", err)
 		}
-	})
+	})))
 	if withPprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		for path, serve := range map[string]http.HandlerFunc{
+			"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/trace": pprof.Trace,
+			"/debug/pprof/symbol": pprof.Symbol,
+		} {
+			mux.Handle(path, token.protect(serve))
+		}
 	}
 	conns := &httpConns{most: maxHTTPConns}
 	srv := &http.Server{

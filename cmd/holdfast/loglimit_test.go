@@ -54,3 +54,38 @@ func TestLineLimit(t *testing.T) {
 		t.Errorf("%d lines, %d kinds are remembered, at most %d are allowed", n, len(l.kinds), maxLineKinds)
 	}
 }
+
+// TestLimitedLogger checks that the logger writes a line after it has suppressed
+// lines of the same kind, and reports how many those were. Writing the report
+// once waited forever for the mutex of the logger, and with it every later line
+// of the node.
+func TestLimitedLogger(t *testing.T) {
+	var out bytes.Buffer
+	var now time.Time
+	log, _ := limitedLogger(hclog.LoggerOptions{Level: hclog.Info, Output: &out}, func() time.Time { return now })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range lineBurst + 3 {
+			log.Info("again")
+		}
+		now = now.Add(lineEvery)
+		log.Info("again")
+		log.Info("other")
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("a log line waits forever")
+	}
+	text := out.String()
+	if !strings.Contains(text, "suppressed repeated log lines: message=again lines=3") {
+		t.Errorf("no report of the suppressed lines in %q", text)
+	}
+	if got := strings.Count(text, "[INFO]  again"); got != lineBurst+1 {
+		t.Errorf("the line was written %d times, want %d", got, lineBurst+1)
+	}
+	if !strings.Contains(text, "other") {
+		t.Errorf("the line after it is missing in %q", text)
+	}
+}

@@ -65,7 +65,9 @@ and sets no flag is an error.`,
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), configCommand(), versionCommand(),
-		commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand())
+		commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand(), manCommand(),
+		backupCommand(), restoreCommand(), inspectCommand(), recoverCommand())
+	completeFlags(root)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)

@@ -47,10 +47,27 @@ matter. The node becomes a voter when it has caught up.`,
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
 		return err
 	}
+	var learner bool
 	add := &cobra.Command{
 		Use: "add NODE PEER-ADDR", Short: "Permit a node to join the cluster, with this id and peer address",
 		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "ADD", args[0], args[1]) },
+		Long: `Permit a node to join the cluster, with this id and peer address. No member may
+use the id or the address. The node becomes a voter when it has caught up.
+With --learner, it receives all data and does not vote until "member promote".`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words := []string{"ADD", args[0], args[1]}
+			if learner {
+				words = append(words, "LEARNER")
+			}
+			return admin(cmd, words...)
+		},
+	}
+	add.Flags().BoolVar(&learner, "learner", false, "do not make the node a voter until \"member promote\"")
+	promote := &cobra.Command{
+		Use: "promote NODE", Short: "Make a learner a voter", Args: cobra.ExactArgs(1),
+		Long: `Make a learner a voter: a node that was added with --learner. If it has not
+caught up yet, it becomes a voter when it has.`,
+		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "PROMOTE", args[0]) },
 	}
 	var force bool
 	remove := &cobra.Command{
@@ -72,7 +89,8 @@ afterwards. --force removes the node anyway.`,
 	}
 	remove.Flags().BoolVar(&force, "force", false,
 		"remove the node even if the remaining voters that answer are no majority")
-	cmd.AddCommand(memberListCommand(&addr, &login), add, remove, &cobra.Command{
+	cmd.AddCommand(memberListCommand(&addr, &login), memberSetCommand(&addr, &login), add, promote, remove)
+	cmd.AddCommand(&cobra.Command{
 		Use: "transfer [NODE]", Short: "Transfer leadership", Args: cobra.MaximumNArgs(1),
 		Long: `Transfer leadership to NODE, or to the most up-to-date voter that answers. If
 the node does not answer, is not a voter, or is too far behind, the transfer is

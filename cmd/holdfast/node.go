@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,11 +23,12 @@ const stopTimeout = 4 * time.Second
 // the node, then serves clients and the HTTP port. It stops them in the reverse
 // order, except that it keeps clients until their commands have an outcome.
 func serve(ctx context.Context, o serveOptions) error {
-	log, scriptLog, err := newLogger(o.logLevel, o.logFormat)
+	logs, err := newNodeLog(o.logging.level, o.logging.format)
 	if err != nil {
 		return err
 	}
-	p, err := o.prepare(log, scriptLog, true, func(err error) {
+	log := logs.main
+	p, err := o.prepare(log, logs.scripts, true, func(err error) {
 		// Print at once and do not clean up: on a stalled disk, cleaning up
 		// would hang.
 		fmt.Fprintln(os.Stderr, "holdfast: fatal:", err)
@@ -35,7 +37,12 @@ func serve(ctx context.Context, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	defer reloadAtHangup(p.stores, log)()
+	auditLog, file, err := o.logging.audit.open(logs)
+	if err != nil {
+		return err
+	}
+	r := newReloader(&o, p, logs, file)
+	defer r.watch()()
 	tuneMemory()
 	useThreads(o.threads)
 	stopClock, err := o.armTests(ctx, log, &p.cluster)
@@ -43,18 +50,25 @@ func serve(ctx context.Context, o serveOptions) error {
 		return err
 	}
 	defer stopClock()
-	bound, err := o.bind(p.stores)
-	if err != nil {
-		return err
+	for {
+		bound, err := o.bind(p.stores)
+		if err != nil {
+			return err
+		}
+		if bound.peers != nil {
+			p.cluster.PeerListener, p.cluster.PeerDialer = bound.peers, peerDialer(p.stores.peers)
+		}
+		node, err := cluster.Open(p.cluster)
+		switch {
+		case err == nil:
+			return errors.Join(o.run(ctx, log, p, bound, node, auditLog, r), file.close())
+		case !errors.Is(err, syscall.ENOSPC):
+			return errors.Join(err, bound.close())
+		}
+		if waited, err := o.awaitRoom(ctx, log, bound, err); !waited || err != nil {
+			return err
+		}
 	}
-	if bound.peers != nil {
-		p.cluster.PeerListener, p.cluster.PeerDialer = bound.peers, peerDialer(p.stores.peers)
-	}
-	node, err := cluster.Open(p.cluster)
-	if err != nil {
-		return errors.Join(err, bound.close())
-	}
-	return o.run(ctx, log, p, bound, node)
 }
 
 // armTests prepares what the flags for tests ask for. stop ends it.
@@ -88,13 +102,14 @@ func (o *serveOptions) armTests(ctx context.Context, log hclog.Logger, cfg *clus
 }
 
 // run serves clients of an open node until ctx ends, and then closes the node.
-func (o *serveOptions) run(ctx context.Context, log hclog.Logger, p prepared, bound *ports, node *cluster.Node) error {
+func (o *serveOptions) run(ctx context.Context, log hclog.Logger, p prepared, bound *ports, node *cluster.Node,
+	audit hclog.Logger, r *reloader) error {
 	ctx, shutdown := context.WithCancel(ctx) // SHUTDOWN ends it too
 	defer shutdown()
 	port := resp.Config{
 		Shutdown: shutdown,
 		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: p.users,
-		Limits: o.limits, LimitFlags: o.limitFlags, Logger: log.Named("resp"),
+		Limits: o.limits, LimitFlags: o.limitFlags, Logger: log.Named("resp"), Audit: audit, NodeID: o.nodeID,
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: p.cluster.RunID,
 	}
 	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())
@@ -105,7 +120,8 @@ func (o *serveOptions) run(ctx context.Context, log hclog.Logger, p prepared, bo
 	if err != nil {
 		return errors.Join(err, clients.Close(), node.Close(), bound.close())
 	}
-	web := serveHTTP(bound.http, node, clients, o.pprof, log.Named("http"))
+	r.clients.Store(clients)
+	web := serveHTTP(bound.http, node, clients, &r.token, o.web.pprof, log.Named("http"))
 	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", p.cluster.AdvertisePeerAddr,
 		"http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", version, "pid", os.Getpid())
 

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster"
-	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/slots"
 	"github.com/holdfast-kv/holdfast/script"
@@ -22,6 +19,7 @@ type prepared struct {
 	cluster cluster.Config
 	users   []*acl.User // of --acl-file
 	stores  tlsStores
+	token   string // of the HTTP port, "" for none
 }
 
 // prepare checks the flags and reads the files that they name. It opens no port
@@ -32,6 +30,12 @@ func (o *serveOptions) prepare(log, scriptLog hclog.Logger, create bool, fatal f
 		return p, err
 	}
 	if err := o.readPassword(); err != nil {
+		return p, err
+	}
+	if p.token, err = o.web.readToken(); err != nil {
+		return p, err
+	}
+	if err := o.web.checkPprof(o.httpAddr); err != nil {
 		return p, err
 	}
 	if err := checkDescriptors(o.limits.MaxClients); err != nil {
@@ -89,7 +93,7 @@ func (o *serveOptions) config(log, scriptLog hclog.Logger, fatal func(error)) (c
 		RunID: resp.NewRunID(),
 		Peers: peers, Options: o.options, Version: version, Logger: log, Fatal: fatal,
 		Scripts: newInterpreter(o.options.ScriptTime, scriptLog),
-		Catalog: resp.NewCatalog(fsm.NewTable()),
+		Catalog: resp.NewCatalog(command.NewTable()),
 	}
 	if o.discovery.clusterMode {
 		cfg.ScriptRules = slots.ForeignDatabase
@@ -113,25 +117,4 @@ func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
 		}
 	}
 	return script.NewRunner(c)
-}
-
-// newLogger returns the logger of the node, which suppresses lines that repeat,
-// and the logger of scripts, which has its own limit.
-func newLogger(level, format string) (log, scripts hclog.Logger, err error) {
-	l := hclog.LevelFromString(level)
-	if l == hclog.NoLevel {
-		return nil, nil, fmt.Errorf("--log-level is %q, not trace, debug, info, warn or error", level)
-	}
-	if format != "text" && format != "json" {
-		return nil, nil, fmt.Errorf("--log-format is %q, not text or json", format)
-	}
-	o := hclog.LoggerOptions{
-		Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr, Mutex: new(sync.Mutex),
-	}
-	every := hclog.New(&o)
-	limit := newLineLimit(time.Now, func(message string, suppressed int) {
-		every.Warn("suppressed repeated log lines", "message", message, "lines", suppressed)
-	})
-	o.Exclude = limit.suppress
-	return hclog.New(&o), every.Named("lua"), nil
 }

@@ -30,13 +30,20 @@ type serveOptions struct {
 	requirePassFile             string
 	aclFile                     string
 	protectedMode               yesNoFlag
-	logLevel, logFormat         string
+	logging                     logOptions
 	options                     cluster.Options
 	limits                      guard.Limits
 	limitFlags                  map[string]resp.LimitFlag
-	pprof                       bool
+	web                         httpOptions
+	reread                      func() (serveOptions, error) // reads the settings anew, for SIGHUP
 	threads                     int
 	tests                       testOptions
+}
+
+// logOptions holds the flags about the logs.
+type logOptions struct {
+	level, format string
+	audit         auditOptions
 }
 
 // testOptions holds the flags for tests.
@@ -63,8 +70,10 @@ If other hosts can reach the peer port, every node needs the same secret: see
 first: see "holdfast member --help".
 
 On SIGTERM the node transfers leadership, completes the commands in flight, and
-exits. On SIGHUP it reads the files of --tls-cert-file and the like again, as it
-does by itself when they change.
+exits. On SIGHUP it reads again: the files of --tls-cert-file and the like (as it
+does by itself when they change), of --requirepass-file and of --http-token-file,
+and log-level in the file of --config. It also opens the file of --audit-log
+anew. If a file is wrong, the node keeps what it has.
 
 --config names a YAML file that sets flags, one "name: value" in each line, with
 the flags' names without "--". Flags and environment variables take precedence.
@@ -77,6 +86,7 @@ which are powers of 1,024; durations have units too (500ms, 10s).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.limitFlags = limitFlags(cmd.Flags())
+			o.reread = func() (serveOptions, error) { return rereadOptions(cmd.Flags()) }
 			return serve(cmd.Context(), *o)
 		},
 	}
@@ -105,6 +115,7 @@ func (o *serveOptions) identityFlags(f *pflag.FlagSet) {
 		"peer address that this node announces to other nodes; may be a DNS name (default: this node's address in "+
 			"--peers, else --peer-addr)")
 	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "address for /healthz, /readyz and /metrics")
+	o.web.flags(f)
 	o.discovery.flags(f)
 	o.secret.flags(f)
 	o.tls.flags(f)
@@ -120,8 +131,9 @@ func (o *serveOptions) identityFlags(f *pflag.FlagSet) {
 		"refuse to start if other hosts can reach a port for clients and clients need no password")
 	f.StringVar(&o.logStore, "log-store", "wal",
 		"library that stores the Raft log: wal or boltdb; it cannot be changed for an existing data directory")
-	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: trace, debug, info, warn or error")
-	f.StringVar(&o.logFormat, "log-format", "text", "format of log lines: text or json")
+	f.StringVar(&o.logging.level, "log-level", "info", "lowest level of log lines: trace, debug, info, warn or error")
+	f.StringVar(&o.logging.format, "log-format", "text", "format of log lines: text or json")
+	o.logging.audit.flags(f)
 }
 
 // budgetFlags defines the flags that limit clients.
@@ -159,7 +171,7 @@ func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait,
 		"how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
 	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime,
-		"how long a Lua script may run before it ends with an error; one that needs more than 10ms gets a dry run "+
+		"how long a Lua script may run before it ends with an error; one that needs more than 2ms gets a dry run "+
 			"first, beside the writes of other clients")
 	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait,
 		"how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); "+
@@ -183,12 +195,17 @@ func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 		"bytes of log after which the node takes a snapshot")
 	sizeVar(f, &o.options.TrailingBytes, "trailing-bytes",
 		"bytes of log that are kept after a snapshot, for followers that are a little behind")
+	f.Var((*reserve)(&o.options.DiskReserve), "disk-reserve",
+		"free space of the disk below which the leader refuses commands that add data; \"auto\" is 5% of the disk or "+
+			"1gb, whichever is less, and at least two segments of the log (128mb); 0 for none")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
+	f.DurationVar(&o.options.RemoveAwayAfter, "remove-away-after", o.options.RemoveAwayAfter,
+		"how long a member may be away before the leader removes it, as long as a majority of the original number of "+
+			"voters remains; 0 for never")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
 		"campaign at once when the leader's port refuses connections, which means that its process is gone")
 	f.IntVar(&o.threads, "threads", 0,
 		"number of processors that the program uses; 0 for one less than the machine has")
-	f.BoolVar(&o.pprof, "pprof", false, "serve /debug/pprof at --http-addr")
 	f.StringVar(&o.tests.clock, "test-clock", "",
 		"file with offset and rate of this node's clocks, for tests: never in production")
 	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes,
@@ -239,8 +256,9 @@ func (o *serveOptions) validate() error {
 		{"slow-read-time", o.options.SlowReadTime, time.Millisecond},
 		{"slow-read-wait", o.options.SlowReadWait, time.Millisecond},
 		{"max-write-time", o.options.MaxWriteTime, o.options.EntryWork},
+		{"remove-away-after", o.options.RemoveAwayAfter, time.Minute},
 	} {
-		if d.value < d.want {
+		if d.value < d.want && !(d.flag == "remove-away-after" && d.value == 0) {
 			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)
 		}
 	}

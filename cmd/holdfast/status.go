@@ -45,7 +45,8 @@ node can answer.
 
 Exit codes: 0 the cluster is healthy; 3 the node cannot be reached; 4 there is
 no leader; 5 the cluster is degraded: it has a leader, but a member is
-unreachable, starting or far behind, or cannot take snapshots.`,
+unreachable, starting or far behind, cannot take snapshots, or has an almost
+full disk.`,
 		Example: `  holdfast status 127.0.0.1:6380
   holdfast status --watch
   holdfast status --json | jq '.[] | select(.role=="leader").id'`,

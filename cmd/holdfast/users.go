@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-kv/holdfast/acl"
-	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -21,7 +21,7 @@ func (o *serveOptions) users() ([]*acl.User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--acl-file: %w", err)
 	}
-	users, err := acl.ParseFile(resp.NewCatalog(fsm.NewTable()), o.aclFile, string(text))
+	users, err := acl.ParseFile(resp.NewCatalog(command.NewTable()), o.aclFile, string(text))
 	if err != nil {
 		return nil, fmt.Errorf("--acl-file: %w", err)
 	}

@@ -3,13 +3,17 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/docker/go-units"
 
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
 // verdict is what the status of all nodes says about the cluster as a whole.
 type verdict struct {
-	voters, majority, reachable int // numbers of voters
+	// numbers of voters; reachable are those that answer and accept entries
+	voters, majority, reachable int
 	leader                      string
 	problems                    []string // why the cluster is degraded
 	advice                      []string
@@ -28,22 +32,43 @@ func assess(nodes []cluster.NodeStatus) verdict {
 		if n.Voter {
 			v.voters++
 		}
-		if n.Voter && n.Reachable {
+		if n.Voter && n.Reachable && (!n.DiskFull || n.Role == "leader") {
 			v.reachable++
 		}
 		switch {
 		case !n.Reachable:
 			v.problem("%s is unreachable: %s", n.ID, n.Detail)
+		case n.Role == "removed":
+			v.problem("%s was removed from the cluster", n.ID)
 		case n.Role == "starting":
 			v.problem("%s is starting: %s", n.ID, n.Detail)
 		case n.Lag > maxHealthyLag:
 			v.problem("%s is %d entries behind", n.ID, n.Lag)
+		}
+		switch {
+		case n.DiskFull && n.Role != "leader":
+			v.problem("%s has only %s of disk space left and accepts no entries", n.ID,
+				units.BytesSize(float64(n.DiskFree)))
+		case n.DiskLow:
+			v.problem("%s has %s of disk space left, less than its reserve of %s", n.ID,
+				units.BytesSize(float64(n.DiskFree)), units.BytesSize(float64(n.DiskReserve)))
+		}
+		if n.WritesRefused != "" {
+			v.problem("commands that add data are refused")
 		}
 		if n.SnapshotError != "" {
 			v.problem("%s cannot take snapshots: %s", n.ID, n.SnapshotError)
 		}
 		if n.FeaturesBlocked != "" {
 			v.advice = append(v.advice, "the feature version cannot be raised: "+n.FeaturesBlocked)
+		}
+	}
+	for _, n := range nodes {
+		if n.Quarantine > 0 {
+			left := time.Duration(n.Quarantine * float64(time.Second)).Round(time.Second)
+			v.advice = append(v.advice, fmt.Sprintf("quarantine: no lock is granted for another %v, because the data "+
+				"was restored", left))
+			break
 		}
 	}
 	v.majority = v.voters/2 + 1

@@ -19,6 +19,14 @@ func TestAssess(t *testing.T) {
 	behind.Lag = maxHealthyLag + 1
 	noSnapshot := up("n2", "follower")
 	noSnapshot.SnapshotError = "no space left on device"
+	low := up("n2", "follower")
+	low.DiskStatus = cluster.DiskStatus{DiskFree: 100 << 20, DiskTotal: 10 << 30, DiskReserve: 512 << 20, DiskLow: true}
+	full := low
+	full.DiskFull = true
+	refusing := up("n1", "leader")
+	refusing.WritesRefused = "MISCONF"
+	removed := up("n3", "removed")
+	removed.Voter = false
 	for _, c := range []struct {
 		name   string
 		nodes  []cluster.NodeStatus
@@ -42,6 +50,13 @@ func TestAssess(t *testing.T) {
 			"Degraded: n2 is 20001 entries behind; tolerates 1 more failure", 0},
 		{"no snapshot", []cluster.NodeStatus{up("n1", "leader"), noSnapshot, up("n3", "follower")}, exitDegraded,
 			"Degraded: n2 cannot take snapshots: no space left on device; tolerates 1 more failure", 0},
+		{"low disk", []cluster.NodeStatus{refusing, low, up("n3", "follower")}, exitDegraded,
+			"Degraded: commands that add data are refused; " +
+				"n2 has 100MiB of disk space left, less than its reserve of 512MiB; tolerates 1 more failure", 0},
+		{"full disk", []cluster.NodeStatus{up("n1", "leader"), full, up("n3", "follower")}, exitDegraded,
+			"Degraded: n2 has only 100MiB of disk space left and accepts no entries; tolerates no more failures", 0},
+		{"removed", []cluster.NodeStatus{up("n1", "leader"), removed}, exitDegraded,
+			"Degraded: n3 was removed from the cluster; tolerates no more failures", 0},
 	} {
 		v := assess(c.nodes)
 		if v.code() != c.code || v.headline() != c.says || len(v.advice) != c.advice {

@@ -28,7 +28,8 @@ func explainPort(ctx context.Context, addr string, err error) error {
 	return err
 }
 
-// httpStatus asks for the status of the node whose HTTP port an address may be.
+// httpStatus requests a node's status from an address that may be its HTTP port.
+// ok is false if the address does not answer with a status.
 func httpStatus(ctx context.Context, addr string) (st cluster.NodeStatus, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

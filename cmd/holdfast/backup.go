@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/backup"
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm/command"
+)
+
+// backupPiece is the number of bytes that backup asks for at a time.
+const backupPiece = 1 << 20
+
+func backupCommand() *cobra.Command {
+	var addr, file string
+	var login loginOptions
+	cmd := &cobra.Command{
+		Use:   "backup -o FILE",
+		Short: "Write a backup of the cluster's data to a file",
+		Long: `Write a backup of the cluster's data to a file, while the cluster is running. Any
+live node can answer.
+
+The backup contains the data at one log index, with every write that was
+acknowledged before the command began: all databases, functions, users and
+settings. The node streams a copy-on-write clone of its data, so no client waits.
+The file has checksums, and backup checks it completely. It is written under a
+temporary name and then renamed. With -o -, backup writes to standard output.
+
+The file contains the rules of the users with the hashes of their passwords, so
+only its owner can read it.`,
+		Example: `  holdfast backup --addr 10.0.0.1:6379 -o cluster.hfb
+  holdfast backup -o - | ssh vault 'cat > cluster.hfb'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file == "" {
+				return errors.New("name the file to write with -o, or -o - for standard output")
+			}
+			l, err := login.login()
+			if err != nil {
+				return err
+			}
+			c, err := dialNode(cmd.Context(), addr, l)
+			if err != nil {
+				return err
+			}
+			err = takeBackup(cmd, c, file)
+			return errors.Join(err, c.close())
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write; - for standard output")
+	login.flags(cmd.Flags())
+	return cmd
+}
+
+// takeBackup writes a backup of the node's cluster to a file, under a temporary
+// name until it is complete.
+func takeBackup(cmd *cobra.Command, c *client, file string) (err error) {
+	if file == "-" {
+		_, err := streamBackup(cmd, c, cmd.OutOrStdout())
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	content, err := streamBackup(cmd, c, f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	info, err := os.Stat(f.Name())
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), file); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d keys at log index %d of cluster %s, %s\n",
+		file, content.Keys, content.Index, content.ClusterID, units.BytesSize(float64(info.Size())))
+	return err
+}
+
+// streamBackup writes a backup to w, and checks the snapshot in it completely.
+func streamBackup(cmd *cobra.Command, c *client, w io.Writer) (content backup.Content, err error) {
+	ctx := cmd.Context()
+	text, err := c.do(ctx, "HOLDFAST", "BACKUP", "BEGIN")
+	if err != nil {
+		return content, err
+	}
+	var info cluster.BackupInfo
+	if err := json.Unmarshal([]byte(text), &info); err != nil {
+		return content, fmt.Errorf("answer to HOLDFAST BACKUP: %w", err)
+	}
+	defer func() {
+		// The backup of the node ends by itself if this fails.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = c.do(ctx, "HOLDFAST", "BACKUP", "END", info.ID)
+	}()
+	out, err := backup.NewWriter(w, backup.Header{
+		SnapshotHead: info.SnapshotHead, Node: info.Node,
+		Created: time.Now().UTC().Format(time.RFC3339), Program: version,
+	})
+	if err != nil {
+		return content, err
+	}
+	pr, pw := io.Pipe()
+	checked := make(chan error, 1)
+	go func() {
+		var err error
+		content, err = backup.Check(pr, command.NewTable())
+		pr.CloseWithError(err)
+		checked <- err
+	}()
+	n, err := pullBackup(ctx, c, info.ID, io.MultiWriter(out, pw), newProgress(cmd.ErrOrStderr(), "backup", 0))
+	if err == nil && n == 0 {
+		err = errors.New("the node sent no data")
+	}
+	pw.CloseWithError(err)
+	if cerr := <-checked; err == nil && cerr != nil {
+		err = fmt.Errorf("the node sent a damaged backup: %w", cerr)
+	}
+	if err != nil {
+		return content, err
+	}
+	return content, out.Close(backup.Trailer{Keys: content.Keys, LongestTTL: content.LongestTTL})
+}
+
+// pullBackup reads the bytes of a backup from the node until its end.
+func pullBackup(ctx context.Context, c *client, id string, w io.Writer, p *progress) (n int64, err error) {
+	for {
+		piece, err := c.do(ctx, "HOLDFAST", "BACKUP", "READ", id, strconv.Itoa(backupPiece))
+		if err != nil {
+			return n, fmt.Errorf("the backup broke off after %s: %w", units.BytesSize(float64(n)), err)
+		}
+		if piece == "" {
+			p.done(n)
+			return n, nil
+		}
+		if _, err := io.WriteString(w, piece); err != nil {
+			return n, err
+		}
+		n += int64(len(piece))
+		p.at(n)
+	}
+}

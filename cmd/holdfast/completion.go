@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// flagValues lists, by flag, the values that a shell completes. Flags that name
+// files need no row, because shells complete file names by default.
+var flagValues = map[string][]string{
+	"color":            {"auto", "always", "never"},
+	"log-format":       {"text", "json"},
+	"log-level":        {"trace", "debug", "info", "warn", "error"},
+	"log-store":        {"wal", "boltdb"},
+	"protected-mode":   {"yes", "no"},
+	"tls-auth-clients": {"no", "optional", "yes"},
+	"tls-ports":        {"clients", "sentinel", "peers", "http"},
+}
+
+// namesFile reports whether the value of a flag is the name of a file.
+func namesFile(flag string) bool {
+	return strings.HasSuffix(flag, "-file") || flag == "report" || flag == "json" || flag == "output"
+}
+
+// completeFlags registers the completion of flag values with cmd and all
+// commands below it. It panics if a flag has a completion already, which only a
+// change of this program can cause.
+func completeFlags(cmd *cobra.Command) {
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) {
+			var complete cobra.CompletionFunc
+			switch {
+			case flagValues[f.Name] != nil:
+				complete = cobra.FixedCompletions(flagValues[f.Name], cobra.ShellCompDirectiveNoFileComp)
+			case f.Name == "dir" || strings.HasSuffix(f.Name, "-dir"):
+				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+			case f.Name == configFlag:
+				complete = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
+			case f.Value.Type() == "string" && namesFile(f.Name):
+				return
+			default:
+				complete = cobra.NoFileCompletions
+			}
+			if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
+				panic(err)
+			}
+		})
+	}
+	for _, c := range cmd.Commands() {
+		completeFlags(c)
+	}
+}

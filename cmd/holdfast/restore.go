@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/backup"
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
+)
+
+// restorePiece is the number of bytes of a backup in one log entry.
+const restorePiece = 240 << 10
+
+type restoreOptions struct {
+	addr       string
+	login      loginOptions
+	replace    bool
+	quarantine time.Duration
+	set        bool // the quarantine was set
+}
+
+func restoreCommand() *cobra.Command {
+	var o restoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Replace the data of a cluster with that of a backup",
+		Long: `Replace the data of a cluster with that of a backup. The cluster must be empty,
+or --replace must be set.
+
+restore first checks the file completely. Then it sends the file through the log
+of the cluster, where it changes nothing yet. One last log entry replaces the data
+on all nodes at once; a node that is down does the same when it is back. While the
+entry is applied, clients wait: about a second for a million keys. Every node needs
+free memory for the file and for its data during the restore. If restore is
+interrupted before the end, the cluster keeps its data.
+
+Fencing tokens never repeat: the cluster continues with tokens that are higher
+than all that the lost cluster can have given.
+
+Locks that were granted after the backup are unknown. So during the quarantine the
+cluster grants no lock: SET with NX and similar commands fail with the error
+QUARANTINE, which names the end. By default the quarantine lasts as long as the
+longest time to live in the backup, at most 1 hour.
+
+Users of the backup replace those of the cluster, and log out their connections.`,
+		Example: `  holdfast restore cluster.hfb --addr 10.0.0.1:6379
+  holdfast restore cluster.hfb --replace --quarantine 30s`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.set = cmd.Flags().Changed("quarantine")
+			return o.run(cmd, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&o.addr, "addr", "127.0.0.1:6379", "client address of any live node")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "replace the data of a cluster that is not empty")
+	cmd.Flags().DurationVar(&o.quarantine, "quarantine", 0,
+		"how long no lock is granted afterwards; 0 for no quarantine "+
+			"(default: the longest TTL in the backup, at most 1h)")
+	o.login.flags(cmd.Flags())
+	return cmd
+}
+
+// quarantineOption checks a quarantine that an operator has set.
+func quarantineOption(d time.Duration) error {
+	if d < 0 || int64(d) > fsm.MaxQuarantine {
+		return fmt.Errorf("--quarantine %v: choose 0 to %v", d, time.Duration(fsm.MaxQuarantine))
+	}
+	return nil
+}
+
+func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
+	if err := quarantineOption(o.quarantine); err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := backup.NewReader(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	content, err := backup.CheckFile(r, command.NewTable())
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if !o.set {
+		inForce := content.Quarantine - content.Lease // at most 0 if there is none
+		o.quarantine = time.Duration(max(fsm.DefaultQuarantine(content.LongestTTL), inForce))
+	}
+	size := r.Trailer().Bytes
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if r, err = backup.NewReader(f); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	l, err := o.login.login()
+	if err != nil {
+		return err
+	}
+	c, err := dialNode(cmd.Context(), o.addr, l)
+	if err != nil {
+		return err
+	}
+	err = o.send(cmd, c, r, size)
+	if err := errors.Join(err, c.close()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored %d keys of cluster %s at log index %d (%s); %s\n",
+		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText())
+	return err
+}
+
+func (o *restoreOptions) quarantineText() string {
+	if o.quarantine == 0 {
+		return "no quarantine: locks are granted at once"
+	}
+	return fmt.Sprintf("quarantine: no lock is granted for %v", o.quarantine.Round(time.Second))
+}
+
+// send sends the backup into the log, and then replaces the data.
+func (o *restoreOptions) send(cmd *cobra.Command, c *client, r *backup.Reader, size int64) (err error) {
+	ctx, id := cmd.Context(), rand.Text()
+	step := func(args ...string) error {
+		_, err := c.do(ctx, append([]string{"HOLDFAST", "RESTORE"}, args...)...)
+		return err
+	}
+	if !o.replace { // the last step checks it too
+		if err := step("CHECK"); err != nil {
+			return err
+		}
+	}
+	if err := step("BEGIN", id, strconv.FormatInt(size, 10), strconv.Itoa(r.Header().Features)); err != nil {
+		return err
+	}
+	applied := false
+	defer func() {
+		if err != nil && !applied {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+			defer cancel()
+			_, _ = c.do(ctx, "HOLDFAST", "RESTORE", "DROP", id) // else the cluster drops it after ten minutes
+		}
+	}()
+	p := newProgress(cmd.ErrOrStderr(), "restore", size)
+	buf := make([]byte, restorePiece)
+	for offset := int64(0); ; {
+		n, err := io.ReadFull(r, buf)
+		if n > 0 {
+			if err := step("DATA", id, strconv.FormatInt(offset, 10), string(buf[:n])); err != nil {
+				return fmt.Errorf("nothing was changed: %w", err)
+			}
+			offset += int64(n)
+			p.at(offset)
+		}
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			p.done(offset)
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// Whatever happens now, the data may have been replaced.
+	applied = true
+	epoch := fsm.TokenEpochAt(max(time.Now().Unix(), r.Header().Wall/1e6))
+	replace := "0"
+	if o.replace {
+		replace = "1"
+	}
+	err = step("APPLY", id, strconv.FormatUint(epoch, 10), strconv.FormatInt(int64(o.quarantine), 10), replace)
+	if answered := redis.Error(nil); err != nil && !errors.As(err, &answered) {
+		return fmt.Errorf("the data may have been replaced or not: see the token epoch in \"holdfast status --json\", "+
+			"and run the restore again with --replace if it did not change: %w", err)
+	}
+	return err
+}
