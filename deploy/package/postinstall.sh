@@ -1,0 +1,26 @@
+#!/bin/sh
+# This script runs after the package has been installed or upgraded. It creates the
+# user and starts nothing: a node must be configured first, and the nodes of a
+# cluster must be restarted one at a time.
+set -e
+
+if ! getent passwd holdfast >/dev/null; then
+	if command -v systemd-sysusers >/dev/null; then
+		systemd-sysusers /usr/lib/sysusers.d/holdfast.conf
+	else
+		getent group holdfast >/dev/null || groupadd --system holdfast
+		useradd --system --gid holdfast --home-dir /var/lib/holdfast --no-create-home \
+			--shell /usr/sbin/nologin --comment Holdfast holdfast
+	fi
+fi
+chgrp holdfast /etc/holdfast /etc/holdfast/holdfast.yaml
+chmod 750 /etc/holdfast
+chmod 640 /etc/holdfast/holdfast.yaml
+install -d -o holdfast -g holdfast -m 700 /var/lib/holdfast
+
+if [ -d /run/systemd/system ]; then
+	systemctl daemon-reload
+	if systemctl is-active --quiet holdfast.service; then
+		echo "holdfast: restart the node to use this version, one node at a time: systemctl restart holdfast"
+	fi
+fi
