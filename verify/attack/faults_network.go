@@ -209,8 +209,8 @@ func resets(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%d connections reset", total), nil
 }
 
-// corruptedLinks flips one bit of every other chunk between nodes. The receivers must
-// detect the corruption and must not use the data.
+// corruptedLinks flips one bit of every other chunk between nodes. The receivers
+// must detect the corruption and must not use the data.
 func corruptedLinks(ctx context.Context, s *injection) (string, error) {
 	return s.disturb(ctx, "bits flipped between nodes", between, effect{corrupt: true},
 		500*time.Millisecond, 2*time.Second)

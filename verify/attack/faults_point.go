@@ -22,10 +22,10 @@ const killAtPoint = "kill at a point"
 // pointsPerFault is how many processes one fault ends, one after the other.
 const pointsPerFault = 3
 
-// way describes how to make a node reach a failpoint. The node is a follower that
-// has been killed.
+// way describes how to make a node reach a failpoint. The node is a follower
+// that has been killed.
 type way struct {
-	most int             // the process ends at its 1st to most-th visit
+	most int             // the process ends at one of its first most visits to the failpoint
 	fits func(Plan) bool // nil for all
 	// before runs while the node is dead. If before is nil, nothing runs.
 	before func(ctx context.Context, s *injection, n *node, spec string) error
@@ -36,8 +36,8 @@ type way struct {
 	after func(ctx context.Context, s *injection) error
 }
 
-// ways holds the way to each failpoint. FormTold has none, because the first
-// node passes it when the cluster is formed.
+// ways holds the way to each failpoint. FormConfirmed has none, because the
+// first node passes it when the cluster is formed.
 var ways = map[string]way{
 	failpoint.AppendTorn:         {most: 40, fits: onWAL},
 	failpoint.AppendWritten:      {most: 40, fits: onWAL},
@@ -292,11 +292,11 @@ func clientsCome(ctx context.Context, s *injection, n *node) {
 	_ = process.Poll(wait, n.ID+" to end", func() bool { return !n.Running() })
 }
 
-// leads makes the node the leader.
+// leads transfers leadership to the node, unless it leads already.
 func leads(ctx context.Context, s *injection, n *node) { s.leading(ctx, n, func() {}) }
 
-// leading makes the node the leader. If the node leads already, leading calls
-// f.
+// leading calls f if the node leads. Otherwise it transfers leadership to the
+// node and does not call f.
 func (s *injection) leading(ctx context.Context, n *node, f func()) {
 	s.withLeader(ctx, func(leader *node) {
 		if leader != n {
@@ -379,7 +379,7 @@ func leadsAlone(ctx context.Context, s *injection, n *node) {
 		defer lift()
 		wait, stop := withLimit(ctx, 4*time.Second, "another leader")
 		defer stop()
-		// If there is none, the caller repeats this.
+		// If no other node becomes leader in time, the caller repeats the fault.
 		_ = process.Poll(wait, "another leader", func() bool {
 			for _, st := range states(wait, s.c.followers(n)) {
 				if st.Role == "leader" {

@@ -307,15 +307,15 @@ func (s *injection) restoreProgram(ctx context.Context, program string) error {
 			return err
 		}
 		if refused, err := s.serves(ctx, n, 0); err != nil || refused != "" {
-			return errors.Join(err, fmt.Errorf("%s with its own program again: %s", n.ID, refused))
+			return errors.Join(err, fmt.Errorf("%s does not serve with its own program: %s", n.ID, refused))
 		}
 	}
 	return nil
 }
 
-// snapshotBetweenBuilds makes a leader of one build send a snapshot to a follower of the other.
-// Another fault may cause a change of leader in the meantime. In that case
-// snapshotBetweenBuilds tries again.
+// snapshotBetweenBuilds makes a leader of one build send a snapshot to a
+// follower of the other. Another fault may cause a change of leader in the
+// meantime. In that case snapshotBetweenBuilds tries again.
 func (s *injection) snapshotBetweenBuilds(ctx context.Context, leads string) (string, error) {
 	direction := "new to old"
 	if leads == s.cfg.Old {
@@ -361,8 +361,8 @@ func (s *injection) snapshotBetweenBuilds(ctx context.Context, leads string) (st
 	return "", fmt.Errorf("no node got a snapshot from %s", direction)
 }
 
-// leaderAndFollower waits until a node of the given build leads. It returns this node and a
-// follower of the other build.
+// leaderAndFollower waits until a node of the given build leads. It returns
+// this node and a follower of the other build.
 func (s *injection) leaderAndFollower(ctx context.Context, leads string) (leader, follower *node, err error) {
 	wait, stop := withLimit(ctx, 20*time.Second, "a leader of the given build")
 	defer stop()
@@ -394,9 +394,9 @@ func (s *injection) leaderAndFollower(ctx context.Context, leads string) (leader
 	return nil, nil, errors.New("no live follower runs the other build")
 }
 
-// compactBeyond makes a leader take snapshots until its log begins after the last
-// entry that a node that died just now can have. It returns the state of the
-// leader before the last snapshot.
+// compactBeyond makes a leader take snapshots until its log begins after the
+// last entry that a node which has just died can have stored. It returns the
+// state of the leader before the last snapshot.
 func (s *injection) compactBeyond(ctx context.Context, leader *node) (state, error) {
 	dead, err := leader.state(ctx)
 	if err != nil {

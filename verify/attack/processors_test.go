@@ -25,7 +25,7 @@ func TestProcessors_Others(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // until the process has used half a second
+	for { // until the process has used half a second of processor time
 		time.Sleep(50 * time.Millisecond) // polls the counters of the kernel
 		ended, err := processors(pids)
 		if err != nil {

@@ -16,10 +16,10 @@ import (
 
 // Families is a load without a model. It uses commands of every family on a few
 // keys, so that nodes of two builds compute the same state from all that the
-// log can contain. An error shows in one of three ways: the hash chains of
-// the nodes differ, a node ends, or the nodes return different values. For this reason, most writes run
-// in a transaction with DUMP of the key, because the reply of DUMP is part of
-// the hash chain.
+// log can contain. An error shows in one of three ways: the hash chains of the
+// nodes differ, a node ends, or the nodes return different values. For this
+// reason, most writes run in a transaction with DUMP of the key, because the
+// reply of DUMP is part of the hash chain.
 type Families struct {
 	addrs  []string
 	login  Login

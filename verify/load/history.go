@@ -56,8 +56,8 @@ const (
 	TroubleTail = 500 * time.Millisecond
 )
 
-// note counts n commands that took from call to ret, and an error if there was
-// one.
+// note counts n commands that were sent at call and answered at ret, and an
+// error if there was one.
 func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

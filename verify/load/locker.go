@@ -64,7 +64,8 @@ func (c *client) acquire() (h checker.Hold, got bool) {
 	return h, false
 }
 
-// keep does what an owner does with its lock.
+// keep plays the owner of a lock: it waits, perhaps renews the lock, and then
+// releases it or lets it expire.
 func (c *client) keep(h *checker.Hold) {
 	l := c.load
 	if c.rng.IntN(4) == 0 {
@@ -112,8 +113,8 @@ func (c *client) renew(h *checker.Hold) checker.Step {
 	return checker.Step{Call: call, Return: ret, Outcome: o.Outcome, Mine: o.Reply.Text == "OK"}
 }
 
-// connected is like ready, but without the pause, because an owner does not
-// wait.
+// connected is like ready, but without the pause, because the owner of a lock
+// must renew it in time.
 func (c *client) connected() bool {
 	if c.load.ctx.Err() != nil {
 		return false

@@ -31,7 +31,7 @@ func (c *client) produce() {
 	}
 }
 
-// produceSlowly is produce for the slow queues.
+// produceSlowly is like produce, for the slow queues.
 func (c *client) produceSlowly() {
 	for c.ready() {
 		c.push(c.slowQueue())
@@ -57,9 +57,9 @@ func (c *client) consume() {
 	}
 }
 
-// consumeSlowly is consume for the slow queues. It waits for 1 to 20 s, so that
-// when a node is connected again after a cut, some of its clients still wait and
-// others have given up.
+// consumeSlowly is like consume, for the slow queues. It waits for 1 to 20 s,
+// so that when a node is connected again after a cut, some of its clients still
+// wait and others have given up.
 func (c *client) consumeSlowly() {
 	for c.ready() {
 		block := 20 * time.Second

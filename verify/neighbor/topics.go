@@ -15,6 +15,7 @@ var topicLoads = []Load{
 	{Name: "patterns subscribed and left", workers: 2, attack: subscribeAndLeave},
 	{Name: "patterns that match slowly", workers: 1, attack: matchSlowly},
 	{Name: "BCAST prefixes", workers: 1, attack: trackPrefixes},
+	{Name: "large messages to many subscribers", workers: 1, attack: publishToMany},
 }
 
 // topicsPerCommand keeps a command below the limit on its size.
@@ -52,8 +53,8 @@ func (c *raw) sendAll(commands [][]byte) error {
 }
 
 // listening connects, logs in, and runs f on the connection while it discards
-// everything that it receives. It then closes the connection and waits for its
-// end.
+// everything that it receives. It then closes the connection and waits until
+// the goroutine that discards has ended.
 func (t *target) listening(ctx context.Context, f func(c *raw) error) error {
 	c, err := t.member(ctx)
 	if err != nil {
@@ -64,6 +65,37 @@ func (t *target) listening(ctx context.Context, f func(c *raw) error) error {
 	_ = c.Close() // only the end of the connection matters
 	<-ended
 	return err
+}
+
+// publishToMany publishes messages of 100 KB to 1,000 subscribers.
+func publishToMany(ctx context.Context, t *target, _ int) (err error) {
+	const channel = "crowded"
+	var ended []<-chan struct{}
+	var subscribers []*raw
+	defer func() {
+		for i, c := range subscribers {
+			_ = c.Close() // only the end of the connection matters
+			<-ended[i]
+		}
+	}()
+	for range t.size(1000) {
+		c, err := t.member(ctx)
+		if err != nil {
+			return err
+		}
+		subscribers = append(subscribers, c)
+		ended = append(ended, c.discard(t))
+		if err := c.send(respwire.Command("SUBSCRIBE", t.key(channel))); err != nil {
+			return err
+		}
+	}
+	message := strings.Repeat("m", 100_000)
+	for range 20 {
+		if err := t.publish(ctx, channel, message); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // subscribeAndLeave subscribes to 100,000 patterns, publishes a message, and

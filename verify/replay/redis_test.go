@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // needRedis starts a redis-server, or skips the test.
@@ -434,7 +435,7 @@ func TestRedis_Finds(t *testing.T) {
 	redis := needRedis(t)
 	for _, tc := range []struct{ name, by string }{{"rpush", "lpush"}, {"smove", "sismember"}, {"zincrby", "zrank"}, {"xack", "xdel"}, {"expire", "exists"}} {
 		w := newWriter(t, 7)
-		table := fsm.NewTable()
+		table := command.NewTable()
 		table.Find([]byte(tc.name)).Run = table.Find([]byte(tc.by)).Run
 		if tc.name == "expire" { // a key that outlives its time to live
 			table.Find([]byte("del")).Run = table.Find([]byte("exists")).Run

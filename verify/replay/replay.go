@@ -188,8 +188,8 @@ func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.R
 	return nil
 }
 
-// before returns the number before that of a session's first group in an entry,
-// if the session has a group there.
+// before returns the number of the group that precedes a session's first group
+// in an entry. any is false if the entry has no group of the session.
 func before(rec fsm.Record, id fsm.SessionID) (last uint64, any bool) {
 	for _, g := range rec.Groups {
 		if g.Session == id {
@@ -314,7 +314,7 @@ func (r *replay) take(o *checker.Op, w string) {
 			x.taken = true
 			r.res.Matched++
 			if len(all) == 1 {
-				x.op = o // only if it is certain which execution it was
+				x.op = o // only if there is no other execution that it could be
 			}
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -30,7 +31,7 @@ type recorder struct {
 
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
-	r := &recorder{t: t, table: fsm.NewTable()}
+	r := &recorder{t: t, table: command.NewTable()}
 	r.machine = fsm.New(r.table)
 	r.append(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Instance: "i", Boot: 1, ClusterID: "c"}))
 	return r
@@ -296,7 +297,7 @@ func TestCheck_EqualCommands(t *testing.T) {
 // machine.
 func TestCommands_Superseded(t *testing.T) {
 	for _, features := range []int{0, fsm.FeatureMend} {
-		r := &recorder{t: t, table: fsm.NewTable()}
+		r := &recorder{t: t, table: command.NewTable()}
 		r.machine = fsm.New(r.table)
 		r.append(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Instance: "i", Boot: 1, ClusterID: "c", Features: features}))
 		var b fsm.BatchBuilder

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/checker"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -92,7 +93,7 @@ func (s *Shadow) Apply(e Entry) error {
 			s.run(db, s.t.ran(args, reply, proto))
 		},
 		Served:  func(db int, args [][]byte, reply fsm.Reply) { s.run(db, served(texts(args), reply)) },
-		Expired: func(db int, key string) { s.run(db, []command{{args: []string{"DEL", key}}}) },
+		Expired: func(db int, key string) { s.run(db, []redisCommand{{args: []string{"DEL", key}}}) },
 	})
 	defer s.m.Trace(nil)
 	res, err := s.m.Apply(e.Index, e.Term, e.Data)
@@ -109,7 +110,7 @@ func (s *Shadow) Apply(e Entry) error {
 }
 
 // run runs commands on the redis-server and compares the replies.
-func (s *Shadow) run(db int, cmds []command) {
+func (s *Shadow) run(db int, cmds []redisCommand) {
 	for i := 0; i < len(cmds) && !s.done(); i++ {
 		n := i
 		for cmds[n].together && n+1 < len(cmds) {
@@ -145,7 +146,7 @@ func (s *Shadow) do(db int, args ...string) respwire.Value {
 	return v
 }
 
-func (s *Shadow) one(db int, c command) {
+func (s *Shadow) one(db int, c redisCommand) {
 	s.Commands++
 	v := s.do(db, c.args...)
 	if s.err == nil && !c.agrees(v) {
@@ -275,8 +276,8 @@ func (s *Shadow) compareKey(db int, key string) error {
 	return nil
 }
 
-// unknown returns an error unless known is true. The error is for a key that
-// KEYS lists and DUMP does not find.
+// unknown returns an error if a key that KEYS has listed is absent from the
+// reply of DUMP. known reports whether the reply contains the key.
 func (s *Shadow) unknown(known bool, key string) error {
 	if known {
 		return nil
@@ -313,9 +314,9 @@ const comparisons = 8
 // indices and at the end. An error means that the check failed, and says
 // nothing about the log.
 func CheckRedis(log Log, redis *Redis, rng *rand.Rand) (res RedisResult, err error) {
-	m := fsm.New(fsm.NewTable())
+	m := fsm.New(command.NewTable())
 	if log.Base != nil {
-		if m, err = fsm.ReadSnapshot(bytes.NewReader(log.Base), fsm.NewTable()); err != nil {
+		if m, err = fsm.ReadSnapshot(bytes.NewReader(log.Base), command.NewTable()); err != nil {
 			return res, fmt.Errorf("snapshot of %s: %w", log.Node, err)
 		}
 		m.Advance(log.BaseIndex)

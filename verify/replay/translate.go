@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// command is a command for the redis-server, and what is known about its reply.
-type command struct {
+// redisCommand is a command for the redis-server, and what is known about its reply.
+type redisCommand struct {
 	args []string
 	// reply is the reply that the redis-server must return. If it is nil, every
 	// reply except an error is correct.
@@ -52,7 +52,7 @@ return false`
 )
 
 // ran translates a command that was executed.
-func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
+func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisCommand {
 	row := t.table.Find(raw[0])
 	if row == nil {
 		return nil
@@ -82,7 +82,7 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	if row.Flags&fsm.Blocking != 0 && reply.Kind() == fsm.KindRaw {
 		return nil
 	}
-	asIs := command{args: args}
+	asIs := redisCommand{args: args}
 	if proto == 2 {
 		asIs.reply = reply.Append(nil, 2)
 	}
@@ -90,7 +90,7 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 		if row.Flags&fsm.Blocking != 0 {
 			return nil // the redis-server would wait if its state differed
 		}
-		return []command{{args: args, fails: true}}
+		return []redisCommand{{args: args, fails: true}}
 	}
 	if f := special[name]; f != nil {
 		return f(t, args, reply, asIs)
@@ -98,14 +98,14 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []command {
 	if row.Flags&fsm.Blocking != 0 {
 		return served(args, reply)
 	}
-	return []command{asIs}
+	return []redisCommand{asIs}
 }
 
 // special contains the commands that are not sent unchanged if they succeeded.
-var special map[string]func(t *translator, args []string, reply fsm.Reply, asIs command) []command
+var special map[string]func(t *translator, args []string, reply fsm.Reply, asIs redisCommand) []redisCommand
 
 func init() {
-	special = map[string]func(t *translator, args []string, reply fsm.Reply, asIs command) []command{
+	special = map[string]func(t *translator, args []string, reply fsm.Reply, asIs redisCommand) []redisCommand{
 		"set": (*translator).set, "setex": (*translator).setex, "psetex": (*translator).setex,
 		"msetex": (*translator).msetex,
 		"getex":  (*translator).getex, "expire": (*translator).expire, "pexpire": (*translator).expire,
@@ -167,7 +167,7 @@ func (t *translator) withoutLife(args []string, from int) (kept []string, over b
 	return kept, over
 }
 
-func (t *translator) set(args []string, reply fsm.Reply, asIs command) []command {
+func (t *translator) set(args []string, reply fsm.Reply, asIs redisCommand) []redisCommand {
 	plain, over := t.withoutLife(args, 3)
 	var script, want string
 	wrote, get := reply.Kind() == fsm.KindSimple, false
@@ -199,7 +199,7 @@ func (t *translator) set(args []string, reply fsm.Reply, asIs command) []command
 	if get {
 		wrote = cond(old)
 	}
-	out := command{args: cmd, reply: asIs.reply}
+	out := redisCommand{args: cmd, reply: asIs.reply}
 	if script != "" {
 		out.args = append([]string{"EVAL", script, "1", args[1], want}, cmd...)
 		if get {
@@ -207,16 +207,16 @@ func (t *translator) set(args []string, reply fsm.Reply, asIs command) []command
 		}
 	}
 	if over && wrote {
-		return []command{out, {args: []string{"DEL", args[1]}}}
+		return []redisCommand{out, {args: []string{"DEL", args[1]}}}
 	}
-	return []command{out}
+	return []redisCommand{out}
 }
 
-func (t *translator) setex(args []string, reply fsm.Reply, asIs command) []command {
-	return []command{{args: []string{"SET", args[1], args[3]}, reply: asIs.reply}}
+func (t *translator) setex(args []string, reply fsm.Reply, asIs redisCommand) []redisCommand {
+	return []redisCommand{{args: []string{"SET", args[1], args[3]}, reply: asIs.reply}}
 }
 
-func (t *translator) msetex(args []string, reply fsm.Reply, _ command) []command {
+func (t *translator) msetex(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	if reply.Int64() != 1 {
 		return nil
 	}
@@ -225,34 +225,34 @@ func (t *translator) msetex(args []string, reply fsm.Reply, _ command) []command
 		return nil
 	}
 	pairs := args[2 : 2+2*n]
-	cmds := []command{{args: append([]string{"MSET"}, pairs...)}}
+	cmds := []redisCommand{{args: append([]string{"MSET"}, pairs...)}}
 	if _, over := t.withoutLife(args, 2+2*n); over {
 		for i := 0; i < len(pairs); i += 2 {
-			cmds = append(cmds, command{args: []string{"DEL", pairs[i]}})
+			cmds = append(cmds, redisCommand{args: []string{"DEL", pairs[i]}})
 		}
 	}
 	return cmds
 }
 
-func (t *translator) getex(args []string, reply fsm.Reply, _ command) []command {
+func (t *translator) getex(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	if _, over := t.withoutLife(args, 2); over && reply.Kind() == fsm.KindBulk {
-		return []command{{args: []string{"DEL", args[1]}}}
+		return []redisCommand{{args: []string{"DEL", args[1]}}}
 	}
 	return nil
 }
 
-func (t *translator) expire(args []string, reply fsm.Reply, _ command) []command {
+func (t *translator) expire(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	unit := map[string]string{"expire": "EX", "pexpire": "PX", "expireat": "EXAT",
 		"pexpireat": "PXAT"}[strings.ToLower(args[0])]
 	if reply.Int64() == 1 && t.over(unit, args[2]) {
-		return []command{{args: []string{"DEL", args[1]}}}
+		return []redisCommand{{args: []string{"DEL", args[1]}}}
 	}
 	return nil
 }
 
-func (t *translator) persist([]string, fsm.Reply, command) []command { return nil }
+func (t *translator) persist([]string, fsm.Reply, redisCommand) []redisCommand { return nil }
 
-func (t *translator) restore(args []string, _ fsm.Reply, asIs command) []command {
+func (t *translator) restore(args []string, _ fsm.Reply, asIs redisCommand) []redisCommand {
 	cmd := []string{"RESTORE", args[1], "0", args[3]}
 	over := false
 	for i := 4; i < len(args); i++ {
@@ -265,15 +265,15 @@ func (t *translator) restore(args []string, _ fsm.Reply, asIs command) []command
 			i++
 		}
 	}
-	cmds := []command{{args: cmd, reply: asIs.reply}}
+	cmds := []redisCommand{{args: cmd, reply: asIs.reply}}
 	if over {
-		cmds = append(cmds, command{args: []string{"DEL", args[1]}})
+		cmds = append(cmds, redisCommand{args: []string{"DEL", args[1]}})
 	}
 	return cmds
 }
 
-func (t *translator) delifeq(args []string, reply fsm.Reply, _ command) []command {
-	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[2], "DEL", args[1]},
+func (t *translator) delifeq(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
+	return []redisCommand{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[2], "DEL", args[1]},
 		reply: didDelete(reply)}}
 }
 
@@ -285,21 +285,21 @@ func didDelete(reply fsm.Reply) []byte {
 	return []byte("$-1\r\n")
 }
 
-func (t *translator) delex(args []string, reply fsm.Reply, asIs command) []command {
+func (t *translator) delex(args []string, reply fsm.Reply, asIs redisCommand) []redisCommand {
 	switch {
 	case len(args) < 4:
-		return []command{{args: []string{"DEL", args[1]}, reply: asIs.reply}}
+		return []redisCommand{{args: []string{"DEL", args[1]}, reply: asIs.reply}}
 	case is(args[2], "IFEQ"):
 		return t.delifeq([]string{"", args[1], args[3]}, reply, asIs)
 	case reply.Int64() == 1:
-		return []command{{args: []string{"EVAL", scriptIfDifferent, "1", args[1], args[3], "DEL", args[1]},
+		return []redisCommand{{args: []string{"EVAL", scriptIfDifferent, "1", args[1], args[3], "DEL", args[1]},
 			reply: []byte(":1\r\n")}}
 	}
 	// nothing is deleted
-	return []command{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[3], "GET", args[1]}}}
+	return []redisCommand{{args: []string{"EVAL", scriptIfEqual, "1", args[1], args[3], "GET", args[1]}}}
 }
 
-func (t *translator) spop(args []string, reply fsm.Reply, _ command) []command {
+func (t *translator) spop(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	var members []string
 	if reply.Kind() == fsm.KindBulk {
 		members = []string{reply.Text()}
@@ -310,11 +310,11 @@ func (t *translator) spop(args []string, reply fsm.Reply, _ command) []command {
 	if len(members) == 0 {
 		return nil
 	}
-	return []command{{args: append([]string{"SREM", args[1]}, members...),
+	return []redisCommand{{args: append([]string{"SREM", args[1]}, members...),
 		reply: fsm.Int(int64(len(members))).Append(nil, 2)}}
 }
 
-func (t *translator) xadd(args []string, reply fsm.Reply, asIs command) []command {
+func (t *translator) xadd(args []string, reply fsm.Reply, asIs redisCommand) []redisCommand {
 	if reply.Kind() != fsm.KindBulk {
 		return nil // the option NOMKSTREAM
 	}
@@ -331,7 +331,7 @@ func (t *translator) xadd(args []string, reply fsm.Reply, asIs command) []comman
 			i++
 		default:
 			cmd[i] = reply.Text()
-			return []command{{args: cmd, reply: asIs.reply}}
+			return []redisCommand{{args: cmd, reply: asIs.reply}}
 		}
 	}
 	return nil
@@ -343,7 +343,7 @@ const neverIdle = "9000000000000000"
 
 // xclaim translates XCLAIM to a command that drops the entries that are not in
 // the stream any more, and a command that names the claimed entries.
-func (t *translator) xclaim(args []string, reply fsm.Reply, _ command) []command {
+func (t *translator) xclaim(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	ids, last := args[5:], len(args)
 	for i := 5; i < len(args); i++ {
 		if !isStreamID(args[i]) {
@@ -369,9 +369,9 @@ func (t *translator) xclaim(args []string, reply fsm.Reply, _ command) []command
 		}
 	}
 	if len(reply.Elems()) == 0 {
-		return []command{{args: drop}}
+		return []redisCommand{{args: drop}}
 	}
-	return []command{{args: drop}, {args: claim}}
+	return []redisCommand{{args: drop}, {args: claim}}
 }
 
 // claimed returns the ids in a reply, which contains entries or only ids.
@@ -396,27 +396,28 @@ func isStreamID(s string) bool {
 
 // xautoclaim translates XAUTOCLAIM to commands that name the claimed and the
 // dropped entries.
-func (t *translator) xautoclaim(args []string, reply fsm.Reply, _ command) []command {
+func (t *translator) xautoclaim(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	parts := reply.Elems()
 	if len(parts) != 3 {
 		return nil
 	}
-	var cmds []command
+	var cmds []redisCommand
 	if gone := claimed(parts[2]); len(gone) > 0 {
-		cmds = append(cmds, command{args: append([]string{"XCLAIM", args[1], args[2], args[3], neverIdle}, gone...)})
+		claim := []string{"XCLAIM", args[1], args[2], args[3], neverIdle}
+		cmds = append(cmds, redisCommand{args: append(claim, gone...)})
 	}
 	if ids := claimed(parts[1]); len(ids) > 0 {
 		claim := append([]string{"XCLAIM", args[1], args[2], args[3], "0"}, ids...)
 		if slices.ContainsFunc(args[6:], func(a string) bool { return is(a, "JUSTID") }) {
 			claim = append(claim, "JUSTID")
 		}
-		cmds = append(cmds, command{args: claim})
+		cmds = append(cmds, redisCommand{args: claim})
 	}
 	return cmds
 }
 
-func (t *translator) xreadgroup(args []string, _ fsm.Reply, asIs command) []command {
-	return []command{{args: withoutBlock(args), reply: asIs.reply}}
+func (t *translator) xreadgroup(args []string, _ fsm.Reply, asIs redisCommand) []redisCommand {
+	return []redisCommand{{args: withoutBlock(args), reply: asIs.reply}}
 }
 
 func withoutBlock(args []string) []string {
@@ -434,21 +435,21 @@ func withoutBlock(args []string) []string {
 	return out
 }
 
-func (t *translator) sort(args []string, _ fsm.Reply, asIs command) []command {
+func (t *translator) sort(args []string, _ fsm.Reply, asIs redisCommand) []redisCommand {
 	if !slices.ContainsFunc(args[2:], func(a string) bool { return is(a, "STORE") }) {
 		return nil
 	}
-	return []command{asIs}
+	return []redisCommand{asIs}
 }
 
-func (t *translator) flush(args []string, _ fsm.Reply, asIs command) []command {
-	return []command{{args: args[:1], reply: asIs.reply}}
+func (t *translator) flush(args []string, _ fsm.Reply, asIs redisCommand) []redisCommand {
+	return []redisCommand{{args: args[:1], reply: asIs.reply}}
 }
 
 // native translates a script that the state machine ran in its native form. The
 // interpreter of the redis-server runs the text of the script. A key that gets
 // a time to live from it loses that time at once.
-func (t *translator) native(args []string, reply fsm.Reply) []command {
+func (t *translator) native(args []string, reply fsm.Reply) []redisCommand {
 	if reply.IsError() {
 		return nil // the script has written nothing: see fsm/nativescript.go
 	}
@@ -456,23 +457,23 @@ func (t *translator) native(args []string, reply fsm.Reply) []command {
 	if strings.EqualFold(args[0], "evalsha") {
 		known := false
 		if text, known = t.script(strings.ToLower(args[1])); !known {
-			return []command{{args: args}} // the comparison finds that this fails
+			return []redisCommand{{args: args}} // the comparison finds that this fails
 		}
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil || n > len(args)-3 {
 		return nil
 	}
-	cmds := []command{{args: append([]string{"EVAL", text}, args[2:]...), together: n > 0}}
+	cmds := []redisCommand{{args: append([]string{"EVAL", text}, args[2:]...), together: n > 0}}
 	for i, key := range args[3 : 3+n] {
-		cmds = append(cmds, command{args: []string{"PERSIST", key}, together: i < n-1})
+		cmds = append(cmds, redisCommand{args: []string{"PERSIST", key}, together: i < n-1})
 	}
 	return cmds
 }
 
 // served translates a blocking command that was served into a command that has
 // the same effect and does not wait.
-func served(args []string, reply fsm.Reply) []command {
+func served(args []string, reply fsm.Reply) []redisCommand {
 	given := reply.Elems()
 	key := func() string { return given[0].Text() }
 	one := func(r fsm.Reply) []byte { return r.Append(nil, 2) }
@@ -482,23 +483,23 @@ func served(args []string, reply fsm.Reply) []command {
 	}
 	switch strings.ToLower(args[0]) {
 	case "blpop":
-		return []command{{args: []string{"LPOP", key()}, reply: one(given[1])}}
+		return []redisCommand{{args: []string{"LPOP", key()}, reply: one(given[1])}}
 	case "brpop":
-		return []command{{args: []string{"RPOP", key()}, reply: one(given[1])}}
+		return []redisCommand{{args: []string{"RPOP", key()}, reply: one(given[1])}}
 	case "blmove":
-		return []command{{args: append([]string{"LMOVE"}, args[1:5]...), reply: one(reply)}}
+		return []redisCommand{{args: append([]string{"LMOVE"}, args[1:5]...), reply: one(reply)}}
 	case "brpoplpush":
-		return []command{{args: []string{"RPOPLPUSH", args[1], args[2]}, reply: one(reply)}}
+		return []redisCommand{{args: []string{"RPOPLPUSH", args[1], args[2]}, reply: one(reply)}}
 	case "bzpopmin", "bzpopmax":
-		return []command{{args: []string{args[0][1:], key()}, reply: one(fsm.Array(given[1:]))}}
+		return []redisCommand{{args: []string{args[0][1:], key()}, reply: one(fsm.Array(given[1:]))}}
 	case "blmpop", "bzmpop":
 		n, err := strconv.Atoi(args[2])
 		if err != nil {
 			return nil
 		}
-		return []command{{args: append([]string{args[0][1:], "1", key()}, args[3+n:]...)}}
+		return []redisCommand{{args: append([]string{args[0][1:], "1", key()}, args[3+n:]...)}}
 	case "xreadgroup":
-		return []command{{args: servedGroup(args, reply)}}
+		return []redisCommand{{args: servedGroup(args, reply)}}
 	}
 	return nil
 }
@@ -534,7 +535,7 @@ func servedGroup(args []string, reply fsm.Reply) []string {
 
 // agrees reports whether the redis-server's reply agrees with the state
 // machine's.
-func (c command) agrees(v respwire.Value) bool {
+func (c redisCommand) agrees(v respwire.Value) bool {
 	switch {
 	case c.fails:
 		return v.Err != ""
