@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -14,7 +15,7 @@ import (
 // DOCS of Redis.
 func TestRows(t *testing.T) {
 	p := newPair(t, 3)
-	for _, cmd := range fsm.NewTable().Rows() {
+	for _, cmd := range command.NewTable().Rows() {
 		if cmd.Flags&fsm.Internal != 0 {
 			continue
 		}
@@ -199,7 +200,7 @@ func fields(list []any) map[string]any {
 // depend on the protocol.
 func TestCommandInfo(t *testing.T) {
 	both(t, func(p *pair) {
-		for _, cmd := range fsm.NewTable().Rows() {
+		for _, cmd := range command.NewTable().Rows() {
 			ours := cmd.Flags&fsm.Internal != 0 || cmd.Since == "holdfast" || laterThanRedis(cmd.Since)
 			if !ours && cmd.Sub == nil { // Redis lists subcommands in any order
 				p.Do("COMMAND INFO " + cmd.Name)

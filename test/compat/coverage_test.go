@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // TestCoverage requires that the tests of this package send every command of
@@ -48,7 +49,7 @@ func TestCoverage(t *testing.T) {
 			return true
 		})
 	}
-	for _, cmd := range fsm.NewTable().Rows() {
+	for _, cmd := range command.NewTable().Rows() {
 		if cmd.Flags&fsm.Internal != 0 {
 			continue
 		}

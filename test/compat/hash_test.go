@@ -137,7 +137,7 @@ func TestHscan(t *testing.T) {
 	})
 }
 
-// scanElements is scanAll for a collection.
+// scanElements is like scanAll, for a collection.
 func scanElements(t *testing.T, c *conn, command, options string) string {
 	t.Helper()
 	seen := make(map[string]bool)

@@ -116,7 +116,7 @@ func (p *pair) Do(lines ...string) {
 	}
 }
 
-// DoPipelined is Do with all lines in one pipeline.
+// DoPipelined is like Do, with all lines in one pipeline.
 func (p *pair) DoPipelined(lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -141,7 +141,7 @@ func (p *pair) compare(line, redis, holdfast string) {
 	}
 }
 
-// DoSorted is Do for arrays without an order.
+// DoSorted is like Do, for arrays without an order.
 func (p *pair) DoSorted(lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -156,7 +156,7 @@ func sorted(raw string) string {
 	return head + strings.Join(elems, "")
 }
 
-// DoApprox is Do for integers that depend on the time. They may differ by
+// DoApprox is like Do, for integers that depend on the time. They may differ by
 // tolerance. Negative integers and other replies must be equal.
 func (p *pair) DoApprox(tolerance int64, lines ...string) {
 	p.t.Helper()
@@ -180,7 +180,7 @@ func integer(raw string) (int64, bool) {
 	return n, err == nil
 }
 
-// DoError is Do for lines that Redis must answer with an error.
+// DoError is like Do, for lines that Redis must answer with an error.
 func (p *pair) DoError(lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)

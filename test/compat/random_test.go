@@ -153,8 +153,8 @@ func randomLine(rng *rand.Rand) string {
 	return fmt.Sprintf("SET %s %d", key(), rng.IntN(20000)-10000)
 }
 
-// TestRandom_Collections is TestRandom with fewer types of keys, so that more
-// commands meet a key of the right type.
+// TestRandom_Collections is like TestRandom, with fewer types of keys, so that
+// more commands meet a key of the right type.
 func TestRandom_Collections(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 77+uint64(p.proto)))

@@ -144,8 +144,25 @@ func TestTracking(t *testing.T) {
 	bcast.Do("CLIENT TRACKINGINFO", "RESET", "CLIENT TRACKINGINFO")
 }
 
-// TestTracking_Redirect is TestTracking with invalidations that go to another
-// connection.
+// TestTracking_Pieces compares the order of replies and invalidations of
+// pipelines with slow scripts, which are executed in pieces. Each invalidation
+// of the connection's own writes follows the reply of its command.
+func TestTracking_Pieces(t *testing.T) {
+	const slow = `EVAL "for i = 1, 300000 do end return redis.call('SET', KEYS[1], ARGV[1])" 1 `
+	for _, lines := range [][]string{
+		{"GET k", slow + "k 1", "GET k", "SET k 2", "GET k", "PING"},
+		{"MGET k l", "SET k 1", slow + "l 1", "MGET k l", slow + "k 2", "SET l 2", "PING"},
+		{"MGET k l", "MULTI", "SET k 1", slow + "l 1", "EXEC", "GET k", slow + "k 2", "PING"},
+	} {
+		p := newPair(t, 3)
+		p.setup("FLUSHALL")
+		p.Do("CLIENT TRACKING ON")
+		p.compare(strings.Join(lines, "; "), p.stream(p.redis, lines, "end"), p.stream(p.holdfast, lines, "end"))
+	}
+}
+
+// TestTracking_Redirect is like TestTracking, with invalidations that go to
+// another connection.
 func TestTracking_Redirect(t *testing.T) {
 	for _, proto := range []int{2, 3} {
 		w, c, to := newPair(t, 2), newPair(t, 2), newPair(t, proto)

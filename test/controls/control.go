@@ -43,7 +43,7 @@ func simulate(
 	ctx context.Context, plans []*sim.Schedule, want *regexp.Regexp, bug, clean runner,
 ) (o outcome, err error) {
 	if len(plans) == 0 {
-		return o, errors.New("test/sim/controls.go has no schedules for it")
+		return o, errors.New("test/sim/controls.go has no schedules for this patch")
 	}
 	var ran []*sim.Schedule
 	var others []string

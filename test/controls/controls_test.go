@@ -30,7 +30,7 @@ func TestPatches_Apply(t *testing.T) {
 			t.Error(err)
 		}
 		if has[p.name] && len(sim.Drill(p.name)) == 0 {
-			t.Errorf("%s: test/sim/controls.go has no schedules for it", p.name)
+			t.Errorf("%s: test/sim/controls.go has no schedules for this patch", p.name)
 		}
 	}
 	for _, name := range sim.Drills() {

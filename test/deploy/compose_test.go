@@ -3,6 +3,8 @@ package deploy
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -23,6 +25,7 @@ type composeProject struct {
 	command []string // docker-compose, or docker compose
 	name    string
 	addrs   map[string]string // client addresses by service
+	files   []string          // files of deploy/, the first is compose.yml
 }
 
 // TestCompose kills the leader's container and checks that the lock survives.
@@ -69,9 +72,47 @@ func TestCompose(t *testing.T) {
 	p.checkOwnState(leader)
 }
 
-func newComposeProject(t *testing.T) *composeProject {
+// TestComposeTLS starts the cluster with TLS and checks that clients with the
+// authority's certificate reach every node, and that others do not.
+func TestComposeTLS(t *testing.T) {
+	if os.Getenv("HOLDFAST_COMPOSE_TEST") == "" {
+		t.Skip("HOLDFAST_COMPOSE_TEST is not set: make compose-test")
+	}
+	dir := t.TempDir()
+	run(t, time.Minute, "../../deploy/tls/certificates", dir, "n1", "n2", "n3")
+	t.Setenv("TLS_DIR", dir+"/files")
+	p := newComposeProject(t, "compose.tls.yml")
+	p.compose("up", "-d", "--no-build")
+	p.waitHealthy("n1", "n2", "n3")
+
+	authority := x509.NewCertPool()
+	if !authority.AppendCertsFromPEM([]byte(read(t, dir+"/files/ca.pem"))) {
+		t.Fatal("no authority")
+	}
+	for service, addr := range p.addrs {
+		c, err := redis.Dial("tcp", addr, redis.DialUseTLS(true), redis.DialReadTimeout(20*time.Second),
+			redis.DialTLSConfig(&tls.Config{RootCAs: authority, ServerName: service, MinVersion: tls.VersionTLS12}))
+		if err != nil {
+			t.Fatalf("%s: %v", service, err)
+		}
+		if got := p.do(c, "SET", "key:"+service, "x"); got != "OK" {
+			t.Errorf("SET through %s: %q", service, got)
+		}
+		c.Close()
+		plain := p.dial(addr)
+		if _, err := plain.Do("PING"); err == nil {
+			t.Errorf("%s answers a client without TLS", service)
+		}
+		plain.Close()
+	}
+}
+
+// newComposeProject returns a project that compose.yml and the further files of
+// deploy/ describe. The end of the test removes what the project started.
+func newComposeProject(t *testing.T, more ...string) *composeProject {
 	t.Helper()
-	p := &composeProject{t: t, name: os.Getenv("HOLDFAST_COMPOSE_PROJECT"), addrs: make(map[string]string)}
+	p := &composeProject{t: t, name: os.Getenv("HOLDFAST_COMPOSE_PROJECT"), addrs: make(map[string]string),
+		files: append([]string{"compose.yml"}, more...)}
 	if p.name == "" {
 		p.name = "holdfast-test-" + strconv.Itoa(os.Getpid())
 	}
@@ -108,9 +149,11 @@ func newComposeProject(t *testing.T) *composeProject {
 // compose runs a Compose command of the project and returns its output.
 func (p *composeProject) compose(args ...string) string {
 	p.t.Helper()
-	args = append(append(p.command[1:len(p.command):len(p.command)], "-p", p.name, "-f", "../../deploy/compose.yml"),
-		args...)
-	return run(p.t, 2*time.Minute, p.command[0], args...)
+	words := append(p.command[1:len(p.command):len(p.command)], "-p", p.name)
+	for _, f := range p.files {
+		words = append(words, "-f", "../../deploy/"+f)
+	}
+	return run(p.t, 2*time.Minute, p.command[0], append(words, args...)...)
 }
 
 func (p *composeProject) docker(args ...string) string {

@@ -1,12 +1,16 @@
 package deploy
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v2"
 )
@@ -21,36 +25,185 @@ func read(t *testing.T, path string) string {
 }
 
 func TestComposeFile_NamesFlagsThatExist(t *testing.T) {
-	var file struct {
-		Services map[string]struct {
-			Command     []string
-			Environment map[string]string
-			Ports       []string
-			Volumes     []string
-		}
-		Volumes map[string]any
-	}
-	if err := yaml.Unmarshal([]byte(read(t, "../../deploy/compose.yml")), &file); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := len(file.Services), 3; got != want {
-		t.Fatalf("%d services, want %d", got, want)
-	}
+	file := readCompose(t, "compose.yml")
+	nodes := 0
 	for name, s := range file.Services {
+		checkVolumes(t, name, s.Volumes, file.Volumes)
+		if s.Profiles != nil {
+			continue // not a node
+		}
+		nodes++
 		checkCommandLine(t, name, s.Command)
 		for v := range s.Environment {
 			checkVariable(t, name, v)
-		}
-		for _, v := range s.Volumes {
-			volume, _, _ := strings.Cut(v, ":")
-			if _, ok := file.Volumes[volume]; !ok {
-				t.Errorf("%s: volume %s is not declared", name, volume)
-			}
 		}
 		if i := slices.Index(s.Command, "--node-id"); i < 0 || s.Command[i+1] != name ||
 			!strings.Contains(s.Environment["HOLDFAST_PEERS"], name+"="+name+":7379") {
 			t.Errorf("%s: node id and peers do not agree with the service's name", name)
 		}
+	}
+	if nodes != 3 {
+		t.Errorf("%d nodes, want 3", nodes)
+	}
+	for name, s := range readCompose(t, "compose.tls.yml").Services {
+		for v, value := range s.Environment {
+			checkVariable(t, name, v)
+			if strings.HasPrefix(value, "/tls/n") && !strings.HasPrefix(value, "/tls/"+name+".") {
+				t.Errorf("%s: %s is %s, the file of another node", name, v, value)
+			}
+		}
+		if len(s.Environment) < 3 || len(s.Volumes) != 1 || file.Services[name].Command == nil {
+			t.Errorf("%s of compose.tls.yml: %+v", name, s)
+		}
+	}
+}
+
+// composeFile is the part of a Compose file that the tests check.
+type composeFile struct {
+	Services map[string]struct {
+		Command     []string
+		Environment map[string]string
+		Volumes     []string
+		Profiles    []string
+	}
+	Volumes map[string]any
+}
+
+func readCompose(t *testing.T, name string) (file composeFile) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, "../../deploy/"+name)), &file); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return file
+}
+
+// checkVolumes reports volumes that are not declared, and files and directories
+// that are mounted and do not exist.
+func checkVolumes(t *testing.T, service string, mounts []string, declared map[string]any) {
+	t.Helper()
+	for _, m := range mounts {
+		source, _, _ := strings.Cut(m, ":")
+		if strings.HasPrefix(source, "./") {
+			if _, err := os.Stat("../../deploy/" + source); err != nil {
+				t.Errorf("%s: %v", service, err)
+			}
+		} else if _, ok := declared[source]; !ok {
+			t.Errorf("%s: volume %s is not declared", service, source)
+		}
+	}
+}
+
+// TestPrometheus_ScrapesTheNodes checks that the job and the targets of the
+// shipped configuration are those of the alert rules and of compose.yml.
+func TestPrometheus_ScrapesTheNodes(t *testing.T) {
+	var config struct {
+		RuleFiles     []string `yaml:"rule_files"`
+		ScrapeConfigs []struct {
+			JobName       string                       `yaml:"job_name"`
+			StaticConfigs []struct{ Targets []string } `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../../deploy/prometheus/prometheus.yml")), &config); err != nil {
+		t.Fatal(err)
+	}
+	if got := config.RuleFiles; !slices.Equal(got, []string{"/etc/prometheus/alerts.yml"}) {
+		t.Errorf("rule files %v", got)
+	}
+	if len(config.ScrapeConfigs) != 1 || config.ScrapeConfigs[0].JobName != "holdfast" {
+		t.Fatalf("jobs %+v, want one with the name holdfast", config.ScrapeConfigs)
+	}
+	file := readCompose(t, "compose.yml")
+	for _, target := range config.ScrapeConfigs[0].StaticConfigs[0].Targets {
+		host, port, _ := strings.Cut(target, ":")
+		if file.Services[host].Command == nil || port != "8379" {
+			t.Errorf("target %s is not the HTTP port of a node of compose.yml", target)
+		}
+	}
+}
+
+// TestCompose_AcceptsTheFiles has Compose read the files, if it is installed.
+func TestCompose_AcceptsTheFiles(t *testing.T) {
+	command, err := exec.LookPath("docker-compose")
+	if err != nil {
+		t.Skip("docker-compose is not installed")
+	}
+	out := run(t, time.Minute, command, "-f", "../../deploy/compose.yml", "-f", "../../deploy/compose.tls.yml",
+		"--profile", "monitoring", "config")
+	for _, want := range []string{"HOLDFAST_TLS_CERT_FILE: /tls/n3.pem", "HOLDFAST_PEERS: n1=n1:7379", "grafana:"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the merged file does not contain %q:\n%s", want, out)
+		}
+	}
+}
+
+// TestCertificates_NameTheNodes checks the certificates of deploy/tls/certificates
+// as clients and nodes do.
+func TestCertificates_NameTheNodes(t *testing.T) {
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("openssl is not installed")
+	}
+	dir := t.TempDir()
+	for range 2 { // the second run renews them, with the same authority
+		run(t, time.Minute, "../../deploy/tls/certificates", dir, "n1,n1.example.org,10.0.0.1", "n2")
+	}
+	authority := x509.NewCertPool()
+	if !authority.AppendCertsFromPEM([]byte(read(t, dir+"/files/ca.pem"))) {
+		t.Fatal("no authority")
+	}
+	for node, names := range map[string][]string{
+		"n1": {"n1", "n1.example.org", "10.0.0.1", "localhost", "127.0.0.1"}, "n2": {"n2", "127.0.0.1"},
+	} {
+		pair, err := tls.LoadX509KeyPair(dir+"/files/"+node+".pem", dir+"/files/"+node+".key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
+				o := x509.VerifyOptions{DNSName: name, Roots: authority, KeyUsages: []x509.ExtKeyUsage{usage}}
+				if _, err := pair.Leaf.Verify(o); err != nil {
+					t.Errorf("%s as %s: %v", node, name, err)
+				}
+			}
+		}
+	}
+}
+
+// TestPackage_InstallsWhatExists checks the example of the settings with the
+// program, and that the unit, the scripts and nfpm.yaml agree about the files.
+func TestPackage_InstallsWhatExists(t *testing.T) {
+	out := run(t, 20*time.Second, holdfast(t), "config", "check", "../../deploy/package/holdfast.yaml")
+	if !strings.Contains(out, "no error") {
+		t.Errorf("config check: %s", out)
+	}
+	var config struct {
+		Scripts  map[string]string
+		Contents []struct{ Src, Dst string }
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "../../deploy/package/nfpm.yaml")), &config); err != nil {
+		t.Fatal(err)
+	}
+	installed := make(map[string]bool)
+	for _, c := range config.Contents {
+		installed[c.Dst] = true
+		if _, err := os.Stat("../../" + c.Src); err != nil && !strings.HasPrefix(c.Src, "${STAGE}/") {
+			t.Error(err)
+		}
+	}
+	for _, path := range config.Scripts {
+		run(t, 10*time.Second, "sh", "-n", "../../"+path)
+	}
+	unit := read(t, "../../deploy/systemd/holdfast.service")
+	paths := regexp.MustCompile(`(?m)^ExecStart=(\S+) serve --config (\S+)$`).FindStringSubmatch(unit)
+	if paths == nil {
+		t.Fatalf("the unit has no command line with --config:\n%s", unit)
+	}
+	for _, path := range paths[1:] {
+		if !installed[path] {
+			t.Errorf("the unit names %s, which the package does not install", path)
+		}
+	}
+	if len(installed) < 8 || len(config.Scripts) != 3 {
+		t.Errorf("%d files and %d scripts", len(installed), len(config.Scripts))
 	}
 }
 

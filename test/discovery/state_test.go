@@ -80,8 +80,31 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 	wg.Wait()
 }
 
-// agrees queries a node on a connection of its own. quarrel describes how its
-// answers differ.
+// TestFailover_SentinelMode checks that FAILOVER agrees with ROLE: a node that
+// calls itself a replica refuses it with the error of Redis.
+func TestFailover_SentinelMode(t *testing.T) {
+	c := sentinels(t)
+	for _, n := range c.Nodes {
+		role, err := redis.Values(ask(t, n.Clients, "ROLE"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind, err := redis.String(role[0], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "ERR FAILOVER with force option requires both a timeout and target HOST and IP."
+		if kind == "slave" {
+			want = "ERR FAILOVER is not valid when server is a replica."
+		}
+		if got := fmt.Sprint(ask(t, n.Clients, "FAILOVER", "FORCE")); got != want {
+			t.Errorf("%s, ROLE %s: FAILOVER FORCE: %q, want %q", n.ID, kind, got, want)
+		}
+	}
+}
+
+// agrees queries a node on a connection of its own. difference describes how
+// its answers differ, "" if they agree.
 func agrees(n *process.Node) (difference string, err error) {
 	conn, err := redis.Dial("tcp", n.Clients, redis.DialReadTimeout(limit))
 	if err != nil {

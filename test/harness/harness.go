@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/script"
@@ -46,8 +47,8 @@ func Single(t testing.TB, limits guard.Limits) *Node {
 	return n
 }
 
-// Open is Single for callers without a test, such as TestMain. The caller must
-// call stop once.
+// Open is like Single, for callers without a test, such as TestMain. The caller
+// must call stop once.
 func Open(dir string, limits guard.Limits) (n *Node, stop func() error, err error) {
 	peer, err := freeAddr()
 	if err != nil {
@@ -60,7 +61,7 @@ func Open(dir string, limits guard.Limits) (n *Node, stop func() error, err erro
 		NodeID: "n1", DataDir: dir, LogStore: "wal", PeerAddr: peer, AdvertisePeerAddr: peer,
 		Peers: []cluster.Peer{{ID: "n1", Addr: peer}}, Options: options, Version: "test", Logger: log,
 		Scripts: script.NewRunner(script.DefaultConfig()), Fatal: func(err error) { panic(err) },
-		Catalog: resp.NewCatalog(fsm.NewTable()),
+		Catalog: resp.NewCatalog(command.NewTable()),
 	})
 	if err != nil {
 		return nil, nil, err

@@ -134,8 +134,8 @@ func (j *checker) examine(ctx context.Context, c *process.Cluster, t *trial, v *
 	}
 	for _, n := range c.Nodes {
 		for _, line := range complaints.FindAllString(n.Output(), -1) {
-			// For Raft, a peer that is not up yet and an election
-			// are errors.
+			// raft logs an error when a peer is not up yet, and when it
+			// loses an election. Neither is a violation.
 			if !strings.Contains(line, "raft: failed to ") && !strings.Contains(line, "raft: peer has newer term") {
 				v.violate("%s says: %s", n.ID, line)
 			}

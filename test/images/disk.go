@@ -78,7 +78,7 @@ type node struct {
 	dir     bool
 	durable content          // for a file
 	names   map[string]*node // for a directory: the durable names
-	pending []*change        // changes since then, in order
+	pending []*change        // changes that are not durable yet, in order
 
 	live   map[string]*node // for a directory: the names as the processes see them
 	parent *node
@@ -120,7 +120,8 @@ func (d *disk) inside(p string) (rel string, ok bool) {
 	return rel, ok && (rel == "" || rel == d.own || strings.HasPrefix(rel, d.own+"/"))
 }
 
-// find looks up a path through the names as the processes see them.
+// find returns the file or directory that a process sees at a path, or nil if
+// there is none.
 func (d *disk) find(rel string) *node {
 	n := d.top
 	for _, name := range strings.Split(strings.Trim(rel, "/"), "/") {

@@ -27,7 +27,7 @@ type session struct {
 	cmds    []command
 	got     int // replies that the client has read
 
-	answers []answer // answers as the node began to send them, from the recording
+	answers []answer // from the recording: answers, with the steps at which the node began to send them
 	partial []byte   // an incomplete reply
 }
 

@@ -122,7 +122,7 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 				}
 			}
 			if seen[im.sum] {
-				again++ // another moment makes up for it
+				again++ // an image at another moment replaces it
 				continue
 			}
 			seen[im.sum] = true

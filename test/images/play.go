@@ -39,7 +39,7 @@ func readTape(rec *recording) (*tape, error) {
 				return nil, err
 			}
 			if !ended {
-				return nil, fmt.Errorf("%s does not reach the end of the process", l.trace)
+				return nil, fmt.Errorf("%s does not contain the end of the process", l.trace)
 			}
 			for _, s := range steps {
 				// Within one trace the order of the lines

@@ -87,7 +87,7 @@ func readTrace(path string, killed time.Duration) (steps []step, ended bool, err
 			_, more, _ := strings.Cut(text, " resumed>")
 			c := begun[thread]
 			if c == nil {
-				return nil, false, fmt.Errorf("%s: %.100q has no beginning", path, line)
+				return nil, false, fmt.Errorf("%s: %.100q resumes a call that never began", path, line)
 			}
 			full, err := parseCall(open[thread] + more)
 			if err != nil {

@@ -160,7 +160,7 @@ func checkPage(t *testing.T, rows map[string]string) {
 }
 
 const pageHead = "# Compatibility\n" + `
-` + "`make matrix`" + ` runs everything on this page and writes it. Each test starts three
+` + "`make matrix`" + ` runs these tests and writes this page. Each test starts three
 node processes and connects the client to a follower, or in the Sentinel and
 cluster modes to the node that the client finds. In the middle it kills the
 leader with ` + "`kill -9`" + `, while the client holds a lock. "works" means three
@@ -169,9 +169,10 @@ no command failed that was sent through a surviving node.
 `
 
 const pageFoot = `
-For replayed libraries, the version is that of the sources that show what the
-library sends, or their year. The tests contain scripts that were written anew
-and do the same, so a replayed script does not have the SHA1 of the library's
-script. ` + "`test/compat`" + ` compares the scripts that Holdfast recognizes by their
-SHA1 with the interpreter and with a redis-server.
+A test replays a library by sending the commands that the library's source
+contains. The version is then that of the source, or its year. The tests do not
+contain the scripts of these libraries. They contain scripts that do the same
+and were written for the tests, so a replayed script has another SHA1 than the
+library's script. Holdfast recognizes some scripts by their SHA1. ` + "`test/compat`" + `
+compares these with the interpreter and with a redis-server.
 `

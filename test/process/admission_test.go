@@ -124,7 +124,7 @@ func TestServe_Hangup(t *testing.T) {
 		send(t, n, syscall.SIGHUP)
 	}
 	for _, n := range c.Nodes {
-		waitOutput(t, n, "SIGHUP: certificates reloaded")
+		waitOutput(t, n, "SIGHUP: reloaded")
 		want(t, n, "v", "GET", "k")
 	}
 	stopNode(t, c.Nodes[0])

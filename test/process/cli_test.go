@@ -358,7 +358,7 @@ func TestStatus(t *testing.T) {
 	o = invoke(t, nil, "status", leader.HTTP)
 	wantLine(t, o.errOut, leader.HTTP+" is the HTTP port of "+leader.ID+": use its client port, "+leader.Clients)
 	o = invoke(t, nil, "status", leader.Peers)
-	wantLine(t, o.errOut, "is "+leader.Peers+" the client port of a node?")
+	wantLine(t, o.errOut, leader.Peers, "this is the peer port of "+leader.ID, "use its client port, "+leader.Clients)
 
 	// A second node is down: there is no leader.
 	kill(t, leader)

@@ -70,7 +70,7 @@ func TestHTTP_Health(t *testing.T) {
 	expect(n, "/healthz", 200, "ok")
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the reason", func() bool {
 		_, body := fetch(t, n, "/readyz")
-		return strings.Contains(body, "waiting for peers: n2, n3")
+		return strings.Contains(body, "waiting for peers: n2 (connection refused), n3 (connection refused)")
 	}); err != nil {
 		t.Error(err)
 	}

@@ -55,6 +55,10 @@ func (r *raw) ask(lines ...string) string {
 	}
 }
 
+// slowSet is the beginning of a script that sets its key and takes longer than a
+// script without a dry run may take.
+const slowSet = `EVAL "for i = 1, 300000 do end return redis.call('SET', KEYS[1], ARGV[1])"`
+
 // ownSteps lists the steps of one connection, pipeline by pipeline. Another
 // connection sends a step that begins with @. The step after it writes, so that
 // the pushes that the other connection caused arrive before the reply of that
@@ -75,6 +79,10 @@ var ownSteps = []struct {
 		"EVAL return(redis.call('GET','k')) 0|PING", "SET k 1|PING", "EVAL return(1) 1 k", "SET k 1",
 		"EVAL redis.call('SET',KEYS[1],'x')return(redis.call('GET',KEYS[1])) 2 k j|PING", "SET j 1|PING",
 		"SET k 1|PING"}},
+	// These scripts need a dry run, so the pipelines are executed in pieces.
+	{name: "slow EVAL", steps: []string{"GET k", slowSet + " 1 k 1|PING",
+		"MGET k l|SET k 2|" + slowSet + " 1 l 1|GET l|" + slowSet + " 1 k 3|SET l 2|PING",
+		"GET k|MULTI|SET k 4|" + slowSet + " 1 l 3|EXEC|GET l|SET l 4|PING"}},
 	{name: "MULTI", steps: []string{"GET k", "MULTI|SET k 1|GET k|SET k 2|PING|EXEC|PING", "SET k 9|PING", "MGET a b",
 		"MULTI|SET a 1|SET b 2|EXEC|PING", "GET a", "MULTI|SET a 1|DISCARD|SET a 2|PING"}},
 	{name: "flush", steps: []string{"GET k|GET j", "SET k 1|FLUSHALL|PING", "GET k|FLUSHDB|GET k|PING",

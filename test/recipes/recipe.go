@@ -42,7 +42,7 @@ func All() []Recipe {
 		{"hierarchy", "Locks on a tree: a node excludes its ancestors and descendants", hierarchyDemo},
 		{"backoff", "Waiting for a lock, with a random delay that grows", backoffDemo},
 		{"next", "Handing a lock over in the order of arrival", nextDemo},
-		{"redlock", "Redlock clients: at one cluster's nodes, and at three clusters", redlockDemo},
+		{"redlock", "Redlock clients: with the nodes of one cluster, and with three clusters", redlockDemo},
 		{"idempotent", "Handling each message once", idempotentDemo},
 		{"once", "Doing something once, for all clients", onceDemo},
 		{"counter", "A counter with a first value", counterDemo},

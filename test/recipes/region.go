@@ -9,7 +9,7 @@ import (
 // same time.
 type region struct {
 	mu      sync.Mutex
-	inside  map[string]bool // by client: true if the client requires to be alone
+	inside  map[string]bool // by client: true if the client must be alone
 	entered int
 	by      map[string]int
 }

@@ -40,14 +40,14 @@ type disk struct {
 	made     int // number of instances so far; wipe makes a new one
 
 	log     []*raft.Log // consecutive entries, including those that are not yet durable
-	durable int         // how many entries of log survive a crash for certain
+	durable int         // number of entries of log that are synced, so that a crash cannot lose them
 	term    uint64
 	vote    uint64
 	voted   []byte
 	has     map[string]bool
 	snaps   []*image // oldest first
 
-	fsync time.Duration // time of a write on a healthy disk: this, plus up to as much again at random
+	fsync time.Duration // a write on a healthy disk takes fsync and a random delay of up to the same length
 	slow  time.Duration // added to the time of a write
 	hang  chan struct{} // if not nil, writes wait until it is closed
 	// If held is not nil, reads of the log entry heldAt wait until it is closed.
@@ -64,7 +64,7 @@ type diskEffects struct {
 	kept    int64 // entries that survived a crash although they were not yet durable
 	late    int64 // writes that a slow or stalled disk delayed
 	snaps   int64 // snapshots completed, including those from another node
-	held    int64 // reads that holdReads held up
+	held    int64 // reads that holdReads delayed
 	gaps    int64 // appends refused because they would have left a gap in the log
 	deleted int64 // times that the whole log was deleted, after a snapshot from the leader
 }
@@ -99,7 +99,7 @@ func (d *disk) crash() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.current != nil {
-		d.current.ghost = slices.Clone(d.log)
+		d.current.detached = slices.Clone(d.log)
 		d.current = nil
 	}
 	if open := len(d.log) - d.durable; open > 0 {
@@ -263,12 +263,12 @@ func (d *disk) sync() {
 // simulator until they notice. They must still see the log that they have
 // written, because raft panics if an entry that it has written is missing.
 type stores struct {
-	d     *disk
-	cache *raft.LogCache
-	fatal func(error)
-	id    storage.Identity // ClusterID and Joins guarded by d.mu
-	bytes int64            // guarded by d.mu
-	ghost []*raft.Log      // copy of the log after the disk was detached; guarded by d.mu
+	d        *disk
+	cache    *raft.LogCache
+	fatal    func(error)
+	id       storage.Identity // ClusterID and Joins guarded by d.mu
+	bytes    int64            // guarded by d.mu
+	detached []*raft.Log      // copy of the log after the disk was detached; guarded by d.mu
 }
 
 // entries returns the log that this start sees. The caller must hold d.mu.
@@ -276,7 +276,7 @@ func (s *stores) entries() []*raft.Log {
 	if s.d.current == s {
 		return s.d.log
 	}
-	return s.ghost
+	return s.detached
 }
 
 var (
@@ -427,7 +427,7 @@ func (l logStore) StoreLogs(logs []*raft.Log) error {
 	s, d := l.s, l.s.d
 	d.mu.Lock()
 	if d.current != s {
-		s.ghost = append(s.ghost, logs...)
+		s.detached = append(s.detached, logs...)
 		d.mu.Unlock()
 		return nil
 	}
@@ -470,7 +470,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.current != s {
-		s.ghost = slices.DeleteFunc(s.ghost, func(e *raft.Log) bool { return lo <= e.Index && e.Index <= hi })
+		s.detached = slices.DeleteFunc(s.detached, func(e *raft.Log) bool { return lo <= e.Index && e.Index <= hi })
 		return nil
 	}
 	if len(d.log) == 0 {
@@ -505,7 +505,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 }
 
 // stableStore keeps the term and the vote. It writes the vote in one step, as
-// cluster/storage does: see stable.go there.
+// cluster/storage does: see cluster/storage/stable.go.
 type stableStore struct {
 	s      *stores
 	voting uint64

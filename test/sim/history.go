@@ -129,10 +129,10 @@ func (h *history) forgets() time.Duration {
 	return o.ClockEntryEvery + o.LeaseTimeout*time.Duration(slow) + 4*lookEvery
 }
 
-// ill excludes a stretch of the history from the checks that need a healthy
+// exclude excludes a stretch of the history from the checks that need a healthy
 // cluster, such as the expiry of keys. The excluded stretch begins earlier than
 // from, by the duration that forgets returns.
-func (h *history) ill(from, to time.Duration) {
+func (h *history) exclude(from, to time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.health.Add(max(0, from-h.forgets()), to)
@@ -162,7 +162,7 @@ func (h *history) observe(stop <-chan struct{}) {
 		// Only a leader that is ready expires keys, and only as long as
 		// its term goes on.
 		if !ready || is != term {
-			h.ill(last, now+lookEvery)
+			h.exclude(last, now+lookEvery)
 		}
 		term, last = is, now
 	}
@@ -215,12 +215,12 @@ func run(plan *Schedule) *Result {
 		faults.Go(func() {
 			<-time.After(f.At - w.elapsed())
 			begun := w.elapsed()
-			bit := w.inject(f)
-			h.ill(begun, w.elapsed()+2*time.Second)
+			effective := w.inject(f)
+			h.exclude(begun, w.elapsed()+2*time.Second)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.injected[f.Kind]++
-			if bit {
+			if effective {
 				h.seen[f.Kind]++
 			}
 		})
@@ -228,7 +228,7 @@ func run(plan *Schedule) *Result {
 	faults.Wait()
 	w.repair()
 	healed := w.elapsed()
-	h.ill(healed, healed+recovery)
+	h.exclude(healed, healed+recovery)
 	recoveries := h.recover(healed)
 	if rest := plan.Length - w.elapsed(); rest > 0 {
 		<-time.After(rest)

@@ -63,7 +63,7 @@ func (r *Result) playSnapshots(w *world) {
 		return
 	}
 	write(50)
-	if !w.until("the follower to have it all", w.level) {
+	if !w.until("the follower to have all entries", w.level) {
 		return
 	}
 	before := d.last()

@@ -50,11 +50,11 @@ type direction struct{ from, to string }
 // link is the state of one direction. The zero value is a healthy link.
 type link struct {
 	cuts int           // number of faults that cut the link; bytes pass if it is 0
-	slow time.Duration // added to each delivery, plus up to as much again at random
+	slow time.Duration // added to each delivery, with a random delay of up to the same length
 }
 
 const (
-	latency = 150 * time.Microsecond // of one direction, plus up to as much again at random
+	latency = 150 * time.Microsecond // of one direction; a random delay of up to the same length is added
 	// retransmit is the longest time after the end of a cut until the kept
 	// bytes arrive.
 	retransmit = 200 * time.Millisecond
@@ -129,11 +129,11 @@ func (n *network) reset(a, b string) {
 	}
 }
 
-// unplug disconnects a node from the others. If loud is true, it behaves like a
-// killed process: the port refuses connections from now on, and the connections
-// are reset. Otherwise it behaves like a machine without power: nothing answers
-// until the node listens again.
-func (n *network) unplug(id string, loud bool) {
+// unplug disconnects a node from the others. If resets is true, the node behaves
+// like a killed process: its port refuses connections from now on, and its
+// connections are reset. Otherwise the node behaves like a machine without
+// power, which answers nothing until the node listens again.
+func (n *network) unplug(id string, resets bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l := n.hosts[id]
@@ -142,14 +142,14 @@ func (n *network) unplug(id string, loud bool) {
 		l.changed.Broadcast()
 		delete(n.hosts, id)
 	}
-	if !loud {
+	if !resets {
 		n.hosts[id] = &listener{n: n, id: id, dark: true}
 	}
 	for c := range n.conns {
 		switch {
 		case c.out.dir.from == id: // the dead process's own end
 			c.breakOff(net.ErrClosed)
-		case c.out.dir.to == id && loud && n.link(c.in.dir).cuts == 0:
+		case c.out.dir.to == id && resets && n.link(c.in.dir).cuts == 0:
 			c.breakOff(syscall.ECONNRESET)
 		case c.out.dir.to == id: // the peer gets no reset; its connection breaks when the host is back
 			c.in.lost, c.out.lost = true, true

@@ -52,34 +52,34 @@ func (s *Schedule) operate(span time.Duration) {
 
 // operate runs a fault that is an operator action. known is false if the fault
 // is of another kind.
-func (b *blow) operate() (bit, known bool) {
-	switch b.f.Kind {
+func (inj *injection) operate() (effective, known bool) {
+	switch inj.f.Kind {
 	case transferToDead:
-		return b.transferToDead(), true
+		return inj.transferToDead(), true
 	case transferToDying:
-		return b.transferToDying(), true
+		return inj.transferToDying(), true
 	case transferToSlow:
-		return b.transferToSlow(), true
+		return inj.transferToSlow(), true
 	case transferToLagging:
-		return b.transferToLagging(), true
+		return inj.transferToLagging(), true
 	case removalTooMany:
-		return b.removalTooMany(), true
+		return inj.removalTooMany(), true
 	case removalOfLeader:
-		return b.removalOfLeader(), true
+		return inj.removalOfLeader(), true
 	case removalOfJoining:
-		return b.removalOfJoining(), true
+		return inj.removalOfJoining(), true
 	}
 	return false, false
 }
 
 // sides returns the leader's process and the ID of another node. It returns nil
 // and "" if no node leads.
-func (b *blow) sides() (leader *process, other string) {
-	id := b.w.leader()
+func (inj *injection) sides() (leader *process, other string) {
+	id := inj.w.leader()
 	if id == "" {
 		return nil, ""
 	}
-	leader, other = b.w.node(id).running(), b.choose(without(b.w.ids(), id))
+	leader, other = inj.w.node(id).running(), inj.choose(without(inj.w.ids(), id))
 	if other == "" {
 		return nil, ""
 	}
@@ -88,25 +88,25 @@ func (b *blow) sides() (leader *process, other string) {
 
 // transferToDead crashes a node and requests transfers of leadership to it for
 // the duration of the fault.
-func (b *blow) transferToDead() bool {
-	leader, dead := b.sides()
-	if leader == nil || !b.w.crash(dead, b.r.IntN(2) == 0) {
+func (inj *injection) transferToDead() bool {
+	leader, dead := inj.sides()
+	if leader == nil || !inj.w.crash(dead, inj.r.IntN(2) == 0) {
 		return false
 	}
 	refused := false
-	for begun := time.Now(); time.Since(begun) < b.f.For; <-time.After(askEvery / 4) {
+	for begun := time.Now(); time.Since(begun) < inj.f.For; <-time.After(askEvery / 4) {
 		if err := transferLeadership(leader.n, dead); err != nil && strings.Contains(err.Error(), "does not answer") {
 			refused = true
 		}
 	}
-	b.w.revive(dead)
+	inj.w.revive(dead)
 	return refused
 }
 
 // transferToDying requests a transfer of leadership and crashes the target a
 // moment later.
-func (b *blow) transferToDying() bool {
-	leader, target := b.sides()
+func (inj *injection) transferToDying() bool {
+	leader, target := inj.sides()
 	if leader == nil {
 		return false
 	}
@@ -115,25 +115,25 @@ func (b *blow) transferToDying() bool {
 		_ = transferLeadership(leader.n, target) // any result is right
 		close(over)
 	}()
-	<-time.After(time.Duration(b.f.Much))
-	bit := b.w.crash(target, b.r.IntN(2) == 0)
+	<-time.After(time.Duration(inj.f.Much))
+	effective := inj.w.crash(target, inj.r.IntN(2) == 0)
 	<-over
-	b.wait()
-	b.w.revive(target)
-	return bit
+	inj.wait()
+	inj.w.revive(target)
+	return effective
 }
 
 // transferToSlow requests transfers of leadership to a node with a slow disk,
 // so that the node's vote may come too late.
-func (b *blow) transferToSlow() bool {
-	leader, target := b.sides()
+func (inj *injection) transferToSlow() bool {
+	leader, target := inj.sides()
 	if leader == nil {
 		return false
 	}
-	d := b.w.node(target).disk
+	d := inj.w.node(target).disk
 	late := d.effects().late
-	d.slowDown(time.Duration(b.f.Much))
-	for begun := time.Now(); time.Since(begun) < b.f.For; <-time.After(askEvery) {
+	d.slowDown(time.Duration(inj.f.Much))
+	for begun := time.Now(); time.Since(begun) < inj.f.For; <-time.After(askEvery) {
 		_ = transferLeadership(leader.n, target) // may succeed; this node then no longer leads
 	}
 	d.slowDown(0)
@@ -142,12 +142,12 @@ func (b *blow) transferToSlow() bool {
 
 // transferToLagging cuts a node off, and requests a transfer of leadership to
 // it as soon as the cut ends.
-func (b *blow) transferToLagging() bool {
-	_, target := b.sides()
-	if target == "" || !b.partition(b.isolated(target)) {
+func (inj *injection) transferToLagging() bool {
+	_, target := inj.sides()
+	if target == "" || !inj.partition(inj.isolated(target)) {
 		return false
 	}
-	leader, _ := b.sides()
+	leader, _ := inj.sides()
 	if leader == nil {
 		return false
 	}
@@ -157,34 +157,34 @@ func (b *blow) transferToLagging() bool {
 
 // removalTooMany crashes as many nodes as the cluster tolerates, and requests
 // the removal of one that is up.
-func (b *blow) removalTooMany() bool {
-	leader, _ := b.sides()
+func (inj *injection) removalTooMany() bool {
+	leader, _ := inj.sides()
 	if leader == nil {
 		return false
 	}
-	ids := b.shuffled()
+	ids := inj.shuffled()
 	down := without(ids, leader.id)[:(len(ids)-1)/2]
 	for _, id := range down {
-		b.w.crash(id, b.r.IntN(2) == 0)
+		inj.w.crash(id, inj.r.IntN(2) == 0)
 	}
 	refused := false
 	for _, id := range ids {
-		if p := b.w.node(id).running(); p != nil {
-			before, starts := b.w.voters(), b.w.starts()
+		if p := inj.w.node(id).running(); p != nil {
+			before, starts := inj.w.voters(), inj.w.starts()
 			led := leader.n.Status().Role == "leader" // if not, it asks another node
 			err := removeMember(leader.n, id)
 			if err != nil && strings.Contains(err.Error(), "reachable") {
 				refused = true
 			}
 			if led && (err == nil || errors.Is(err, outcome.ErrUnknown)) {
-				b.tooMany(id, before, starts)
+				inj.tooMany(id, before, starts)
 			}
 			break
 		}
 	}
-	b.wait()
+	inj.wait()
 	for _, id := range down {
-		b.w.revive(id)
+		inj.w.revive(id)
 	}
 	return refused
 }
@@ -192,31 +192,36 @@ func (b *blow) removalTooMany() bool {
 // tooMany records a violation if the leader has proposed the removal of a node,
 // and the removal leaves fewer voters running than the new majority. before and
 // starts were read before the removal. Another fault may have started a node or
-// changed the members meanwhile. Then nothing can be said.
-func (b *blow) tooMany(id string, before []string, starts map[string]uint64) {
+// changed the members meanwhile. Then tooMany records nothing.
+func (inj *injection) tooMany(id string, before []string, starts map[string]uint64) {
+	for _, other := range inj.w.ids() {
+		if !slices.Contains(before, other) {
+			return // it may have become a voter
+		}
+	}
 	left := without(before, id)
 	live := 0
 	for _, other := range left {
-		nd := b.w.node(other)
+		nd := inj.w.node(other)
 		if nd.running() != nil || nd.disk.starts() != starts[other] {
 			live++
 		}
 	}
 	if slices.Contains(before, id) && live < len(left)/2+1 {
-		b.w.audit.violate("membership: the removal of %s was proposed, which leaves %d voters, %d of them running",
+		inj.w.audit.violate("membership: the removal of %s was proposed, which leaves %d voters, %d of them running",
 			id, len(left), live)
 	}
 }
 
 // removalOfLeader removes the leader, which transfers its leadership first, and
 // lets the node join again.
-func (b *blow) removalOfLeader() bool {
-	leader, other := b.sides()
+func (inj *injection) removalOfLeader() bool {
+	leader, other := inj.sides()
 	if leader == nil {
 		return false
 	}
 	asked := leader
-	if p := b.w.node(other).running(); p != nil && b.r.IntN(2) == 0 {
+	if p := inj.w.node(other).running(); p != nil && inj.r.IntN(2) == 0 {
 		asked = p
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -224,7 +229,7 @@ func (b *blow) removalOfLeader() bool {
 	if _, err := asked.n.Remove(ctx, leader.id, false); err != nil {
 		return false
 	}
-	return b.w.renew(leader.id, b.f.For)
+	return inj.w.renew(leader.id, inj.f.For)
 }
 
 // transferLeadership asks a node to transfer leadership. "" lets the cluster
@@ -236,7 +241,7 @@ func transferLeadership(n *cluster.Node, to string) error {
 
 // addMember asks a node to permit another node to join.
 func addMember(n *cluster.Node, id, addr string) error {
-	_, err := n.Add(context.Background(), id, addr)
+	_, err := n.Add(context.Background(), id, addr, false)
 	return err
 }
 
@@ -249,12 +254,12 @@ func removeMember(n *cluster.Node, id string) error {
 // removalOfJoining lets a node join as a new one, and removes it while the
 // leader, over slow links, makes it a voter. The node must not become a member
 // again.
-func (b *blow) removalOfJoining() bool {
-	_, id := b.sides()
-	if id == "" || !b.w.renew(id, 0) {
+func (inj *injection) removalOfJoining() bool {
+	_, id := inj.sides()
+	if id == "" || !inj.w.renew(id, 0) {
 		return false
 	}
-	nd := b.w.node(id)
+	nd := inj.w.node(id)
 	nd.mu.Lock()
 	busy := nd.out
 	nd.out = true // no other fault may add the node
@@ -262,28 +267,28 @@ func (b *blow) removalOfJoining() bool {
 	if busy {
 		return false
 	}
-	bit := b.removeJoining(id)
+	effective := inj.removeJoining(id)
 	nd.mu.Lock()
 	nd.out = false
 	nd.mu.Unlock()
-	b.w.renew(id, 0) // if this fails, repair adds the node
-	return bit
+	inj.w.renew(id, 0) // if this fails, repair adds the node
+	return effective
 }
 
 // removeJoining removes a node that joins, and watches the members for as long
 // as the fault lasts. It reports whether the node was removed.
-func (b *blow) removeJoining(id string) bool {
-	ds := b.all(func(from, to string) bool { return from == id || to == id })
+func (inj *injection) removeJoining(id string) bool {
+	ds := inj.all(func(from, to string) bool { return from == id || to == id })
 	for _, d := range ds {
-		b.w.net.slow(d, time.Duration(b.f.Much))
+		inj.w.net.slow(d, time.Duration(inj.f.Much))
 	}
 	defer func() {
 		for _, d := range ds {
-			b.w.net.slow(d, 0)
+			inj.w.net.slow(d, 0)
 		}
 	}()
 	for begun := time.Now(); ; <-time.After(askEvery / 4) {
-		p := b.w.node(id).running()
+		p := inj.w.node(id).running()
 		if p == nil || time.Since(begun) > 10*time.Second {
 			return false
 		}
@@ -291,20 +296,20 @@ func (b *blow) removeJoining(id string) bool {
 			break
 		}
 	}
-	<-time.After(time.Duration(b.r.Int64N(int64(time.Second))))
-	p := b.w.node(b.w.leader())
+	<-time.After(time.Duration(inj.r.Int64N(int64(time.Second))))
+	p := inj.w.node(inj.w.leader())
 	if p == nil || p.running() == nil || removeMember(p.running().n, id) != nil {
 		return false // a removal whose outcome is unknown proves nothing
 	}
-	for begun := time.Now(); time.Since(begun) < b.f.For+time.Second; <-time.After(askEvery) {
-		ids, leader, term := b.w.members()
+	for begun := time.Now(); time.Since(begun) < inj.f.For+time.Second; <-time.After(askEvery) {
+		ids, leader, term := inj.w.members()
 		if leader == "" || !slices.Contains(ids, id) {
 			continue
 		}
 		// The list is certain only once the leader has committed an entry in the
 		// same term.
-		if p := b.w.node(leader).running(); p != nil && settled(p, term) {
-			b.w.audit.violate("membership: %s was removed while it joined, and is a member again", id)
+		if p := inj.w.node(leader).running(); p != nil && settled(p, term) {
+			inj.w.audit.violate("membership: %s was removed while it joined, and is a member again", id)
 			break
 		}
 	}

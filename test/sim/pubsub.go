@@ -57,10 +57,10 @@ func (c *remote) listen() {
 	defer func() { c.pushed = nil }()
 	x := c.send(command{"subscribe", l.Channel})
 	l.Call = x.call
-	ok := x.outcome == checker.Done && c.hear(replyTimeout, func() bool { return confirmed })
+	ok := x.outcome == checker.Done && c.receivePushes(replyTimeout, func() bool { return confirmed })
 	if ok {
 		until := c.h.w.elapsed() + time.Duration(c.r.Int64N(int64(15*time.Second)))
-		ok = c.hear(until-c.h.w.elapsed(), func() bool { return c.h.ended() })
+		ok = c.receivePushes(until-c.h.w.elapsed(), func() bool { return c.h.ended() })
 	}
 	if ok {
 		x = c.send(command{"unsubscribe", l.Channel})
@@ -68,7 +68,7 @@ func (c *remote) listen() {
 		// It then unsubscribes, although the node may not know of all
 		// messages that were acknowledged before. The last messages may
 		// then be missing, so Left is not set.
-		if x.outcome == checker.Done && c.hear(replyTimeout, func() bool { return left }) && left &&
+		if x.outcome == checker.Done && c.receivePushes(replyTimeout, func() bool { return left }) && left &&
 			c.h.w.elapsed()-x.call < c.h.w.opts.LeaderWait {
 			l.Left = x.call
 		}
@@ -83,9 +83,9 @@ func (c *remote) listen() {
 	c.h.served.mu.Unlock()
 }
 
-// hear receives pushes until enough returns true or the time is over. It
-// reports whether the connection is still open.
-func (c *remote) hear(d time.Duration, enough func() bool) bool {
+// receivePushes receives pushes until enough returns true or the time is over.
+// It reports whether the connection is still open.
+func (c *remote) receivePushes(d time.Duration, enough func() bool) bool {
 	end := time.Now().Add(d)
 	for !enough() && time.Now().Before(end) {
 		next := time.Now().Add(200 * time.Millisecond)

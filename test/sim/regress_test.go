@@ -70,7 +70,7 @@ func TestLaggingMember(t *testing.T) {
 // pause after each failed attempt, up to ten seconds, and nothing ended the
 // pause when the member came back.
 func TestReturningMember(t *testing.T) {
-	for _, loud := range []bool{true, false} {
+	for _, resets := range []bool{true, false} {
 		for _, away := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(1, 3)
@@ -79,13 +79,13 @@ func TestReturningMember(t *testing.T) {
 				}
 				if w.until("all nodes at one index", w.level) {
 					gone := without(w.ids(), w.leader())[0]
-					w.crash(gone, loud)
+					w.crash(gone, resets)
 					<-time.After(away)
 					w.revive(gone)
 					begun := w.elapsed()
-					if w.until("the member to have it all", w.level) {
+					if w.until("the member to have all entries", w.level) {
 						if took := w.elapsed() - begun; took > time.Second {
-							t.Errorf("away for %v (loud: %v), it had it all after %v", away, loud, took)
+							t.Errorf("away for %v (resets: %v): has all entries only after %v", away, resets, took)
 						}
 					}
 				}

@@ -91,7 +91,13 @@ func (c *remote) dial() bool {
 		return false
 	}
 	for i, v := range x.replies {
-		if v.Error {
+		switch {
+		case v.Error && strings.HasPrefix(fmt.Sprint(v.Reply), "error CLUSTERDOWN"):
+			// Since its start, the node has not heard of a leader, so it does
+			// not know the users of the cluster.
+			c.leave()
+			return false
+		case v.Error:
 			c.h.w.audit.violate("client %d: %v answered %v", c.id, c.setup[i], v.Reply)
 		}
 		if c.setup[i][0] == "client" && c.setup[i][1] == "id" {

@@ -270,6 +270,10 @@ func (c *client) pipeliner() {
 			continue
 		}
 		for _, v := range x.replies {
+			if v.Error {
+				b.Errors = append(b.Errors, v.Text)
+				continue
+			}
 			b.Numbers = append(b.Numbers, v.Int)
 		}
 		c.h.batch(b)

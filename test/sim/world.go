@@ -210,23 +210,23 @@ func (nd *node) take() *process {
 	return p
 }
 
-// crash ends a node between two instructions. If loud is true, it behaves like
-// kill -9, where the kernel closes the connections. Otherwise it behaves like a
-// power failure.
-func (w *world) crash(id string, loud bool) bool {
+// crash ends a node between two instructions. If resets is true, the crash is
+// like kill -9, after which the kernel resets the connections. Otherwise it is
+// like a power failure.
+func (w *world) crash(id string, resets bool) bool {
 	nd := w.node(id)
 	p := nd.take()
 	if p == nil {
 		return false
 	}
-	w.buryAfter(nd, p, loud)
+	w.buryAfter(nd, p, resets)
 	return true
 }
 
-func (w *world) buryAfter(nd *node, p *process, loud bool) {
-	w.net.unplug(nd.host, loud)
+func (w *world) buryAfter(nd *node, p *process, resets bool) {
+	w.net.unplug(nd.host, resets)
 	if p.port != nil {
-		w.net.unplug(portHost(nd.id), loud)
+		w.net.unplug(portHost(nd.id), resets)
 	}
 	nd.disk.crash()
 	w.wg.Go(p.close)

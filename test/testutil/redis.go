@@ -26,7 +26,7 @@ func StartRedis(t testing.TB, args ...string) (socket string) {
 	return socket
 }
 
-// TryRedis is StartRedis for tests that also run without a Redis. If
+// TryRedis is like StartRedis, for tests that also run without a Redis. If
 // redis-server is not installed, it returns "".
 func TryRedis(t testing.TB, args ...string) (socket string) {
 	t.Helper()

@@ -129,7 +129,7 @@ func TestPages_NameWhatExists(t *testing.T) {
 	}
 }
 
-// tree is what pages may name.
+// tree contains the names of the source tree that pages may use.
 type tree struct {
 	files, folders, bases map[string]bool // bases are the last parts of files
 	tests, names, targets map[string]bool // names are declared in a Go file

@@ -1,0 +1,255 @@
+package process_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
+
+// run runs a command of the program that must succeed, and returns its output.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	res := invoke(t, nil, args...)
+	if res.code != 0 {
+		t.Fatalf("holdfast %s: exit %d\n%s%s", strings.Join(args, " "), res.code, res.out, res.errOut)
+	}
+	return res.out
+}
+
+// refuses runs a command of the program that must fail with an error that contains
+// the parts.
+func refuses(t *testing.T, parts []string, args ...string) {
+	t.Helper()
+	res := invoke(t, nil, args...)
+	if res.code == 0 {
+		t.Errorf("holdfast %s succeeds: %s", strings.Join(args, " "), res.out)
+	}
+	wantContains(t, "the error of "+args[0], res.errOut, parts...)
+}
+
+// inspected is a part of what inspect --json prints.
+type inspected struct {
+	Cluster string `json:"cluster"`
+	Index   uint64 `json:"index"`
+	Lease   int64  `json:"lease"`
+	Token   uint64 `json:"token"`
+	Keys    int    `json:"keys"`
+	Last    uint64 `json:"last_index"`
+}
+
+func inspect(t *testing.T, path string) (i inspected) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(run(t, "inspect", path, "--json")), &i); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// awaitGrant waits until a node grants a lock.
+func (c *cluster) awaitGrant(n *process.Node, key string) {
+	c.t.Helper()
+	err := process.Poll(testutil.Within(c.t, testutil.StartLimit), "the end of the quarantine", func() bool {
+		return do(c.t, n, "SET", key, "x", "NX") == "OK"
+	})
+	if err != nil {
+		c.t.Error(err)
+	}
+}
+
+// TestBackup_DuringFailover takes backups under load while leaders are killed with
+// kill -9. A backup either fails and leaves no file, or is whole and contains every
+// write that was acknowledged before it began. No client notices it.
+func TestBackup_DuringFailover(t *testing.T) {
+	c := startCluster(t)
+	dir := t.TempDir()
+	l := newLoad(t, "backup", each(4, c.Nodes)...)
+	taken := 0
+	for round := range 4 {
+		l.progress(40)
+		marker := fmt.Sprint("marker", round)
+		leader := c.leader()
+		want(t, leader, "OK", "SET", marker, "x", "PX", "600000")
+		from := c.others(leader)[0]
+		file := filepath.Join(dir, marker)
+		done := make(chan outcome, 1)
+		go func() {
+			done <- invoke(t, nil, "backup", "--addr", from.Clients, "-o", file)
+		}()
+		if round%2 == 1 {
+			l.excuseNode(leader, true)
+			kill(t, leader)
+		}
+		res := <-done
+		if res.code == 0 {
+			taken++
+			wantContains(t, "the backup", run(t, "inspect", file), "whole", marker)
+		} else if _, err := os.Stat(file); err == nil {
+			t.Errorf("a failed backup left a file: %s", res.errOut)
+		}
+		if round%2 == 1 {
+			start(t, leader)
+			c.settled()
+			l.progress(40)
+			l.excuse(false)
+		}
+	}
+	if taken < 2 {
+		t.Errorf("%d backups were taken, want at least those without a failover", taken)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); len(left) > 0 {
+		t.Errorf("partial files are left: %v", left)
+	}
+	l.progress(40)
+	l.check(c.Nodes[0])
+}
+
+// TestRestore_NodeDown restores a backup into a running cluster while a node is
+// down. That node has the data too when it is back. Tokens rise, the lease
+// clock does not go back, and no lock is granted during the quarantine. A
+// backup of a cluster with a later lease clock is restored into a fresh cluster
+// without an entry that is behind the lease clock.
+func TestRestore_NodeDown(t *testing.T) {
+	c := startCluster(t)
+	n := c.leader()
+	file := filepath.Join(t.TempDir(), "b")
+	want(t, n, "OK", "SET", "lock", "owner", "NX", "PX", "600000")
+	for i := range 200 {
+		want(t, n, "OK", "SET", fmt.Sprint("key", i), strings.Repeat("v", 3000))
+	}
+	run(t, "backup", "--addr", n.Clients, "-o", file)
+	before := inspect(t, file)
+	if before.Keys != 201 {
+		t.Errorf("%d keys in the backup", before.Keys)
+	}
+	want(t, n, "OK", "SET", "lock2", "owner", "NX", "PX", "600000")
+	want(t, n, "OK", "SET", "after", "x")
+	refuses(t, []string{"not empty", "--replace"}, "restore", file, "--addr", n.Clients)
+	want(t, n, "x", "GET", "after")
+
+	down := c.others(n)[0]
+	kill(t, down)
+	out := run(t, "restore", file, "--addr", c.others(n)[0].Clients, "--replace", "--quarantine", "3s")
+	wantContains(t, "restore", out, "201 keys", "quarantine")
+	want(t, n, "(nil)", "GET", "after")
+	want(t, n, "owner", "GET", "lock")
+	if got := do(t, n, "SET", "lock2", "x", "NX"); !strings.Contains(got, "QUARANTINE no lock is granted until") {
+		t.Errorf("a lock during the quarantine: %q", got)
+	}
+	wantContains(t, "status", run(t, "inspect", file), "whole")
+	start(t, down)
+	c.settled()
+	want(t, down, "owner", "GET", "lock")
+	c.awaitGrant(n, "lock2")
+	for _, m := range c.Nodes {
+		err := process.Poll(testutil.Within(t, testutil.StartLimit), "the end of the quarantine in the log of "+m.ID,
+			func() bool { return strings.Contains(m.Output(), "quarantine ended") })
+		if err != nil {
+			t.Error(err)
+		}
+		wantContains(t, "the log of "+m.ID, m.Output(), "data replaced with that of a backup")
+	}
+	second := filepath.Join(t.TempDir(), "b2")
+	run(t, "backup", "--addr", down.Clients, "-o", second)
+	after := inspect(t, second)
+	if after.Token <= before.Token+1<<21 || after.Lease < before.Lease || after.Cluster != before.Cluster {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+
+	for _, m := range c.Nodes {
+		kill(t, m)
+		if err := os.RemoveAll(m.Dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.start()
+	restoreFresh(t, c, second, after)
+}
+
+// restoreFresh restores a backup into a fresh cluster. before is what the backup contains.
+func restoreFresh(t *testing.T, fresh *cluster, file string, before inspected) {
+	t.Helper()
+	run(t, "restore", file, "--addr", fresh.Nodes[0].Clients, "--quarantine", "0")
+	want(t, fresh.Nodes[1], "OK", "SET", "lock3", "x", "NX", "PX", "60000")
+	want(t, fresh.Nodes[2], "owner", "GET", "lock")
+	third := filepath.Join(t.TempDir(), "b3")
+	run(t, "backup", "--addr", fresh.Nodes[2].Clients, "-o", third)
+	last := inspect(t, third)
+	if last.Lease < before.Lease || last.Token <= before.Token || last.Cluster == before.Cluster {
+		t.Errorf("before %+v, in the fresh cluster %+v", before, last)
+	}
+	for _, m := range fresh.Nodes {
+		if strings.Contains(m.Output(), "stamped behind") {
+			t.Errorf("%s has applied an entry that was stamped behind the lease clock", m.ID)
+		}
+	}
+}
+
+// TestRecover_OneOfThree kills all nodes with kill -9 and makes a new cluster of the
+// data of one of them. The old directory remains as it was, and the old nodes cannot
+// join the new cluster.
+func TestRecover_OneOfThree(t *testing.T) {
+	c := startCluster(t)
+	n := c.leader()
+	want(t, n, "OK", "SET", "lock", "owner", "NX", "PX", "600000")
+	refuses(t, []string{"in use"}, "recover", "--data-dir", n.Dir, "--to", n.Dir+"-new")
+	for _, m := range c.Nodes {
+		kill(t, m)
+	}
+	old := inspect(t, n.Dir)
+	to := filepath.Join(t.TempDir(), "new")
+	args := []string{"recover", "--data-dir", n.Dir, "--to", to, "--quarantine", "2s"}
+	wantContains(t, "recover", run(t, args...), "May be lost", "Nothing was written", fmt.Sprint("index ", old.Last))
+	if _, err := os.Stat(to); err == nil {
+		t.Error("recover without --yes wrote a directory")
+	}
+	run(t, append(args, "--yes")...)
+	refuses(t, []string{"exists"}, append(args, "--yes")...)
+	if again := inspect(t, n.Dir); again != old {
+		t.Errorf("the old directory has changed: %+v, was %+v", again, old)
+	}
+	got := inspect(t, to)
+	if got.Token <= old.Token+1<<21 || got.Cluster == old.Cluster || got.Keys != old.Keys || got.Lease != old.Lease {
+		t.Errorf("recovered %+v, was %+v", got, old)
+	}
+	if err := n.Start("--data-dir", to, "--peers", n.ID+"="+n.Peers); err != nil {
+		t.Fatal(err)
+	}
+	recovered := process.Poll(testutil.Within(t, testutil.StartLimit), "the recovered node", func() bool {
+		conn, err := dialAddr(n.Clients, time.Second)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		return show(conn, "GET", "lock") == "owner"
+	})
+	if recovered != nil {
+		t.Fatal(recovered)
+	}
+	if got := do(t, n, "SETNX", "lock2", "x"); !strings.Contains(got, "QUARANTINE") {
+		t.Errorf("a lock during the quarantine: %q", got)
+	}
+	other := c.others(n)
+	if len(other) > 0 {
+		t.Fatalf("%d other nodes are running", len(other))
+	}
+	stranger := c.Nodes[0]
+	if stranger == n {
+		stranger = c.Nodes[1]
+	}
+	start(t, stranger)
+	err := process.Poll(testutil.Within(t, testutil.StartLimit), "the refusal of the old node", func() bool {
+		return strings.Contains(stranger.Output(), "belongs to another cluster")
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	c.awaitGrant(n, "lock2")
+	_ = time.Second
+}

@@ -1,0 +1,223 @@
+package process_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
+
+// writeSecret writes a file that only its owner can read.
+func writeSecret(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// bearer requests a page with a token, or without one if it is "".
+func bearer(t *testing.T, n *process.Node, path, token string) (code int, body string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.HTTP+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := web.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+// flat returns all texts of a reply.
+func flat(reply any) string {
+	switch reply := reply.(type) {
+	case []byte:
+		return string(reply)
+	case []any:
+		var all []string
+		for _, r := range reply {
+			all = append(all, flat(r))
+		}
+		return strings.Join(all, "\n")
+	}
+	return fmt.Sprint(reply)
+}
+
+// TestSecrets runs a cluster whose secrets contain the word canary, and searches
+// for the word in everything that the nodes show: replies, logs, the audit log,
+// pages, arguments of processes and files.
+func TestSecrets(t *testing.T) {
+	dir := t.TempDir()
+	password := writeSecret(t, filepath.Join(dir, "password"), "canary-password")
+	token := writeSecret(t, filepath.Join(dir, "token"), "canary-token-of-the-http-port")
+	audit := filepath.Join(dir, "audit.log")
+	c := newCluster(t, process.Config{Nodes: 3, Args: []string{
+		"--http-token-file", token, "--pprof", "--log-level", "debug", "--requirepass-file", password,
+		"--audit-log", audit, "--log-format", "json",
+	}})
+	for _, n := range c.Nodes {
+		start(t, n)
+	}
+	n := c.Nodes[0]
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "a leader", func() bool {
+		res, err := web.Get("http://" + n.HTTP + "/readyz")
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	}); err != nil {
+		t.Fatal(err)
+	}
+	conn := as(t, n, "default", "canary-password")
+	watcher := as(t, n, "default", "canary-password")
+	if err := watcher.Send("MONITOR"); err != nil {
+		t.Fatal(err)
+	}
+	if err := watcher.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var shown bytes.Buffer
+	say := func(args ...string) { shown.WriteString(strings.Join(args, "\n") + "\n") }
+	for _, cmd := range [][]string{
+		{"CONFIG", "SET", "slowlog-log-slower-than", "0"},
+		{"ACL", "SETUSER", "app", "on", ">canary-app", "+@all", "~*"},
+		{"ACL", "SETUSER", "app", "+nosuch", ">canary-app"}, {"AUTH", "default", "canary-wrong"},
+		{"AUTH", "app", "canary-app"}, {"AUTH", "default", "canary-password"},
+		{"HELLO", "2", "AUTH", "default", "canary-password"}, {"CONFIG", "SET", "requirepass", "canary-next"},
+		{"CONFIG", "SET", "requirepass", "canary-password", "nosuch", "1"}, {"FLUSHALL"},
+		{"CONFIG", "GET", "*"}, {"ACL", "LIST"}, {"ACL", "GETUSER", "app"}, {"ACL", "LOG"}, {"SLOWLOG", "GET", "128"},
+		{"INFO", "everything"}, {"CLIENT", "LIST"}, {"HOLDFAST", "STATUS"},
+	} {
+		words := make([]any, len(cmd)-1)
+		for i, w := range cmd[1:] {
+			words[i] = w
+		}
+		reply, err := conn.Do(cmd[0], words...)
+		say(flat(reply), fmt.Sprint(err))
+	}
+	for _, path := range []string{"/metrics", "/status", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline",
+		"/debug/pprof/goroutine?debug=2"} {
+		code, body := bearer(t, n, path, "")
+		if open := path == "/healthz" || path == "/readyz"; open != (code == 200) || !open && code != 401 {
+			t.Errorf("%s without the token: %d %q", path, code, body)
+		}
+		if code, _ := bearer(t, n, path, "wrong"); code == 200 && path == "/metrics" {
+			t.Errorf("%s with a wrong token: %d", path, code)
+		}
+		code, body = bearer(t, n, path, "canary-token-of-the-http-port")
+		if code != 200 && path != "/debug/pprof/cmdline" {
+			t.Errorf("%s with the token: %d", path, code)
+		}
+		say(body)
+	}
+
+	// A node that is started without the password demands it.
+	late := c.Nodes[2]
+	stopNode(t, late)
+	if err := late.Start("--requirepass-file", ""); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the node without a password", func() bool {
+		c, err := dialAddr(late.Clients, replyLimit)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		if got = show(c, "GET", "k"); got == "(nil)" {
+			t.Error("the node without a password lets a client in")
+		}
+		return strings.HasPrefix(got, "NOAUTH")
+	}); err != nil {
+		t.Errorf("GET without a password: %q", got)
+	}
+
+	// The operator changes the password and the token.
+	writeSecret(t, password, "canary-rotated")
+	writeSecret(t, token, "canary-token-number-two")
+	if err := os.Rename(audit, audit+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	waitOutput(t, n, "SIGHUP: reloaded")
+	for _, x := range []*process.Node{n, c.Nodes[1], late} {
+		as(t, x, "default", "canary-rotated")
+	}
+	if code, _ := bearer(t, n, "/metrics", "canary-token-of-the-http-port"); code != 401 {
+		t.Errorf("the old token after the change: %d", code)
+	}
+	if code, _ := bearer(t, n, "/metrics", "canary-token-number-two"); code != 200 {
+		t.Errorf("the new token: %d", code)
+	}
+	again := as(t, n, "default", "canary-rotated")
+	show(again, "CONFIG", "SET", "slowlog-max-len", "9")
+
+	// A wrong file changes nothing.
+	writeSecret(t, token, "short")
+	if err := n.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	waitOutput(t, n, "can be guessed")
+	if code, _ := bearer(t, n, "/metrics", "canary-token-number-two"); code != 200 {
+		t.Errorf("the token after a wrong change: %d", code)
+	}
+
+	for path, want := range map[string]string{audit + ".1": `"command":"FLUSHALL"`, audit: "slowlog-max-len 9"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s does not contain %s: %s", path, want, text)
+		}
+		say(string(text))
+	}
+	for _, n := range c.Nodes {
+		say(n.Output())
+		if text, err := os.ReadFile("/proc/" + strconv.Itoa(n.PID()) + "/cmdline"); err == nil {
+			say(string(text))
+		}
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(shown.String()) {
+		if strings.Contains(line, "canary") {
+			t.Errorf("a secret is shown: %s", line)
+		}
+	}
+	for { // the stream of MONITOR
+		v, err := redis.String(redis.ReceiveWithTimeout(watcher, 200*time.Millisecond))
+		if err != nil {
+			break
+		}
+		if strings.Contains(v, "canary") {
+			t.Errorf("MONITOR shows a secret: %s", v)
+		}
+	}
+}
