@@ -111,8 +111,10 @@ soak: build ## run chaos and sim in turns with random seeds, for HOURS (8) or un
 	done
 
 .PHONY: nightly
-nightly: ## run all controls, then fuzz, images, upgrade-test, chaos and sim with random seeds (over three hours)
+nightly: ## run all controls, then helm-test, release-check, fuzz, images, upgrade-test, chaos and sim with random seeds (over three hours)
 	$(MAKE) --no-print-directory controls
+	$(MAKE) --no-print-directory helm-test
+	$(MAKE) --no-print-directory release-check
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5m
 	$(MAKE) --no-print-directory images SEED= IMAGES=3000
 	$(MAKE) --no-print-directory upgrade-test SEED= UPGRADES=12
@@ -150,8 +152,20 @@ docker: ## build the container image holdfast:latest from this tree (needs Docke
 	docker build --quiet --build-arg VERSION=$(VERSION) -t $(IMAGE) bin/image
 
 .PHONY: compose-test
-compose-test: docker ## start deploy/compose.yml, kill the leader's container, and check that a lock is kept (needs Docker and Compose)
-	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose$$' ./test/deploy
+compose-test: docker ## start deploy/compose.yml, kill the leader's container, and check that a lock is kept; start it with TLS too (needs Docker, Compose and openssl)
+	HOLDFAST_COMPOSE_TEST=1 HOLDFAST_IMAGE=$(IMAGE) $(GO) test -count=1 -v -timeout 6m -run '^TestCompose(TLS)?$$' ./test/deploy
+
+.PHONY: helm-test
+helm-test: build ## render the Helm chart and check it with the types of the Kubernetes API (downloads the Helm library)
+	cd test/helm && HOLDFAST_HELM_PROGRAM='$(CURDIR)/$(BIN)' $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: release
+release: ## build archives, packages, SBOMs and checksums of all platforms in bin/release (PLATFORMS=; needs GNU tar)
+	GO='$(GO)' deploy/package/build bin/release
+
+.PHONY: release-check
+release-check: ## build the release of the last commit twice and compare the checksums (PLATFORMS=)
+	GO='$(GO)' deploy/package/check
 
 .PHONY: docs
 docs: ## generate docs/commands.md, docs/config.md and the code in docs/recipes
