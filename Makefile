@@ -14,7 +14,7 @@ TEST_TIMEOUT ?= 9m
 RACE_TIMEOUT ?= 12m
 RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
 # These tests are long loops of a single goroutine, which cannot have a race.
-RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestGlob_Steps)$$
+RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestLimits_Restore|TestGlob_Steps)$$
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
