@@ -22,8 +22,9 @@ type Content struct {
 	// remaining one in nanoseconds.
 	WithTTL    int   `json:"keys_with_ttl"`
 	LongestTTL int64 `json:"longest_ttl"`
-	// Locks are the strings and hashes with a time to live, which lock libraries
-	// use as locks: those with the longest one, at most 1,000.
+	// Locks are strings and hashes with a time to live, because lock libraries
+	// use these as locks. At most 1,000 are listed: those with the longest time
+	// to live.
 	Locks []Lock `json:"locks"`
 }
 

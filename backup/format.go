@@ -1,7 +1,7 @@
-// Package backup reads and writes backup files of holdfast backup. It is not a
-// supported API.
+// Package backup reads and writes the files of the command holdfast backup. It
+// is not a supported API.
 //
-// A backup file is a sequence of blocks behind the magic string and the version:
+// A backup file is a sequence of blocks after the magic string and the version:
 //
 //	"HFBACKUP" version
 //	block: kind byte, length uint32, crc32c uint32 of kind and payload, payload
@@ -58,7 +58,7 @@ type Trailer struct {
 
 // DamagedError says that a file is not a whole backup.
 type DamagedError struct {
-	Offset int64 // in the file, of the block that cannot be read
+	Offset int64 // offset in the file of the block that cannot be read
 	Reason string
 }
 

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// checkEvery is how often a Store looks at most whether its files have changed.
+// checkEvery is the minimum time between two checks of whether the files of a
+// Store have changed.
 const checkEvery = time.Second
 
 // Files are the paths of PEM files.
@@ -106,7 +107,7 @@ func (s *Store) get() *material {
 		err = s.reload()
 	}
 	if err != nil {
-		s.report(fmt.Errorf("certificates not reloaded, the node keeps those that it has: %w", err))
+		s.report(fmt.Errorf("certificates not reloaded, keeping the previous ones: %w", err))
 	}
 	return s.current
 }

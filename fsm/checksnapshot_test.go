@@ -51,8 +51,9 @@ func TestCheckSnapshot_Info(t *testing.T) {
 	}
 }
 
-// CheckSnapshot refuses all snapshots that ReadSnapshot refuses: random damage
-// with valid checksums.
+// TestCheckSnapshot_AsStrictAsReadSnapshot damages snapshots at random,
+// corrects the checksums, and checks that CheckSnapshot refuses every snapshot
+// that ReadSnapshot refuses.
 func TestCheckSnapshot_AsStrictAsReadSnapshot(t *testing.T) {
 	whole := snapshotOf(t, varied(t).m)
 	rng, table := rand.New(rand.NewPCG(12, 1)), command.NewTable()
@@ -98,7 +99,7 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET onlykey value")
 	whole := snapshotOf(t, f.m)
-	// Repeat the record of the key, and count one key more.
+	// Write the record of the key twice, and raise the number of keys by one.
 	at := bytes.Index(whole, []byte("onlykey")) - 5
 	end := len(whole) - 3
 	data := append(bytes.Clone(whole[:end]), whole[at:end]...)

@@ -23,8 +23,8 @@ func (s *stage) ranWhileApplying(do func()) (names []string) {
 	return names
 }
 
-// All nodes execute the commands that change the state. Only the leader
-// executes the reads of a group that writes, once.
+// Every node executes the commands that change the state. If a group writes,
+// its reads are executed only by the leader, and only once.
 func TestCostly_NotExecutedByNodes(t *testing.T) {
 	s := newStage(t)
 	s.group("MSET|a|xabcy|b|1abc2", "RPUSH|l|1|2|3")
@@ -125,7 +125,7 @@ func TestCostly_Tracked(t *testing.T) {
 	}
 }
 
-// The leader marks the groups of programs that do not mark them.
+// Groups from older programs are not marked. The leader marks them.
 func TestCostly_Mark(t *testing.T) {
 	table := command.NewTable()
 	group := func(names ...string) []byte {

@@ -55,26 +55,27 @@
 // # Floats
 //
 // The nodes of a cluster may have different kinds of processors. The result of
-// a command is stored or answered, and replies are part of the hash chain, so
-// the result must not depend on the processor. Sums, quotients and square roots
-// do not depend on it. A product must be converted, float64(a * b): otherwise
-// Go may fuse it with an addition and omit the rounding of the product. Sines
-// and similar functions are in package geo, because the results of package math
-// differ between processors in the last bit. Before a float is converted to an
-// integer type, its range must be checked (unsigned in package geo). TestPurity
-// checks most of these rules.
+// a command is stored or sent to the client, and replies are part of the hash
+// chain, so the result must not depend on the processor. Sums, quotients and
+// square roots do not depend on it. A product must be converted, float64(a *
+// b): otherwise Go may fuse it with an addition and omit the rounding of the
+// product. Sines and similar functions are in package geo, because the results
+// of package math differ between processors in the last bit. Before a float is
+// converted to an integer type, its range must be checked (unsigned in package
+// geo). TestPurity checks most of these rules.
 //
 // # Values
 //
 // An object is a key with its value. Once an object is visible to other code,
 // it is replaced and never changed. Hashes, lists, sets and sorted sets are too
 // large to be replaced at every change: they are sequences in counted B-trees
-// (package container). Each node of such a tree has an owner, which stands for
-// a machine since its last clone. Only that machine may change the node in
-// place. Clones, snapshots and COPY take O(1). A change takes O(log n); after a
-// clone it also copies the nodes on its path.
+// (package container). Each node of such a tree has an owner, which belongs to
+// one machine and is replaced when the machine is cloned. Only the machine that
+// has the owner may change the node in place. Clones, snapshots and COPY take
+// O(1). A change takes O(log n); after a clone it also copies the nodes on its
+// path.
 //
 // Small hashes, small sorted sets and small sets of integers keep the order
-// that Redis gives them, with Redis' limits. Larger collections are in the
-// order of hashes, as the keys of a database are.
+// that Redis gives them, with Redis' limits. Larger collections are ordered by
+// the hashes of their elements, as the keys of a database are.
 package fsm

@@ -128,8 +128,8 @@ type BatchBuilder struct {
 	groups   []byte
 	n        int
 	scripts  bool
-	work     int  // of the groups, in steps: the part that their arguments determine
-	depends  bool // their work also depends on the values of their keys
+	work     int  // work of the groups, in steps, as far as their arguments determine it
+	depends  bool // the work of the groups also depends on the values of their keys
 }
 
 type batchSession struct {
@@ -329,7 +329,7 @@ func ReadRecord(data []byte) (Record, error) {
 
 func readOps(body []byte) ([]RecordOp, error) {
 	if len(body) == 0 {
-		return nil, nil // the forwarder gave up this number
+		return nil, nil // the forwarder has given up this number
 	}
 	var r groupReader
 	if err := r.open(body); err != nil {

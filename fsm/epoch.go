@@ -49,7 +49,7 @@ type operating struct {
 	// that a leader built before it had applied that index may have a time before
 	// the lease clock, which a restore may move forward.
 	restored uint64
-	staging  *staging // of a restore in progress, nil if there is none; never changed
+	staging  *staging // restore in progress, nil if there is none; replaced, never changed
 }
 
 // Token returns the highest fencing token that the cluster has given.

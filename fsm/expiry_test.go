@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// expiring gives a feed keys with the same deadline, a second from now.
+// expiring creates keys with the same deadline, one second from now.
 func (f *feed) expiring(names ...string) {
 	f.t.Helper()
 	for ; len(names) > 0; names = names[min(len(names), 1000):] {
@@ -152,8 +152,8 @@ func TestExpiry_Restored(t *testing.T) {
 }
 
 // BenchmarkExpiry_Mass measures entries that expire a million keys of one
-// deadline: as they are, and each after a clone of the machine was made. It
-// reports the processor time of the entries.
+// deadline: without clones, and with a clone of the machine before each entry.
+// It reports the processor time of the entries.
 func BenchmarkExpiry_Mass(b *testing.B) {
 	processor := func() time.Duration {
 		var u unix.Rusage

@@ -12,7 +12,7 @@ func RunOn(m *Machine, body []byte) ([]byte, error) {
 	return c.run(nil, body)
 }
 
-// ExpiryPerEntry is the number of keys that one entry expires at most.
+// ExpiryPerEntry is the maximum number of keys that one entry expires.
 const (
 	ExpiryPerEntry  = expiryPerEntry
 	ExpiryWork      = expiryWork

@@ -48,8 +48,7 @@ const (
 	// a read.
 	FeatureBudget = 4
 
-	// FeatureOperate changes the meaning of entries in these ways: limits of
-	// memory, token epochs and quarantine.
+	// FeatureOperate changes the meaning of entries in these ways:
 	//   - Fencing tokens come from a counter with an epoch (see nextToken).
 	//   - The data can be replaced with that of a backup (see RestoreCommand).
 	//   - During a quarantine, no lock is granted (see quarantine.go).

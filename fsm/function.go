@@ -380,7 +380,7 @@ func functionStats(c *Ctx, args [][]byte) Reply {
 // These are opcodes of Redis' RDB format that precede a library.
 const (
 	opcodeFunction   = 245
-	opcodeFunctionRC = 246 // of release candidates of 7.0
+	opcodeFunctionRC = 246 // used by release candidates of 7.0
 )
 
 func functionDump(c *Ctx, args [][]byte) Reply {

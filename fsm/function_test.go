@@ -186,7 +186,7 @@ func TestFunction_Snapshot(t *testing.T) {
 	s.want("no interpreter", no+no+"+OK ")
 }
 
-// A library that exceeds the script budget is cut and gets a dry run, like a
+// A library that exceeds the script budget is ended and gets a dry run, like a
 // script.
 func TestFunction_LoadTakesLong(t *testing.T) {
 	s := newStage(t)

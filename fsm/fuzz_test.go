@@ -128,8 +128,8 @@ func FuzzGroup(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot: bytes give a documented error, or a machine whose snapshot can
-// be read again and is equal.
+// FuzzSnapshot: reading arbitrary bytes returns a documented error, or a
+// machine whose own snapshot can be read again and gives an equal machine.
 func FuzzSnapshot(f *testing.F) {
 	golden, err := os.ReadFile("testdata/golden-snapshot-v1")
 	if err != nil {

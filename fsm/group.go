@@ -341,7 +341,7 @@ func (t *Table) Pieces(body []byte) []Piece {
 	head := body[:len(body)-len(r.d.Rest)]
 	var pieces []Piece
 	start, at := len(head), len(head)
-	var writes bool // of the piece that begins at start
+	var writes bool // whether the piece that begins at start writes
 	var costly int
 	end := func() {
 		piece := slices.Concat(head, body[start:at])

@@ -8,16 +8,16 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// VersionCommand is the internal read behind WATCH. It answers the version of a
+// VersionCommand is the internal read behind WATCH. It returns the version of a
 // key.
 const VersionCommand = "_version"
 
-// MemoryCommand is the internal read behind MEMORY USAGE. It answers an
+// MemoryCommand is the internal read behind MEMORY USAGE. It returns an
 // estimate of the size of a key's value in bytes, and null if the key is
 // absent.
 const MemoryCommand = "_memory"
 
-// PositionCommand is an internal read that answers the applied index of the
+// PositionCommand is an internal read that returns the applied index of the
 // machine. The other reads of the same group see the state at that index.
 const PositionCommand = "_position"
 
@@ -60,8 +60,8 @@ var internalCommands = []Command{
 	},
 }
 
-// position answers the log index of the state that the other reads of the group
-// see. If the group goes through the log, it answers the index before the
+// position returns the log index of the state that the other reads of the group
+// see. If the group goes through the log, it returns the index before the
 // current entry, because the state does not include the whole entry yet.
 func position(c *Ctx, args [][]byte) Reply {
 	if c.readOnly {
@@ -87,7 +87,7 @@ func memoryOf(c *Ctx, args [][]byte) Reply {
 // node reserves blocks of numbers in the log, and assigns them in order.
 const (
 	// ClientIDsCommand reserves a block of client numbers. Its argument is the
-	// size of the block. It answers the first number.
+	// size of the block. It returns the first number.
 	ClientIDsCommand = "_clientids"
 	// MaxClientID is the highest number that can be reserved. A node uses
 	// higher numbers for connections that it accepts before it has a block.

@@ -8,7 +8,7 @@ import (
 )
 
 // Broken returns an error if an index of a machine differs from the state that
-// it is an index of.
+// it indexes.
 func Broken(m *Machine) error {
 	if err := m.waits.broken(m.features >= FeatureMend); err != nil {
 		return fmt.Errorf("waits: %w", err)

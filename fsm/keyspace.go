@@ -51,7 +51,8 @@ func (c *Ctx) LookupType(key []byte, t keyspace.Type) (o *keyspace.Object, wrong
 	return o, o != nil && o.Type != t
 }
 
-// Store puts o into the current database, in place of the object with its key.
+// Store puts o into the current database. It replaces the object with the same
+// key, if there is one.
 func (c *Ctx) Store(o *keyspace.Object) {
 	c.Change()
 	o.Version = c.pos

@@ -41,7 +41,7 @@ type Machine struct {
 	operating     // from FeatureOperate on
 
 	expiry keyspace.ExpiryIndex
-	owner  *container.Owner // of the tree nodes that may be changed in place
+	owner  *container.Owner // owner of the tree nodes that may be changed in place
 
 	ctx   Ctx // scratch of Apply
 	arena []byte
@@ -53,8 +53,8 @@ type Machine struct {
 // are not part of the state.
 type output struct {
 	want   EventKinds // kinds of events to add to the results: see Want
-	events []Event    // of the entry that is being applied
-	woken  []Woken    // of the entry that is being applied
+	events []Event    // events of the entry that is being applied
+	woken  []Woken    // waits that ended in the entry that is being applied
 	trace  *Trace     // nil for none
 }
 
@@ -215,7 +215,7 @@ func (m *Machine) applyTermStart(index, term uint64, e entry, res *Result) error
 		return err
 	}
 	if e.header.Term != term {
-		return nil // the entry was built for a term that another leader got
+		return nil // another node became leader in the term that the entry was built for
 	}
 	if m.clusterID == "" {
 		m.clusterID = t.ClusterID
@@ -423,7 +423,7 @@ type Ctx struct {
 	scripting
 	serving
 
-	front *Front // of a read, nil if the whole group must be executed
+	front *Front // set for a read that may execute only a part of the group, else nil
 
 	r groupReader
 }
@@ -472,7 +472,7 @@ type draw struct {
 
 // scripting is the part of a Ctx for scripts and costly reads.
 type scripting struct {
-	rec    *recorder   // set in a Speculation, for groups that it replaces
+	rec    *recorder   // collects the effects of an operation in a Speculation, else nil
 	reads  *readBudget // of that group
 	runner ScriptRunner
 	// scriptBudget is the budget of the scripts. cut is set when a script, or
@@ -481,7 +481,7 @@ type scripting struct {
 	scriptBudget ScriptBudget
 	cut          bool
 	begun        int64          // see ScriptCall.Group
-	work         int            // of what the group's scripts have written: see overworked
+	work         int            // work of what the group's scripts have written: see overworked
 	uncompiled   int            // bytes of the group's scripts that were not compiled yet: see mustCompile
 	scripts      RunningScripts // nil in a group that goes through the log
 }

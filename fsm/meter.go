@@ -15,7 +15,7 @@ import (
 type meter struct {
 	steps uint64 // charged so far
 	check uint64 // number of steps at which ask is called next; 0 at first
-	bytes int    // of intermediate results and replies: see Ctx.hold
+	bytes int    // bytes of intermediate results and replies: see ChargeMemory
 	asked int    // number of bytes up to which the budget has agreed
 
 	budget *Budget // nil: count only
@@ -58,9 +58,9 @@ var ErrSteps = errors.New("group exceeds its budget of steps")
 const (
 	StepsPerKey = 16 // for an argument, which may be the name of a key
 	StepsProbe  = 32 // for looking up a name in a large collection
-	StepsPut    = 64 // for inserting a name into one
-	ScanBytes   = 8  // bytes that are scanned one by one in a step
-	CopyBytes   = 64 // bytes that are copied or compared in a step
+	StepsPut    = 64 // for inserting a name into a large collection
+	ScanBytes   = 8  // bytes per step, if they are scanned one by one
+	CopyBytes   = 64 // bytes per step, if they are copied or compared
 )
 
 // exceeded is the panic value of Charge and ChargeMemory. metered recovers it.

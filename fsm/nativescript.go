@@ -496,7 +496,7 @@ func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 }
 
 // redissonLock increments the count of the holder ARGV[2] in a hash. If the
-// lock has another holder, it answers the remaining time of the lock. HINCRBY
+// lock has another holder, it returns the remaining time of the lock. HINCRBY
 // is the only call that can fail, and the first one that writes.
 func redissonLock(s *nativeRun) Reply {
 	s.reads()
@@ -518,7 +518,7 @@ func redissonLock(s *nativeRun) Reply {
 func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 
 // redissonRenew renews the locks whose holders are still in their hashes, and
-// answers for each lock whether it did.
+// returns for each lock whether it was renewed.
 func redissonRenew(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {

@@ -13,7 +13,7 @@ type ReadRequest struct {
 	// Now is the lease clock that deadlines are compared with: the leadership's
 	// current time on a leader, and 0 for the log's clock in a local read.
 	Now  int64
-	Wall int64  // microseconds since 1970, 0 for the log's
+	Wall int64  // wall clock in microseconds since 1970, 0 for the log's wall clock
 	Seed uint64 // for RANDOMKEY
 	// Runner interprets read-only scripts. Scripts are the scripts that are
 	// running. Both may be nil.
@@ -81,7 +81,7 @@ var ErrUnlogged = errors.New("read has an effect and must go through the log")
 // not committed yet: the deadline lies between the log's clock and req.Now. The
 // caller must then discard the replies and try the read again after a clock
 // entry is committed. A leader may not hide such a key, because no entry says
-// that it expired, and may not show it either, because its time is over.
+// that it expired, and may not show it either, because it has expired.
 func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending bool, err error) {
 	c := Ctx{
 		m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, index: m.applied, readOnly: true,

@@ -54,8 +54,8 @@ var (
 // Int returns an integer reply.
 func Int(n int64) Reply { return Reply{kind: kindInt, n: n} }
 
-// Bool returns the integer 1 or 0. The commands of Redis answer integers in
-// RESP3 too.
+// Bool returns the integer 1 or 0. Redis' commands reply with integers in RESP3
+// too.
 func Bool(b bool) Reply {
 	if b {
 		return One
@@ -101,7 +101,7 @@ func DecimalDouble(text string) Reply {
 }
 
 // Boolean returns a RESP3 boolean, which is 1 or 0 in RESP2. Only scripts
-// answer it.
+// return it.
 func Boolean(b bool) Reply {
 	r := Bool(b)
 	r.kind = kindBoolean
@@ -261,9 +261,9 @@ func (r *Reply) Exceeds(n int) bool { return r.within(n) < 0 }
 // headBytes is about the number of bytes that frame a value on the wire.
 const headBytes = 8
 
-// within returns how many of n bytes are left after the reply was encoded, and
-// less than 0 if the reply needs more. It is an estimate; it stops counting
-// below 0.
+// within estimates how many of n bytes are left after the reply was encoded.
+// The result is negative if the reply needs more than n bytes. within stops
+// counting below 0.
 func (r *Reply) within(n int) int {
 	n -= len(r.s) + headBytes
 	for i := range r.elems {
@@ -310,12 +310,12 @@ func (r *Reply) encodedSize(proto int) int {
 	return len(r.Append(scratch[:0], proto))
 }
 
-// replyMemory is about the memory that a Reply takes, in bytes, without its
+// replyMemory is the approximate memory of a Reply, in bytes, without its
 // string.
 const replyMemory = int64(unsafe.Sizeof(Reply{}))
 
-// Held returns about how many bytes of memory the reply keeps alive if the
-// state does not refer to its strings any more.
+// Held estimates how many bytes of memory the reply keeps alive if the state
+// does not refer to its strings any more.
 func (r *Reply) Held() int64 {
 	n := replyMemory + int64(len(r.s))
 	for i := range r.elems {
@@ -324,9 +324,9 @@ func (r *Reply) Held() int64 {
 	return n
 }
 
-// Charged returns about the bytes that a list charges for the reply as one of
-// its elements: the texts of the reply and of its elements, and their frames.
-// The text of a double is not counted.
+// Charged estimates the bytes that a list charges for the reply as one of its
+// elements: the texts of the reply and of its elements, and their frames. The
+// text of a double is not counted.
 func (r *Reply) Charged() int {
 	n := len(r.s) + len("$1\r\n\r\n")
 	for i := range r.elems {
@@ -396,7 +396,7 @@ func (e *encoder) reply(r *Reply) error {
 	return nil
 }
 
-// cost returns about what encoding a reply costs, in steps and in bytes.
+// cost estimates what encoding a reply costs, in steps and in bytes.
 func (r *Reply) cost() (steps, bytes int) {
 	if r.elems == nil {
 		return 1 + len(r.s)/CopyBytes, len(r.s)

@@ -426,7 +426,7 @@ const (
 	maxScriptBytes  = 1 << 20
 	maxScriptCache  = 32 << 20
 	maxEvalScripts  = 500
-	scriptOverhead  = 256 // of a cached script, besides its text
+	scriptOverhead  = 256 // bytes that a cached script takes, besides its text
 	msgScriptCache  = "ERR script cache is full (32 MiB), use SCRIPT FLUSH"
 	msgScriptLength = "ERR script is longer than 1 MiB"
 )
@@ -439,9 +439,9 @@ func SHA1(script []byte) string {
 }
 
 // These are ages, in nanoseconds of the lease clock. A use of a script updates
-// the recorded time of its last use only if that is older: the update changes
-// the state. Read-only scripts do not go through the log, so their uses update
-// it less often.
+// the recorded time of its last use only if that time is older than this,
+// because each update changes the state. Read-only scripts do not go through
+// the log, so their uses update it less often.
 const (
 	scriptUseEvery     = int64(60e9)
 	scriptReadUseEvery = int64(600e9)

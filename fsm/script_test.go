@@ -22,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata an
 // TestScripts runs the scripts in testdata. A line that begins with "> " is
 // input, the lines below it are the expected output, "#" begins a comment.
 // Every script runs on two machines, one of which is replaced by a restored
-// snapshot of itself at every "snapshot"; their answers and their states at the
+// snapshot of itself at every "snapshot"; their replies and their states at the
 // end must be equal.
 //
 //	SET k v                a command: writes go through the log, reads do not

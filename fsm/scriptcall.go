@@ -290,7 +290,7 @@ type ScriptRunner interface {
 	// CompileScript returns "" if a script can be executed, and otherwise
 	// Redis' error text with its code ("ERR Error compiling script (new
 	// function): …"). EVAL calls it before every execution, so an
-	// implementation should cache the answer.
+	// implementation should cache the result.
 	CompileScript(body []byte) string
 	// RunScript executes a script, whose commands go through call.Do. It must
 	// return within its budget, whatever the script does. If an error ends the
@@ -402,7 +402,7 @@ type KillResult int
 const (
 	Killed  KillResult = iota
 	NotBusy            // nothing is running
-	Other              // a script is running and Kill was for a function, or the reverse
+	Other              // Kill was called for a function and a script is running, or the reverse
 )
 
 // RunningFunction describes a running function, for FUNCTION STATS.

@@ -21,16 +21,16 @@ type Speculation struct {
 	c        Ctx
 	rec      recorder
 	batch    *BatchBuilder
-	sessions []*session // of the batch, as they were before; nil if stale
+	sessions []*session // sessions of the batch, as they were before; nil if stale
 
-	// For Try: replies are the replies of the group, and ops is the number of
-	// their operations.
+	// These fields are for Try: replies are the replies of the group, and ops
+	// is the number of their operations.
 	dryRun  bool
 	replies []byte
 	ops     int
 	pause   func() error
 
-	reads readBudget // of the group that is being executed
+	reads readBudget // budget of the group that is being executed
 
 	scripted bool // a group with scripts was executed
 	behind   int  // work of the groups behind it: see postpones
@@ -190,7 +190,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 			return nil, true, nil
 		case sp.dryRun:
 			sp.replies = reply.Append(sp.replies, c.proto)
-			if sp.ops++; c.cut { // the group is cut, whatever the other operations do
+			if sp.ops++; c.cut { // the group is ended, whatever the other operations do
 				if len(c.r.d.Rest) > 0 {
 					sp.ops++
 				}
@@ -253,7 +253,7 @@ func (r *recorder) record(c *Ctx, draws uint64, name string, args [][]byte) {
 // appendTo appends the effects of the operation to out.
 func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
 	text := reply.Append(nil, c.proto)
-	if len(text) > maxGroupReply { // of a transaction; the reply of a script was checked before
+	if len(text) > maxGroupReply { // the reply of a transaction; that of a script was checked before
 		text = Error(ReplyTooLarge).Append(nil, c.proto)
 	}
 	size := len(out)

@@ -135,7 +135,7 @@ type stage struct {
 	m       *fsm.Machine
 	table   *fsm.Table
 	lines   lines
-	runner  fsm.ScriptRunner // lines, unless a test says otherwise
+	runner  fsm.ScriptRunner // an interpreter of lines, unless a test sets another one
 	quick   bool             // do not compare states: they are large
 	enough  bool             // close the entry after each group with a script
 	entries []byte           // all of them, each after its length
@@ -143,7 +143,7 @@ type stage struct {
 	size    int              // of the last entry
 	index   uint64
 	seq     uint64
-	origin  uint64 // of the groups, 1 at first
+	origin  uint64 // origin of the groups, 1 at first
 	stamp   int64
 	batch   fsm.BatchBuilder
 	events  []fsm.Event // of the last entry
@@ -409,8 +409,8 @@ func TestSpeculate_TooLarge(t *testing.T) {
 
 const tooBig = "ERR script answers or writes more than 16 MiB and was rolled back"
 
-// A batch is closed when it took enough time or is large. No group is lost or
-// executed twice.
+// A batch is closed when it has taken enough time or is large. No group is lost
+// or executed twice.
 func TestSpeculate_Rest(t *testing.T) {
 	s := newStage(t)
 	s.enough = true
@@ -437,7 +437,7 @@ func TestSpeculate_Rest(t *testing.T) {
 	s.want("the third", "+OK ")
 }
 
-// If a command changes nothing, the log contains only its reply.
+// If a script changes nothing, the log contains only its reply.
 func TestSpeculate_NothingDone(t *testing.T) {
 	s := newStage(t)
 	s.group("SET|k|v", "EVAL|SET k w NX\nDEL none\nGET k|0")

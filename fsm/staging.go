@@ -26,7 +26,7 @@ import (
 //	                               replace the data; see applyStaged
 //	drop id                        drop the staging area
 //
-// All of them answer OK. A staging area that gets no part for stagingTime is
+// All of them return OK. A staging area that gets no part for stagingTime is
 // dropped.
 const RestoreCommand = "_restore"
 

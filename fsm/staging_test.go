@@ -107,7 +107,7 @@ func TestRestore(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		source, target int64 // lease clocks
-		sets           int   // by the target, for its tokens
+		sets           int   // made by the target, to use up tokens
 	}{
 		{"backup is later", 5e12, 1e9, 1},
 		{"cluster is later", 1e9, 5e12, 1},
@@ -158,7 +158,7 @@ func TestRestore(t *testing.T) {
 				t.Fatal("a restored machine differs from the original after the restore")
 			}
 
-			// The leader has built this entry before it knew the restored clock.
+			// The leader built this entry before it knew the restored clock.
 			dst.want("get lock", "$5\r\nowner")
 			if dst.last.Backwards || dst.m.Stats().Backwards != 0 {
 				t.Error("an entry in flight counts as stamped behind the lease clock")
@@ -174,7 +174,7 @@ func TestRestore(t *testing.T) {
 				}
 			}
 			dst.want("set new 1", "+OK")
-			lost := src.m.Token() + 1<<20 // more than the lost cluster can have given meanwhile
+			lost := src.m.Token() + 1<<20 // more tokens than the lost cluster can have given in the meantime
 			if got := dst.token("new"); got <= max(lost, before) || got > fsm.MaxToken {
 				t.Errorf("token %d, not above %d and %d", got, lost, before)
 			}

@@ -53,7 +53,7 @@ func (m *Machine) Users() *Users { return m.users }
 // they must be the same on all nodes.
 const (
 	MaxUsers     = 10000
-	MaxUserBytes = 64 << 10 // of a name and its rules
+	MaxUserBytes = 64 << 10 // limit on the name and the rules of a user
 )
 
 // These are the internal commands behind ACL. A change names the version of the
@@ -61,18 +61,18 @@ const (
 // now. Rules are added to existing rules, so of two concurrent changes none may
 // overwrite the other.
 const (
-	// UsersCommand takes the version of the table that the node has. It answers
+	// UsersCommand takes the version of the table that the node has. It returns
 	// the current version, and if that differs, also the name, rules, birth and
 	// version of each user: see ReadUsers.
 	UsersCommand = "_users"
 	// SetuserCommand takes a name, a version (0 if the user does not exist) and
-	// rules. It answers 1, or 0 if the user has another version.
+	// rules. It returns 1, or 0 if the user has another version.
 	SetuserCommand = "_setuser"
-	// DelusersCommand takes names and answers the number of users that it
+	// DelusersCommand takes names and returns the number of users that it
 	// deleted.
 	DelusersCommand = "_delusers"
 	// SeedusersCommand takes names and rules. It creates these users if the
-	// cluster never had any. It answers 1 if it did, else 0.
+	// cluster never had any. It returns 1 if it created them, else 0.
 	SeedusersCommand = "_seedusers"
 )
 
@@ -308,7 +308,7 @@ func (l *snapshotLoader) users(d *codec.Decoder) error {
 			Name: string(d.Bytes()), Rules: string(d.Bytes()), Born: Pos(d.Uvarint()), Version: Pos(d.Uvarint()),
 		}
 		if last := len(u.List) - 1; last >= 0 && u.List[last].Name >= x.Name {
-			return fmt.Errorf("user %q after %q: %w", x.Name, u.List[last].Name, ErrFormat)
+			return fmt.Errorf("users out of order, %q after %q: %w", x.Name, u.List[last].Name, ErrFormat)
 		}
 		u.List = append(u.List, x)
 	}

@@ -137,7 +137,7 @@ type BlockingCall struct {
 	Keys    [][]byte
 	Timeout int64 // milliseconds, 0 for no limit
 	// Take executes the command on a key that has a value of the type. It
-	// answers None if the value does not contain what the command waits for.
+	// returns None if the value does not contain what the command waits for.
 	Take func(c *Ctx, key []byte) Reply
 	// None is the reply if the command must not wait.
 	None Reply
@@ -314,7 +314,7 @@ func (w *waits) first(k waitKey, behind Pos) (n *waiter) {
 }
 
 // wanted reports whether the queue of k has a waiter for values of type t. If
-// the key has such a value nevertheless, these waiters are suspended, and a new
+// the key has such a value anyway, these waiters are suspended, and a new
 // command must wait behind them.
 func (w *waits) wanted(k waitKey, t keyspace.Type) bool {
 	if w.queues.Len() == 0 {

@@ -78,7 +78,7 @@ func (c *Ctx) waiterNamed(origin, pos []byte) *waiter {
 	return nil
 }
 
-// unwait answers 1 if the waiter was still waiting, 0 if there is no such
+// unwait returns 1 if the waiter was still waiting, 0 if there is no such
 // waiter, and otherwise the reply that the waiter was served.
 func unwait(c *Ctx, args [][]byte) Reply {
 	n := c.waiterNamed(args[1], args[2])
@@ -104,11 +104,11 @@ func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 	}
 	var size int
 	if _, err := fmt.Sscanf(string(answer[:min(len(answer), 24)]), "$%d\r\n", &size); err != nil {
-		return nil, false, fmt.Errorf("answer %.40q to the end of a wait: %w", answer, ErrFormat)
+		return nil, false, fmt.Errorf("malformed reply %.40q to the end of a wait: %w", answer, ErrFormat)
 	}
 	body := answer[len("$\r\n")+len(strconv.Itoa(size)):]
 	if len(body) != size+2 {
-		return nil, false, fmt.Errorf("answer of %d bytes to the end of a wait: %w", len(answer), ErrFormat)
+		return nil, false, fmt.Errorf("malformed reply of %d bytes to the end of a wait: %w", len(answer), ErrFormat)
 	}
 	return body[:size], false, nil
 }

@@ -12,7 +12,7 @@ import (
 // mostWork exceeds all limits.
 const mostWork = 1 << 50
 
-// divide divides a batch of groups and returns it, and what is left.
+// divide divides a batch of groups. It returns the first part and the rest.
 func (w *metered) divide(limits fsm.WorkLimits, bodies ...[]byte) (out, rest *fsm.BatchBuilder, refused int) {
 	w.t.Helper()
 	var b fsm.BatchBuilder
@@ -91,7 +91,8 @@ func TestWork(t *testing.T) {
 			t.Errorf("%q: %d steps expected, %d charged", words, steps, charged)
 		}
 	}
-	for _, name := range []string{"mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} { // as others that are tried
+	// These commands are estimated like some of the commands above.
+	for _, name := range []string{"mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
 		tried[name] = true
 	}
 	for _, cmd := range w.table.Rows() {

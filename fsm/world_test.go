@@ -77,7 +77,7 @@ type worldNode struct {
 	starts []*worldStart
 }
 
-// worldStart is the forwarder of a start of a node.
+// worldStart is one start of a node, with its forwarder's numbers.
 type worldStart struct {
 	id         fsm.SessionID
 	seq, floor uint64
@@ -112,7 +112,7 @@ func (w *world) listen() {
 	}
 }
 
-// one reports true in one of n cases.
+// one returns true with a probability of 1 in n.
 func (w *world) one(n int) bool { return w.draws.IntN(n) == n-1 }
 
 func (w *world) pick(words []string) string { return words[w.draws.IntN(len(words))] }
@@ -732,13 +732,13 @@ func (w *world) live() {
 		w.replica = w.restored(w.replica)
 		w.listen()
 		w.events.Restores++
-	case 1: // a snapshot that is being written
+	case 1: // the clone from which a snapshot is being written
 		f := w.replica.Clone()
 		w.clones = append(w.clones, keptClone{f, w.state(f)})
 		if len(w.clones) > 3 {
 			w.clones = w.clones[1:]
 		}
-	case 2: // a dry run, or what else runs on a clone
+	case 2: // a clone that runs a dry run, or something else
 		f := w.replica.Clone()
 		if _, _, _, err := f.Try(fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall}, w.body(fsm.SessionID{NodeID: "a", Boot: 1}), &w.runner, nil); err != nil {
 			w.fatalf("dry run: %v", err)
@@ -767,7 +767,8 @@ func (w *world) state(m *fsm.Machine) []byte {
 	return b.Bytes()
 }
 
-// restored returns the machine that a snapshot of m gives, which must equal m.
+// restored takes a snapshot of m and returns the machine that it restores,
+// which must equal m.
 func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 	w.t.Helper()
 	whole := w.snapshot(m)
@@ -839,8 +840,8 @@ func describeEntry(entry []byte) string {
 	return b.String()
 }
 
-// worldSeeds are the histories of TestMachines: HOLDFAST_FSM_SEEDS says how
-// many, HOLDFAST_FSM_SEED which one alone.
+// worldSeeds are the histories of TestMachines: HOLDFAST_FSM_SEEDS is their
+// number. HOLDFAST_FSM_SEED selects a single one.
 func worldSeeds(t *testing.T) (first, last uint64) {
 	number := func(name string, otherwise uint64) uint64 {
 		text := os.Getenv(name)

@@ -248,8 +248,8 @@ func TestSecret_EveryByteCounts(t *testing.T) {
 			})
 			var stream *rpc.Stream
 			if stream, err = a.Dial(t.Context(), "b:1", rpc.ServiceWrite, ""); err == nil {
-				_ = stream.Send(1, []byte(frame)) // what the acceptor has received decides
-				time.Sleep(2 * time.Second)       // of the bubble: a changed length may keep b waiting
+				_ = stream.Send(1, []byte(frame)) // no check of the error: what the acceptor has received decides
+				time.Sleep(2 * time.Second)       // moves the clock of the bubble: a changed length may keep b waiting
 				stream.Close()
 			}
 			synctest.Wait()

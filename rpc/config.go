@@ -60,8 +60,8 @@ type Config struct {
 	// node that has taken over the address refuses it.
 	RaftPeer func(addr string) string
 
-	// ClientHint, unless "", is the text of the error that a Redis client gets
-	// which connects to this port.
+	// ClientHint, unless "", is the text of the error that the Mux sends to a
+	// Redis client that connects to this port.
 	ClientHint string
 
 	// HandshakeTimeout bounds the handshake on the accepting side, and

@@ -87,7 +87,7 @@ func (e *RefusedError) Is(target error) bool { return target == ErrSecret && e.R
 // FrameSizeError reports a frame over Config.MaxFrame. If Send returns it, the
 // stream is intact; if Recv returns it, the stream has ended.
 type FrameSizeError struct {
-	Size  int64 // bytes of payload, of the frame or of its header's claim
+	Size  int64 // bytes of payload, as sent, or as the header claims
 	Limit int64 // bytes
 }
 

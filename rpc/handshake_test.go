@@ -390,7 +390,7 @@ func TestAccept_SilentClientBlocksNobody(t *testing.T) {
 func TestDial_Timeouts(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		limit time.Duration // of the dialer's context; 0: none
+		limit time.Duration // time limit of the dialer's context; 0: none
 		want  error
 		after time.Duration
 	}{

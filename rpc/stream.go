@@ -245,7 +245,7 @@ func (s *Stream) drainAndClose() error {
 	// read until the peer has closed the connection, too.
 	if half, ok := s.conn.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		if _, err := io.Copy(io.Discard, s.conn); err != nil {
-			s.fail(fmt.Errorf("wait for the peer to hang up: %w", err))
+			s.fail(fmt.Errorf("wait for the peer to close the connection: %w", err))
 			return nil
 		}
 	}

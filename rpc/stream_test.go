@@ -162,8 +162,8 @@ func TestSend_BlocksWhileTheQueueIsFull(t *testing.T) {
 		}()
 		synctest.Wait()
 		mu.Lock()
-		// The eleventh frame finds exactly 1000 bytes and may pass. The twelfth
-		// waits.
+		// The eleventh frame is sent when exactly 1000 bytes are queued, which
+		// is allowed. The twelfth waits.
 		if got, want := sent, 11; got != want {
 			t.Errorf("got %d frames sent, want %d", got, want)
 		}
@@ -547,7 +547,7 @@ func TestSendNow(t *testing.T) {
 
 func TestSendNow_AmongOthers(t *testing.T) {
 	var sent sync.WaitGroup
-	t.Cleanup(sent.Wait) // when the streams are closed, which releases a sender of a test that failed
+	t.Cleanup(sent.Wait) // runs when the streams are closed; closing them releases a sender of a test that failed
 	a, b := listen(t, tcpNode("a")), listen(t, tcpNode("b"))
 	streams := make(chan *rpc.Stream, 1)
 	b.Handle(rpc.ServiceWrite, handOver(streams))

@@ -80,8 +80,7 @@ func jsonLibrary(st *State) *Table {
 	return t
 }
 
-// The functions for settings only return the current value when they get no
-// argument.
+// Without an argument, the functions for settings return the current value.
 
 func jsonGiven(args []Value, n int) bool { return n <= len(args) && !(args[n-1] == Nil) }
 

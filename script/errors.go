@@ -50,6 +50,6 @@ func (a *Abort) Unwrap() error { return a.Reason }
 // scriptError is an error that a script raised.
 type scriptError struct {
 	value  Value
-	source string // of the innermost function; "=[C]" for a builtin that another builtin called
-	line   int    // of the innermost function; -1 for a builtin
+	source string // source of the innermost function; "=[C]" for a builtin that another builtin called
+	line   int    // line of the innermost function; -1 for a builtin
 }

@@ -114,7 +114,7 @@ type Runner struct {
 
 	mu    sync.Mutex // guards the fields below
 	cache map[string]*list.Element
-	order *list.List // of *cached, the most recently used first
+	order *list.List // elements of type *cached, the most recently used first
 	bytes int
 	conf  Config
 }

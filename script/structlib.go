@@ -215,7 +215,7 @@ func structUnpack(st *State, args []Value) []Value {
 		st.ArgError(3, "offset must be 1 or greater")
 	}
 	if pos--; pos < 0 || pos > len(data) {
-		pos = len(data) + 1 // C takes it for a large number: too far for any item
+		pos = len(data) + 1 // C converts it to a large number, which is beyond the end of the data
 	}
 	var out []Value
 	need := func(size int) {

@@ -319,8 +319,8 @@ func bitop(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if not && len(args) != 4 {
 		return fsm.Error(msgBitNot)
 	}
-	// A command may name the same key a million times. For AND and OR, one time
-	// is enough; for XOR, two times cancel out.
+	// A command may name the same key a million times. For AND and OR, using
+	// the key once is enough. For XOR, using it twice has no effect.
 	times := make(map[string]int)
 	for _, key := range args[3:] {
 		times[string(key)]++
@@ -387,8 +387,8 @@ const (
 	overflowFail
 )
 
-// bitOp is one operation of BITFIELD. It applies to the field of bits bits that
-// begins at bit at.
+// bitOp is one operation of BITFIELD. It applies to the field that begins at
+// bit number at and is bits wide.
 type bitOp struct {
 	write, add bool
 	signed     bool
@@ -506,16 +506,16 @@ func (op *bitOp) set(s []byte, value int64) {
 	}
 }
 
-// sum adds two numbers and makes the result fit the field, as the overflow mode
-// says. fits is false if the exact result did not fit.
+// sum adds two numbers and makes the result fit into the field in the way that
+// the overflow mode demands. fits is false if the exact result did not fit.
 func (op *bitOp) sum(value, add int64) (result int64, fits bool) {
-	var high, low bool // does not fit: too high, too low
+	var high, low bool // the sum does not fit: it is too high, or too low
 	limits := [2]int64{0, 1<<(op.bits&63) - 1}
 	if op.signed {
 		limits[1] = int64(uint64(math.MaxInt64) >> (64 - op.bits))
 		limits[0] = -limits[1] - 1
-		// As in Redis, a number far below the range of a small field wraps to
-		// one above it.
+		// As in Redis, a number far below the range of a small field wraps to a
+		// number above that range.
 		above, below := limits[1]-value, limits[0]-value
 		high = value > limits[1] || add > above && (op.bits < 64 || value >= 0 && add > 0)
 		low = value < limits[0] || add < below && (op.bits < 64 || value < 0 && add < 0)

@@ -278,8 +278,8 @@ const (
 	msgGeoStoreWith   = " is not compatible with WITHDIST, WITHHASH and WITHCOORD options"
 	msgGeoMost        = "ERR the area has more than 4194304 members to be looked at, search a smaller one"
 
-	// geoMost is the largest number of members that a search looks at, which
-	// takes some seconds.
+	// geoMost is the maximum number of members that a search looks at. Looking
+	// at so many takes some seconds.
 	geoMost = 1 << 22
 )
 
@@ -388,8 +388,8 @@ func (f *geoFound) cut() {
 	}
 }
 
-// searchArea collects the members of v in the area s. It fails with an error
-// after it has looked at most members.
+// searchArea collects the members of v in the area s. It fails with an error if
+// it has looked at more than most members.
 func searchArea(c *fsm.Ctx, s *geo.Shape, v *keyspace.Collection, f *geoFound, most int) (fail fsm.Reply) {
 	looked := 0
 	var last geo.Cell

@@ -107,7 +107,7 @@ func pfadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	var known *hll.Union
 	if len(args)-2 > hllProbes {
 		known = new(hll.Union)
-		known.Add(&h) // if h is broken, the registers before the damage
+		known.Add(&h) // if h is broken, Add has read the registers before the damage
 	}
 	updated := o == nil
 	for _, elem := range args[2:] {

@@ -28,7 +28,7 @@ const (
 	msgSortStore  = "ERR SORT stores more than 50331648 bytes"
 )
 
-// Limits on one SORT, which takes some seconds at most.
+// These limits bound one SORT, which then takes some seconds at most.
 const (
 	sortMost = 1 << 20 // elements that are sorted
 	sortWork = 1 << 28 // the cost of lookups and comparisons: see sorting.work
@@ -237,7 +237,7 @@ func (s *sorting) gather() (fail fsm.Reply) {
 	n := v.Len(s.src.Type)
 	from, to := s.part(n)
 	first, number := 0, n
-	if s.unsorted { // the other elements need not be read
+	if s.unsorted { // without an order, the other elements need not be read
 		first, number = from, to-from
 	}
 	if number > sortMost {
@@ -294,7 +294,7 @@ func (s *sorting) weigh() (fail fsm.Reply) {
 		// One long text may be the weight of all elements.
 		if long := max(len(text)-sortShort, 0); s.alpha {
 			s.Charge(long * bits.Len(uint(len(s.all))) / fsm.CopyBytes)
-			s.work += long * bits.Len(uint(len(s.all))) / 16 // compared that often, many bytes at a time
+			s.work += long * bits.Len(uint(len(s.all))) / 16 // compared this often, 16 bytes at a time
 		} else {
 			s.work += 2 * long
 		}

@@ -496,8 +496,8 @@ func streamRange(c *fsm.Ctx, args [][]byte, low, high []byte, reverse bool) fsm.
 	return l.reply(fsm.Array)
 }
 
-// addEntry adds an entry to the reply. It exists because add does not look into
-// nested elements for the size.
+// addEntry adds an entry to the reply. add cannot do this, because it does not
+// count the bytes of nested elements.
 func (l *collector) addEntry(e *stream.Entry) bool {
 	if l.c != nil { // the reply has an element for each field
 		l.c.Charge(len(e.Fields))

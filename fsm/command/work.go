@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// This file has estimates: for each command whose cost depends on the values of
-// its keys, the part of the cost that depends on them.
+// This file estimates the work of commands whose cost depends on the values of
+// their keys. Each function returns the part of the cost that depends on the
+// values.
 
 // trimWork returns the work of commands that may remove entries from the front
 // of a stream.
@@ -81,7 +82,8 @@ func delivered(w *fsm.Weigher, o *keyspace.Object, from, n int) int {
 	return n*stepsDelivery + min(bytes/max(min(n, sampledEntries), 1)*n, fsm.MaxReplyBytes)/answerBytes
 }
 
-// sampledEntries is how many entries are looked at to estimate their length.
+// sampledEntries is the number of entries that are read to estimate the average
+// length of all.
 const sampledEntries = 16
 
 func xreadgroupWork(w *fsm.Weigher, args [][]byte) int {
@@ -373,7 +375,8 @@ func takenFirst(w *fsm.Weigher, keys [][]byte, count int64) int {
 	return most
 }
 
-// sampled is how many elements are looked at to estimate their length.
+// sampled is the number of elements that are read to estimate the average
+// length of all.
 const sampled = 1024
 
 // taken returns the work of taking count elements from a key and replying with

@@ -305,7 +305,8 @@ func scoreRange(lo, hi []byte) (r rangeOf, fail fsm.Reply) {
 	return r, fsm.Null
 }
 
-// lexBound is one end of a range of members. far is -1 for "-" and 1 for "+".
+// lexBound is one end of a range of members. far is -1 for "-", which is before
+// all members, 1 for "+", which is after all, and else 0.
 type lexBound struct {
 	member string
 	far    int

@@ -427,8 +427,8 @@ func (q *zquery) subtract(put func(member string, score float64)) {
 
 // inAny returns a function that reports whether any of the sets and sorted sets
 // contains a member. n is the number of times that the function will be called.
-// inAny either searches each set at each call or collects the members of all
-// sets first, whichever costs less.
+// inAny chooses the cheaper of two ways: the function searches each set at each
+// call, or inAny first collects the members of all sets.
 func inAny(c *fsm.Ctx, list []*keyspace.Object, n int) func(member string) bool {
 	sum := 0
 	for _, o := range list {

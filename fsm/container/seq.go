@@ -32,7 +32,7 @@ type Seq[T any] struct {
 type Owner struct{ _ byte }
 
 const (
-	maxItems = 63 // the most items of a node
+	maxItems = 63 // maximum number of items in a node
 	minItems = maxItems / 2
 )
 

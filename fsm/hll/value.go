@@ -46,7 +46,7 @@ const (
 	// exceed. A longer value is broken, and changing it would take a long time.
 	sparseMost = header + 2*Registers
 
-	shortZeros = 64 // the most registers of a run
+	shortZeros = 64 // maximum number of registers in a run
 	shortRun   = 4
 	sparseTop  = 32 // the largest register that a run can hold
 )

@@ -34,8 +34,8 @@ type Collection struct {
 	Hash  container.Dict[string]
 	List  container.Seq[string]
 	Set   container.Dict[struct{}]
-	Score container.Dict[float64]         // of a sorted set, by member
-	Order container.Seq[container.Scored] // of a sorted set, by score
+	Score container.Dict[float64]         // scores of a sorted set, by member
+	Order container.Seq[container.Scored] // members of a sorted set, in the order of their scores
 
 	Stream stream.Stream
 }

@@ -50,7 +50,7 @@ type trieOwner struct{ _ byte }
 
 const (
 	trieFan  = 16
-	trieLeaf = 64 // the most slots of a leaf
+	trieLeaf = 64 // maximum number of slots in a leaf
 	trieTop  = container.HashBits - 4
 )
 

@@ -51,10 +51,10 @@ func ParseName(code []byte) (name, refusal string) {
 	return name, ""
 }
 
-// splitWords splits a line into words as Redis splits its inline commands, and
-// a shell its arguments. Words are separated by spaces; a word in quotes may
-// contain any byte. ok is false if a quote is not closed, or is followed by
-// something other than a space.
+// splitWords splits a line into words as Redis splits its inline commands and
+// as a shell splits its arguments. Words are separated by spaces; a word in
+// quotes may contain any byte. ok is false if a quote is not closed, or is
+// followed by something other than a space.
 func splitWords(line string) (words []string, ok bool) {
 	line, _, cut := strings.Cut(line, "\x00") // a C string ends there
 	for i := 0; ; {

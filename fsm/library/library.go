@@ -23,8 +23,8 @@ const (
 	// its functions.
 	MaxBytes         = 1 << 20
 	maxSetBytes      = 32 << 20 // of all libraries
-	functionOverhead = 64       // of a function, besides its name and description
-	libraryOverhead  = 256      // of a library, besides its code and its functions
+	functionOverhead = 64       // memory of a function, besides its name and description
+	libraryOverhead  = 256      // memory of a library, besides its code and its functions
 )
 
 // These are error texts for libraries.
@@ -87,7 +87,7 @@ type Library struct {
 	Name, Code string
 	SHA        string // SHA1 of Code, in hexadecimal digits
 	Functions  []Function
-	bytes      int // that the library takes in memory
+	bytes      int // memory that the library takes
 }
 
 // New returns a library with the functions of r. sha is the SHA1 of the code in
@@ -197,8 +197,8 @@ func (s *Set) taken(lib *Library, replaced func(library string) bool) (function 
 	return ""
 }
 
-// Replace adds a library in place of the one with its name. refusal is the
-// error text if it cannot be added.
+// Replace adds a library and removes the library of the same name, if there is
+// one. refusal is the error text if the library cannot be added.
 func (s *Set) Replace(lib *Library) (refusal string) {
 	name := s.taken(lib, func(name string) bool { return name == lib.Name })
 	switch {
@@ -234,9 +234,9 @@ func (s *Set) Collision(restored *Set, replace bool) (refusal string) {
 
 func functionExists(name string) string { return "ERR Function " + name + " already exists" }
 
-// Put adds a library, in place of the one with its name. No other library may
-// have a function of it. Put returns false if the limit on the bytes is
-// exceeded.
+// Put adds a library and removes the library of the same name, if there is one.
+// No other library may have a function of the same name. Put returns false if
+// the limit on the bytes is exceeded.
 func (s *Set) Put(lib *Library) bool {
 	old, _ := s.names.Get(lib.Name)
 	was := 0

@@ -95,8 +95,8 @@ func appendBacklen(b []byte, n int) []byte {
 }
 
 // backlenSize returns the number of bytes that the encoded form of a size
-// takes. As in Redis, the largest size that would fit gets one byte more,
-// except among the sizes of one byte.
+// takes. As in Redis, the largest size that would fit into two to four bytes
+// takes one byte more.
 func backlenSize(n int) int {
 	switch {
 	case n < 1<<7:

@@ -8,9 +8,9 @@ package rdb
 //	111ooooo nnnnnnnn oooooooo  repeat n+9 bytes that begin o+1 bytes back
 
 const (
-	lzfLiteral   = 32      // the most literal bytes of a token
-	lzfDistance  = 1 << 13 // the largest distance of a repetition
-	lzfRepeat    = 264     // the most bytes of a repetition
+	lzfLiteral   = 32      // maximum number of literal bytes in a token
+	lzfDistance  = 1 << 13 // maximum distance of a repetition
+	lzfRepeat    = 264     // maximum number of bytes in a repetition
 	lzfHashBits  = 16
 	lzfUnchecked = 16 // see match
 	// lzfRatio is the largest expansion of a byte: a token of three bytes can
@@ -91,7 +91,7 @@ func (z *lzf) compress(in string) (out []byte, ok bool) {
 		if i += n; i >= end-2 {
 			break
 		}
-		z.swap(in, i-2) // of the positions within a repetition, liblzf records only the last two
+		z.swap(in, i-2) // liblzf records only the last two positions within a repetition
 		z.swap(in, i-1)
 	}
 	z.base += uint32(end)

@@ -66,10 +66,10 @@ const (
 	quicklistPacked = 2
 )
 
-// Costs, in steps of package fsm, which take about 10 ns each.
+// These are costs, in steps of package fsm. A step takes about 10 ns.
 const (
-	compressBytes = 2  // bytes that are compressed in a step
-	scanBytes     = 8  // bytes that are scanned one by one in a step
+	compressBytes = 2  // bytes per step, if they are compressed
+	scanBytes     = 8  // bytes per step, if they are scanned one by one
 	stepsPart     = 16 // for an entry of a stream, and for each of its fields and values
 )
 

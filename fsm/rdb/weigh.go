@@ -2,7 +2,7 @@ package rdb
 
 import "encoding/binary"
 
-// Weight is what restoring a payload costs at most, approximately.
+// Weight is the approximate upper bound of what restoring a payload costs.
 type Weight struct {
 	// Elements is the number of elements of a collection. The fields and values
 	// of a stream's entries count as elements.
@@ -94,8 +94,8 @@ func (r *Reader) skimTexts(w *Weight, n int, t Type) {
 // -1 if the head does not have it.
 type countFunc func(head []byte) int
 
-// leastElement is the least size of an element of a packed part, in bytes. Two
-// elements of a zipmap take three.
+// leastElement is the minimum size of an element of a packed part, in bytes.
+// Two elements of a zipmap take three.
 const leastElement = 1
 
 // headBytes is the number of bytes at the start of a packed part that a

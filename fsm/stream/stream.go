@@ -58,8 +58,8 @@ type Entry struct {
 // snapshot.
 const lengthBytes = 4
 
-// Size returns the number of bytes that the fields and values take in a
-// snapshot, at most.
+// Size returns the maximum number of bytes that the fields and values take in a
+// snapshot.
 func (e *Entry) Size() int {
 	n := 0
 	for _, f := range e.Fields {

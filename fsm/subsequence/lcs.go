@@ -47,7 +47,7 @@ func Length(a, b string, m Meter) int {
 type Table struct {
 	a, b   string
 	up     []uint64
-	length int // of the subsequence of the whole strings
+	length int // length of the longest common subsequence of the whole strings
 }
 
 // NewTable computes the table of two strings.

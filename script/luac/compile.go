@@ -54,7 +54,7 @@ func Compile(src, source string, index int) (c *Chunk, err error) {
 	}()
 	w := &rewriter{chunk: c, tokens: tokens, plain: make(map[int]int), pace: pace}
 	w.fn = &function{vararg: true, blocks: [][]string{nil, nil}, consts: make(map[string]struct{})}
-	w.site(0) // reserves site 0, which does not stand for a line, so that no node gets it
+	w.site(0) // site 0 stands for no line, so no node may get it
 	stmts = w.stmts(stmts)
 	if c.Proto, err = generate(stmts, name); err != nil {
 		return nil, c.generateError(err)

@@ -20,9 +20,9 @@ import (
 // processor of the sender. When both processors are nearly busy, the kernel
 // does not look for the idle one. Four processes then share one processor for
 // milliseconds while the other is idle, for a fifth of the time. A Redis and
-// its load are two processes, and they settle on one processor each. The cause
-// is three nodes on two processors, not three nodes as such. With more
-// processors, or with one machine per node, a placement is not needed.
+// its load are two processes, and they settle on one processor each. The three
+// nodes do not settle, because they share two processors. With more processors,
+// or with one machine per node, a placement is not needed.
 type placement struct {
 	all, asked, rest unix.CPUSet
 }

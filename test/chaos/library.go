@@ -18,8 +18,8 @@ import (
 // library runs clients of go-redis with its default options. These clients
 // repeat commands on their own. The replies that they return must be true all
 // the same. The clients add unique ids to sets; no acknowledged id may be
-// missing. They also take locks; two clients must never be sure at the same
-// time that they own one lock. library does not check how often a command was
+// missing. They also take locks; two clients must never both be certain that
+// they own the same lock. library does not check how often a command was
 // executed, because go-redis itself decides to repeat it.
 type library struct {
 	begun  time.Time

@@ -442,8 +442,8 @@ func TestACL_Self(t *testing.T) {
 	})
 }
 
-// TestACL_Default restricts the default user, as which connections run before
-// AUTH.
+// TestACL_Default restricts the default user, whose rules apply to connections
+// before AUTH.
 func TestACL_Default(t *testing.T) {
 	both(t, func(p *pair) {
 		p.setup("ACL SETUSER boss on >p ~* &* +@all")

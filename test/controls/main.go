@@ -80,7 +80,7 @@ func chosen(o options) ([]patch, error) {
 }
 
 // foundBy reports whether one of the programs, separated by commas, must find
-// the bug. All bugs are found by "".
+// the bug. An empty list stands for all programs.
 func (p *patch) foundBy(programs string) bool {
 	return programs == "" || slices.ContainsFunc(p.demands, func(d demand) bool {
 		return slices.Contains(strings.Split(programs, ","), d.program)

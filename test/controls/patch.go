@@ -34,7 +34,7 @@ type demand struct {
 	// regular expression for the tests of a test binary. It is empty for the
 	// other programs.
 	what string
-	want *regexp.Regexp // for the violation that the expected checker reports
+	want *regexp.Regexp // matches the violation that the expected checker reports
 }
 
 // folder is the directory of the patches, relative to the root of the tree.

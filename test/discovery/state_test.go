@@ -17,7 +17,7 @@ import (
 
 // TestReplicas_CountAgreesAlways queries every node repeatedly, while the
 // leader transfers its leadership and then dies. The number of replicas that
-// the node lists must equal the number that WAIT answers. Redisson considers
+// the node lists must equal the number that WAIT returns. Redisson considers
 // its lock lost if they differ.
 func TestReplicas_CountAgreesAlways(t *testing.T) {
 	c := sentinels(t)

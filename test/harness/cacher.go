@@ -16,8 +16,8 @@ import (
 // client-side caching (RESP3, CLIENT TRACKING ON). It sends random pipelines
 // and checks its cached values. A cached value must never be older than the
 // client's own last acknowledged write, nor older than any value that an
-// earlier reply or push has shown. The keys are counters that only grow, so a
-// value tells its own age.
+// earlier reply or push has shown. The keys are counters that only grow, so of
+// two values the larger one is newer.
 type Cacher struct {
 	t     testing.TB
 	conn  *respwire.Conn

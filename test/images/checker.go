@@ -249,7 +249,7 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 		v.want(errors.Is(err, redis.ErrNil), "another client got lock %s of %s (%v)", key, owner, err)
 		left, err := redis.Int64(conn.Do("PTTL", key))
 		v.want(err == nil && left > 0 && left <= lockMs, "lock %s has %d ms to live (%v)", key, left, err)
-		break // the other locks are alike, and there are many images
+		break // one lock is enough, because many images are checked
 	}
 	next, err := redis.Int64(conn.Do("INCR", fenceKey))
 	v.want(err == nil && next > pr.fence, "the next fencing token is %d (%v), but %d was issued", next, err, pr.fence)

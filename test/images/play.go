@@ -178,8 +178,9 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 				s.got, len(s.answers))
 		}
 		if len(s.answers) > len(s.cmds) {
-			return nil, nil, fmt.Errorf("%s sent %d commands and got %d replies, at last %+v to %+v", s.name,
-				len(s.cmds), len(s.answers), s.answers[max(0, len(s.answers)-3):], s.cmds[max(0, len(s.cmds)-3):])
+			return nil, nil, fmt.Errorf("%s sent %d commands and got %d replies; the last replies are %+v, "+
+				"the last commands %+v", s.name, len(s.cmds), len(s.answers),
+				s.answers[max(0, len(s.answers)-3):], s.cmds[max(0, len(s.cmds)-3):])
 		}
 	}
 	return found, bad, nil

@@ -318,7 +318,8 @@ func rueidisLock(ctx context.Context, a *arena) error {
 	if err != nil {
 		return err
 	}
-	// The test deletes the lock from outside. Its holder must be told.
+	// The test deletes the lock from outside. The library must notify the
+	// holder.
 	held, release, err := locker.WithContext(ctx, "stolen")
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 )
 
 // Redisson keeps a lock in a hash. The field names the holder, and its value
-// counts how often the holder has entered the lock. A lock script answers nil
-// when the lock is granted, and otherwise how long to wait.
+// counts how often the holder has entered the lock. A lock script returns nil
+// if the lock is granted, and otherwise the time to wait.
 const (
 	redissonTake = `
 if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[2]) == 1 then

@@ -42,7 +42,7 @@ func TestCompletion_InBash(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		cmd := exec.CommandContext(ctx, "bash", append([]string{"--norc", "-c", script, "bash", line}, words...)...)
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
-		// On standard error, bash warns that no interactive shell asks.
+		// On standard error, bash warns that the shell is not interactive.
 		out, err := cmd.Output()
 		cancel()
 		if err != nil {

@@ -52,14 +52,14 @@ func once(ctx context.Context, c *redis.Client, name string, f func() error) err
 // page: end
 
 func onceDemo(ctx context.Context, e *Env) error {
-	const things, workers = 20, 4
-	var ran [things]atomic.Int64
+	const jobs, workers = 20, 4
+	var ran [jobs]atomic.Int64
 	err := each(ctx, workers, func(ctx context.Context, i int) error {
 		c := e.Client(i)
-		for n := range things {
+		for n := range jobs {
 			err := once(ctx, c, fmt.Sprint("recipe:once:", n), func() error {
 				ran[n].Add(1)
-				if n == things/2 {
+				if n == jobs/2 {
 					e.half()
 				}
 				return nil
@@ -68,7 +68,7 @@ func onceDemo(ctx context.Context, e *Env) error {
 				return err
 			}
 			if got := ran[n].Load(); got != 1 {
-				return fmt.Errorf("thing %d ran %d times", n, got)
+				return fmt.Errorf("job %d ran %d times", n, got)
 			}
 		}
 		return nil

@@ -7,7 +7,7 @@ import (
 
 // Recipe is one pattern.
 type Recipe struct {
-	Name string // of its page in docs/recipes and of its file in this folder
+	Name string // name of its page in docs/recipes and of its file in this folder
 	Doc  string // description in one line
 	// Demo runs the pattern with several clients and fails when its promise is
 	// broken. It takes a few seconds.

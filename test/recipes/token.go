@@ -22,7 +22,7 @@ type lease struct {
 func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
 	l := &lease{c: c, key: key, token: token(), sent: time.Now()}
 	taken, err := c.SetNX(ctx, key, l.token, ttl).Result()
-	if err != nil { // the connection broke: the lock may be ours nevertheless
+	if err != nil { // the connection broke: the client may have the lock
 		err = persist(ctx, func() error {
 			owner, err := c.Get(ctx, key).Result()
 			taken = owner == l.token

@@ -13,7 +13,7 @@ type clock struct {
 	at   time.Time     // when the readings were last updated
 	mono time.Duration // reading of the monotonic clock at that time
 	wall time.Time
-	rate float64 // of both the monotonic and the wall clock; 1 is the bubble's rate
+	rate float64 // rate of the monotonic and the wall clock; 1 is the bubble's rate
 	seen struct{ jumps, drifts int64 }
 }
 

@@ -54,7 +54,7 @@ type disk struct {
 	heldAt uint64
 	held   chan struct{}
 
-	current *stores // of the running process; nil while there is none
+	current *stores // stores of the running process; nil while there is none
 	seen    diskEffects
 }
 
@@ -441,7 +441,7 @@ func (l logStore) StoreLogs(logs []*raft.Log) error {
 	if first := logs[0].Index; first != next && (len(d.log) > 0 || first > next && next > 0) {
 		d.seen.gaps++
 		d.mu.Unlock()
-		err := fmt.Errorf("%w: append of %d behind %d", errGap, first, next-1)
+		err := fmt.Errorf("%w: append of index %d after index %d", errGap, first, next-1)
 		s.fatal(err)
 		return err
 	}

@@ -155,7 +155,7 @@ func (w *worker) run(plan *Schedule, limit time.Duration) (r *Result, ok bool) {
 		return r, true
 	}
 	w.end()
-	r.Violations = append(r.Violations, "the history did not come to its end: "+tail(w.said.String(), 12000))
+	r.Violations = append(r.Violations, "the history did not end: "+tail(w.said.String(), 12000))
 	return r, false
 }
 

@@ -54,7 +54,7 @@ type link struct {
 }
 
 const (
-	latency = 150 * time.Microsecond // of one direction; a random delay of up to the same length is added
+	latency = 150 * time.Microsecond // delay of one direction; a random delay of up to the same length is added
 	// retransmit is the longest time after the end of a cut until the kept
 	// bytes arrive.
 	retransmit = 200 * time.Millisecond

@@ -25,7 +25,7 @@ type Result struct {
 	Entries    int            `json:"entries"` // log entries replayed
 	Checks     map[string]int `json:"checks"`
 	Violations []string       `json:"violations,omitempty"`
-	Log        string         `json:"log,omitempty"` // of the nodes, if it was kept
+	Log        string         `json:"log,omitempty"` // log of the nodes, if it was kept
 
 	bad       map[string][]*checker.Op
 	committed replay.Log // the whole log, or empty if it has gaps

@@ -15,8 +15,8 @@ const (
 	streamGroup = "group"
 )
 
-// createGroup creates the group. Every groupReader sends it, and the first one
-// that arrives creates the group.
+// createGroup is the command that creates the group. Every groupReader sends
+// the command, and the first one that is executed creates the group.
 var createGroup = command{"xgroup", "create", streamKey, streamGroup, "0", "mkstream"}
 
 // adder adds entries with unique values to the stream.

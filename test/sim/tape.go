@@ -10,8 +10,8 @@ import (
 // tape is a recording of the first bytes that a node sent on one connection:
 // the handshake and then requests. Playing the tape later on a new connection
 // simulates a network that delivers a message twice, late, and out of order
-// with all others. TCP does not do that, but a proxy may. Only tapes of raft
-// connections are played.
+// with all other messages. TCP does not do that, but a proxy may. Only tapes of
+// raft connections are played.
 type tape struct {
 	dir  direction
 	data []byte

@@ -222,10 +222,10 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 }
 
 // TestSleep_IsNotSynchronisation allows a sleep in two cases only. In the
-// program, a sleep is a goroutine that cannot be stopped. In a test, a sleep is
-// a guess about how fast the machine is. A sleep may stay where it moves the
-// clock of a synctest bubble, or where it paces a loop that polls a condition
-// and has a comment that says so.
+// program, a goroutine that sleeps cannot be stopped. In a test, the right
+// length of a sleep depends on the speed of the machine. A sleep may stay where
+// it moves the clock of a synctest bubble, or where it paces a loop that polls
+// a condition and has a comment that says so.
 func TestSleep_IsNotSynchronisation(t *testing.T) {
 	for _, s := range sources(t) {
 		polls := make(map[int]bool) // lines with a comment that says what is polled

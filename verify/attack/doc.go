@@ -15,7 +15,7 @@
 //
 // Proxies (net.go) carry all traffic between nodes, and between clients and
 // nodes. A proxy can block, delay, cut and corrupt the traffic, in each
-// direction independently. The proxies can tell the nodes apart because every
+// direction independently. The proxies can distinguish the nodes because every
 // connection between nodes begins with the id of the node that opens it. A disk
 // is a file that contains an ext4 file system. The disks are mounted in a
 // separate mount namespace, which disappears when this process ends.

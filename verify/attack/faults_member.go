@@ -87,7 +87,7 @@ func (s *injection) outside(ctx context.Context, n *node) error {
 }
 
 // withoutSecret starts a node that does not have the cluster's secret. The
-// cluster must answer it with that fact only.
+// cluster must refuse it for that reason and no other.
 func (s *injection) withoutSecret(ctx context.Context, n *node) error {
 	if err := errors.Join(n.wipe(), n.start(append(s.c.joinArgs(), secretFlag+"=")...)); err != nil {
 		return err

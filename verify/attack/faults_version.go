@@ -180,7 +180,7 @@ func (s *injection) awaitFeatureVersion(ctx context.Context) {
 func (s *injection) mixed(ctx context.Context, from, to string) (string, error) {
 	for _, n := range s.c.nodes {
 		if n.Program() != from {
-			return "", fmt.Errorf("%s does not run the build to begin with", n.ID)
+			return "", fmt.Errorf("%s does not run the build that is to be replaced", n.ID)
 		}
 	}
 	things, err := s.writeSamples(ctx)
@@ -402,7 +402,7 @@ func (s *injection) compactBeyond(ctx context.Context, leader *node) (state, err
 	if err != nil {
 		return state{}, err
 	}
-	if !s.trailing { // snapshots leave 16 MiB of the log: only a large write moves its beginning
+	if !s.trailing { // 16 MiB of the log are kept: only a large write moves its beginning
 		if err := large(ctx, leader); err != nil {
 			return state{}, err
 		}
@@ -424,13 +424,13 @@ func (s *injection) compactBeyond(ctx context.Context, leader *node) (state, err
 		out := leader.Output()
 		var trailing uint64
 		if _, err := fmt.Sscan(out[strings.LastIndex(out, trailingField)+len(trailingField):], &trailing); err != nil {
-			return state{}, fmt.Errorf("%s does not log how many entries its snapshots leave: %w", leader.ID, err)
+			return state{}, fmt.Errorf("%s does not log how many entries it keeps after a snapshot: %w", leader.ID, err)
 		}
 		if before.Applied > dead.Commit+trailing+underWay {
 			return before, nil
 		}
 	}
-	return state{}, fmt.Errorf("the snapshots of %s leave too much of its log", leader.ID)
+	return state{}, fmt.Errorf("%s keeps too much of its log after its snapshots", leader.ID)
 }
 
 // trailingField is the field in which a node logs how many entries of its log a
@@ -508,7 +508,7 @@ func (t samples) check(ctx context.Context, s *injection) {
 	for _, n := range s.c.live() {
 		c, err := load.Dial(ctx, n.Clients, Login, 5*time.Second)
 		if err != nil {
-			continue // that the node recovers is checked elsewhere
+			continue // another check covers whether the node recovers
 		}
 		for _, x := range t {
 			if v, err := c.Do(x.read...); err != nil {

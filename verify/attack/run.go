@@ -24,7 +24,7 @@ type Config struct {
 	Episodes int           // 0: limited by For only
 	For      time.Duration // no episode begins after this time, 0 for no limit
 	Faults   []string      // classes: see choose
-	Steps    int           // of an episode, 0 for stepsPerEpisode
+	Steps    int           // steps of an episode, 0 for stepsPerEpisode
 	Controls bool          // also run the negative controls
 	Load     load.Config   // without addresses
 	// Traffic is the number of commands before each step. Quiet is the length

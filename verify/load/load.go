@@ -252,7 +252,7 @@ func (l *Load) mark(key string) string {
 	return key
 }
 
-// pause waits for d and reports whether ctx is not done.
+// Sleep waits for d and reports whether ctx is not done.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -135,7 +135,7 @@ func (c *Conn) next(before time.Time) (respwire.Value, error) {
 	}
 	v, err := c.conn.Receive()
 	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
-		err = errors.New("a value did not come to its end")
+		err = errors.New("timed out in the middle of a value")
 	}
 	return v, err
 }
