@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
 // flagValues lists, by flag, the values that a shell completes. Flags that name
@@ -28,15 +30,15 @@ func namesFile(flag string) bool {
 // commands below it. It panics if a flag has a completion already, which only a
 // change of this program can cause.
 func completeFlags(cmd *cobra.Command) {
-	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
-		flags.VisitAll(func(f *pflag.Flag) {
+	for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		set.VisitAll(func(f *pflag.Flag) {
 			var complete cobra.CompletionFunc
 			switch {
 			case flagValues[f.Name] != nil:
 				complete = cobra.FixedCompletions(flagValues[f.Name], cobra.ShellCompDirectiveNoFileComp)
 			case f.Name == "dir" || strings.HasSuffix(f.Name, "-dir"):
 				complete = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
-			case f.Name == configFlag:
+			case f.Name == flags.ConfigName:
 				complete = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 			case f.Value.Type() == "string" && namesFile(f.Name):
 				return

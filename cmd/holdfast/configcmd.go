@@ -8,6 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
 func configCommand() *cobra.Command {
@@ -36,7 +38,7 @@ they do to serve. The command opens no port and no data directory.`,
 			if o.configFile != "" {
 				return errors.New("name the file without --config")
 			}
-			if err := flagsFromFile(cmd.Flags(), args[0]); err != nil {
+			if err := flags.FromFile(cmd.Flags(), args[0]); err != nil {
 				return err
 			}
 			if err := o.check(); err != nil {

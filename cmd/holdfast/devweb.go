@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -24,10 +25,10 @@ func newDevWeb(args []string) (*devWeb, error) {
 	f.ParseErrorsAllowlist.UnknownFlags = true
 	o.flags(f)
 	w := &devWeb{scheme: "http", client: http.DefaultClient}
-	if f.Parse(args) != nil || flagsFromEnv(f) != nil {
+	if f.Parse(args) != nil || flags.FromEnv(f) != nil {
 		return w, nil
 	}
-	if o.configFile != "" && flagsFromFile(f, o.configFile) != nil {
+	if o.configFile != "" && flags.FromFile(f, o.configFile) != nil {
 		return w, nil
 	}
 	var err error

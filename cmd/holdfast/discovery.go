@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 )
@@ -46,7 +47,7 @@ func (d *discovery) validate(clientAddr, advertiseClient string) error {
 	if d.clusterMode {
 		return nil
 	}
-	if err := checkAddr(d.sentinelAddr); err != nil {
+	if err := flags.CheckAddr(d.sentinelAddr); err != nil {
 		return fmt.Errorf("--sentinel-addr is %q: %w", d.sentinelAddr, err)
 	}
 	if d.masterName == "" {
@@ -62,7 +63,7 @@ func (d *discovery) validate(clientAddr, advertiseClient string) error {
 
 // reachable checks an address that is announced to clients.
 func reachable(flag, addr string) error {
-	if err := checkAddr(addr); err != nil {
+	if err := flags.CheckAddr(addr); err != nil {
 		return fmt.Errorf("--%s is %q: %w", flag, addr, err)
 	}
 	host, _, err := net.SplitHostPort(addr)

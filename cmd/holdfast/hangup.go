@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -109,7 +110,7 @@ func (r *reloader) readPassword() error {
 	if r.o.requirePassFile == "" {
 		return nil
 	}
-	password, err := passwordFile("requirepass-file", r.o.requirePassFile)
+	password, err := flags.ReadSecret("requirepass-file", r.o.requirePassFile)
 	if err != nil || password == r.password {
 		return err
 	}
@@ -143,10 +144,10 @@ func rereadOptions(old *pflag.FlagSet) (serveOptions, error) {
 	if err := f.Parse(serveArgs(os.Args)); err != nil {
 		return *o, err
 	}
-	if err := flagsFromEnv(f); err != nil {
+	if err := flags.FromEnv(f); err != nil {
 		return *o, err
 	}
-	return *o, flagsFromFile(f, old.Lookup(configFlag).Value.String())
+	return *o, flags.FromFile(f, old.Lookup(flags.ConfigName).Value.String())
 }
 
 // serveArgs returns the arguments behind the name of the command.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
 // minHTTPToken is the minimum length of a token in bytes: it must be too long to
@@ -35,7 +37,7 @@ func (o *httpOptions) readToken() (string, error) {
 	if o.tokenFile == "" {
 		return "", nil
 	}
-	token, err := passwordFile("http-token-file", o.tokenFile)
+	token, err := flags.ReadSecret("http-token-file", o.tokenFile)
 	if err == nil && len(token) < minHTTPToken {
 		err = fmt.Errorf("--http-token-file: %s holds %d bytes, which can be guessed; at least %d are needed",
 			o.tokenFile, len(token), minHTTPToken)
@@ -46,7 +48,7 @@ func (o *httpOptions) readToken() (string, error) {
 // checkPprof returns an error if other hosts could read profiles without a
 // token.
 func (o *httpOptions) checkPprof(addr string) error {
-	if o.pprof && o.tokenFile == "" && !loopback(addr) {
+	if o.pprof && o.tokenFile == "" && !flags.Loopback(addr) {
 		return errors.New("--pprof lets every host that reaches --http-addr " + addr + " read profiles and slow the " +
 			"node down: set --http-token-file, or a loopback --http-addr")
 	}

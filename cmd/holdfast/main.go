@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
 // version is set by the linker: see the Makefile.
@@ -63,7 +63,7 @@ and sets no flag is an error.`,
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.SetFlagErrorFunc(suggestFlag)
+	root.SetFlagErrorFunc(flags.Suggest)
 	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), configCommand(), versionCommand(),
 		commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand(), manCommand(),
 		backupCommand(), restoreCommand(), inspectCommand(), recoverCommand())
@@ -77,40 +77,16 @@ and sets no flag is an error.`,
 // setFlags sets the flags that the command line does not set: from their
 // environment variables, then from the configuration file.
 func setFlags(cmd *cobra.Command) error {
-	if err := checkVariables(cmd.Root()); err != nil {
+	if err := flags.CheckEnv(cmd.Root()); err != nil {
 		return err
 	}
-	if err := flagsFromEnv(cmd.Flags()); err != nil {
+	if err := flags.FromEnv(cmd.Flags()); err != nil {
 		return err
 	}
-	if f := cmd.Flags().Lookup(configFlag); f != nil && f.Value.String() != "" {
-		return flagsFromFile(cmd.Flags(), f.Value.String())
+	if f := cmd.Flags().Lookup(flags.ConfigName); f != nil && f.Value.String() != "" {
+		return flags.FromFile(cmd.Flags(), f.Value.String())
 	}
 	return nil
-}
-
-// flagsFromEnv sets each flag that the command line does not set from its
-// environment variable, if that exists.
-func flagsFromEnv(flags *pflag.FlagSet) error {
-	var errs []error
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := envName(f.Name)
-		value, ok := os.LookupEnv(name)
-		if f.Changed || !ok {
-			return
-		}
-		if err := flags.Set(f.Name, value); err != nil {
-			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
-		}
-	})
-	return errors.Join(errs...)
-}
-
-// envPrefix begins the name of every environment variable of the program.
-const envPrefix = "HOLDFAST_"
-
-func envName(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 func versionCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
 func memberCommand() *cobra.Command {
@@ -136,15 +137,8 @@ func printMembers(out io.Writer, nodes []cluster.NodeStatus) error {
 			lag, version, away = "-", "-", awaySince(n)
 		}
 		t.AppendRow(row(roleColor(n),
-			n.ID, role(n), yesNo(n.Voter), yesNo(n.Reachable), lag, version, n.PeerAddr, away))
+			n.ID, role(n), flags.YesNoText(n.Voter), flags.YesNoText(n.Reachable), lag, version, n.PeerAddr, away))
 	}
 	_, err := fmt.Fprintln(out, t.Render())
 	return err
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }

@@ -1,21 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/certs"
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
-
-// maxPassword is the maximum size of a password file in bytes.
-const maxPassword = 4096
 
 // readPassword sets requirePass from --requirepass-file.
 func (o *serveOptions) readPassword() error {
@@ -26,32 +21,8 @@ func (o *serveOptions) readPassword() error {
 		return errors.New("--requirepass and --requirepass-file are both set: use one of them")
 	}
 	var err error
-	o.requirePass, err = passwordFile("requirepass-file", o.requirePassFile)
+	o.requirePass, err = flags.ReadSecret("requirepass-file", o.requirePassFile)
 	return err
-}
-
-// passwordFile returns the content of a file that a flag names, without the
-// line break at its end.
-func passwordFile(flag, path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("--%s: %w", flag, err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxPassword+1))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("--%s: %w", flag, err)
-	}
-	if len(text) > maxPassword {
-		return "", fmt.Errorf("--%s: %s has more than %d bytes: is it a password file?", flag, path, maxPassword)
-	}
-	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
-	if len(text) == 0 {
-		return "", fmt.Errorf("--%s: %s is empty", flag, path)
-	}
-	if bytes.ContainsAny(text, "\r\n") {
-		return "", fmt.Errorf("--%s: %s has several lines: the file must contain only the password", flag, path)
-	}
-	return string(text), nil
 }
 
 // loginOptions holds the flags for the user and the password of a command.
@@ -91,7 +62,7 @@ func (o *loginOptions) login() (load.Login, error) {
 	if o.password != "" {
 		return l, errors.New("--password and --password-file are both set: use one of them")
 	}
-	l.Password, err = passwordFile("password-file", o.file)
+	l.Password, err = flags.ReadSecret("password-file", o.file)
 	return l, err
 }
 

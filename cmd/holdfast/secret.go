@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -150,25 +150,16 @@ func (o *secretOptions) admit(cfg *cluster.Config, log hclog.Logger) error {
 // exposedPeer returns the first peer address that is not on the loopback
 // interface, with its flag, or "" if there is none.
 func exposedPeer(cfg *cluster.Config) string {
-	if !loopback(cfg.PeerAddr) {
+	if !flags.Loopback(cfg.PeerAddr) {
 		return "--peer-addr " + cfg.PeerAddr
 	}
-	if cfg.AdvertisePeerAddr != "" && !loopback(cfg.AdvertisePeerAddr) {
+	if cfg.AdvertisePeerAddr != "" && !flags.Loopback(cfg.AdvertisePeerAddr) {
 		return "--advertise-peer-addr " + cfg.AdvertisePeerAddr
 	}
 	for _, p := range cfg.Peers {
-		if !loopback(p.Addr) {
+		if !flags.Loopback(p.Addr) {
 			return fmt.Sprintf("--peers %s=%s", p.ID, p.Addr)
 		}
 	}
 	return ""
-}
-
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 )
@@ -29,7 +27,7 @@ type serveOptions struct {
 	requirePass                 string
 	requirePassFile             string
 	aclFile                     string
-	protectedMode               yesNoFlag
+	protectedMode               flags.YesNo
 	logging                     logOptions
 	options                     cluster.Options
 	limits                      guard.Limits
@@ -96,7 +94,7 @@ which are powers of 1,024; durations have units too (500ms, 10s).`,
 
 // flags defines the flags of serve.
 func (o *serveOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.configFile, configFlag, "", "YAML file that sets flags: see above")
+	f.StringVar(&o.configFile, flags.ConfigName, "", "YAML file that sets flags: see above")
 	o.identityFlags(f)
 	o.budgetFlags(f)
 	o.engineFlags(f)
@@ -141,21 +139,21 @@ func (o *serveOptions) budgetFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.limits.MaxClients, "max-clients", o.limits.MaxClients, "maximum number of client connections")
 	f.IntVar(&o.limits.MaxUnauthAddr, "max-unauth-per-address", o.limits.MaxUnauthAddr,
 		"maximum number of connections from one address that have not authenticated; 0 for no limit")
-	sizeVar(f, &o.limits.ClientMemory, "max-client-memory",
+	flags.SizeVar(f, &o.limits.ClientMemory, "max-client-memory",
 		"bytes that the node holds for all clients together: replies that they have not read, incomplete commands, "+
 			"and commands that wait for EXEC; 0 for an eighth of the memory, but at least 256 MiB")
-	sizeVar(f, &o.limits.UnauthRate, "max-unauth-rate",
+	flags.SizeVar(f, &o.limits.UnauthRate, "max-unauth-rate",
 		"bytes per second that all connections together may send before they authenticate; 0 for no limit")
 	f.DurationVar(&o.limits.UnauthTotal, "login-timeout", o.limits.UnauthTotal,
 		"time within which a connection must authenticate; 0 for no limit")
-	sizeVar(f, &o.limits.MaxBulk, "max-bulk-bytes",
+	flags.SizeVar(f, &o.limits.MaxBulk, "max-bulk-bytes",
 		"maximum size of an argument of a command, in bytes")
 	f.IntVar(&o.limits.MaxTopics, "max-subscriptions", o.limits.MaxTopics,
 		"maximum number of channels, patterns and shard channels to which one connection subscribes; 0 for no limit")
 	f.IntVar(&o.limits.MaxPatterns, "max-patterns", o.limits.MaxPatterns,
 		"maximum number of patterns to which one connection subscribes, and of prefixes that it tracks in BCAST "+
 			"mode; 0 for no limit")
-	sizeVar(f, &o.limits.SubscriptionBytes, "max-subscription-bytes",
+	flags.SizeVar(f, &o.limits.SubscriptionBytes, "max-subscription-bytes",
 		"estimated bytes of memory for the subscriptions and BCAST prefixes of all clients; 0 for no limit")
 }
 
@@ -188,14 +186,14 @@ func (o *serveOptions) engineFlags(f *pflag.FlagSet) {
 		"how long a slow read waits for other slow reads before it ends with an error (BUSY)")
 	f.DurationVar(&o.options.SlowReadTime, "slow-read-time", o.options.SlowReadTime,
 		"how long a pipeline of reads may run before it ends with an error (BUSY)")
-	sizeVar(f, &o.options.SlowReadMemory, "max-slow-read-memory",
+	flags.SizeVar(f, &o.options.SlowReadMemory, "max-slow-read-memory",
 		"bytes for the intermediate results and replies of all slow reads of the node; a read that needs more ends "+
 			"with an error (OOM)")
-	sizeVar(f, &o.options.SnapshotBytes, "snapshot-bytes",
+	flags.SizeVar(f, &o.options.SnapshotBytes, "snapshot-bytes",
 		"bytes of log after which the node takes a snapshot")
-	sizeVar(f, &o.options.TrailingBytes, "trailing-bytes",
+	flags.SizeVar(f, &o.options.TrailingBytes, "trailing-bytes",
 		"bytes of log that are kept after a snapshot, for followers that are a little behind")
-	f.Var((*reserve)(&o.options.DiskReserve), "disk-reserve",
+	f.Var((*flags.Reserve)(&o.options.DiskReserve), "disk-reserve",
 		"free space of the disk below which the leader refuses commands that add data; \"auto\" is 5% of the disk or "+
 			"1gb, whichever is less, and at least two segments of the log (128mb); 0 for none")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
@@ -230,7 +228,7 @@ func (o *serveOptions) validate() error {
 		if a.addr == "" && a.flag == "advertise-client-addr" {
 			continue
 		}
-		if err := checkAddr(a.addr); err != nil {
+		if err := flags.CheckAddr(a.addr); err != nil {
 			return fmt.Errorf("--%s is %q: %w", a.flag, a.addr, err)
 		}
 	}
@@ -306,14 +304,3 @@ func (o *serveOptions) checkListeners() error {
 // maxBulk is the maximum of --max-bulk-bytes: a command with two such arguments
 // still fits into a frame between nodes.
 const maxBulk = 16 << 20
-
-func checkAddr(addr string) error {
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return errors.New("not of the form host:port")
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return fmt.Errorf("port %q is not a number from 1 to 65535", port)
-	}
-	return nil
-}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/verify/attack"
 	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/report"
@@ -145,7 +146,7 @@ func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.R
 		login, o.seed, o.prefix
 	for i, addr := range cfg.Load.Addrs {
 		cfg.Load.Addrs[i] = strings.TrimSpace(addr)
-		if err := checkAddr(cfg.Load.Addrs[i]); err != nil {
+		if err := flags.CheckAddr(cfg.Load.Addrs[i]); err != nil {
 			return nil, fmt.Errorf("--addrs: %q: %w", addr, err)
 		}
 	}

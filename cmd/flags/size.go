@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 // powers of 1,024: 64mb, 64MiB, 1g.
 type size[T int | int64] struct{ bytes *T }
 
-// sizeVar defines a flag that counts bytes.
-func sizeVar[T int | int64](f *pflag.FlagSet, bytes *T, name, usage string) {
+// SizeVar defines a flag that counts bytes.
+func SizeVar[T int | int64](f *pflag.FlagSet, bytes *T, name, usage string) {
 	f.Var(size[T]{bytes}, name, usage)
 	f.Lookup(name).DefValue = sizeText(int64(*bytes))
 }

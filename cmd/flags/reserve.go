@@ -1,12 +1,12 @@
-package main
+package flags
 
 import "fmt"
 
-// reserve is the value of --disk-reserve: bytes, or -1 for "auto".
-type reserve int64
+// Reserve is the value of --disk-reserve: bytes, or -1 for "auto".
+type Reserve int64
 
 // Set implements pflag.Value.
-func (r *reserve) Set(text string) error {
+func (r *Reserve) Set(text string) error {
 	if text == "auto" {
 		*r = -1
 		return nil
@@ -15,12 +15,12 @@ func (r *reserve) Set(text string) error {
 	if err := (size[int64]{&bytes}).Set(text); err != nil {
 		return fmt.Errorf("%w, and not \"auto\"", err)
 	}
-	*r = reserve(bytes)
+	*r = Reserve(bytes)
 	return nil
 }
 
 // String implements pflag.Value.
-func (r *reserve) String() string {
+func (r *Reserve) String() string {
 	if *r < 0 {
 		return "auto"
 	}
@@ -28,4 +28,4 @@ func (r *reserve) String() string {
 }
 
 // Type implements pflag.Value.
-func (*reserve) Type() string { return "size" }
+func (*Reserve) Type() string { return "size" }

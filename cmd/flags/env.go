@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"errors"
@@ -8,49 +8,32 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// didYouMean returns a question that names the word of a list that is most
-// similar to a mistyped one, or "" if none is similar.
-func didYouMean(typed string, words []string) string {
-	best, distance := "", max(2, len(typed)/4)+1
-	normal := strings.ToLower(strings.ReplaceAll(typed, "_", "-"))
-	for _, w := range words {
-		if d := levenshtein.ComputeDistance(normal, w); d < distance {
-			best, distance = w, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("; did you mean %q?", best)
-}
-
-// flagNames returns the names of all flags that help shows.
-func flagNames(flags *pflag.FlagSet) []string {
-	var out []string
+// FromEnv sets each flag that the command line does not set from its
+// environment variable, if that exists.
+func FromEnv(flags *pflag.FlagSet) error {
+	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && f.Name != "help" {
-			out = append(out, f.Name)
+		name := envName(f.Name)
+		value, ok := os.LookupEnv(name)
+		if f.Changed || !ok {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 		}
 	})
-	return out
+	return errors.Join(errs...)
 }
 
-// suggestFlag adds the most similar flag to the error about an unknown one.
-func suggestFlag(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
-		return err
-	}
-	name := unknown.GetSpecifiedName()
-	if hint := didYouMean(name, flagNames(cmd.Flags())); hint != "" {
-		return fmt.Errorf("unknown flag --%s%s", name, strings.Replace(hint, `"`, `"--`, 1))
-	}
-	return fmt.Errorf("unknown flag --%s (see \"%s --help\")", name, cmd.CommandPath())
+// envPrefix begins the name of every environment variable of the program.
+const envPrefix = "HOLDFAST_"
+
+func envName(flag string) string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // foreignVariables matches the variables that begin with HOLDFAST_ and belong
@@ -62,10 +45,10 @@ var foreignVariables = regexp.MustCompile(`^HOLDFAST_(` +
 	`BIND|IMAGE|(SENTINEL_)?PORT_N[0-9]+|COMPOSE_[A-Z_]+|` +
 	`(CI|REQUIRE|FSM|SIM|STORAGE|RANDOM)_[A-Z_]+)$`)
 
-// checkVariables returns an error about each environment variable that begins
+// CheckEnv returns an error about each environment variable that begins
 // with HOLDFAST_ and sets no flag of any command. A mistyped variable would
 // otherwise have no effect and cause no message.
-func checkVariables(root *cobra.Command) error {
+func CheckEnv(root *cobra.Command) error {
 	known := make(map[string]bool)
 	var names []string
 	var visit func(*cobra.Command)

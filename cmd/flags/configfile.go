@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"errors"
@@ -10,16 +10,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// configFlag is the name of the flag that names the configuration file.
-const configFlag = "config"
+// ConfigName is the name of the flag that names the configuration file.
+const ConfigName = "config"
 
 // maxConfigFile is the maximum size of a configuration file in bytes.
 const maxConfigFile = 1 << 20
 
-// flagsFromFile sets each flag that neither the command line nor the
+// FromFile sets each flag that neither the command line nor the
 // environment sets from the configuration file. It reports all mistakes of the
 // file, each with its line.
-func flagsFromFile(flags *pflag.FlagSet, path string) error {
+func FromFile(flags *pflag.FlagSet, path string) error {
 	settings, err := readConfigFile(path)
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ type fileSetting struct {
 // is no such flag, or if the value is wrong, even if the flag is set already.
 func (s fileSetting) apply(flags *pflag.FlagSet) error {
 	f := flags.Lookup(s.name)
-	if f == nil || f.Name == configFlag || f.Name == "help" {
+	if f == nil || f.Name == ConfigName || f.Name == "help" {
 		return fmt.Errorf("unknown setting %q%s (the settings are the flags of \"holdfast serve\", without --)",
 			s.name, didYouMean(s.name, flagNames(flags)))
 	}

@@ -1,0 +1,31 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// CheckAddr returns an error if addr is not of the form host:port with a fixed
+// port.
+func CheckAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New("not of the form host:port")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	return nil
+}
+
+// Loopback reports whether an address can be reached only from this machine.
+func Loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

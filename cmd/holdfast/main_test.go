@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestVariables_OfOthers checks that variables which other programs set are no
+// mistakes: Kubernetes sets some for a service that is named holdfast.
+func TestVariables_OfOthers(t *testing.T) {
+	version := func() error { return run(context.Background(), []string{"version"}, io.Discard, io.Discard) }
+	for _, name := range []string{
+		"HOLDFAST_SERVICE_HOST", "HOLDFAST_SERVICE_PORT_CLIENTS", "HOLDFAST_PORT", "HOLDFAST_PORT_6379_TCP",
+		"HOLDFAST_PORT_6379_TCP_ADDR", "HOLDFAST_HEADLESS_SERVICE_HOST", "HOLDFAST_HEADLESS_PORT_7379_TCP_PROTO",
+		"HOLDFAST_BIND", "HOLDFAST_SENTINEL_PORT_N1", "HOLDFAST_REQUIRE_REDIS", "HOLDFAST_DATA_DIR",
+	} {
+		t.Setenv(name, "1")
+	}
+	if err := version(); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("HOLDFAST_PEERADDR", "x")
+	if err := version(); err == nil || !strings.Contains(err.Error(), "did you mean HOLDFAST_PEER_ADDR?") {
+		t.Errorf("a mistyped variable: %v", err)
+	}
+}
