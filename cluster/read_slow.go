@@ -57,18 +57,24 @@ const (
 // errSlow means that a read exceeds the budget of a quick read.
 var errSlow = errors.New("read takes longer than it may under the lock of the machine")
 
-func newReadHost(e *environment, m *machine.Machine) *readHost {
-	most := e.cfg.Options.SlowReads
-	if most == 0 {
-		most = max(runtime.GOMAXPROCS(0)-1, 1)
+// SlowReadSlots returns the number of slots for slow reads for a setting. If the
+// setting is 0, it is the number of processors that the program uses minus one,
+// but at least one.
+func SlowReadSlots(setting int) int {
+	if setting > 0 {
+		return setting
 	}
+	return max(runtime.GOMAXPROCS(0)-1, 1)
+}
+
+func newReadHost(e *environment, m *machine.Machine) *readHost {
 	h := &readHost{
 		machine: m,
 		clock:   e.clock,
 		opts:    e.cfg.Options,
 		stats:   e.stats,
 		slow:    make(map[fairshare.Worker]struct{}),
-		slots:   fairshare.New(most, slowSlice, e.clock.Mono),
+		slots:   fairshare.New(SlowReadSlots(e.cfg.Options.SlowReads), slowSlice, e.clock.Mono),
 	}
 	h.quicks.New = func() any {
 		q := &quickRead{h: h}

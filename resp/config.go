@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/resp/parameter"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
@@ -437,6 +438,10 @@ type LimitFlag struct {
 	Value  string
 	Number float64 // the value as a number; seconds for a duration
 }
+
+// ClientMemoryLimit returns the limit of the bytes that all clients occupy
+// together, for a value of Limits.ClientMemory.
+func ClientMemoryLimit(setting int64) int64 { return clientmem.LimitFor(setting) }
 
 // limitPrefix distinguishes the program's own limits from the parameters of
 // Redis.

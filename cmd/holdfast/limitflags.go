@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -30,5 +32,19 @@ func limitFlags(flags *pflag.FlagSet) map[string]resp.LimitFlag {
 		}
 		all[f.Name] = resp.LimitFlag{Value: value, Number: number}
 	})
+	return all
+}
+
+// limitsInForce returns the limits of the running node. If a flag is 0 because
+// the limit depends on the machine, the result contains what the limit is there.
+// The caller has set the number of processors that the program uses.
+func (o *serveOptions) limitsInForce() map[string]resp.LimitFlag {
+	all := maps.Clone(o.limitFlags)
+	for name, n := range map[string]int64{
+		"max-client-memory": resp.ClientMemoryLimit(o.limits.ClientMemory),
+		"max-slow-reads":    int64(cluster.SlowReadSlots(o.options.SlowReads)),
+	} {
+		all[name] = resp.LimitFlag{Value: strconv.FormatInt(n, 10), Number: float64(n)}
+	}
 	return all
 }

@@ -109,7 +109,7 @@ func (o *serveOptions) run(ctx context.Context, log hclog.Logger, p prepared, bo
 	port := resp.Config{
 		Shutdown: shutdown,
 		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir, RequirePass: o.requirePass, Users: p.users,
-		Limits: o.limits, LimitFlags: o.limitFlags, Logger: log.Named("resp"), Audit: audit, NodeID: o.nodeID,
+		Limits: o.limits, LimitFlags: o.limitsInForce(), Logger: log.Named("resp"), Audit: audit, NodeID: o.nodeID,
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: p.cluster.RunID,
 	}
 	clients, err := resp.Listen(port, clusterAdapter{node}, node.Table())

@@ -88,7 +88,7 @@ const (
 // is 0, the limit is an eighth of the memory that the process may use, but at
 // least leastLimit.
 func New(setting int64) *Budget {
-	return &Budget{max: limitFor(setting), holders: make(map[*Account]struct{})}
+	return &Budget{max: LimitFor(setting), holders: make(map[*Account]struct{})}
 }
 
 // Limit returns the limit in bytes.
@@ -369,10 +369,10 @@ const (
 	leastLimit = 256 << 20
 )
 
-// limitFor returns the limit in bytes for a setting in bytes. If the setting is
+// LimitFor returns the limit in bytes for a setting in bytes. If the setting is
 // 0, the limit is an eighth of the memory that the process may use, but at
 // least leastLimit.
-func limitFor(setting int64) int64 {
+func LimitFor(setting int64) int64 {
 	if setting > 0 {
 		return setting
 	}
