@@ -3,9 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/neighbor"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 func TestParse(t *testing.T) {
@@ -63,6 +68,66 @@ func TestRun_WrongArguments(t *testing.T) {
 	for _, args := range [][]string{{"-reps", "0"}, {"-only", "nothing of that name"}, {"fast"}} {
 		if err := run(context.Background(), args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v: no error", args)
+		}
+	}
+}
+
+// TestRunLoad runs a load as its process does, until its input ends.
+func TestRunLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a node")
+	}
+	dir := t.TempDir()
+	program, err := process.Build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const password = "of-the-test"
+	c, err := process.New(process.Config{Program: program, Dir: dir, Nodes: 1, Password: password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	leader, err := c.Settled(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order, err := json.Marshal(loadOrder{"scripts that log", leader.Clients, password, "test:"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, finish := io.Pipe()
+	reports, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- runLoad(ctx, string(order), in, out) }()
+	from := json.NewDecoder(reports)
+	begun := false
+	if err := from.Decode(&begun); err != nil || !begun {
+		t.Fatalf("the load has not begun: %v, %v", begun, err)
+	}
+	time.AfterFunc(500*time.Millisecond, func() { finish.Close() })
+	var effect neighbor.Effect
+	if err := from.Decode(&effect); err != nil || effect.Rounds+effect.Closed == 0 {
+		t.Errorf("effect of the load: %v, %v", effect, err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunLoad_Refused(t *testing.T) {
+	for _, order := range []string{"", "{}", `{"Load": "no such load"}`} {
+		if err := runLoad(t.Context(), order, strings.NewReader(""), io.Discard); err == nil {
+			t.Errorf("%q: no error", order)
 		}
 	}
 }

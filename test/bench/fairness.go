@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -53,7 +54,8 @@ type fairness struct {
 	elections    uint64
 	peak         int // peak resident memory of the node, in MB
 	effect       neighbor.Effect
-	failed       error // error of one of the victim's commands
+	others       neighbor.Longest // of another client, beside the load
+	failed       error            // error of a command of the victim or of the other client
 }
 
 // slower returns the factor by which the p99 rose.
@@ -75,7 +77,8 @@ func measureFairness(ctx context.Context, out io.Writer, dir, program string, o 
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	fmt.Fprintf(out, "\nfairness: one client takes locks with SET NX PX, alone and beside a load of another client "+
-		"on the same node\n")
+		"on the same node; meanwhile, a third client logs in, runs new scripts and publishes messages, and the "+
+		"longest time of each is listed\n")
 	var rows []fairness
 	for _, l := range loads {
 		for _, through := range []string{"leader", "follower"} {
@@ -93,14 +96,16 @@ func measureFairness(ctx context.Context, out io.Writer, dir, program string, o 
 		}
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "\nNEIGHBOR\tTHROUGH\tQUIET P99 MS\tP99 MS\tMAX MS\tTIMES SLOWER\tCEILING\tELECTIONS\tPEAK MB\t")
+	fmt.Fprintln(w, "\nNEIGHBOR\tTHROUGH\tQUIET P99 MS\tP99 MS\tMAX MS\tTIMES SLOWER\tCEILING\tELECTIONS\tPEAK MB\t"+
+		"LOGIN MS\tSCRIPT MS\tMESSAGE MS\t")
 	for _, f := range rows {
 		verdict := "ok"
 		if f.missed() {
 			verdict = "MISSED"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%d\t%d\t%d\t%s\n", f.load, f.through, ms(f.quiet.At(0.99)),
-			ms(f.noisy.At(0.99)), ms(f.noisy.At(1)), f.slower(), fairnessCeiling, f.elections, f.peak, verdict)
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.1f\t%d\t%d\t%d\t%.1f\t%.1f\t%.1f\t%s\n", f.load, f.through,
+			ms(f.quiet.At(0.99)), ms(f.noisy.At(0.99)), ms(f.noisy.At(1)), f.slower(), fairnessCeiling, f.elections,
+			f.peak, ms(f.others.Login), ms(f.others.Script), ms(f.others.Message), verdict)
 	}
 	return missed, w.Flush()
 }
@@ -128,13 +133,18 @@ func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, t
 		return f, err
 	}
 	defer func() { err = errors.Join(err, victim.Close()) }()
-	if f.quiet, err = runFor(ctx, victim, o.seconds*quietShare); err != nil {
+	bystander, err := neighbor.NewBystander(ctx, to)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, bystander.Close()) }()
+	if f.quiet, _, err = runBoth(ctx, victim, bystander, o.seconds*quietShare); err != nil {
 		return f, err
 	}
 	if err := resetPeak(n.PID()); err != nil {
 		return f, err
 	}
-	running, err := neighbor.Start(ctx, l, to)
+	running, err := startLoad(l, to)
 	if err != nil {
 		return f, err
 	}
@@ -143,8 +153,11 @@ func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, t
 		profiled = make(chan error, 1)
 		go func() { profiled <- o.profile(ctx, l.Name+" "+through, n) }()
 	}
-	f.noisy, f.failed = runFor(ctx, victim, o.seconds*noisyShare)
-	f.effect = running.Stop()
+	f.noisy, f.others, f.failed = runBoth(ctx, victim, bystander, o.seconds*noisyShare)
+	f.effect, err = running.stop()
+	if err != nil {
+		return f, err
+	}
 	if profiled != nil {
 		if err := <-profiled; err != nil {
 			return f, err
@@ -167,10 +180,18 @@ func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, t
 	return f, neighbor.Clean(ctx, to)
 }
 
-func runFor(ctx context.Context, v *neighbor.Victim, seconds float64) (neighbor.Times, error) {
+// runBoth lets the victim and the bystander run for a while.
+func runBoth(ctx context.Context, v *neighbor.Victim, b *neighbor.Bystander, seconds float64) (neighbor.Times,
+	neighbor.Longest, error) {
 	ctx, stop := context.WithTimeout(ctx, time.Duration(seconds*float64(time.Second)))
 	defer stop()
-	return v.Run(ctx)
+	var others neighbor.Longest
+	var failed error
+	var running sync.WaitGroup
+	running.Go(func() { others, failed = b.Run(ctx) })
+	times, err := v.Run(ctx)
+	running.Wait()
+	return times, others, errors.Join(err, failed)
 }
 
 // resetPeak resets the kernel's record of the peak memory of a process.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/neighbor"
@@ -29,7 +30,8 @@ func neighbors() []fault {
 // compares every key with a real Redis at its end.
 const neighborScale = 2
 
-// neighborWait is how long a victim may wait for one lock. It is far longer
+// neighborWait is how long another client may wait for a lock, a login, the
+// result of a new script, or a message. It is far longer
 // than the wait that make bench accepts, because the machine may have no free
 // processor for the node for a while. It is far shorter than the stalls that
 // occur without a budget.
@@ -58,7 +60,7 @@ func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, erro
 	if err != nil {
 		return "", err
 	}
-	times, failed := s.victim(ctx, to)
+	times, others, failed := s.victims(ctx, to)
 	effect := running.Stop()
 	if ctx.Err() != nil {
 		return "", nil
@@ -78,6 +80,10 @@ func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, erro
 		s.violation("neighbor", "%s at %s: a lock of another client took %v, at most %v is accepted", l.Name, n.ID,
 			longest.Round(time.Millisecond), neighborWait)
 	}
+	if action, longest := others.Max(); longest > neighborWait {
+		s.violation("neighbor", "%s at %s: a %s of another client took %v, at most %v is accepted", l.Name, n.ID,
+			action, longest.Round(time.Millisecond), neighborWait)
+	}
 	after, err := leader.state(ctx)
 	if err != nil {
 		return "", err
@@ -92,17 +98,32 @@ func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, erro
 	if effect.Rounds+effect.Closed == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s: %v; %d locks of another client, the slowest after %v", n.ID, effect, len(times),
-		times.At(1).Round(time.Millisecond)), nil
+	action, longest := others.Max()
+	return fmt.Sprintf("%s: %v; %d locks of another client, the slowest after %v; the slowest of its other actions, a "+
+		"%s, took %v", n.ID, effect, len(times), times.At(1).Round(time.Millisecond), action,
+		longest.Round(time.Millisecond)), nil
 }
 
-func (s *injection) victim(ctx context.Context, to neighbor.Target) (times neighbor.Times, err error) {
+// victims runs a client that takes locks, and a client that logs in, runs new
+// scripts and publishes messages.
+func (s *injection) victims(ctx context.Context, to neighbor.Target) (times neighbor.Times, others neighbor.Longest,
+	err error) {
 	v, err := neighbor.NewVictim(ctx, to)
 	if err != nil {
-		return nil, err
+		return nil, others, err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
+	b, err := neighbor.NewBystander(ctx, to)
+	if err != nil {
+		return nil, others, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
 	lasting, stop := context.WithTimeout(ctx, s.between(1500*time.Millisecond, 3500*time.Millisecond))
 	defer stop()
-	return v.Run(lasting)
+	var refused error
+	var running sync.WaitGroup
+	running.Go(func() { others, refused = b.Run(lasting) })
+	times, err = v.Run(lasting)
+	running.Wait()
+	return times, others, errors.Join(err, refused)
 }

@@ -105,6 +105,14 @@ func (c *Conn) Pipeline(cmds [][]string) ([]respwire.Value, error) {
 	return replies, nil
 }
 
+// Next waits for a value that the node sends without a command.
+func (c *Conn) Next() (respwire.Value, error) {
+	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		return respwire.Value{}, err
+	}
+	return c.conn.Receive()
+}
+
 // refusals contains the prefixes of the errors that prove that a command was
 // not executed. These are Holdfast's errors, and the errors that Redis returns
 // before it examines a command. MISCONF is the error of a leader whose disk is

@@ -76,6 +76,17 @@ func TestLoads(t *testing.T) {
 	if times, err := v.Run(short); err != nil || len(times) == 0 {
 		t.Errorf("the victim took %d locks: %v", len(times), err)
 	}
+	b, err := neighbor.NewBystander(ctx, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	also, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	others, err := b.Run(also)
+	if err != nil || others.Login == 0 || others.Script == 0 || others.Message == 0 {
+		t.Errorf("the bystander: %+v, %v", others, err)
+	}
 }
 
 func startsWithOne(text string, words []string) bool {
