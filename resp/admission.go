@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"errors"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/acl"
@@ -219,19 +220,27 @@ func (s *Server) endPause() {
 	}
 }
 
-// waitPause returns when the connection may run a command, or when it has been
-// closed. write says whether the command writes.
-func (c *conn) waitPause(write bool) {
+// errKilled is the error of a command whose connection was closed before the
+// command ran. No client receives it.
+var errKilled = errors.New("the connection was closed before the command ran")
+
+// waitPause returns nil when the connection may run a command, and errKilled
+// when the connection has been closed: a write must not run during a pause
+// because its client is gone. write says whether the command writes.
+func (c *conn) waitPause(write bool) error {
 	if c.srv.pause.Load() == nil {
-		return
+		return nil
 	}
 	closed := make(chan struct{})
 	c.wait.paused.Store(&closed) // before killed is read: see kill
 	defer c.wait.paused.Store(nil)
 	for {
 		p := c.srv.pause.Load()
-		if p == nil || !p.all && !write || c.killed.Load() {
-			return
+		if p == nil || !p.all && !write {
+			return nil
+		}
+		if c.killed.Load() {
+			return errKilled
 		}
 		d := time.Until(p.until)
 		if d <= 0 {
@@ -247,7 +256,7 @@ func (c *conn) waitPause(write bool) {
 		case <-closed:
 		case <-c.srv.life.stopping:
 			t.Stop()
-			return
+			return nil
 		}
 		t.Stop()
 	}

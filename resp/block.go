@@ -57,7 +57,10 @@ func (c *conn) block(r *row, args [][]byte) {
 	c.group.Command(c.srv.cmds.machine.Waits(r.cmd, args), c.db, args)
 	c.batch.rows, c.batch.first = append(c.batch.rows, r), args
 	c.activity.doing.Store(&r.stats.name)
-	c.waitPause(true)
+	if c.waitPause(true) != nil {
+		c.done = true
+		return
+	}
 	c.exec.begin()
 	start := time.Now()
 	own := c.mayCauseOwnEvents()

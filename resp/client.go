@@ -91,7 +91,7 @@ var clientRows = []row{
 			Since:      "7.0.0",
 			Complexity: "O(1)",
 			Syntax:     "<ON | OFF>",
-			Doc:        "Accepted and shown in CLIENT LIST; connections are not evicted here",
+			Doc:        "Accepted and shown in CLIENT LIST, without effect",
 			Categories: []string{"connection"},
 		}},
 		{run: clientNoTouch, cmd: &fsm.Command{

@@ -174,8 +174,8 @@ func (c *conn) take(args [][]byte) *row {
 func (c *conn) runNow(r *row, args [][]byte) {
 	c.flush()
 	c.activity.doing.Store(&r.stats.name)
-	if !r.has(fsm.NotPaused) {
-		c.waitPause(false)
+	if !r.has(fsm.NotPaused) && c.waitPause(false) != nil {
+		return
 	}
 	c.answer(r, args)
 }

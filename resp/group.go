@@ -90,7 +90,9 @@ func (c *conn) reset() {
 
 // do runs the group, after any CLIENT PAUSE has ended.
 func (c *conn) do(local bool) ([]byte, error) {
-	c.waitPause(c.group.Write)
+	if err := c.waitPause(c.group.Write); err != nil {
+		return nil, err
+	}
 	c.pieces = nil
 	if !c.group.Write || !c.mayCauseOwnEvents() {
 		return c.exec.Do(&c.group, local, c.w.early.now())

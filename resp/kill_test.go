@@ -20,3 +20,30 @@ func TestClientKill_Twice(t *testing.T) {
 	})
 	other.expect("CLIENT KILL ID "+id, ":1", "CLIENT KILL ID "+id, ":0", "CLIENT UNPAUSE", "+OK")
 }
+
+// TestClientKill_PausedWrite checks that a write that waits for the end of a
+// CLIENT PAUSE does not run because its connection is killed.
+func TestClientKill_PausedWrite(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	other := dial(t, s)
+	other.expect("CLIENT PAUSE 600000 WRITE", "+OK")
+	for _, command := range []string{"SET k v", "BLPOP q 0"} {
+		c := dial(t, s)
+		id := strings.TrimSpace(strings.TrimPrefix(c.do("CLIENT ID"), ":"))
+		c.send(command)
+		name, _, _ := strings.Cut(strings.ToLower(command), " ")
+		testutil.Eventually(t, "the command to be delayed", func() bool {
+			return strings.Contains(other.do("CLIENT LIST ID "+id), " cmd="+name+" ")
+		})
+		other.expect("CLIENT KILL ID "+id, ":1")
+		c.closed()
+		testutil.Eventually(t, "the connection to end", func() bool {
+			return !strings.Contains(other.do("CLIENT LIST ID "+id), "id="+id)
+		})
+	}
+	if n := len(f.groups()); n != 0 {
+		t.Errorf("%d groups ran during the pause, want none", n)
+	}
+	other.expect("CLIENT UNPAUSE", "+OK", "GET k", "$-1")
+}

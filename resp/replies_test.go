@@ -385,6 +385,41 @@ func TestClientMemory_Busy(t *testing.T) {
 	})
 }
 
+// TestClientMemory_Paused checks that a connection that is closed to free memory
+// while it waits for the end of a CLIENT PAUSE gives its memory back at once,
+// and not when the pause is over.
+func TestClientMemory_Paused(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f, limited(8<<20))
+	other := dial(t, s)
+	id := func(c *client) string { return strings.TrimSpace(strings.TrimPrefix(c.do("CLIENT ID"), ":")) }
+	queue := func(c *client, commands int) {
+		c.expect("MULTI", "+OK")
+		for range commands {
+			c.expect("SET k "+strings.Repeat("v", 500_000), "+QUEUED")
+		}
+	}
+	other.expect("CLIENT PAUSE 3600000 WRITE", "+OK")
+	paused := dial(t, s)
+	is := id(paused)
+	queue(paused, 11)
+	paused.send("EXEC")
+	testutil.Eventually(t, "the transaction to wait", func() bool {
+		return strings.Contains(other.do("CLIENT LIST ID "+is), "cmd=exec")
+	})
+	queue(dial(t, s), 8)
+	paused.closed()
+	testutil.Eventually(t, "the connection to be gone", func() bool {
+		return !strings.Contains(other.do("CLIENT LIST ID "+is), "id="+is)
+	})
+	if n := evicted(other); n != 1 {
+		t.Errorf("%d connections were closed, want 1", n)
+	}
+	if n := len(f.groups()); n != 0 {
+		t.Errorf("%d groups ran during the pause, want none", n)
+	}
+}
+
 // TestReplies_Hello checks that the reply to EXEC uses the RESP version in
 // which EXEC was sent, although the transaction changes the version. This holds
 // for large and small replies.
