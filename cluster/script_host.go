@@ -202,8 +202,9 @@ const groupTimes = 10
 // briefGroupTimes is the common time limit of the scripts of a group without a
 // dry run, in multiples of Options.BriefScriptTime. A pipeline that exceeds it
 // is run in pieces. Other clients' writes wait for the attempt, however many
-// brief scripts the group has.
-const briefGroupTimes = 10
+// brief scripts the group has. By default it is as long as the writes of one
+// entry may take (Options.EntryWork).
+const briefGroupTimes = 2
 
 // tooLong returns the error of a script that takes too long.
 func (h *scriptHost) tooLong() string {
