@@ -166,6 +166,9 @@ func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, t
 	if f.effect.Rounds+f.effect.Closed == 0 {
 		return f, errors.New("the load did nothing")
 	}
+	if err := awaitEnd(ctx, to); err != nil {
+		return f, err
+	}
 	if f.peak, err = peak(n.PID()); err != nil {
 		return f, err
 	}
@@ -192,6 +195,25 @@ func runBoth(ctx context.Context, v *neighbor.Victim, b *neighbor.Bystander, sec
 	times, err := v.Run(ctx)
 	running.Wait()
 	return times, others, errors.Join(err, failed)
+}
+
+// ownConnections is the number of connections of a row that are not the load's:
+// of the victim, of the bystander and its subscriber, and of awaitEnd.
+const ownConnections = 4
+
+// awaitEnd waits until the node has ended the commands of the load, which it may
+// go on with when the load's connections are closed. They would slow down the
+// quiet run of the next row.
+func awaitEnd(ctx context.Context, to neighbor.Target) error {
+	c, err := load.Dial(ctx, to.Addr, to.Login, time.Minute)
+	if err != nil {
+		return err
+	}
+	err = process.Poll(ctx, "the commands of the load to end", func() bool {
+		v, err := c.Do("CLIENT", "LIST")
+		return err == nil && strings.Count(v.Text, "\n") <= ownConnections
+	})
+	return errors.Join(err, c.Close())
 }
 
 // resetPeak resets the kernel's record of the peak memory of a process.
