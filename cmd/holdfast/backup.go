@@ -16,6 +16,8 @@ import (
 
 	"github.com/holdfast-kv/holdfast/backup"
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/client"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
@@ -24,7 +26,7 @@ const backupPiece = 1 << 20
 
 func backupCommand() *cobra.Command {
 	var addr, file string
-	var login loginOptions
+	var login client.LoginFlags
 	cmd := &cobra.Command{
 		Use:   "backup -o FILE",
 		Short: "Write a backup of the cluster's data to a file",
@@ -46,27 +48,27 @@ only its owner can read it.`,
 			if file == "" {
 				return errors.New("name the file to write with -o, or -o - for standard output")
 			}
-			l, err := login.login()
+			l, err := login.Login()
 			if err != nil {
 				return err
 			}
-			c, err := dialNode(cmd.Context(), addr, l)
+			c, err := client.Dial(cmd.Context(), addr, l)
 			if err != nil {
 				return err
 			}
 			err = takeBackup(cmd, c, file)
-			return errors.Join(err, c.close())
+			return errors.Join(err, c.Close())
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write; - for standard output")
-	login.flags(cmd.Flags())
+	login.Define(cmd.Flags())
 	return cmd
 }
 
 // takeBackup writes a backup of the node's cluster to a file, under a temporary
 // name until it is complete.
-func takeBackup(cmd *cobra.Command, c *client, file string) (err error) {
+func takeBackup(cmd *cobra.Command, c *client.Client, file string) (err error) {
 	if file == "-" {
 		_, err := streamBackup(cmd, c, cmd.OutOrStdout())
 		return err
@@ -100,9 +102,9 @@ func takeBackup(cmd *cobra.Command, c *client, file string) (err error) {
 }
 
 // streamBackup writes a backup to w, and checks the snapshot in it completely.
-func streamBackup(cmd *cobra.Command, c *client, w io.Writer) (content backup.Content, err error) {
+func streamBackup(cmd *cobra.Command, c *client.Client, w io.Writer) (content backup.Content, err error) {
 	ctx := cmd.Context()
-	text, err := c.do(ctx, "HOLDFAST", "BACKUP", "BEGIN")
+	text, err := c.Do(ctx, "HOLDFAST", "BACKUP", "BEGIN")
 	if err != nil {
 		return content, err
 	}
@@ -114,7 +116,7 @@ func streamBackup(cmd *cobra.Command, c *client, w io.Writer) (content backup.Co
 		// The backup of the node ends by itself if this fails.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, _ = c.do(ctx, "HOLDFAST", "BACKUP", "END", info.ID)
+		_, _ = c.Do(ctx, "HOLDFAST", "BACKUP", "END", info.ID)
 	}()
 	out, err := backup.NewWriter(w, backup.Header{
 		SnapshotHead: info.SnapshotHead, Node: info.Node,
@@ -131,7 +133,7 @@ func streamBackup(cmd *cobra.Command, c *client, w io.Writer) (content backup.Co
 		pr.CloseWithError(err)
 		checked <- err
 	}()
-	n, err := pullBackup(ctx, c, info.ID, io.MultiWriter(out, pw), newProgress(cmd.ErrOrStderr(), "backup", 0))
+	n, err := pullBackup(ctx, c, info.ID, io.MultiWriter(out, pw), terminal.NewProgress(cmd.ErrOrStderr(), "backup", 0))
 	if err == nil && n == 0 {
 		err = errors.New("the node sent no data")
 	}
@@ -146,20 +148,21 @@ func streamBackup(cmd *cobra.Command, c *client, w io.Writer) (content backup.Co
 }
 
 // pullBackup reads the bytes of a backup from the node until its end.
-func pullBackup(ctx context.Context, c *client, id string, w io.Writer, p *progress) (n int64, err error) {
+func pullBackup(ctx context.Context, c *client.Client, id string, w io.Writer,
+	p *terminal.Progress) (n int64, err error) {
 	for {
-		piece, err := c.do(ctx, "HOLDFAST", "BACKUP", "READ", id, strconv.Itoa(backupPiece))
+		piece, err := c.Do(ctx, "HOLDFAST", "BACKUP", "READ", id, strconv.Itoa(backupPiece))
 		if err != nil {
 			return n, fmt.Errorf("the backup broke off after %s: %w", units.BytesSize(float64(n)), err)
 		}
 		if piece == "" {
-			p.done(n)
+			p.Done(n)
 			return n, nil
 		}
 		if _, err := io.WriteString(w, piece); err != nil {
 			return n, err
 		}
 		n += int64(len(piece))
-		p.at(n)
+		p.At(n)
 	}
 }

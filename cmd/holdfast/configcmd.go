@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
 func configCommand() *cobra.Command {
@@ -65,7 +66,7 @@ func (o *serveOptions) check() error {
 // printSettings prints the settings that differ from their defaults. It leaves
 // out passwords.
 func printSettings(out io.Writer, path string, flags *pflag.FlagSet) error {
-	t := newTable("SETTING", "VALUE")
+	t := terminal.NewTable("SETTING", "VALUE")
 	flags.VisitAll(func(f *pflag.Flag) {
 		value := f.Value.String()
 		if !f.Changed || f.Hidden || value == f.DefValue {
@@ -74,7 +75,7 @@ func printSettings(out io.Writer, path string, flags *pflag.FlagSet) error {
 		if f.Name == "requirepass" {
 			value = "(set)"
 		}
-		t.AppendRow(row(plain, f.Name, value))
+		t.AppendRow(terminal.Row(terminal.Plain, f.Name, value))
 	})
 	_, err := fmt.Fprintf(out, "%s: no error\n\n%s\n", path, t.Render())
 	return err

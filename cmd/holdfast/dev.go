@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/client"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -209,7 +210,7 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io
 			return errors.New("no node is left")
 		}
 		status := devStatus(ctx, w, nodes)
-		now := leaderOf(status)
+		now := client.LeaderOf(status)
 		switch {
 		case !shown && now != "" && len(status) == living && allReady(status):
 			shown, leader = true, now

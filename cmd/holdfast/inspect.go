@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/backup"
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
@@ -160,11 +161,11 @@ func (i *inspection) print(out io.Writer) error {
 	line("functions", "%d", i.Functions)
 	if len(i.Locks) > 0 {
 		fmt.Fprintf(&b, "\nKeys that may be locks (strings and hashes with a TTL, longest first):\n")
-		t := newTable("DB", "KEY", "TYPE", "TTL", "TOKEN")
+		t := terminal.NewTable("DB", "KEY", "TYPE", "TTL", "TOKEN")
 		for _, l := range i.Locks[:min(len(i.Locks), shownLocks)] {
 			ttl := time.Duration(l.TTL * float64(time.Second)).Round(time.Millisecond)
-			t.AppendRow(row(plain, fmt.Sprint(l.DB), fmt.Sprintf("%.80q", l.Key), l.Type, ttl.String(),
-				fmt.Sprint(l.Token)))
+			t.AppendRow(terminal.Row(terminal.Plain, fmt.Sprint(l.DB), fmt.Sprintf("%.80q", l.Key), l.Type,
+				ttl.String(), fmt.Sprint(l.Token)))
 		}
 		b.WriteString(t.Render() + "\n")
 		if more := len(i.Locks) - shownLocks; more > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
 // version is set by the linker: see the Makefile.
@@ -24,7 +25,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
-		var code exitCode
+		var code terminal.ExitCode
 		if !errors.As(err, &code) {
 			fmt.Fprintln(os.Stderr, "holdfast:", err)
 			os.Exit(1)
@@ -32,11 +33,6 @@ func main() {
 		os.Exit(int(code))
 	}
 }
-
-// exitCode is an error whose message has already been printed.
-type exitCode int
-
-func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
 
 // run runs the program with the given arguments. The end of ctx stops it.
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {

@@ -9,12 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/client"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
 func memberCommand() *cobra.Command {
 	var addr string
-	var login loginOptions
+	var login client.LoginFlags
 	cmd := &cobra.Command{
 		Use:   "member",
 		Short: "List or change the members of the cluster, or change its leader",
@@ -30,19 +32,19 @@ matter. The node becomes a voter when it has caught up.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
-	login.flags(cmd.PersistentFlags())
+	login.Define(cmd.PersistentFlags())
 	// admin sends a HOLDFAST command to the node and prints the reply.
 	admin := func(cmd *cobra.Command, args ...string) error {
-		l, err := login.login()
+		l, err := login.Login()
 		if err != nil {
 			return err
 		}
-		c, err := dialNode(cmd.Context(), addr, l)
+		c, err := client.Dial(cmd.Context(), addr, l)
 		if err != nil {
 			return err
 		}
-		done, err := c.do(cmd.Context(), append([]string{"HOLDFAST"}, args...)...)
-		if err := errors.Join(err, c.close()); err != nil {
+		done, err := c.Do(cmd.Context(), append([]string{"HOLDFAST"}, args...)...)
+		if err := errors.Join(err, c.Close()); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), done)
@@ -105,7 +107,7 @@ refused and the leader continues to lead.`,
 
 // memberListCommand returns the command that lists the members. addr and login
 // are the flags of its parent.
-func memberListCommand(addr *string, login *loginOptions) *cobra.Command {
+func memberListCommand(addr *string, login *client.LoginFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the members of the cluster", Args: cobra.NoArgs,
@@ -113,7 +115,7 @@ func memberListCommand(addr *string, login *loginOptions) *cobra.Command {
 reachable, the entries that it is behind the leader, the version of its program,
 and when a member that is away last answered the node that is asked.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := login.status(cmd.Context(), *addr)
+			nodes, err := login.Status(cmd.Context(), *addr)
 			if err != nil {
 				return err
 			}
@@ -130,13 +132,13 @@ and when a member that is away last answered the node that is asked.`,
 }
 
 func printMembers(out io.Writer, nodes []cluster.NodeStatus) error {
-	t := newTable("NODE", "ROLE", "VOTER", "REACHABLE", "LAG", "VERSION", "PEERS", "AWAY SINCE")
+	t := terminal.NewTable("NODE", "ROLE", "VOTER", "REACHABLE", "LAG", "VERSION", "PEERS", "AWAY SINCE")
 	for _, n := range nodes {
 		lag, version, away := fmt.Sprint(n.Lag), n.Version, ""
 		if !n.Reachable {
 			lag, version, away = "-", "-", awaySince(n)
 		}
-		t.AppendRow(row(roleColor(n),
+		t.AppendRow(terminal.Row(roleColor(n),
 			n.ID, role(n), flags.YesNoText(n.Voter), flags.YesNoText(n.Reachable), lag, version, n.PeerAddr, away))
 	}
 	_, err := fmt.Fprintln(out, t.Render())

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/client"
 )
 
 // memberChange is one change that "member set" makes.
@@ -21,7 +22,7 @@ type memberChange struct {
 // memberSetCommand returns the command that adds and removes members until the
 // cluster has the members that its argument lists. addr and login are the flags
 // of its parent.
-func memberSetCommand(addr *string, login *loginOptions) *cobra.Command {
+func memberSetCommand(addr *string, login *client.LoginFlags) *cobra.Command {
 	var remove bool
 	var limit time.Duration
 	cmd := &cobra.Command{
@@ -45,7 +46,7 @@ again until --timeout.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 			defer cancel()
-			nodes, err := login.status(ctx, *addr)
+			nodes, err := login.Status(ctx, *addr)
 			if err != nil {
 				return err
 			}
@@ -95,7 +96,7 @@ func memberChanges(nodes []cluster.NodeStatus, want []cluster.Peer, remove bool)
 		return slices.ContainsFunc(want, func(p cluster.Peer) bool { return p.ID == n.ID })
 	})
 	// The leader goes last, so that leadership is transferred at most once.
-	leads := leaderOf(nodes)
+	leads := client.LeaderOf(nodes)
 	slices.SortFunc(extra, func(a, b cluster.NodeStatus) int {
 		switch {
 		case a.ID == leads:
@@ -117,20 +118,20 @@ func memberChanges(nodes []cluster.NodeStatus, want []cluster.Peer, remove bool)
 
 // apply makes the change. It tries again while the leader refuses the change
 // because of another one, which the error says was not executed.
-func (c memberChange) apply(ctx context.Context, addr string, login *loginOptions) (string, error) {
-	l, err := login.login()
+func (c memberChange) apply(ctx context.Context, addr string, login *client.LoginFlags) (string, error) {
+	l, err := login.Login()
 	if err != nil {
 		return "", err
 	}
 	wait := time.NewTicker(time.Second)
 	defer wait.Stop()
 	for {
-		node, err := dialNode(ctx, addr, l)
+		node, err := client.Dial(ctx, addr, l)
 		if err != nil {
 			return "", err
 		}
-		done, err := node.do(ctx, append([]string{"HOLDFAST"}, c.words...)...)
-		closed := node.close()
+		done, err := node.Do(ctx, append([]string{"HOLDFAST"}, c.words...)...)
+		closed := node.Close()
 		if err == nil || !strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
 			return done, errors.Join(err, closed)
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/backup"
+	"github.com/holdfast-kv/holdfast/cmd/client"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
@@ -23,7 +25,7 @@ const restorePiece = 240 << 10
 
 type restoreOptions struct {
 	addr       string
-	login      loginOptions
+	login      client.LoginFlags
 	replace    bool
 	quarantine time.Duration
 	set        bool // the quarantine was set
@@ -66,7 +68,7 @@ Users of the backup replace those of the cluster, and log out their connections.
 	cmd.Flags().DurationVar(&o.quarantine, "quarantine", 0,
 		"how long no lock is granted afterwards; 0 for no quarantine "+
 			"(default: the longest TTL in the backup, at most 1h)")
-	o.login.flags(cmd.Flags())
+	o.login.Define(cmd.Flags())
 	return cmd
 }
 
@@ -106,16 +108,16 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 	if r, err = backup.NewReader(f); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	l, err := o.login.login()
+	l, err := o.login.Login()
 	if err != nil {
 		return err
 	}
-	c, err := dialNode(cmd.Context(), o.addr, l)
+	c, err := client.Dial(cmd.Context(), o.addr, l)
 	if err != nil {
 		return err
 	}
 	err = o.send(cmd, c, r, size)
-	if err := errors.Join(err, c.close()); err != nil {
+	if err := errors.Join(err, c.Close()); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored %d keys of cluster %s at log index %d (%s); %s\n",
@@ -131,10 +133,10 @@ func (o *restoreOptions) quarantineText() string {
 }
 
 // send sends the backup into the log, and then replaces the data.
-func (o *restoreOptions) send(cmd *cobra.Command, c *client, r *backup.Reader, size int64) (err error) {
+func (o *restoreOptions) send(cmd *cobra.Command, c *client.Client, r *backup.Reader, size int64) (err error) {
 	ctx, id := cmd.Context(), rand.Text()
 	step := func(args ...string) error {
-		_, err := c.do(ctx, append([]string{"HOLDFAST", "RESTORE"}, args...)...)
+		_, err := c.Do(ctx, append([]string{"HOLDFAST", "RESTORE"}, args...)...)
 		return err
 	}
 	if !o.replace { // the last step checks it too
@@ -150,10 +152,10 @@ func (o *restoreOptions) send(cmd *cobra.Command, c *client, r *backup.Reader, s
 		if err != nil && !applied {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			_, _ = c.do(ctx, "HOLDFAST", "RESTORE", "DROP", id) // else the cluster drops it after ten minutes
+			_, _ = c.Do(ctx, "HOLDFAST", "RESTORE", "DROP", id) // else the cluster drops it after ten minutes
 		}
 	}()
-	p := newProgress(cmd.ErrOrStderr(), "restore", size)
+	p := terminal.NewProgress(cmd.ErrOrStderr(), "restore", size)
 	buf := make([]byte, restorePiece)
 	for offset := int64(0); ; {
 		n, err := io.ReadFull(r, buf)
@@ -162,10 +164,10 @@ func (o *restoreOptions) send(cmd *cobra.Command, c *client, r *backup.Reader, s
 				return fmt.Errorf("nothing was changed: %w", err)
 			}
 			offset += int64(n)
-			p.at(offset)
+			p.At(offset)
 		}
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			p.done(offset)
+			p.Done(offset)
 			break
 		}
 		if err != nil {

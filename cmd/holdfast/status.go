@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,19 +14,21 @@ import (
 	"golang.org/x/term"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/client"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // Exit codes of status, for scripts.
 const (
-	exitUnreachable = exitCode(3) // the node does not answer
-	exitNoLeader    = exitCode(4) // the cluster has no leader
-	exitDegraded    = exitCode(5) // there is a leader, and something needs attention
+	exitUnreachable = terminal.ExitCode(3) // the node does not answer
+	exitNoLeader    = terminal.ExitCode(4) // the cluster has no leader
+	exitDegraded    = terminal.ExitCode(5) // there is a leader, and something needs attention
 )
 
 type statusOptions struct {
 	addr   string
-	login  loginOptions
+	login  client.LoginFlags
 	asJSON bool
 	watch  bool
 	every  time.Duration
@@ -61,7 +62,7 @@ full disk.`,
 			if o.watch && o.every < 100*time.Millisecond {
 				return fmt.Errorf("--interval is %v, must be at least 100ms", o.every)
 			}
-			login, err := o.login.login()
+			login, err := o.login.Login()
 			if err != nil {
 				return err
 			}
@@ -72,7 +73,7 @@ full disk.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.addr, "addr", "127.0.0.1:6379", "client address of any node")
-	o.login.flags(cmd.Flags())
+	o.login.Define(cmd.Flags())
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&o.watch, "watch", false, "show the status again and again, until Ctrl-C")
 	cmd.Flags().DurationVar(&o.every, "interval", time.Second, "with --watch: time between two requests")
@@ -82,7 +83,7 @@ full disk.`,
 
 // showStatus prints the status once and returns an exit code.
 func showStatus(ctx context.Context, o statusOptions, login load.Login, out, errOut io.Writer) error {
-	nodes, err := askStatus(ctx, o.addr, login, "STATUS")
+	nodes, err := client.Status(ctx, o.addr, login)
 	if err != nil {
 		fmt.Fprintf(errOut, "holdfast: no status from %s: %v\n", o.addr, err)
 		return exitUnreachable
@@ -110,7 +111,7 @@ func watchStatus(ctx context.Context, o statusOptions, login load.Login, out io.
 	t := time.NewTicker(o.every)
 	defer t.Stop()
 	for {
-		nodes, err := askStatus(ctx, o.addr, login, "STATUS")
+		nodes, err := client.Status(ctx, o.addr, login)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -135,57 +136,14 @@ func watchStatus(ctx context.Context, o statusOptions, login load.Login, out io.
 	}
 }
 
-// status asks a node for the status of all nodes.
-func (o *loginOptions) status(ctx context.Context, addr string) ([]cluster.NodeStatus, error) {
-	login, err := o.login()
-	if err != nil {
-		return nil, err
-	}
-	nodes, err := askStatus(ctx, addr, login, "STATUS")
-	if err != nil {
-		return nil, fmt.Errorf("no status from %s: %w", addr, err)
-	}
-	return nodes, nil
-}
-
-// askStatus asks a node for the status of all nodes, or, with the arguments
-// STATUS LOCAL, for its own.
-func askStatus(ctx context.Context, addr string, login load.Login, args ...string) ([]cluster.NodeStatus, error) {
-	c, err := dialNode(ctx, addr, login)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := c.do(ctx, append([]string{"HOLDFAST"}, args...)...)
-	if err := errors.Join(err, c.close()); err != nil {
-		return nil, err
-	}
-	var nodes []cluster.NodeStatus
-	if err := json.Unmarshal([]byte(reply), &nodes); err != nil {
-		return nil, fmt.Errorf("status: %w", err)
-	}
-	return nodes, nil
-}
-
-// leaderOf returns the id of the leader with the highest term, or "" if there
-// is none. A deposed leader that has not noticed has a lower term.
-func leaderOf(nodes []cluster.NodeStatus) string {
-	leader, highest := "", uint64(0)
-	for _, n := range nodes {
-		if n.Role == "leader" && n.Term >= highest {
-			leader, highest = n.ID, n.Term
-		}
-	}
-	return leader
-}
-
 func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict) error {
 	headline := color.New(color.FgGreen, color.Bold)
 	if v.code() != 0 {
 		headline = color.New(color.FgRed, color.Bold)
 	}
 	fmt.Fprintf(out, "%s\n\n", headline.Sprint(v.headline()))
-	t := newTable("NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS", "PEERS", "HTTP", "VERSION",
-		"UPTIME", "DETAIL")
+	t := terminal.NewTable("NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS", "PEERS",
+		"HTTP", "VERSION", "UPTIME", "DETAIL")
 	for _, n := range nodes {
 		c := roleColor(n)
 		if !n.Reachable {
@@ -193,11 +151,11 @@ func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict) error {
 			if since := awaySince(n); since != "" {
 				detail += "; last answer " + since
 			}
-			t.AppendRow(row(c, n.ID, role(n), "-", "-", "-", "-", "-", "-", n.PeerAddr, "-", "-", "-", detail))
+			t.AppendRow(terminal.Row(c, n.ID, role(n), "-", "-", "-", "-", "-", "-", n.PeerAddr, "-", "-", "-", detail))
 			continue
 		}
 		number := func(n uint64) string { return fmt.Sprint(n) }
-		t.AppendRow(row(c, n.ID, role(n), number(n.Term), number(n.Commit), number(n.Applied), number(n.Lag),
+		t.AppendRow(terminal.Row(c, n.ID, role(n), number(n.Term), number(n.Commit), number(n.Applied), number(n.Lag),
 			fmt.Sprint(n.FeatureVersion), n.ClientAddr, n.PeerAddr, n.HTTPAddr, n.Version,
 			time.Duration(n.Uptime*float64(time.Second)).Round(time.Second).String(), detail(n)))
 	}
@@ -230,7 +188,7 @@ func roleColor(n cluster.NodeStatus) *color.Color {
 	case n.Role != "follower" || n.SnapshotError != "":
 		return color.New(color.FgYellow)
 	}
-	return plain
+	return terminal.Plain
 }
 
 // detail returns what a reachable node reports that needs attention.

@@ -8,6 +8,8 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/client"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
 // verdict is what the status of all nodes says about the cluster as a whole.
@@ -27,7 +29,7 @@ const maxHealthyLag = 20_000
 
 // assess returns the verdict about a cluster.
 func assess(nodes []cluster.NodeStatus) verdict {
-	v := verdict{leader: leaderOf(nodes)}
+	v := verdict{leader: client.LeaderOf(nodes)}
 	for _, n := range nodes {
 		if n.Voter {
 			v.voters++
@@ -88,7 +90,7 @@ func (v *verdict) problem(format string, args ...any) {
 func (v *verdict) tolerates() int { return max(v.reachable-v.majority, 0) }
 
 // code is the exit code of status.
-func (v *verdict) code() exitCode {
+func (v *verdict) code() terminal.ExitCode {
 	switch {
 	case v.leader == "":
 		return exitNoLeader

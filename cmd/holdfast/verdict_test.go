@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
 func TestAssess(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAssess(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		nodes  []cluster.NodeStatus
-		code   exitCode
+		code   terminal.ExitCode
 		says   string
 		advice int
 	}{

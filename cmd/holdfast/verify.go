@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-kv/holdfast/cmd/client"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/verify/attack"
 	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/report"
@@ -22,13 +24,13 @@ import (
 
 // Exit codes of verify, for scripts; 0 is a pass.
 const (
-	exitViolated  = exitCode(1) // a guarantee was violated
-	exitUndecided = exitCode(2) // no verdict
+	exitViolated  = terminal.ExitCode(1) // a guarantee was violated
+	exitUndecided = terminal.ExitCode(2) // no verdict
 )
 
 type verifyOptions struct {
 	addrs, prefix string
-	login         loginOptions
+	login         client.LoginFlags
 	duration      time.Duration
 	local         bool
 	faults        string
@@ -70,7 +72,7 @@ Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.addrs, "addrs", "127.0.0.1:6379", "client addresses of the nodes, separated by commas")
-	o.login.flags(f)
+	o.login.Define(f)
 	f.DurationVar(&o.duration, "duration", time.Minute,
 		"how long clients run; with --local, no cluster is started after that time")
 	f.StringVar(&o.prefix, "prefix", "", "prefix of all keys (default: holdfast-verify: and a number of this run)")
@@ -137,7 +139,7 @@ func undecided(errOut io.Writer, err error) error {
 }
 
 func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.Report, error) {
-	login, err := o.login.login()
+	login, err := o.login.Login()
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -12,35 +12,36 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// client sends commands to a node's client port, one at a time, on one
+// Client sends commands to a node's client port, one at a time, on one
 // connection. It never repeats a command.
-type client struct {
+type Client struct {
 	addr string
 	pool *redis.Client
 	conn *redis.Conn
 }
 
-// dialNode connects to a node. It authenticates if login names a user or a
+// Dial connects to a node. It authenticates if login names a user or a
 // password.
 //
 // process.NewClient gets no password: go-redis would send a wrong password
 // twice, with HELLO and with AUTH, and the node delays clients that guess.
-func dialNode(ctx context.Context, addr string, login load.Login) (*client, error) {
+func Dial(ctx context.Context, addr string, login load.Login) (*Client, error) {
 	pool := process.NewClient(addr, "", login.TLS)
-	c := &client{addr, pool, pool.Conn()}
+	c := &Client{addr, pool, pool.Conn()}
 	if auth := login.Command(); auth != nil {
-		if _, err := c.do(ctx, auth...); err != nil {
-			return nil, errors.Join(fmt.Errorf("authenticate: %w", err), c.close())
+		if _, err := c.Do(ctx, auth...); err != nil {
+			return nil, errors.Join(fmt.Errorf("authenticate: %w", err), c.Close())
 		}
 	}
 	return c, nil
 }
 
-func (c *client) close() error { return errors.Join(c.conn.Close(), c.pool.Close()) }
+// Close closes the connection.
+func (c *Client) Close() error { return errors.Join(c.conn.Close(), c.pool.Close()) }
 
-// do sends one command and returns its reply, which must be a simple or bulk
+// Do sends one command and returns its reply, which must be a simple or bulk
 // string. It returns an error reply as an error.
-func (c *client) do(ctx context.Context, args ...string) (string, error) {
+func (c *Client) Do(ctx context.Context, args ...string) (string, error) {
 	words := make([]any, len(args))
 	for i, a := range args {
 		words[i] = a

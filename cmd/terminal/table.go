@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"github.com/fatih/color"
@@ -6,9 +6,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// newTable returns a table for a terminal: columns without lines between them,
+// NewTable returns a table for a terminal: columns without lines between them,
 // as kubectl and docker print them.
-func newTable(header ...string) table.Writer {
+func NewTable(header ...string) table.Writer {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
@@ -24,9 +24,9 @@ func newTable(header ...string) table.Writer {
 	return t
 }
 
-// row returns a row of a table whose cells have a color. The color is left out
+// Row returns a row of a table whose cells have a color. The color is left out
 // if standard output is no terminal or NO_COLOR is set.
-func row(c *color.Color, cells ...string) table.Row {
+func Row(c *color.Color, cells ...string) table.Row {
 	out := make(table.Row, len(cells))
 	for i, cell := range cells {
 		out[i] = c.Sprint(cell)
@@ -34,5 +34,5 @@ func row(c *color.Color, cells ...string) table.Row {
 	return out
 }
 
-// plain is the color of text that stands out from nothing.
-var plain = color.New()
+// Plain is the color of text that stands out from nothing.
+var Plain = color.New()

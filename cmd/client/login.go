@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"crypto/tls"
@@ -12,27 +12,15 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// readPassword sets requirePass from --requirepass-file.
-func (o *serveOptions) readPassword() error {
-	if o.requirePassFile == "" {
-		return nil
-	}
-	if o.requirePass != "" {
-		return errors.New("--requirepass and --requirepass-file are both set: use one of them")
-	}
-	var err error
-	o.requirePass, err = flags.ReadSecret("requirepass-file", o.requirePassFile)
-	return err
-}
-
-// loginOptions holds the flags for the user and the password of a command.
-type loginOptions struct {
+// LoginFlags holds the flags for the user and the password of a command.
+type LoginFlags struct {
 	user, password, file string
 	tls                  bool
 	ca, cert, key        string // paths
 }
 
-func (o *loginOptions) flags(f *pflag.FlagSet) {
+// Define adds the flags to f.
+func (o *LoginFlags) Define(f *pflag.FlagSet) {
 	f.StringVar(&o.user, "user", "",
 		"user at the client port, if not the default user; the user needs the command HOLDFAST, or @admin")
 	f.StringVar(&o.password, "password", "",
@@ -48,9 +36,9 @@ func (o *loginOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.key, "tls-key-file", "", "PEM file with the key of --tls-cert-file")
 }
 
-// login returns the user, the password and the configuration of TLS. It reads
+// Login returns the user, the password and the configuration of TLS. It reads
 // the files that the flags name.
-func (o *loginOptions) login() (load.Login, error) {
+func (o *LoginFlags) Login() (load.Login, error) {
 	l := load.Login{User: o.user, Password: o.password}
 	var err error
 	if l.TLS, err = o.encryption(); err != nil {
@@ -67,7 +55,7 @@ func (o *loginOptions) login() (load.Login, error) {
 }
 
 // encryption returns the configuration of TLS, nil if no flag asks for TLS.
-func (o *loginOptions) encryption() (*tls.Config, error) {
+func (o *LoginFlags) encryption() (*tls.Config, error) {
 	if !o.tls && o.ca == "" && o.cert == "" && o.key == "" {
 		return nil, nil
 	}

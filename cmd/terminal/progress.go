@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 )
 
-// progress reports how far a transfer is, from one second after its start: on a
+// Progress reports how far a transfer is, from one second after its start: on a
 // terminal in one line that it rewrites, and elsewhere as a line every five
 // seconds.
-type progress struct {
+type Progress struct {
 	out      io.Writer
 	terminal bool
 	what     string
@@ -23,15 +23,17 @@ type progress struct {
 	shown    bool
 }
 
-func newProgress(out io.Writer, what string, total int64) *progress {
+// NewProgress returns the progress of a transfer of total bytes, 0 if unknown,
+// which begins now. what is printed in front of each number of bytes.
+func NewProgress(out io.Writer, what string, total int64) *Progress {
 	f, ok := out.(*os.File)
-	return &progress{
+	return &Progress{
 		out: out, terminal: ok && term.IsTerminal(int(f.Fd())), what: what, total: total, begun: time.Now(),
 	}
 }
 
-// at reports that n bytes are done.
-func (p *progress) at(n int64) {
+// At reports that n bytes are done.
+func (p *Progress) At(n int64) {
 	now := time.Now()
 	every := 5 * time.Second
 	if p.terminal {
@@ -44,8 +46,8 @@ func (p *progress) at(n int64) {
 	p.print(n, now)
 }
 
-// done reports the end, if the transfer took longer than a second.
-func (p *progress) done(n int64) {
+// Done reports the end, if the transfer took longer than a second.
+func (p *Progress) Done(n int64) {
 	if now := time.Now(); p.shown || now.Sub(p.begun) >= time.Second {
 		p.print(n, now)
 		if p.terminal {
@@ -54,7 +56,7 @@ func (p *progress) done(n int64) {
 	}
 }
 
-func (p *progress) print(n int64, now time.Time) {
+func (p *Progress) print(n int64, now time.Time) {
 	took := now.Sub(p.begun)
 	line := fmt.Sprintf("%s: %s", p.what, units.BytesSize(float64(n)))
 	if p.total > 0 {

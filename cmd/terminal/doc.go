@@ -1,0 +1,3 @@
+// Package terminal prints tables and the progress of transfers, and defines the
+// exit codes of commands.
+package terminal

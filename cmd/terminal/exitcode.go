@@ -1,0 +1,8 @@
+package terminal
+
+import "fmt"
+
+// ExitCode is an error whose message has already been printed.
+type ExitCode int
+
+func (c ExitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
