@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"net/http"
 
-	"github.com/spf13/pflag"
-
-	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/serve"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -18,24 +16,14 @@ type devWeb struct {
 }
 
 // newDevWeb returns a devWeb for nodes with the given flags, which dev passes to
-// every node. Wrong flags are left to the nodes to report.
+// every node.
 func newDevWeb(args []string) (*devWeb, error) {
-	o := newServeOptions()
-	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	f.ParseErrorsAllowlist.UnknownFlags = true
-	o.flags(f)
-	w := &devWeb{scheme: "http", client: http.DefaultClient}
-	if f.Parse(args) != nil || flags.FromEnv(f) != nil {
-		return w, nil
-	}
-	if o.configFile != "" && flags.FromFile(f, o.configFile) != nil {
-		return w, nil
-	}
-	var err error
-	if w.token, err = o.web.readToken(); err != nil {
+	token, usesTLS, err := serve.HTTPAccess(args)
+	if err != nil {
 		return nil, err
 	}
-	if o.tls.uses("http") {
+	w := &devWeb{scheme: "http", token: token, client: http.DefaultClient}
+	if usesTLS {
 		// The port is on loopback and belongs to a process of dev, so the name in
 		// its certificate does not matter.
 		cfg := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/serve"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
@@ -60,8 +61,8 @@ and sets no flag is an error.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flags.Suggest)
-	root.AddCommand(serveCommand(), devCommand(), statusCommand(), memberCommand(), configCommand(), versionCommand(),
-		commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand(), manCommand(),
+	root.AddCommand(serve.Command(), devCommand(), statusCommand(), memberCommand(), serve.ConfigCommand(),
+		versionCommand(), commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand(), manCommand(),
 		backupCommand(), restoreCommand(), inspectCommand(), recoverCommand())
 	completeFlags(root)
 	root.SetArgs(args)

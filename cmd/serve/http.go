@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/resp"
+)
+
+// serveHTTP serves health, status and metrics. /healthz reports that the
+// process runs, /readyz that it is connected to a leader, and /status returns
+// this node's part of "holdfast status --json". All but the first two need the
+// token, if there is one.
+func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, token *httpToken,
+	withPprof bool, log hclog.Logger) *http.Server {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(node.Collectors()...)
+	registry.MustRegister(clients.Metrics().Collectors()...)
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics",
+		token.protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if node.Linked() {
+			fmt.Fprintln(w, "ready")
+			return
+		}
+		if !token.admits(r) { // the reason names other nodes
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		st := node.Status()
+		reason := "no leader"
+		if st.Detail != "" {
+			reason = st.Detail
+		}
+		http.Error(w, "not ready: "+reason, http.StatusServiceUnavailable)
+	})
+	mux.Handle("GET /status", token.protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(node.Status()); err != nil {
+			log.Debug("status not sent", "error", err)
+		}
+	})))
+	if withPprof {
+		for path, serve := range map[string]http.HandlerFunc{
+			"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/trace": pprof.Trace,
+			"/debug/pprof/symbol": pprof.Symbol,
+		} {
+			mux.Handle(path, token.protect(serve))
+		}
+	}
+	conns := &httpConns{most: maxHTTPConns}
+	srv := &http.Server{
+		ConnState:         conns.state,
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          log.StandardLogger(nil),
+	}
+	if !withPprof { // a profile takes as long as the client requests
+		srv.WriteTimeout = 30 * time.Second
+	}
+	go func() {
+		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("http port closed", "error", err)
+		}
+	}()
+	return srv
+}

@@ -1,0 +1,101 @@
+package serve
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Limits of repeated log lines. raft logs several lines a second while a peer
+// is down, which filled 48 MB a day.
+const (
+	// lineBurst is how many lines with the same message and peer are written
+	// before further ones are suppressed.
+	lineBurst = 20
+	// lineEvery is how often one of the suppressed lines is written after that.
+	lineEvery = 30 * time.Second
+	// maxLineKinds bounds the memory of a lineLimit.
+	maxLineKinds = 1000
+)
+
+// lineLimit suppresses log lines that repeat. Lines repeat if their message and
+// their peer are the same; other fields, such as a time or an address, may
+// differ. It is safe for concurrent use.
+type lineLimit struct {
+	now func() time.Time
+	// report is called without mu held when a line of a kind is written again.
+	report func(message string, suppressed int)
+
+	mu    sync.Mutex
+	kinds map[string]*lineKind // by message and peer, guarded by mu
+}
+
+// lineKind is a token bucket for lines with the same message and peer.
+type lineKind struct {
+	tokens     float64
+	at         time.Time // when tokens was true
+	suppressed int       // since the last line that was written
+}
+
+func newLineLimit(now func() time.Time, report func(message string, suppressed int)) *lineLimit {
+	return &lineLimit{now: now, report: report, kinds: make(map[string]*lineKind)}
+}
+
+// suppress reports whether a line is left out. It has the form of
+// hclog.LoggerOptions.Exclude.
+func (l *lineLimit) suppress(level hclog.Level, message string, args ...any) bool {
+	if level < hclog.Info {
+		return false // the operator has asked for every line
+	}
+	key := message
+	for i := 0; i+1 < len(args); i += 2 {
+		if args[i] == "peer" {
+			key = fmt.Sprintf("%s %v", message, args[i+1])
+		}
+	}
+	suppressed, written := l.take(key)
+	if written && suppressed > 0 {
+		l.report(message, suppressed)
+	}
+	return !written
+}
+
+// take takes a token for a line. It returns whether there was one, and how many
+// lines of the kind were suppressed since the last one that was written.
+func (l *lineLimit) take(key string) (suppressed int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	k := l.kinds[key]
+	if k == nil {
+		if len(l.kinds) >= maxLineKinds {
+			l.forget(now)
+		}
+		k = &lineKind{tokens: lineBurst, at: now}
+		l.kinds[key] = k
+	}
+	k.tokens = min(lineBurst, k.tokens+float64(now.Sub(k.at))/float64(lineEvery))
+	k.at = now
+	if k.tokens < 1 {
+		k.suppressed++
+		return 0, false
+	}
+	k.tokens--
+	suppressed, k.suppressed = k.suppressed, 0
+	return suppressed, true
+}
+
+// forget drops the kinds whose last line is older than the time in which their
+// tokens return. If there are none, it drops all. The caller holds mu.
+func (l *lineLimit) forget(now time.Time) {
+	for key, k := range l.kinds {
+		if now.Sub(k.at) > lineBurst*lineEvery {
+			delete(l.kinds, key)
+		}
+	}
+	if len(l.kinds) >= maxLineKinds {
+		clear(l.kinds)
+	}
+}

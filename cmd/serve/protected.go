@@ -1,0 +1,29 @@
+package serve
+
+import (
+	"fmt"
+
+	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cmd/flags"
+)
+
+// checkProtected returns an error if hosts that can reach a port for clients
+// need no password. Redis has the same protected mode, but refuses the
+// connections instead of the start.
+func (o *options) checkProtected(users []*acl.User) error {
+	if !bool(o.access.protectedMode) || !o.open(users) || o.tls.clientsNeedCertificates() {
+		return nil
+	}
+	for _, a := range []struct{ flag, addr string }{
+		{"client-addr", o.clientAddr}, {"sentinel-addr", o.discovery.sentinelAddr},
+	} {
+		if a.addr != "" && !flags.Loopback(a.addr) {
+			return fmt.Errorf("--%s is %s, which other hosts can reach, and clients need no password. Choose one: "+
+				"set a password (--requirepass-file), or users (--acl-file); "+
+				"let only clients with a certificate connect (--tls-auth-clients=yes); "+
+				"let only this machine connect (--%s 127.0.0.1:PORT); "+
+				"or, on a network that you trust, start with --protected-mode=no", a.flag, a.addr, a.flag)
+		}
+	}
+	return nil
+}
