@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/operator"
 	"github.com/holdfast-kv/holdfast/cmd/serve"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
@@ -61,9 +62,9 @@ and sets no flag is an error.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flags.Suggest)
-	root.AddCommand(serve.Command(), devCommand(), statusCommand(), memberCommand(), serve.ConfigCommand(),
-		versionCommand(), commandsDocCommand(), settingsDocCommand(), healthCommand(), verifyCommand(), manCommand(),
-		backupCommand(), restoreCommand(), inspectCommand(), recoverCommand())
+	root.AddCommand(serve.Command(), serve.ConfigCommand(), devCommand(), verifyCommand(),
+		versionCommand(), commandsDocCommand(), settingsDocCommand(), manCommand())
+	root.AddCommand(operator.Commands()...)
 	completeFlags(root)
 	root.SetArgs(args)
 	root.SetOut(out)

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
+// memberCommand returns the command that lists and changes the members.
 func memberCommand() *cobra.Command {
 	var addr string
 	var login client.LoginFlags

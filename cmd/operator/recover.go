@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"errors"
@@ -20,6 +20,7 @@ type recoverOptions struct {
 	yes               bool
 }
 
+// recoverCommand returns the command that makes a new cluster of the data of one node.
 func recoverCommand() *cobra.Command {
 	var o recoverOptions
 	cmd := &cobra.Command{

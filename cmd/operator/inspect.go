@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"encoding/json"
@@ -45,6 +45,7 @@ type offlineInspection struct {
 // shownLocks is how many locks inspect prints without --json.
 const shownLocks = 20
 
+// inspectCommand returns the command that shows what is in a backup or a data directory.
 func inspectCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

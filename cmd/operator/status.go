@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -34,6 +34,7 @@ type statusOptions struct {
 	every  time.Duration
 }
 
+// statusCommand returns the command that shows the state of every node.
 func statusCommand() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{

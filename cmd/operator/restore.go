@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -31,6 +31,7 @@ type restoreOptions struct {
 	set        bool // the quarantine was set
 }
 
+// restoreCommand returns the command that writes a backup into an empty cluster.
 func restoreCommand() *cobra.Command {
 	var o restoreOptions
 	cmd := &cobra.Command{

@@ -1,4 +1,4 @@
-package main
+package operator
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 // backupPiece is the number of bytes that backup asks for at a time.
 const backupPiece = 1 << 20
 
+// backupCommand returns the command that writes a backup.
 func backupCommand() *cobra.Command {
 	var addr, file string
 	var login client.LoginFlags
@@ -120,7 +121,7 @@ func streamBackup(cmd *cobra.Command, c *client.Client, w io.Writer) (content ba
 	}()
 	out, err := backup.NewWriter(w, backup.Header{
 		SnapshotHead: info.SnapshotHead, Node: info.Node,
-		Created: time.Now().UTC().Format(time.RFC3339), Program: version,
+		Created: time.Now().UTC().Format(time.RFC3339), Program: cmd.Root().Version,
 	})
 	if err != nil {
 		return content, err
