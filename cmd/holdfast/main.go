@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-kv/holdfast/cmd/dev"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/cmd/operator"
 	"github.com/holdfast-kv/holdfast/cmd/serve"
@@ -62,7 +63,7 @@ and sets no flag is an error.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flags.Suggest)
-	root.AddCommand(serve.Command(), serve.ConfigCommand(), devCommand(), verifyCommand(),
+	root.AddCommand(serve.Command(), serve.ConfigCommand(), dev.Command(), verifyCommand(),
 		versionCommand(), commandsDocCommand(), settingsDocCommand(), manCommand())
 	root.AddCommand(operator.Commands()...)
 	completeFlags(root)

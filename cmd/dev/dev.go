@@ -1,4 +1,4 @@
-package main
+package dev
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-type devOptions struct {
+type options struct {
 	nodes, basePort int
 	dataDir         string
 	sentinel        bool
@@ -31,8 +31,10 @@ type devOptions struct {
 	args            []string // passed to every node
 }
 
-func devCommand() *cobra.Command {
-	var o devOptions
+// Command returns the command that runs a cluster on this machine, with the
+// commands that control its nodes.
+func Command() *cobra.Command {
+	var o options
 	cmd := &cobra.Command{
 		Use:   "dev [-- SERVE-FLAG...]",
 		Short: "Run a whole cluster on this machine",
@@ -60,7 +62,7 @@ is kept in the data directory. Flags after -- are passed to every node.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.args = args
-			return dev(cmd.Context(), o, cmd.OutOrStdout())
+			return run(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().IntVar(&o.nodes, "nodes", 3, "number of nodes")
@@ -69,24 +71,24 @@ is kept in the data directory. Flags after -- are passed to every node.`,
 		"also serve Redis Sentinel, on ports 20000 above the client ports")
 	cmd.Flags().BoolVar(&o.clusterMode, "cluster-mode", false, "act as a Redis Cluster of one shard")
 	cmd.MarkFlagsMutuallyExclusive("sentinel", "cluster-mode")
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", devDataDir(),
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", dataDir(),
 		"directory for the data and logs of the nodes")
-	cmd.AddCommand(devActionCommands()...)
+	cmd.AddCommand(actionCommands()...)
 	return cmd
 }
 
-// devDataDir is the default of --data-dir.
-func devDataDir() string { return filepath.Join("data", "dev") }
+// dataDir is the default of --data-dir.
+func dataDir() string { return filepath.Join("data", "dev") }
 
-// maxDevLog is the size in bytes above which dev renames a log before it starts
+// maxLog is the size in bytes above which dev renames a log before it starts
 // the node.
-const maxDevLog = 16 << 20
+const maxLog = 16 << 20
 
 // rotateLog renames a log that has become large, and replaces the one that was
 // renamed before.
 func rotateLog(path string) error {
 	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= maxDevLog {
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= maxLog {
 		return nil
 	}
 	if err != nil {
@@ -100,7 +102,7 @@ func rotateLog(path string) error {
 const sentinelOffset = 20000
 
 // config describes the cluster to verify/process.
-func (o devOptions) config() (process.Config, error) {
+func (o options) config() (process.Config, error) {
 	highest := o.basePort + 2000
 	if o.sentinel {
 		highest = o.basePort + sentinelOffset
@@ -126,7 +128,7 @@ func (o devOptions) config() (process.Config, error) {
 // stopLimit is how long the nodes may take to stop.
 const stopLimit = 6 * time.Second
 
-func dev(ctx context.Context, o devOptions, out io.Writer) error {
+func run(ctx context.Context, o options, out io.Writer) error {
 	// Closing the terminal stops the nodes in order, as Ctrl-C does.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
@@ -153,7 +155,7 @@ func dev(ctx context.Context, o devOptions, out io.Writer) error {
 	if err := c.Start(); err != nil {
 		return errors.Join(err, c.Stop(stopLimit))
 	}
-	control, err := serveDevControl(o.dataDir, c.Nodes)
+	control, err := serveControl(o.dataDir, c.Nodes)
 	if err != nil {
 		// The cluster works without it.
 		fmt.Fprintf(out, "\"holdfast dev restart\" will not work: %v\n", err)
@@ -178,8 +180,8 @@ func portFree(addr string) error {
 
 // watchNodes prints the table once the cluster has a leader, and then every
 // change, until ctx ends or no node is left.
-func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io.Writer) error {
-	w, err := newDevWeb(o.args)
+func watchNodes(ctx context.Context, nodes []*process.Node, o options, out io.Writer) error {
+	w, err := newWeb(o.args)
 	if err != nil {
 		return err
 	}
@@ -209,12 +211,12 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o devOptions, out io
 		if living == 0 {
 			return errors.New("no node is left")
 		}
-		status := devStatus(ctx, w, nodes)
+		status := askNodes(ctx, w, nodes)
 		now := client.LeaderOf(status)
 		switch {
 		case !shown && now != "" && len(status) == living && allReady(status):
 			shown, leader = true, now
-			printDev(out, nodes, status, o)
+			printNodes(out, nodes, status, o)
 		case shown && now != leader:
 			if now == "" {
 				fmt.Fprintf(out, "%s  no leader\n", clock())
@@ -239,9 +241,9 @@ func lastLine(path string) string {
 
 func clock() string { return time.Now().Format("15:04:05.000") }
 
-// devStatus asks each running node for its own status, on its HTTP port. The
+// askNodes asks each running node for its own status, on its HTTP port. The
 // client port may require a password, which clients can change.
-func devStatus(ctx context.Context, w *devWeb, nodes []*process.Node) []cluster.NodeStatus {
+func askNodes(ctx context.Context, w *web, nodes []*process.Node) []cluster.NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
@@ -267,7 +269,7 @@ func devStatus(ctx context.Context, w *devWeb, nodes []*process.Node) []cluster.
 	return all
 }
 
-func askNode(ctx context.Context, w *devWeb, n *process.Node) (st cluster.NodeStatus, err error) {
+func askNode(ctx context.Context, w *web, n *process.Node) (st cluster.NodeStatus, err error) {
 	res, err := w.get(ctx, n, "/status")
 	if err != nil {
 		return st, err
@@ -291,7 +293,7 @@ func allReady(nodes []cluster.NodeStatus) bool {
 	return true
 }
 
-func printDev(out io.Writer, nodes []*process.Node, status []cluster.NodeStatus, o devOptions) {
+func printNodes(out io.Writer, nodes []*process.Node, status []cluster.NodeStatus, o options) {
 	role := make(map[string]string)
 	for _, st := range status {
 		role[st.ID] = st.Role

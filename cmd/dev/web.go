@@ -1,4 +1,4 @@
-package main
+package dev
 
 import (
 	"context"
@@ -9,20 +9,20 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// devWeb requests pages from the HTTP ports of the nodes that dev has started.
-type devWeb struct {
+// web requests pages from the HTTP ports of the nodes that dev has started.
+type web struct {
 	scheme, token string
 	client        *http.Client
 }
 
-// newDevWeb returns a devWeb for nodes with the given flags, which dev passes to
+// newWeb returns a devWeb for nodes with the given flags, which dev passes to
 // every node.
-func newDevWeb(args []string) (*devWeb, error) {
+func newWeb(args []string) (*web, error) {
 	token, usesTLS, err := serve.HTTPAccess(args)
 	if err != nil {
 		return nil, err
 	}
-	w := &devWeb{scheme: "http", token: token, client: http.DefaultClient}
+	w := &web{scheme: "http", token: token, client: http.DefaultClient}
 	if usesTLS {
 		// The port is on loopback and belongs to a process of dev, so the name in
 		// its certificate does not matter.
@@ -33,7 +33,7 @@ func newDevWeb(args []string) (*devWeb, error) {
 }
 
 // get requests a page. The caller closes the body of the response.
-func (w *devWeb) get(ctx context.Context, n *process.Node, path string) (*http.Response, error) {
+func (w *web) get(ctx context.Context, n *process.Node, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.scheme+"://"+n.HTTP+path, nil)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package main
+package dev
 
 import (
 	"bytes"
@@ -21,25 +21,25 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// devActions are the commands that a running "holdfast dev" accepts.
-var devActions = []struct{ name, short string }{
+// actions are the commands that a running "holdfast dev" accepts.
+var actions = []struct{ name, short string }{
 	{"restart", "Restart a node of a running dev cluster, in an orderly way if it is up"},
 	{"start", "Start a node of a running dev cluster that is down"},
 	{"stop", "Stop a node of a running dev cluster in an orderly way"},
 	{"kill", "Kill a node of a running dev cluster, as kill -9 does"},
 }
 
-// devActionCommands returns the commands that control the nodes of a running
+// actionCommands returns the commands that control the nodes of a running
 // dev cluster, each of which is a process of its own.
-func devActionCommands() []*cobra.Command {
+func actionCommands() []*cobra.Command {
 	var out []*cobra.Command
-	for _, a := range devActions {
+	for _, a := range actions {
 		var dir string
 		cmd := &cobra.Command{
 			Use: a.name + " NODE", Short: a.short, Args: cobra.ExactArgs(1),
 			Example: fmt.Sprintf("  holdfast dev %s n2", a.name),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				done, err := askDev(cmd.Context(), dir, a.name, args[0])
+				done, err := ask(cmd.Context(), dir, a.name, args[0])
 				if err != nil {
 					return err
 				}
@@ -47,19 +47,19 @@ func devActionCommands() []*cobra.Command {
 				return err
 			},
 		}
-		cmd.Flags().StringVar(&dir, "data-dir", devDataDir(), "data directory of the running dev cluster")
+		cmd.Flags().StringVar(&dir, "data-dir", dataDir(), "data directory of the running dev cluster")
 		out = append(out, cmd)
 	}
 	return out
 }
 
-// devSocket returns the path of the Unix socket on which dev accepts commands.
-func devSocket(dir string) string { return filepath.Join(dir, "dev.sock") }
+// socket returns the path of the Unix socket on which dev accepts commands.
+func socket(dir string) string { return filepath.Join(dir, "dev.sock") }
 
-// askDev sends one command to the dev cluster of a data directory and returns
+// ask sends one command to the dev cluster of a data directory and returns
 // its answer.
-func askDev(ctx context.Context, dir, action, node string) (string, error) {
-	path := devSocket(dir)
+func ask(ctx context.Context, dir, action, node string) (string, error) {
+	path := socket(dir)
 	client := &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -88,18 +88,18 @@ func askDev(ctx context.Context, dir, action, node string) (string, error) {
 	return string(text), nil
 }
 
-// devControl carries out the commands that reach dev's Unix socket, one at a
+// control carries out the commands that reach dev's Unix socket, one at a
 // time.
-type devControl struct {
+type control struct {
 	mu     sync.Mutex // held while a command runs
 	nodes  []*process.Node
 	server http.Server
 	served chan error // receives why the server ended; capacity 1
 }
 
-// serveDevControl listens on the socket of a data directory until close.
-func serveDevControl(dir string, nodes []*process.Node) (*devControl, error) {
-	path := devSocket(dir)
+// serveControl listens on the socket of a data directory until close.
+func serveControl(dir string, nodes []*process.Node) (*control, error) {
+	path := socket(dir)
 	// A dev that was killed leaves its socket behind. The ports are free, so no
 	// other dev uses this directory.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -112,9 +112,9 @@ func serveDevControl(dir string, nodes []*process.Node) (*devControl, error) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	c := &devControl{nodes: nodes, served: make(chan error, 1)}
+	c := &control{nodes: nodes, served: make(chan error, 1)}
 	mux := http.NewServeMux()
-	for _, a := range devActions {
+	for _, a := range actions {
 		mux.HandleFunc("POST /"+a.name, func(w http.ResponseWriter, r *http.Request) { c.answer(w, r, a.name) })
 	}
 	c.server = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -123,7 +123,7 @@ func serveDevControl(dir string, nodes []*process.Node) (*devControl, error) {
 }
 
 // close ends the service. It waits for the command that runs. c may be nil.
-func (c *devControl) close() error {
+func (c *control) close() error {
 	if c == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (c *devControl) close() error {
 	return err
 }
 
-func (c *devControl) answer(w http.ResponseWriter, r *http.Request, action string) {
+func (c *control) answer(w http.ResponseWriter, r *http.Request, action string) {
 	done, err := c.run(action, r.URL.Query().Get("node"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
@@ -148,7 +148,7 @@ func (c *devControl) answer(w http.ResponseWriter, r *http.Request, action strin
 }
 
 // run carries out one command and returns what was done.
-func (c *devControl) run(action, id string) (string, error) {
+func (c *control) run(action, id string) (string, error) {
 	i := slices.IndexFunc(c.nodes, func(n *process.Node) bool { return n.ID == id })
 	if i < 0 {
 		var ids []string
