@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/operator"
 	"github.com/holdfast-kv/holdfast/cmd/serve"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
+	"github.com/holdfast-kv/holdfast/cmd/verify"
 )
 
 // version is set by the linker: see the Makefile.
@@ -63,7 +64,7 @@ and sets no flag is an error.`,
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flags.Suggest)
-	root.AddCommand(serve.Command(), serve.ConfigCommand(), dev.Command(), verifyCommand(),
+	root.AddCommand(serve.Command(), serve.ConfigCommand(), dev.Command(), verify.Command(),
 		versionCommand(), commandsDocCommand(), settingsDocCommand(), manCommand())
 	root.AddCommand(operator.Commands()...)
 	completeFlags(root)

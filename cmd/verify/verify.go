@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const (
 	exitUndecided = terminal.ExitCode(2) // no verdict
 )
 
-type verifyOptions struct {
+type options struct {
 	addrs, prefix string
 	login         client.LoginFlags
 	duration      time.Duration
@@ -38,10 +38,12 @@ type verifyOptions struct {
 	seed          uint64
 	dir           string
 	html, summary string
+	version       string // of this program, for the report
 }
 
-func verifyCommand() *cobra.Command {
-	o := verifyOptions{seed: rand.Uint64() >> 1}
+// Command returns the command that tests the guarantees of a cluster.
+func Command() *cobra.Command {
+	o := options{seed: rand.Uint64() >> 1}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Test the guarantees of a cluster, and report violations",
@@ -67,7 +69,8 @@ Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
   holdfast verify --local --faults 'kill,pause,network' --episodes 5`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return verify(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			o.version = cmd.Root().Version
+			return run(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -94,9 +97,9 @@ Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
 	return cmd
 }
 
-// verify runs the verification, writes its reports, and returns the verdict as
+// run runs the verification, writes its reports, and returns the verdict as
 // an exit code.
-func verify(ctx context.Context, o verifyOptions, out, errOut io.Writer) error {
+func run(ctx context.Context, o options, out, errOut io.Writer) error {
 	talk := out
 	if o.summary == "-" {
 		talk = errOut // standard output is for the program that reads the summary
@@ -104,9 +107,9 @@ func verify(ctx context.Context, o verifyOptions, out, errOut io.Writer) error {
 	var r *attack.Report
 	var err error
 	if o.local {
-		r, err = verifyLocal(ctx, o, talk)
+		r, err = runLocal(ctx, o, talk)
 	} else {
-		r, err = verifyLive(ctx, o, talk)
+		r, err = runLive(ctx, o, talk)
 	}
 	if r != nil {
 		// Write the reports even if the run was cut short: it may have found a
@@ -138,7 +141,7 @@ func undecided(errOut io.Writer, err error) error {
 	return exitUndecided
 }
 
-func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.Report, error) {
+func runLive(ctx context.Context, o options, talk io.Writer) (*attack.Report, error) {
 	login, err := o.login.Login()
 	if err != nil {
 		return nil, err
@@ -160,7 +163,7 @@ func verifyLive(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.R
 	return attack.Live(ctx, cfg)
 }
 
-func verifyLocal(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.Report, error) {
+func runLocal(ctx context.Context, o options, talk io.Writer) (*attack.Report, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
@@ -189,7 +192,7 @@ func verifyLocal(ctx context.Context, o verifyOptions, talk io.Writer) (*attack.
 	return r, err
 }
 
-func writeReports(o verifyOptions, r *attack.Report, failure error, out io.Writer) error {
+func writeReports(o options, r *attack.Report, failure error, out io.Writer) error {
 	why := ""
 	if failure != nil {
 		why = failure.Error()
@@ -199,7 +202,7 @@ func writeReports(o verifyOptions, r *attack.Report, failure error, out io.Write
 		if err != nil {
 			return fmt.Errorf("write report: %w", err)
 		}
-		if err := errors.Join(report.Write(f, r, version, why), f.Close()); err != nil {
+		if err := errors.Join(report.Write(f, r, o.version, why), f.Close()); err != nil {
 			return fmt.Errorf("write report: %w", err)
 		}
 	}
