@@ -50,7 +50,7 @@ type Header struct {
 
 // Trailer is the end of a backup.
 type Trailer struct {
-	Bytes int64 `json:"bytes"` // of the snapshot
+	Bytes int64 `json:"bytes"` // bytes of the snapshot
 	Keys  int   `json:"keys"`
 	// LongestTTL is the longest remaining time to live of a key, in nanoseconds.
 	LongestTTL int64 `json:"longest_ttl"`
@@ -139,7 +139,7 @@ func (w *Writer) Close(t Trailer) error {
 type Reader struct {
 	r       *bufio.Reader
 	offset  int64 // in the file
-	bytes   int64 // of the snapshot
+	bytes   int64 // bytes of the snapshot
 	rest    []byte
 	err     error
 	header  Header

@@ -19,7 +19,7 @@ type Machine struct {
 	// The fields from here to features are the state. A snapshot contains all
 	// of them.
 	applied   uint64 // log index of the last entry, of any kind
-	term      uint64 // of the last TermStart
+	term      uint64 // term of the last TermStart
 	clusterID string
 	clock     Clock
 	chain     uint64 // running hash over (index, clock, replies)
@@ -473,7 +473,7 @@ type draw struct {
 // scripting is the part of a Ctx for scripts and costly reads.
 type scripting struct {
 	rec    *recorder   // collects the effects of an operation in a Speculation, else nil
-	reads  *readBudget // of that group
+	reads  *readBudget // budget of that group
 	runner ScriptRunner
 	// scriptBudget is the budget of the scripts. cut is set when a script, or
 	// the costly reads of the group, have exceeded their budget. The group then

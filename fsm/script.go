@@ -181,7 +181,7 @@ func (cmd *Command) interpreted(args [][]byte) bool {
 	case "evalsha":
 		var buf [shaLen]byte
 		return len(args[1]) == shaLen && !isNative(codec.View(lowerSHA(&buf, args[1])), args)
-	case "load": // of SCRIPT or FUNCTION
+	case "load": // SCRIPT LOAD or FUNCTION LOAD
 		return IsWord(args[0], "FUNCTION") || native[SHA1(args[2])] == nil
 	}
 	return true

@@ -12,7 +12,7 @@ import (
 type SnapshotHead struct {
 	ClusterID string `json:"cluster"`
 	Index     uint64 `json:"index"` // log index of the last entry
-	Term      uint64 `json:"term"`  // of the last TermStart
+	Term      uint64 `json:"term"`  // term of the last TermStart
 	Lease     int64  `json:"lease"` // lease clock, nanoseconds
 	Wall      int64  `json:"wall"`  // wall clock of the last entry, microseconds since 1970
 	Features  int    `json:"features"`

@@ -155,7 +155,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 // repeated number.
 func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, scripted bool, err error) {
 	c := &sp.c
-	c.cut = false // of the previous group
+	c.cut = false // forget the previous group
 	if !s.runs(sp.c.m.features) || seq != s.lastSeq+1 {
 		return body, false, nil
 	}

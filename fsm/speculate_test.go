@@ -139,14 +139,14 @@ type stage struct {
 	quick   bool             // do not compare states: they are large
 	enough  bool             // close the entry after each group with a script
 	entries []byte           // all of them, each after its length
-	record  fsm.Record       // of the last entry
-	size    int              // of the last entry
+	record  fsm.Record       // content of the last entry
+	size    int              // bytes of the last entry
 	index   uint64
 	seq     uint64
 	origin  uint64 // origin of the groups, 1 at first
 	stamp   int64
 	batch   fsm.BatchBuilder
-	events  []fsm.Event // of the last entry
+	events  []fsm.Event // events of the last entry
 }
 
 func newStage(t *testing.T) *stage {

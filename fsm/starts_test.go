@@ -119,7 +119,7 @@ func TestStarts_Before(t *testing.T) {
 	for _, c := range []struct {
 		origins  [2]uint64
 		features int
-		hash     uint64 // of the first programs
+		hash     uint64 // hash that the first programs computed
 	}{
 		{[2]uint64{7, 9}, 0, 0xe44b864e60f9d2ca},
 		{[2]uint64{57, 3}, 0, 0xaed8d2afc21821a2},

@@ -76,7 +76,7 @@ func TestSecret_Differs(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		a, b []byte
-		text string // of the acceptor
+		text string // text of the acceptor
 	}{
 		{"different", secret(1), secret(2), `nodes "a" and "b" have different ones`},
 		{"dialer has none", nil, secret(2), `node "a" has none, node "b" has one`},

@@ -172,7 +172,7 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 	const ours, theirs = "the secret of the cluster, 32 bytes", "another secret, also of 32 bytes or more"
 	for _, test := range []struct {
 		name     string
-		secret   string // of the writer
+		secret   string // secret of the writer
 		accepted bool   // the writer accepted the connection
 		times    int
 		want     string

@@ -12,7 +12,7 @@ type Dict[V any] struct {
 
 // Item is a name in a Dict with its value.
 type Item[V any] struct {
-	Hash  uint64 // of the name
+	Hash  uint64 // hash of the name
 	Name  string
 	Value V
 }

@@ -7,8 +7,8 @@ import "math"
 type Shape struct {
 	Center        Point
 	Box           bool    // the area is a box
-	Radius        float64 // of a circle
-	Width, Height float64 // of a box
+	Radius        float64 // radius of a circle
+	Width, Height float64 // sides of a box
 	Unit          float64 // in meters
 }
 

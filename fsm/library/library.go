@@ -22,7 +22,7 @@ const (
 	// MaxBytes bounds the code of a library, and the names and descriptions of
 	// its functions.
 	MaxBytes         = 1 << 20
-	maxSetBytes      = 32 << 20 // of all libraries
+	maxSetBytes      = 32 << 20 // limit on all libraries
 	functionOverhead = 64       // memory of a function, besides its name and description
 	libraryOverhead  = 256      // memory of a library, besides its code and its functions
 )

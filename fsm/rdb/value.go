@@ -158,8 +158,8 @@ const (
 	Stream
 )
 
-// Type reads the type of a value. What follows has to be read by Text,
-// Elements, Scores or Stream, depending on the type.
+// Type reads the type of a value. The value that follows has to be read by
+// Text, Elements, Scores or Stream, depending on the type.
 func (r *Reader) Type() Type {
 	switch r.kind = r.Byte(); r.kind {
 	case typeString:

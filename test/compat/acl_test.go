@@ -18,8 +18,8 @@ func (p *pair) deleteUsers(names ...string) {
 }
 
 const (
-	hashP = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940" // of "p"
-	hashA = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4b72b9807785afee48bb" // of "a"
+	hashP = "148de9c5a7a44d19e56cd9ae1a554bf67847afb0c58f6e12fa29ac7ddfca9940" // hash of "p"
+	hashA = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4b72b9807785afee48bb" // hash of "a"
 )
 
 // aclRules are the arguments of ACL SETUSER for one user each. Each line is one

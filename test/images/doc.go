@@ -32,7 +32,7 @@
 //     disk. The directories are independent of each other. ext4 keeps one order
 //     for all directories, so the model is stricter there.
 //
-// The death of a process does not matter to the model. What the process wrote
-// and did not sync is still in memory, and the next process reads it. A later
-// loss of power then removes it.
+// The death of a process does not matter to the model. Data that the process
+// wrote and did not sync is still in memory, and the next process reads it. A
+// later loss of power then removes it.
 package main

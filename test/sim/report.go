@@ -11,7 +11,7 @@ import (
 type Report struct {
 	Histories int            `json:"histories"`
 	Virtual   time.Duration  `json:"virtual_ns"`
-	Real      time.Duration  `json:"real_ns"` // of the whole run
+	Real      time.Duration  `json:"real_ns"` // duration of the whole run
 	Injected  map[string]int `json:"injected"`
 	Seen      map[string]int `json:"seen"`
 	NotRun    map[string]int `json:"not_run"` // injected, but without an effect

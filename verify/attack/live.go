@@ -17,7 +17,7 @@ import (
 // faults. The operator may inject faults while it runs.
 type LiveConfig struct {
 	Load     load.Config   // with addresses, password and prefix
-	Duration time.Duration // of the load
+	Duration time.Duration // duration of the load
 }
 
 // liveSlack is how late a cluster may release an expired lock when only the

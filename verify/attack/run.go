@@ -20,7 +20,7 @@ type Config struct {
 	Program  string        // the holdfast binary
 	Old      string        // another build to mix with Program, "" for none
 	Dir      string        // directory of the clusters and of the evidence of violations
-	Seed     uint64        // of all random choices
+	Seed     uint64        // seed of all random choices
 	Episodes int           // 0: limited by For only
 	For      time.Duration // no episode begins after this time, 0 for no limit
 	Faults   []string      // classes: see choose
@@ -104,7 +104,7 @@ type Report struct {
 	Grants     int             `json:"grants"`
 	Expired    int             `json:"expired"`
 	Violations int             `json:"violations"`
-	Failures   int             `json:"failures"` // of the test harness
+	Failures   int             `json:"failures"` // failures of the test harness
 	Controls   int             `json:"controls"`
 	Caught     int             `json:"controls_caught"`
 }

@@ -16,7 +16,7 @@ import (
 // with ctx, after the current write has ended.
 type stallProbe struct {
 	mu    sync.Mutex
-	began time.Time // of the current write
+	began time.Time // start of the current write
 	slow  time.Time // end of the latest write that took longer than stalledFor
 }
 

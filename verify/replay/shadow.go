@@ -25,7 +25,7 @@ type Shadow struct {
 	Compared int // number of keys compared
 	Equal    int // number of keys whose DUMP was the same to the byte
 	bad      []checker.Violation
-	err      error // of the redis-server
+	err      error // error of the redis-server
 	index    uint64
 }
 

@@ -103,7 +103,7 @@ const (
 type chart struct {
 	Width, Height int
 	Left, Plot    float64
-	Top, Bottom   int // of the rows
+	Top, Bottom   int // edges of the rows
 	Rows          []row
 	Holds         []box
 	Bands         []band

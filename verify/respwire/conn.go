@@ -11,7 +11,7 @@ import (
 // it, and only one at a time may write to it.
 type Conn struct {
 	net.Conn
-	R *bufio.Reader // of Conn
+	R *bufio.Reader // reads from Conn
 }
 
 // NewConn returns a Conn that uses conn.

@@ -4,7 +4,8 @@
 //
 //	go run ./test/tidy/draw -seed 7 -under test
 //
-// The same seed draws the same sample from the same tree.
+// The same seed draws the same sample from the same tree. With -since COMMIT,
+// it draws only from texts that have changed since that commit.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -31,8 +33,12 @@ func main() {
 	paragraphs := flag.Int("paragraphs", 20, "number of paragraphs of the documentation")
 	root := flag.String("root", ".", "top folder of the project")
 	under := flag.String("under", "", "draw only from this folder and the folders below it")
+	since := flag.String("since", "", "draw only texts that have changed since this commit")
 	flag.Parse()
 	p, err := gather(filepath.Join(*root, *under))
+	if err == nil && *since != "" {
+		err = p.onlySince(*root, *since)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "draw:", err)
 		os.Exit(1)
@@ -46,14 +52,18 @@ func main() {
 		fmt.Printf("==== %s: %d of %d\n", part.name, min(part.count, len(part.items)), len(part.items))
 		rnd.Shuffle(len(part.items), func(i, j int) { part.items[i], part.items[j] = part.items[j], part.items[i] })
 		for _, it := range part.items[:min(part.count, len(part.items))] {
-			fmt.Printf("\n%s\n%s\n", it.at, it.text)
+			fmt.Printf("\n%s:%d\n%s\n", it.file, it.first, it.text)
 		}
 		fmt.Println()
 	}
 }
 
-// item is a piece of prose and its file and line.
-type item struct{ at, text string }
+// item is a piece of prose and its lines in a file.
+type item struct {
+	file        string
+	first, last int
+	text        string
+}
 
 // prose is all prose of a tree, in the order of its files.
 type prose struct{ comments, texts, paragraphs []item }
@@ -93,13 +103,13 @@ func (p *prose) source(path string) error {
 	if err != nil || ast.IsGenerated(f) {
 		return err
 	}
-	add := func(to *[]item, pos token.Pos, text string) {
+	add := func(to *[]item, n ast.Node, text string) {
 		if len(strings.Fields(text)) >= minWords {
-			*to = append(*to, item{set.Position(pos).String(), strings.TrimSpace(text)})
+			*to = append(*to, item{path, set.Position(n.Pos()).Line, set.Position(n.End()).Line, strings.TrimSpace(text)})
 		}
 	}
 	for _, c := range f.Comments {
-		add(&p.comments, c.Pos(), c.Text())
+		add(&p.comments, c, c.Text())
 	}
 	if strings.HasSuffix(path, "_test.go") {
 		return nil
@@ -116,7 +126,7 @@ func (p *prose) source(path string) error {
 		for _, arg := range call.Args {
 			if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				if text, err := strconv.Unquote(lit.Value); err == nil {
-					add(&p.texts, lit.Pos(), text)
+					add(&p.texts, lit, text)
 				}
 			}
 		}
@@ -141,7 +151,7 @@ func (p *prose) page(path string) error {
 	begin, code := 0, false
 	end := func() {
 		if text := strings.Join(lines, "\n"); len(strings.Fields(text)) >= minWords {
-			p.paragraphs = append(p.paragraphs, item{fmt.Sprintf("%s:%d", path, begin), text})
+			p.paragraphs = append(p.paragraphs, item{path, begin, begin + len(lines) - 1, text})
 		}
 		lines = nil
 	}
@@ -169,4 +179,68 @@ func (p *prose) page(path string) error {
 	}
 	end()
 	return nil
+}
+
+// hunk matches the head of a hunk of a diff, with the first new line and the
+// number of new lines, which is 1 if it is missing.
+var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
+
+// onlySince drops the prose of which no line has changed since a commit. It
+// keeps new files, also those that git does not track yet.
+func (p *prose) onlySince(root, commit string) error {
+	diff, err := git(root, "diff", "--no-color", "-U0", "-M", "--relative", commit)
+	if err != nil {
+		return err
+	}
+	untracked, err := git(root, "ls-files", "--others", "--exclude-standard")
+	if err != nil {
+		return err
+	}
+	changed := map[string]map[int]bool{}
+	for _, file := range strings.Fields(untracked) {
+		changed[filepath.Join(root, file)] = nil
+	}
+	file := ""
+	for line := range strings.Lines(diff) {
+		if name, ok := strings.CutPrefix(line, "+++ b/"); ok {
+			file = filepath.Join(root, strings.TrimSpace(name))
+			changed[file] = map[int]bool{}
+		}
+		m := hunk.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		first, _ := strconv.Atoi(m[1]) // the pattern matches only numbers
+		count := 1
+		if m[2] != "" {
+			count, _ = strconv.Atoi(m[2])
+		}
+		for n := first; n < first+count; n++ {
+			changed[file][n] = true
+		}
+	}
+	unchanged := func(it item) bool {
+		lines, ok := changed[filepath.Clean(it.file)]
+		for n := it.first; n <= it.last; n++ {
+			if lines[n] {
+				return false
+			}
+		}
+		return !ok || lines != nil
+	}
+	for _, list := range []*[]item{&p.comments, &p.texts, &p.paragraphs} {
+		*list = slices.DeleteFunc(*list, unchanged)
+	}
+	return nil
+}
+
+// git runs a git command in a directory and returns its output.
+func git(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+	}
+	return string(out), nil
 }
