@@ -105,7 +105,8 @@ func (p *prose) source(path string) error {
 	}
 	add := func(to *[]item, n ast.Node, text string) {
 		if len(strings.Fields(text)) >= minWords {
-			*to = append(*to, item{path, set.Position(n.Pos()).Line, set.Position(n.End()).Line, strings.TrimSpace(text)})
+			first, last := set.Position(n.Pos()).Line, set.Position(n.End()).Line
+			*to = append(*to, item{path, first, last, strings.TrimSpace(text)})
 		}
 	}
 	for _, c := range f.Comments {
