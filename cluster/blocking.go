@@ -12,9 +12,9 @@ import (
 
 // waits is the set of the blocking commands of this node's clients. The waiters
 // themselves are part of the replicated state (fsm/wait.go). waits finds out
-// how each wait has ended, and passes the reply to the connection. For that the
-// node reads its own state machine whenever an entry has ended waits of its
-// own, or a snapshot has replaced a part of the log.
+// how each wait has ended, and passes the reply to the connection. To do so, it
+// reads the node's own state machine whenever an entry has ended some of these
+// waits, or a snapshot has replaced a part of the log.
 //
 // The leader also sends the replies, which is a few milliseconds faster.
 //

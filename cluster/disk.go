@@ -39,14 +39,14 @@ const (
 	// logSegment is the default size of a log segment, in bytes. A default
 	// reserve is at least two of them.
 	logSegment = 64 << 20
-	// reserveMargin is what else a node writes while a new segment is
-	// allocated, in bytes.
+	// reserveMargin is the room for everything else that a node writes while a
+	// new segment is allocated, in bytes.
 	reserveMargin = 8 << 20
 	// diskEvery is the interval of the measurements. A leader that writes 400
 	// MB/s writes 100 MB meanwhile.
 	diskEvery = 250 * time.Millisecond
-	// handOverEvery is the least time between two attempts of a leader to give
-	// its leadership to a node with more room.
+	// handOverEvery is the minimum time between two attempts of a leader to
+	// give its leadership to a node with more room.
 	handOverEvery = 10 * time.Second
 )
 
@@ -131,7 +131,9 @@ func (d *diskMonitor) measure() DiskStatus {
 	reserve, was, wasFull := d.reserve(total), d.status.DiskLow, d.status.DiskFull
 	d.failing = false
 	d.status = DiskStatus{DiskFree: free, DiskTotal: total, DiskReserve: reserve, DiskLow: free < reserve}
-	if was && free < reserve+reserve/16 { // free space that is near the reserve must not flap
+	// The status must not change back and forth while the free space is near the
+	// reserve.
+	if was && free < reserve+reserve/16 {
 		d.status.DiskLow = true
 	}
 	switch {

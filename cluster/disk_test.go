@@ -99,7 +99,8 @@ func TestDisk_LeaderHandsOver(t *testing.T) {
 }
 
 // TestDisk_FullFollower checks that a follower without room accepts no entries,
-// lives on, and catches up when there is room, while the cluster accepts writes.
+// keeps running, and catches up when there is room, while the cluster accepts
+// writes.
 func TestDisk_FullFollower(t *testing.T) {
 	t.Parallel()
 	c, d := startOnDisks(t)

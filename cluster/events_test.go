@@ -229,7 +229,7 @@ func TestEvents_OwnPieces(t *testing.T) {
 			name string
 			do   func() (string, error)
 			want string
-			ops  []int // of each message, in the group
+			ops  []int // operation of each message in its group
 		}{
 			{"script", func() (string, error) { return cl.do("EVAL", slow+"a", "0") }, ":0\r\n", []int{0}},
 			{"pipeline", func() (string, error) {

@@ -19,7 +19,7 @@ type leading struct {
 	now  atomic.Pointer[string]
 	last atomic.Pointer[string] // the previous leader, or now
 
-	watchers watchers // of Node.Watch
+	watchers watchers // watchers of Node.Watch
 }
 
 // linked records a new link to the leader.

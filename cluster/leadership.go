@@ -37,7 +37,7 @@ type leadership struct {
 	floor atomic.Int64
 
 	reads   *readindex.Rounds[reader]
-	scripts fsm.ScriptRunner // of host, until the leadership ends
+	scripts fsm.ScriptRunner // runner of host, until the leadership ends
 
 	suspender suspender     // used only by keepTime
 	links     chan struct{} // capacity 1: a link has begun or ended
@@ -65,7 +65,7 @@ type leaderParts struct {
 	raft      *raft.Raft
 	committed func() uint64
 	machine   *machine.Machine
-	forwarder *forwarder // of this node: see checkWaiters
+	forwarder *forwarder // forwarder of this node: see checkWaiters
 	readers   *readHost
 	host      *scriptHost
 	clock     Clock
@@ -90,8 +90,8 @@ type resultReceiver interface {
 
 // driftPPM is the part of elapsed time, in parts per million, that the
 // leadership does not count. NTP slews a clock by up to 500 ppm, and a quartz
-// is off by up to 100 ppm. So a TTL may last longer by this part, but never
-// shorter.
+// clock is off by up to 100 ppm. So a TTL may last longer by this part, but
+// never shorter.
 const driftPPM = 1000
 
 // maxAdvance bounds one step of the lease clock, in nanoseconds. While keys
@@ -233,7 +233,7 @@ func (ld *leadership) stamp() int64 {
 	if now-ld.lastEntryStamp > maxAdvance {
 		// Without a TTL, no clock entries are committed, and no key can expire.
 		if ld.machine.Deadline() != 0 {
-			ld.log.Error("lease clock jumped, step cut",
+			ld.log.Error("lease clock jumped, the step was limited",
 				"step", time.Duration(now-ld.lastEntryStamp), "cut_to", time.Duration(maxAdvance))
 		}
 		now = ld.lastEntryStamp + maxAdvance

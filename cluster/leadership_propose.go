@@ -19,11 +19,11 @@ type batches struct {
 // pipeline is what the proposer knows about the entries on their way through the
 // log.
 type pipeline struct {
-	inflight []proposal    // proposed and not applied, in log order
+	inflight []proposal    // proposed and not applied yet, in log order
 	waitSlot bool          // propose waits for room in the window
 	taken    bool          // propose has taken an entry that is not in inflight yet
 	paused   bool          // nothing is proposed: see pause
-	quiet    chan struct{} // of pause: closed when no entry is in flight; nil if pause does not wait
+	quiet    chan struct{} // result of pause: closed when no entry is in flight; nil if pause does not wait
 }
 
 // submit adds a group to the next entry. It copies body.

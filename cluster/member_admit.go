@@ -19,9 +19,10 @@ import (
 // it for a vote. A node that is added and never started therefore does no harm.
 //
 // A node with an empty directory is admitted if it is a non-voter: since it was
-// added, no vote and no acknowledgment of an entry by it has counted. What it
-// may have done before an earlier removal is covered in raftlog/votes.go. If the
-// node is a voter, its directory has been wiped: see member_form.go.
+// added, no vote and no acknowledgment of an entry by it has counted.
+// raftlog/votes.go covers what the node may have done before an earlier
+// removal. If the node is a voter, its directory has been wiped: see
+// member_form.go.
 
 // committedMembers returns the committed members. Any other answer may turn out
 // to be wrong: a node that does not lead may not have received the latest

@@ -13,8 +13,8 @@ import (
 // last changed the members.
 const settingVoters = "voters"
 
-// awayRetryAfter is the least time after an automatic removal that failed before
-// the next one.
+// awayRetryAfter is the minimum time between an automatic removal that failed
+// and the next one.
 const awayRetryAfter = 5 * time.Second
 
 // removeAway removes the member that has been away for longest, if that is
@@ -122,8 +122,9 @@ func evenAdvice(voters int) string {
 		"add a node, or remove one", voters, voters-1)
 }
 
-// evenVoters is the number of voters that warnEven saw last, since when it has
-// been the same, and whether warnEven has warned about it.
+// evenVoters records the number of voters that warnEven saw last, the time
+// since which this number has not changed, and whether warnEven has warned
+// about it.
 type evenVoters struct {
 	voters int
 	since  time.Duration

@@ -43,7 +43,7 @@ type environment struct {
 	log     hclog.Logger
 	clock   Clock
 	self    raft.ServerID
-	session fsm.SessionID // of this start of the node
+	session fsm.SessionID // session of this start of the node
 	stats   *Counters
 	stores  Stores
 	table   *fsm.Table
@@ -269,8 +269,8 @@ func (n *Node) run() {
 	}
 }
 
-// openRaftLog returns what raft must not forget, over the stores of the data
-// directory.
+// openRaftLog returns the log, the vote and the snapshots of raft, in the
+// stores of the data directory.
 func (n *Node) openRaftLog() *raftlog.Log {
 	return raftlog.Open(raftlog.Config{
 		Entries:   n.stores.Log(),

@@ -16,7 +16,7 @@ import (
 type heldDisk struct {
 	sync.RWMutex // locked for writing while appends wait
 
-	key     string       // of raft's stable store; writes of it wait, too
+	key     string       // key of raft's stable store; its writes wait, too
 	waiting atomic.Int32 // writes of the key that have begun and not ended
 }
 

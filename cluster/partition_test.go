@@ -237,7 +237,8 @@ func TestUnknownOutcome(t *testing.T) {
 				return err == nil && reply == ok
 			})
 			rest := c.others(at)
-			// What is sent now is on its way when the majority is cut off.
+			// Commands that are sent now are on their way when the majority is
+			// cut off.
 			for _, id := range rest {
 				c.net.hold(at, id)
 			}

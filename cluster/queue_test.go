@@ -104,7 +104,7 @@ func testQueue(t *testing.T, restarts bool) {
 type queue struct {
 	c        *testCluster
 	name     string
-	timeout  time.Duration // of the clients that pop, 0 for none
+	timeout  time.Duration // timeout of the clients that pop, 0 for none
 	quiet    bool          // nothing is pushed until the end
 	restarts bool
 

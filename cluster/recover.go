@@ -32,7 +32,7 @@ type Offline struct {
 	// committed. The entries after it are part of the state, but it is unknown
 	// whether the cluster ever acknowledged them.
 	Known   uint64
-	Members []Member // of the latest configuration in the log
+	Members []Member // members in the latest configuration in the log
 }
 
 // ReadOffline reads the data directory of a stopped node: the newest snapshot and

@@ -102,9 +102,9 @@ func (ld *leadership) runDryInSlot(l *lane, p *fairshare.Slot, body []byte, t *d
 }
 
 // runDryGroup runs a group that has the slot of its lane. A group without a
-// script is not run: the sizes of its keys show what it costs. It waits for the
-// slot nevertheless, so that heavy writes leave most of the time to the writes
-// of other clients.
+// script is not run: the sizes of its keys show what it costs. It still waits
+// for the slot, so that heavy writes leave most of the time to the writes of
+// other clients.
 func (ld *leadership) runDryGroup(body []byte, t *dryRun) ([]byte, error) {
 	if !fsm.HasScripts(body) {
 		var err error

@@ -54,8 +54,9 @@ func newLane(limit time.Duration, most int, clock Clock) *lane {
 	}
 }
 
-// enter waits for the slot of the lane, for a dry run of a group of size bytes.
-// If it fails, it returns the error text for the client as refusal.
+// enter waits for the slot of the lane for a dry run. size is the size of its
+// group in bytes. If enter fails, it returns the error text for the client as
+// refusal.
 func (l *lane) enter(
 	who fairshare.Worker, size int, limit time.Duration, done <-chan struct{},
 ) (p *fairshare.Slot, refusal string) {

@@ -76,7 +76,7 @@ type snapshotter struct {
 	*environment
 	raft    *raftInstance
 	machine *machine.Machine
-	backups *backups // of this node's state, for clients
+	backups *backups // backups of this node's state, for clients
 	disk    *diskMonitor
 	health  snapshotHealth
 }

@@ -53,7 +53,7 @@ type NodeStatus struct {
 	Stopping bool `json:"stopping,omitempty"`
 }
 
-// LogStatus is how far a node is in the log.
+// LogStatus describes which part of the log a node has received and applied.
 type LogStatus struct {
 	Term      uint64 `json:"term"`
 	Commit    uint64 `json:"commit_index"`

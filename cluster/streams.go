@@ -129,7 +129,8 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 			// from the session, because the state machine would then execute no
 			// later group of that node. So an empty group takes the number. The
 			// forwarder recognizes an empty reply.
-			ss.log.Error("group refused, the node must run another version", "from", id.NodeID, "error", err)
+			ss.log.Error("refused a group: the node that sent it probably runs another version",
+				"from", id.NodeID, "error", err)
 			body = noop
 		} else {
 			body = ss.marked(body)

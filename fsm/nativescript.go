@@ -83,8 +83,8 @@ func (n *nativeScript) fits(keys, argv [][]byte) bool {
 	return n.fit == nil || n.fit(keys, argv)
 }
 
-// call executes the script. It appends to an error the tail that the
-// interpreter would append.
+// call executes the script. If the script fails, call appends the same suffix
+// to the error text as the interpreter would.
 func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
 	reply := c.quarantinedScript(sha, keys)
 	if !reply.IsError() {

@@ -123,7 +123,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 		if !full {
 			var err error
 			if full, err = sp.postpones(body); err != nil {
-				return fmt.Errorf("weigh group %d of %s: %w", seq, id, err)
+				return fmt.Errorf("estimate group %d of %s: %w", seq, id, err)
 			}
 		}
 		if full {

@@ -172,7 +172,7 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 			instead = fsm.Error(msgUnblocked)
 		}
 	case <-c.srv.life.stopping:
-		c.done = true // if the command was served nevertheless, the client gets its reply before
+		c.done = true // if the command was served in the end, the client gets its reply first
 		reply, err := c.exec.Unblock()
 		if err != nil {
 			c.srv.log.Debug("cannot end blocking command", "client", c.id, "error", err)

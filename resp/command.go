@@ -409,7 +409,7 @@ func names(specs []*spec, keep func(*spec) bool) []string {
 type argument struct {
 	name, typ, token   string
 	optional, multiple bool
-	args               []argument // of a oneof or a block
+	args               []argument // parts of a oneof or a block
 }
 
 // parseSyntax parses the syntax of a row. A word in lower case stands for a

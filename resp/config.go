@@ -286,7 +286,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 			return failed(fsm.SettingNotify, strings.TrimPrefix(refusal, "ERR "))
 		}
 	}
-	var incomplete error // the error of a change that was executed nevertheless
+	var incomplete error // error after a change that was executed
 	if pass, ok := changes["requirepass"]; ok {
 		incomplete = c.users().setDefaultPassword(pass)
 		if outcome.Of(incomplete) != outcome.Executed {

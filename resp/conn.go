@@ -348,10 +348,11 @@ func (c *conn) recover() {
 	}
 }
 
-// busy is the time for which a connection has run commands that wait for
-// nothing, since it last yielded: connection commands, and commands that were
-// refused. A client can send such commands without end, and the connection then
-// never waits. Commands on data wait for the cluster.
+// busy is the time for which a connection has run commands since it last
+// yielded. Only commands that do not wait count: connection commands, and
+// commands that were refused. A client can send such commands without end, and
+// the connection then never waits. Commands on data do not count, because they
+// wait for the cluster.
 type busy time.Duration
 
 // refusalTime is an estimate of the time that it takes to refuse a command.

@@ -201,7 +201,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 	return c.skip(n, left)
 }
 
-// skip removes n operations that have been answered from the group.
+// skip removes from the group n operations that have been answered.
 func (c *conn) skip(n int, left bool) bool {
 	if !left || c.ended() {
 		return false

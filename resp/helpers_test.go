@@ -154,7 +154,7 @@ type fakeExecutor struct {
 	watch   func() (left <-chan struct{}, stop func(), err error)
 	cluster *fakeCluster
 	buf     []byte
-	out     chan []byte // of the current wait
+	out     chan []byte // replies of the current wait
 	origin  uint64
 	pos     fsm.Pos
 	// first and last are the numbers of the groups that Do has sent.

@@ -162,7 +162,7 @@ func TestOwn_PieceUnknown(t *testing.T) {
 	f.inPieces = true
 	f.ownDelivered = func(group uint64, delivered func(index uint64, position int)) {
 		index := f.indexOf(group)
-		if index == 3 || index == 4 { // of a and b: 2 is the refused group
+		if index == 3 || index == 4 { // groups of a and b; group 2 was refused
 			index = 0
 		}
 		delivered(index, 0)
@@ -334,9 +334,9 @@ func TestOwn_TrackingOn(t *testing.T) {
 }
 
 // TestOwn_CacheNeverOld runs random pipelines, with events that arrive late and
-// changes by other clients. What a client has cached is never older than its
-// own last acknowledged write, nor older than what it has read or received
-// before. At the end it equals what the key holds.
+// changes by other clients. A cached value is never older than the client's own
+// last acknowledged write, nor older than any value that the client has read or
+// received before. At the end, the cached value of a key is its current value.
 func TestOwn_CacheNeverOld(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {

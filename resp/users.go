@@ -270,9 +270,9 @@ func (c *conn) authError(r *row, args [][]byte) string {
 }
 
 // isOpen reports whether a command is answered before the users are confirmed.
-// These commands read no data and tell nothing about other clients. Client
-// libraries send them when they connect. HOLDFAST STATUS tells an operator why a
-// node has no leader, and says no more than the HTTP port.
+// These commands read no data and reveal nothing about other clients. Client
+// libraries send them when they connect. HOLDFAST STATUS tells an operator why
+// a node has no leader, and says no more than the HTTP port.
 func (r *row) isOpen(args [][]byte) bool {
 	switch r.fullName() {
 	case "ping", "echo", "select", "client|setname", "client|setinfo", "client|getname", "client|id", "client|reply":

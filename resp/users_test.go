@@ -49,8 +49,8 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	}
 }
 
-// TestUsers_ReplacedPassword checks the clients that log in to a node that has no
-// leader, with a password that only this node takes for valid: they lose their
+// TestUsers_ReplacedPassword checks the clients that log in to a node that has
+// no leader, with a password that only this node accepts: they lose their
 // connections as soon as the node has read the users of the cluster.
 func TestUsers_ReplacedPassword(t *testing.T) {
 	f := newFake(t)

@@ -40,9 +40,9 @@ type Machine struct {
 	newerSaid bool          // Config.Newer has been called
 	newerAt   time.Duration // monotonic time of that call
 
-	// mu guards m. Whatever changes the state or makes a clone needs the write
-	// lock, because a clone changes which parts of the state m may write in
-	// place. Reads need the read lock.
+	// mu guards m. A function that changes the state or makes a clone needs the
+	// write lock, because a clone changes which parts of the state m may write
+	// in place. Reads need the read lock.
 	mu sync.RWMutex
 	m  *fsm.Machine
 	// dead is set when an entry could not be applied. No further entry may be

@@ -55,7 +55,7 @@ type asyncWriter struct {
 	first atomic.Uint64 // index of open[0], or 0 if open is empty; written with mu held
 
 	mu      sync.Mutex
-	changed sync.Cond // of mu: open, err or closed has changed
+	changed sync.Cond // condition on mu: open, err or closed has changed
 	open    []*raft.Log
 	err     error
 	closed  bool

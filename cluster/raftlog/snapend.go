@@ -16,9 +16,9 @@ import (
 // before it could answer, was thus left behind until the next snapshot.
 //
 // The Raft paper (section 7) keeps the last index and term of a snapshot for
-// this check. So endedLog.GetLog answers for the snapshot, on nodes that do not
-// lead. On a leader GetLog must report that the entry is missing, so that the
-// leader sends the snapshot instead.
+// this check. So endedLog.GetLog returns that entry on nodes that do not lead.
+// On a leader GetLog must report that the entry is missing, so that the leader
+// sends the snapshot instead.
 
 // SnapshotEnd is the type of the entry that GetLog returns for the last entry
 // of the newest snapshot. Its index and term are valid. Its content is unknown,

@@ -38,7 +38,7 @@ func TestStaleEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		own      uint64 // entries of this node, all of term 2
-		snapshot uint64 // of the leader, of term 3
+		snapshot uint64 // end of the leader's snapshot, of term 3
 		want     error
 	}{
 		{"the log continues after it", 9, 6, errStaleEnd},

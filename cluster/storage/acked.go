@@ -14,7 +14,7 @@ import (
 
 // acked is the file that records a lower bound of how far this node has
 // acknowledged the log and its stable store. Without it, a log that has lost
-// its end cannot be told from a shorter log.
+// its end cannot be distinguished from a shorter log.
 //
 // A separate goroutine writes the file, so that an append does not need a
 // second fsync. The file is made exact at Close, when a snapshot is completed,

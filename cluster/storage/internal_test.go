@@ -148,8 +148,8 @@ func TestWatchdog_Bounds(t *testing.T) {
 	}
 }
 
-// TestWatchdog_StoppedProcess checks that the watchdog does not blame the disk
-// for a pause of the process itself.
+// TestWatchdog_StoppedProcess checks that the watchdog does not report a
+// stalled disk after a pause of the process itself.
 func TestWatchdog_StoppedProcess(t *testing.T) {
 	w := &watchdog{interval: 100 * time.Millisecond, running: make(map[*watched]struct{})}
 	x := w.begin("append", time.Second)

@@ -113,7 +113,7 @@ func TestKill(t *testing.T) {
 					reported["log"] = n
 				}
 				if lines == enough {
-					// What the process reports before the signal arrives counts
+					// Reports that arrive before the signal takes effect count,
 					// too.
 					if err := cmd.Process.Kill(); err != nil {
 						t.Fatal(err)

@@ -17,7 +17,7 @@ func TestPeerProbe(t *testing.T) {
 	for _, how := range []struct {
 		name string
 		then func(p *peerProbe, leads, there *atomic.Bool, cancel func())
-		want error // of the second request, which is made if want is nil
+		want error // error of the second request; nil if the request is made
 	}{
 		{"heard of again", func(p *peerProbe, _, _ *atomic.Bool, _ func()) {
 			p.heard("n2", lost)

@@ -93,7 +93,7 @@ var errDeposed = errors.New("this node no longer leads the term of the request")
 
 // errNoEntry prevents the stand-in for the last entry of a snapshot from being
 // sent to other nodes.
-var errNoEntry = errors.New("the entry is in a snapshot only")
+var errNoEntry = errors.New("only a snapshot contains the entry")
 
 // AppendEntries implements raft.Transport.
 //

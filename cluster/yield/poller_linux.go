@@ -12,7 +12,7 @@ import (
 // descriptor that it has just made readable. It is parked until the scheduler
 // asks the kernel which descriptors are ready, and that includes the sockets.
 type poller struct {
-	conn    syscall.RawConn       // of an eventfd; nil if none has been opened
+	conn    syscall.RawConn       // connection to an eventfd; nil if none has been opened
 	signal  func(fd uintptr) bool // p.signaled, stored so that poll does not allocate
 	written bool                  // this poll has made the descriptor readable
 	counter [8]byte               // what is read from the descriptor

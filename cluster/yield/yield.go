@@ -39,7 +39,7 @@ func Now() {
 // Pace yields in a goroutine that calls Check often while it computes. The zero
 // value is ready to use.
 type Pace struct {
-	last time.Time // of the last yield, or of the first call of Check
+	last time.Time // time of the last yield, or of the first call of Check
 }
 
 // Check calls Now if the goroutine has not done so for Every.

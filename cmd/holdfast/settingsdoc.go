@@ -30,8 +30,8 @@ const settingsDocHead = `# CONFIG
 The flags of a node configure it ("holdfast serve --help"). Clients and tools of
 Redis also use CONFIG. "CONFIG GET" returns all parameters of Redis %s.
 "CONFIG SET" changes all parameters of one call or none, and reports errors in
-the order in which Redis does. "CONFIG REWRITE" is refused, because there is no
-configuration file. "CONFIG RESETSTAT" resets the statistics of INFO to zero.
+the order in which Redis does. "CONFIG REWRITE" is refused: no node changes the
+file of its --config. "CONFIG RESETSTAT" resets the statistics of INFO to zero.
 
 ## Parameters with an effect
 

@@ -41,8 +41,8 @@ import (
 // one. It understands inline commands, and rewrites them as multibulk, because
 // redcon has other quoting rules. It answers an invalid frame with the same
 // text, after the replies to all commands before it, and then closes the
-// connection. It closes the connection of a web browser without a reply. What a
-// client receives never depends on how its bytes are split into packets.
+// connection. It closes the connection of a web browser without a reply. The
+// replies to a client never depend on how its bytes are split into packets.
 //
 // One Read returns at most 64 KiB and 1024 commands, or a part of one larger
 // command. (redcon asks for 4 KiB.) redcon collects the replies to a Read in

@@ -394,7 +394,7 @@ func TestCommandTimeout(t *testing.T) {
 func TestWriteTimeout(t *testing.T) {
 	inBubble(t, true, func(t *testing.T, b *bubble) {
 		time.Sleep(time.Minute)
-		n, err := b.Conn.Write([]byte(pongLine)) // no one reads from the other end
+		n, err := b.Conn.Write([]byte(pongLine)) // nothing reads from the other end
 		if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(b.started) != 70*time.Second || b.timeout != "write" {
 			t.Errorf("got %d, %v, timeout %q after %v", n, err, b.timeout, time.Since(b.started))
 		}

@@ -24,7 +24,7 @@ func fuzzLimits() Limits {
 // An outcome is the output of a guard, and of redcon behind it.
 type outcome struct {
 	commands [][]byte
-	replies  string // of the guard: protocol errors
+	replies  string // protocol errors of the guard
 	err      error
 }
 

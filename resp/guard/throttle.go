@@ -35,9 +35,9 @@ type throttleKey struct {
 type throttleEntry struct {
 	pending  int // logins that are being checked
 	failures int
-	last     time.Time // of the last failure
+	last     time.Time // time of the last failure
 	next     time.Time // the first time slot that is free
-	trusted  time.Time // of the last success, zero if there was a failure since
+	trusted  time.Time // time of the last success, zero if there was a failure since
 }
 
 const (
@@ -80,8 +80,8 @@ func LoginPenalty(n int) time.Duration {
 	return min(firstPenalty<<min(n-1, MaxWrongPasswords), maxPenalty)
 }
 
-// throttleKeys returns the keys under which a login is counted. The first is that
-// of its user.
+// throttleKeys returns the keys under which a login is counted: first that of
+// the user at the address, and then that of the address.
 func throttleKeys(ip, user string) [2]throttleKey {
 	if len(user) > maxThrottleUser {
 		sum := sha256.Sum256([]byte(user))

@@ -19,7 +19,7 @@ import (
 // the events for its subscribers. Run updates it once per
 // checkEvery. Each command that asks about the master also updates it.
 type Monitor struct {
-	name     string // of the master
+	name     string // name of the master
 	topology topology.Source
 	publish  func(channel, payload string)
 

@@ -41,7 +41,7 @@ type Peer struct {
 	Host, Port                 string
 	SentinelHost, SentinelPort string
 	BusPort                    string
-	RunID                      string    // of its process
+	RunID                      string    // run of its process
 	Offset                     uint64    // its applied index
 	Heard                      time.Time // when it answered last
 	Voter, Alive, Self         bool

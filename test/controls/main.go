@@ -79,8 +79,8 @@ func chosen(o options) ([]patch, error) {
 	return list, nil
 }
 
-// foundBy reports whether one of the programs, separated by commas, must find
-// the bug. An empty list stands for all programs.
+// foundBy reports whether one of the programs must find the bug. programs is a
+// list separated by commas; an empty list stands for all programs.
 func (p *patch) foundBy(programs string) bool {
 	return programs == "" || slices.ContainsFunc(p.demands, func(d demand) bool {
 		return slices.Contains(strings.Split(programs, ","), d.program)
