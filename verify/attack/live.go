@@ -18,6 +18,17 @@ import (
 type LiveConfig struct {
 	Load     load.Config   // with addresses, password and prefix
 	Duration time.Duration // duration of the load
+	// Progress is called about four times a second while the load runs, and when
+	// it has ended. It may be nil.
+	Progress func(Progress)
+}
+
+// Progress is how far the check of a running cluster is.
+type Progress struct {
+	Took     time.Duration // since the start of the load
+	Commands int           // sent so far
+	Leader   string        // node that said last that it leads, "" if none has
+	Checking bool          // the load has ended, and its history is being checked
 }
 
 // liveSlack is how late a cluster may release an expired lock when only the
@@ -52,9 +63,11 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	w := &observer{load: l, cfg: cfg.Load, leaders: make(map[uint64]string)}
 	for until := time.Now().Add(cfg.Duration); time.Now().Before(until) && ctx.Err() == nil; {
 		w.look(ctx)
+		cfg.report(w, false)
 		load.Sleep(ctx, min(250*time.Millisecond, time.Until(until)))
 	}
 	l.Stop()
+	cfg.report(w, true)
 	// Read the final state and remove the keys even if the user has canceled
 	// ctx.
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -69,7 +82,8 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 		health.Early = redisTick
 	}
 	ep := EpisodeReport{Commands: h.Commands, Errors: h.Errors, Longest: h.Longest, Took: time.Since(r.Began),
-		Holds: h.Holds, Duration: l.Now(), Failovers: max(len(w.leaders)-1, 0)}
+		Holds: h.Holds, Samples: h.Samples, Leaderships: w.leaderships, Duration: l.Now(),
+		Failovers: max(len(w.leaders)-1, 0)}
 	ep.Verdict = *CheckHistory(h, health)
 	compared, bad := checker.Chains(w.points)
 	ep.note("replica equality: states", compared, bad)
@@ -94,6 +108,18 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	return r, nil
 }
 
+// report calls Progress.
+func (cfg *LiveConfig) report(w *observer, checking bool) {
+	if cfg.Progress == nil {
+		return
+	}
+	p := Progress{Took: w.load.Now(), Commands: w.load.Count(), Checking: checking}
+	if n := len(w.leaderships); n > 0 {
+		p.Leader = w.leaderships[n-1].Node
+	}
+	cfg.Progress(p)
+}
+
 // merge joins overlapping spans and sorts them by time. First it removes the
 // lead and the tail that the load added to each span.
 func merge(spans []checker.Span) []checker.Span {
@@ -114,11 +140,12 @@ func merge(spans []checker.Span) []checker.Span {
 // observer asks the nodes of a running cluster for their states. A Redis has no
 // such states and is skipped.
 type observer struct {
-	load    *load.Load
-	cfg     load.Config
-	leaders map[uint64]string
-	points  []checker.Chain
-	ill     []checker.Span
+	load        *load.Load
+	cfg         load.Config
+	leaders     map[uint64]string
+	points      []checker.Chain
+	ill         []checker.Span
+	leaderships []Leadership
 }
 
 func (w *observer) look(ctx context.Context) {
@@ -136,6 +163,9 @@ func (w *observer) look(ctx context.Context) {
 		s, now := all[0], w.load.Now()
 		if s.StateHash != "" {
 			w.points = append(w.points, checker.Chain{Node: s.ID, At: now, Index: s.StateIndex, Hash: s.StateHash})
+		}
+		if s.Role == "leader" {
+			w.leaderships = addLeadership(w.leaderships, s.ID, s.Term, now)
 		}
 		if s.Role == "leader" && w.leaders[s.Term] == "" {
 			w.leaders[s.Term] = s.ID

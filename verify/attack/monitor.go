@@ -22,12 +22,13 @@ type monitor struct {
 	done   chan struct{}
 	disk   *stallProbe
 
-	mu        sync.Mutex
-	leaders   map[uint64]string // by term
-	failovers int
-	led       time.Duration // last time at which a leader was seen
-	points    []checker.Chain
-	latest    map[string]uint64 // last recorded state index, by node
+	mu          sync.Mutex
+	leaders     map[uint64]string // by term
+	failovers   int
+	led         time.Duration // last time at which a leader was seen
+	leaderships []Leadership
+	points      []checker.Chain
+	latest      map[string]uint64 // last recorded state index, by node
 }
 
 // monitorEvery is the interval at which the nodes are asked.
@@ -112,6 +113,7 @@ func (m *monitor) note(n *node, s state) {
 			m.e.violation("one leader a term", "%s and %s both lead term %d", other, n.ID, s.Term)
 		}
 		m.led = now
+		m.leaderships = addLeadership(m.leaderships, n.ID, s.Term, now)
 	}
 	if s.StateIndex > m.latest[n.ID] && s.StateHash != "" {
 		m.latest[n.ID] = s.StateIndex

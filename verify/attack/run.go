@@ -71,9 +71,14 @@ type EpisodeReport struct {
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
-	Holds    []checker.Hold `json:"-"` // for the chart
-	Duration time.Duration  `json:"duration_ns"`
+	Holds       []checker.Hold `json:"-"` // this and the next two fields are for the chart
+	Samples     []load.Sample  `json:"-"`
+	Leaderships []Leadership   `json:"leaders"`
+	Duration    time.Duration  `json:"duration_ns"`
 }
+
+// Sample is what a client saw of one pipeline.
+type Sample = load.Sample
 
 // ClassTally counts the faults of one class in a run.
 type ClassTally struct {
@@ -82,6 +87,10 @@ type ClassTally struct {
 	Seen     int    `json:"seen"`
 	NotRun   string `json:"not_run,omitempty"` // the last reason
 }
+
+// Used reports whether faults of the class were injected, or could not be: then
+// NotRun says why.
+func (c ClassTally) Used() bool { return c.Injected > 0 || c.NotRun != "" }
 
 // Report is the result of a run.
 type Report struct {
@@ -222,7 +231,7 @@ func (e *episode) checkHistory(rep *EpisodeReport, h *load.History, commit uint6
 	for _, n := range e.c.all() {
 		rep.Installs += n.installs()
 	}
-	rep.Holds, rep.Duration = h.Holds, e.load.Now()
+	rep.Holds, rep.Samples, rep.Leaderships, rep.Duration = h.Holds, h.Samples, e.mon.leaderships, e.load.Now()
 	rep.Verdict = *CheckHistory(h, &health)
 	if commit > 0 {
 		e.checkNodes(&rep.Verdict, h, commit)

@@ -70,19 +70,23 @@ func (r *Report) Table(out io.Writer) error {
 func (r *Report) tableOfFaults(w io.Writer) {
 	fmt.Fprintf(w, "seed %d, %d episodes in %v\n\n", r.Seed, len(r.Episodes)-r.Controls, r.Took.Round(time.Second))
 	fmt.Fprintln(w, "FAULT\tINJECTED\tSEEN\tNOT RUN")
-	injected := 0
+	injected, unused := 0, 0
 	for _, c := range r.Classes {
 		note := ""
 		switch {
+		case !c.Used():
+			unused++
+			continue
 		case c.Seen < c.Injected:
 			note = fmt.Sprintf("%d: %s", c.Injected-c.Seen, c.NotRun)
-		case c.Injected == 0 && c.NotRun != "":
-			note = c.NotRun
 		case c.Injected == 0:
-			note = "not dealt"
+			note = c.NotRun
 		}
 		injected += c.Injected
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\n", c.Class, c.Injected, c.Seen, note)
 	}
 	fmt.Fprintf(w, "all\t%d\t%d\t\n\n", injected, r.Faults)
+	if unused > 0 {
+		fmt.Fprintf(w, "%d of %d classes of faults were not drawn in this run\n\n", unused, len(r.Classes))
+	}
 }

@@ -29,6 +29,15 @@ type History struct {
 	Trouble  []checker.Span
 	Commands int // number of commands sent
 	Longest  time.Duration
+	Samples  []Sample `json:"-"` // for charts
+}
+
+// Sample is one command, or one pipeline of commands, as its client saw it.
+type Sample struct {
+	At       time.Duration // when the last reply or the error arrived
+	Took     time.Duration
+	Commands int
+	Failed   bool
 }
 
 // recorder collects a History from many clients.
@@ -63,6 +72,9 @@ func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	defer r.mu.Unlock()
 	r.h.Commands += n
 	r.h.Longest = max(r.h.Longest, ret-call)
+	if ret > call { // the other calls report a command that waited for an element, or only an error
+		r.h.Samples = append(r.h.Samples, Sample{At: ret, Took: ret - call, Commands: n, Failed: err != nil})
+	}
 	if err != nil {
 		r.h.Errors[kindOf(err)]++
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -34,7 +35,34 @@ func Write(w io.Writer, r *attack.Report, version, failure string) error {
 		}
 		v.Drawn = append(v.Drawn, drawn{EpisodeReport: ep, Chart: draw(ep), Told: countErrors(ep.Errors)})
 	}
+	for _, c := range r.Classes {
+		if c.Used() {
+			v.Used = append(v.Used, c)
+		} else {
+			v.Unused = append(v.Unused, c.Class)
+		}
+	}
+	v.lead()
 	return page.Execute(w, v)
+}
+
+// lead moves the episode that shows most to the front: the first one with a
+// violation, or else the one with the most changes of leader.
+func (v *view) lead() {
+	best := 0
+	for i, d := range v.Drawn {
+		if len(d.EpisodeReport.Violations) > 0 {
+			best = i
+			break
+		}
+		if d.Failovers > v.Drawn[best].Failovers {
+			best = i
+		}
+	}
+	if best > 0 {
+		first := v.Drawn[best]
+		v.Drawn = slices.Insert(slices.Delete(v.Drawn, best, best+1), 0, first)
+	}
 }
 
 // view is the data of the page.
@@ -44,6 +72,8 @@ type view struct {
 	Failure  string
 	Drawn    []drawn
 	Controls []*attack.EpisodeReport
+	Used     []attack.ClassTally // classes of faults that were injected or could not be
+	Unused   []string            // the other classes
 }
 
 // Verdict returns the word at the top of the page.
@@ -98,12 +128,17 @@ const (
 	mostRows    = 24
 )
 
-// chart is a timeline with a row for each lock, a band for each fault, and a
-// mark for each violation.
+// chart is a timeline with a lane for the leader, a row for each lock, a band
+// for each fault, a mark for each violation, and panels with the commands per
+// second and the latency.
 type chart struct {
 	Width, Height int
 	Left, Plot    float64
+	Begin, End    int // edges of the bands
 	Top, Bottom   int // edges of the rows
+	Leaders       []box
+	Panels        []panel
+	Columns       []column
 	Rows          []row
 	Holds         []box
 	Bands         []band
@@ -121,7 +156,9 @@ type box struct {
 	X, W    float64
 	Y, H    int
 	Class   string // released, expired, unknown
-	Color   int    // by client
+	Color   int    // by client, or by node in the lane of the leader
+	Label   string // in the lane of the leader
+	LabelX  float64
 	Tooltip string
 }
 
@@ -158,13 +195,17 @@ func draw(ep *attack.EpisodeReport) *chart {
 		return left + c.Plot*float64(at)/float64(ep.Duration)
 	}
 	c.bands(ep, x)
+	c.Begin = c.Top
+	c.leaders(ep, x)
 	at := c.rows(ep)
+	c.End = c.Bottom
+	c.panels(ep, x)
 	for i := range ep.Holds {
 		if y, ok := at[ep.Holds[i].Lock]; ok {
 			c.hold(&ep.Holds[i], y, x, ep.Duration)
 		}
 	}
-	c.Height = c.Bottom + 30
+	c.Height = c.End + 30
 	for _, v := range ep.Violations {
 		m := mark{X: x(v.From) - 1, Y: c.Top - 2, H: c.Bottom - c.Top + 4, Tooltip: v.String()}
 		m.W = max(x(v.To)-m.X, 3)
@@ -288,5 +329,5 @@ func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end 
 	c.Holds = append(c.Holds, b)
 }
 
-// Tall returns the total height of the rows.
-func (c *chart) Tall() int { return c.Bottom - c.Top }
+// Tall returns the height of the lane, the rows and the panels.
+func (c *chart) Tall() int { return c.End - c.Begin }

@@ -1,0 +1,29 @@
+package attack
+
+import "time"
+
+// Leadership is a time in which a node led, as far as the observers of the
+// cluster saw: from the first to the last answer in which the node said that it
+// led the term.
+type Leadership struct {
+	Node string        `json:"node"`
+	Term uint64        `json:"term"`
+	From time.Duration `json:"from_ns"`
+	To   time.Duration `json:"to_ns"`
+}
+
+// addLeadership adds to the leaderships that a node says now that it leads a
+// term. A deposed leader that has not noticed has an older term than the last
+// leadership; its answer adds nothing.
+func addLeadership(all []Leadership, node string, term uint64, now time.Duration) []Leadership {
+	if n := len(all); n > 0 {
+		switch last := &all[n-1]; {
+		case term < last.Term:
+			return all
+		case term == last.Term && node == last.Node:
+			last.To = now
+			return all
+		}
+	}
+	return append(all, Leadership{Node: node, Term: term, From: now, To: now})
+}
