@@ -219,6 +219,12 @@ func TestReplies(t *testing.T) {
 		{"cut off, none executed", []Batch{{Sent: 3, Numbers: []int64{1}}, {Sent: 1, Numbers: []int64{2}}}, 0},
 		{"executed twice", []Batch{{Sent: 3, Numbers: []int64{1, 2, 3}}, {Sent: 1, Numbers: []int64{7}}}, 1},
 		{"unexpected error", []Batch{{Sent: 2, Numbers: []int64{1}, Errors: []string{"ERR odd"}}, {Sent: 1, Numbers: []int64{2}}}, 1},
+		{"unknown at the beginning, all executed", []Batch{{Sent: 1, Numbers: []int64{1}},
+			{Sent: 5, Numbers: []int64{5, 6}, Unknown: []int{3}}, {Sent: 1, Numbers: []int64{7}}}, 0},
+		{"unknown at the beginning, executed twice", []Batch{{Sent: 1, Numbers: []int64{1}},
+			{Sent: 5, Numbers: []int64{6, 7}, Unknown: []int{3}}}, 1},
+		{"unknown in the middle", []Batch{{Sent: 4, Numbers: []int64{1, 3, 4}, Unknown: []int{0, 1}}}, 0},
+		{"known in the middle", []Batch{{Sent: 4, Numbers: []int64{1, 3, 4}, Unknown: []int{1}}}, 1},
 		{"lost", []Batch{{Sent: 3, Numbers: []int64{1, 2, 3}}, {Sent: 1, Numbers: []int64{3}}}, 1},
 	} {
 		if got := Batches(tc.batches); len(got) != tc.bad {

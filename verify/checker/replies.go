@@ -37,6 +37,10 @@ type Batch struct {
 	Call, Return time.Duration
 	Sent         int     // number of commands
 	Numbers      []int64 // the replies
+	// Unknown contains, for each of Numbers, how many commands directly before it
+	// in the pipeline got an error that says that their outcome is unknown. It may
+	// be shorter than Numbers: then no other command did.
+	Unknown []int
 	// Errors contains the error replies that say neither that the command was
 	// refused nor that its outcome is unknown. INCR of a counter has no others.
 	Errors []string
@@ -44,7 +48,8 @@ type Batch struct {
 
 // Batches checks the pipelines of a history. If replies of one pipeline are
 // missing, there may be a gap before the next pipeline of the same counter. The
-// gap has at most as many numbers as there are commands without a reply.
+// gap has at most as many numbers as there are commands without a reply. The
+// same is true for commands of unknown outcome within a pipeline.
 func Batches(batches []Batch) []Violation {
 	var bad []Violation
 	next := make(map[string]int64) // lowest number that may follow
@@ -53,11 +58,18 @@ func Batches(batches []Batch) []Violation {
 		say := func(format string, args ...any) {
 			bad = append(bad, Violation{"reply order", b.Key, fmt.Sprintf(format, args...), b.Call, b.Return})
 		}
+		left := b.Sent - len(b.Numbers) // commands without a reply at the end
 		for i, n := range b.Numbers {
 			low := next[b.Key] + 1
+			gap := int64(0)
+			if i < len(b.Unknown) {
+				gap = int64(b.Unknown[i])
+				open[b.Key] += gap
+				left -= b.Unknown[i]
+			}
 			switch {
-			case i > 0 && n != low:
-				say("reply %d of client %d's pipeline is %d, want %d", i, b.Client, n, low)
+			case i > 0 && (n < low || n > low+gap):
+				say("reply %d of client %d's pipeline is %d, want %d to %d", i, b.Client, n, low, low+gap)
 			case i == 0 && (n < low || n > low+open[b.Key]):
 				say("client %d's pipeline begins with %d, want %d to %d", b.Client, n, low, low+open[b.Key])
 			}
@@ -66,7 +78,7 @@ func Batches(batches []Batch) []Violation {
 		for _, text := range b.Errors {
 			say("client %d's pipeline got an error that no rule explains: %s", b.Client, text)
 		}
-		open[b.Key] += int64(b.Sent - len(b.Numbers))
+		open[b.Key] += int64(left)
 	}
 	return bad
 }

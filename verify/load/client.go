@@ -237,14 +237,18 @@ func (c *client) useCounters() {
 		b := checker.Batch{Client: c.id, Key: key, Sent: len(cmds)}
 		replies, call, ret := c.send(cmds)
 		b.Call, b.Return = call, ret
+		unknown := 0 // since the last number
 		for _, v := range replies {
 			switch outcome := outcomeOf(v); {
 			case outcome == checker.Refused:
 				b.Sent-- // the refused command returns no number
+			case outcome == checker.Unknown:
+				unknown++
 			case outcome == checker.Done && v.Err != "":
 				b.Errors = append(b.Errors, v.Err)
 			case outcome == checker.Done:
-				b.Numbers = append(b.Numbers, v.Int)
+				b.Numbers, b.Unknown = append(b.Numbers, v.Int), append(b.Unknown, unknown)
+				unknown = 0
 			}
 		}
 		l.rec.add(func(h *History) { h.Batches = append(h.Batches, b) })
