@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -50,13 +51,13 @@ type adminReply struct {
 	Error   string        `json:"error,omitempty"`
 	Outcome *adminOutcome `json:"outcome,omitempty"` // set if the error is an outcome.Error
 
-	ClusterID  string   `json:"cluster_id,omitempty"`
-	Member     bool     `json:"member,omitempty"` // the node has a log, so it belongs to a cluster
-	Peers      string   `json:"peers,omitempty"`  // value of --peers
-	Members    []Member `json:"members,omitempty"`
-	Leader     string   `json:"leader,omitempty"`
-	LeaderAddr string   `json:"leader_addr,omitempty"`
-	Features   int      `json:"features,omitempty"` // as in NodeStatus
+	ClusterID  string          `json:"cluster_id,omitempty"`
+	Member     bool            `json:"member,omitempty"` // the node has a log, so it belongs to a cluster
+	Peers      string          `json:"peers,omitempty"`  // value of --peers
+	Members    []member.Member `json:"members,omitempty"`
+	Leader     string          `json:"leader,omitempty"`
+	LeaderAddr string          `json:"leader_addr,omitempty"`
+	Features   int             `json:"features,omitempty"` // as in NodeStatus
 
 	// Known is set by opVacant and opJoin if the node is a voter. Then its
 	// directory has been wiped.
@@ -86,13 +87,6 @@ type adminOutcome struct {
 	Retryable bool            `json:"retryable,omitempty"`
 	Text      string          `json:"text"`
 	Advice    string          `json:"advice,omitempty"`
-}
-
-// Member is a node in the latest configuration.
-type Member struct {
-	ID    string `json:"id"`
-	Addr  string `json:"addr"`
-	Voter bool   `json:"voter"`
 }
 
 // adminTimeout bounds one request, including a change of the configuration.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/docker/go-units"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
 // DiskStatus is the state of the file system that contains a node's data
@@ -212,7 +214,7 @@ func (d *diskMonitor) keep() {
 
 // lead decides for a leader. It refuses commands before it hands over
 // leadership, because that may take seconds.
-func (d *diskMonitor) lead(own DiskStatus, members []Member) {
+func (d *diskMonitor) lead(own DiskStatus, members []member.Member) {
 	text, next := d.decide(own, members)
 	d.refuse(text)
 	if next == "" {
@@ -241,7 +243,7 @@ func (d *diskMonitor) refuse(text string) {
 // or "". next is a voter with room that should lead in place of this node, or
 // "": the voter to which the fewest hand-overs have failed, and of several such
 // voters the one that has applied most.
-func (d *diskMonitor) decide(own DiskStatus, members []Member) (refusal, next string) {
+func (d *diskMonitor) decide(own DiskStatus, members []member.Member) (refusal, next string) {
 	var low []string
 	voters, roomy, storing := 0, 0, 0
 	var best uint64 // what next has applied

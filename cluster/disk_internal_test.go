@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
 func testMonitor(free *int64) *diskMonitor {
@@ -20,9 +22,9 @@ func testMonitor(free *int64) *diskMonitor {
 	return d
 }
 
-func voters(ids ...string) (all []Member) {
+func voters(ids ...string) (all []member.Member) {
 	for _, id := range ids {
-		all = append(all, Member{ID: id, Voter: true})
+		all = append(all, member.Member{ID: id, Voter: true})
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -112,7 +113,9 @@ func (n *Node) Configured() uint64 { return n.machine.Configured() }
 
 // Vote makes a node a voter, as membership.keep does after it has read the
 // configuration at index.
-func (n *Node) Vote(m Member, index uint64) error { return n.members.vote(m, index) }
+func (n *Node) Vote(id, addr string, index uint64) error {
+	return n.members.vote(member.Member{ID: id, Addr: addr}, index)
+}
 
 // Raise proposes a higher feature version and does not wait for the outcome.
 // A leader does the same if its call has ended early.

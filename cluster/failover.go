@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -182,9 +183,9 @@ const candidateAsk = 250 * time.Millisecond
 func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
 	ctx, cancel := context.WithTimeout(c.ctx, candidateAsk)
 	term := c.raft.running().CurrentTerm()
-	all := slices.DeleteFunc(c.raft.members(), func(m Member) bool { return !m.Voter })
+	all := slices.DeleteFunc(c.raft.members(), func(m member.Member) bool { return !m.Voter })
 	needed := len(all) / 2 // votes in addition to this node's own
-	voters := slices.DeleteFunc(all, func(m Member) bool {
+	voters := slices.DeleteFunc(all, func(m member.Member) bool {
 		return m.ID == string(lost) || m.ID == c.cfg.NodeID
 	})
 	type answer struct{ heard, campaigns bool }

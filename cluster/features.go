@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -215,7 +216,7 @@ func (f *features) allow(req adminRequest) error {
 
 // nextFeatures returns the highest feature version that all members have
 // reported, and the members that have not reported more than the current one.
-func nextFeatures(members []Member, asked []NodeStatus, current int) (next int, blocked []blocker) {
+func nextFeatures(members []member.Member, asked []NodeStatus, current int) (next int, blocked []blocker) {
 	for i, m := range members {
 		j := slices.IndexFunc(asked, func(st NodeStatus) bool { return st.ID == m.ID && st.Reachable })
 		if j < 0 {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -108,7 +109,7 @@ const dropGraces = 60
 // node is a member, and no other data directory serves that member.
 func (ld *leadership) mayReturn(id fsm.SessionID) bool {
 	node := memberOf(id)
-	if !slices.ContainsFunc(membersOf(ld.raft), func(m Member) bool { return m.ID == node }) {
+	if !slices.ContainsFunc(membersOf(ld.raft), func(m member.Member) bool { return m.ID == node }) {
 		return false
 	}
 	ld.mu.Lock()

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -33,7 +33,7 @@ import (
 // index is the log index of the configuration, or a lower one. A change that
 // relies on the answer must pass index to raft, which refuses the change if
 // there is a later configuration.
-func (ms *membership) committedMembers(ctx context.Context) (members []Member, index uint64, err error) {
+func (ms *membership) committedMembers(ctx context.Context) (members []member.Member, index uint64, err error) {
 	ld := ms.leaderships.current()
 	if ld == nil {
 		return nil, 0, errNotLed
@@ -61,15 +61,6 @@ func (ms *membership) committedMembers(ctx context.Context) (members []Member, i
 // opened the leadership: it still leads, in the same term.
 func (ms *membership) ledSince(ld *leadership) bool {
 	return ms.leaderships.current() == ld && ld.raft.State() == raft.Leader && ld.raft.CurrentTerm() == ld.term
-}
-
-// find returns the member with the given id.
-func find(members []Member, id string) (m Member, ok bool) {
-	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id })
-	if i < 0 {
-		return Member{}, false
-	}
-	return members[i], true
 }
 
 // Add permits a node to join the cluster, and returns a description of what was
@@ -101,7 +92,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	if err != nil {
 		return err
 	}
-	if m, ok := find(members, req.Node); ok {
+	if m, ok := member.Find(members, req.Node); ok {
 		if !m.Voter && m.Addr == req.Addr {
 			reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
 			return ms.setLearner(req.Node, req.Learner)
@@ -120,7 +111,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 		return err
 	}
 	ms.operatorChanged()
-	ms.away.forget(req.Node) // what precedes an earlier removal does not count
+	ms.away.Forget(req.Node) // what precedes an earlier removal does not count
 	id, addr := raft.ServerID(req.Node), raft.ServerAddress(req.Addr)
 	added := ms.raft.running().AddNonvoter(id, addr, index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
@@ -133,7 +124,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 }
 
 // inUse returns an error if a port of a member has the address.
-func (ms *membership) inUse(members []Member, addr string) error {
+func (ms *membership) inUse(members []member.Member, addr string) error {
 	for _, m := range members {
 		h := ms.health.of(m.ID)
 		if m.ID == ms.cfg.NodeID {
@@ -164,7 +155,7 @@ func (ms *membership) notAdded(req adminRequest) error {
 
 // wrongAddress returns the error for a node that was added with another address
 // than the one it advertises.
-func wrongAddress(m Member, addr string) error {
+func wrongAddress(m member.Member, addr string) error {
 	return fmt.Errorf("%s was added with the address %s, but this node advertises %s: "+
 		"correct --advertise-peer-addr, or remove it and add it again", m.ID, m.Addr, addr)
 }
@@ -176,7 +167,7 @@ func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 	// A refusal needs no committed members. The node repeats the request
 	// several times a second, and that must not make the log grow.
 	if ld := ms.leaderships.current(); ld != nil {
-		if _, ok := find(membersOf(ld.raft), req.Node); !ok {
+		if _, ok := member.Find(membersOf(ld.raft), req.Node); !ok {
 			return ms.notAdded(req)
 		}
 	}
@@ -187,7 +178,7 @@ func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 	if err != nil {
 		return err
 	}
-	m, ok := find(members, req.Node)
+	m, ok := member.Find(members, req.Node)
 	if !ok {
 		return ms.notAdded(req)
 	}
@@ -207,7 +198,7 @@ const aliveTimeout = time.Second
 
 // aliveAs returns the address of member m if a process answers there with
 // another data directory than instance. Otherwise it returns "".
-func (ms *membership) aliveAs(ctx context.Context, m Member, instance string) string {
+func (ms *membership) aliveAs(ctx context.Context, m member.Member, instance string) string {
 	if m.ID == ms.cfg.NodeID { // this node
 		return ms.cfg.AdvertisePeerAddr
 	}
@@ -257,7 +248,7 @@ func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, rep
 	if err := ms.features.allow(req); err != nil {
 		return err
 	}
-	m, ok := find(members, req.Node)
+	m, ok := member.Find(members, req.Node)
 	switch {
 	case !ok:
 		return ms.notAdded(req)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"strconv"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
 // settingVoters is the number of voters before the leader removed the first one
@@ -37,10 +39,10 @@ func (ms *membership) removeAway() {
 	// The leader has to see the absence itself for the whole time, by its
 	// monotonic clock: a jump of the wall clock must not remove anything.
 	mono := ms.clock.Mono()
-	away, longest := ms.away.note(members, mono, func(m Member) bool {
+	away, longest := ms.away.Note(members, mono, func(m member.Member) bool {
 		return m.ID != ms.cfg.NodeID && !ms.health.of(m.ID).Alive
 	})
-	maps.DeleteFunc(ms.told, func(id, _ string) bool { _, listed := find(members, id); return !listed })
+	maps.DeleteFunc(ms.told, func(id, _ string) bool { _, listed := member.Find(members, id); return !listed })
 	if longest < limit || mono < ms.awayRetry {
 		return
 	}
@@ -58,7 +60,7 @@ func (ms *membership) removeAway() {
 		ms.tellOnce(away.ID, "a member that is away was not removed", "node", away.ID, "error", err)
 		return
 	}
-	ms.away.forget(away.ID)
+	ms.away.Forget(away.ID)
 	ms.log.Warn("removed a member that was away", "node", away.ID,
 		"away_since", now.Add(-longest).UTC().Format(time.RFC3339), "limit", limit,
 		"remedy", "to let it in again, move its data directory away and run: "+
@@ -66,7 +68,7 @@ func (ms *membership) removeAway() {
 }
 
 // expelAway removes a member that is away.
-func (ms *membership) expelAway(m Member, original int) error {
+func (ms *membership) expelAway(m member.Member, original int) error {
 	number := strconv.Itoa(original)
 	if m.Voter && ms.membersSetting(settingVoters) != number { // a retry must not make the log grow
 		if err := ms.setSetting(settingVoters, number); err != nil {

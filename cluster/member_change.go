@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -44,7 +45,7 @@ type membership struct {
 
 	changes changeLock
 
-	away *absences
+	away *member.Absences
 
 	// The other fields belong to keep. told is the last warning about each
 	// member that is away. After a removal that failed, removeAway removes
@@ -108,7 +109,7 @@ func (ms *membership) keep() {
 		}
 		ms.features.raise(ms.leaderships.current(), ms.status.ofCluster)
 		if ms.leaderships.current() == nil {
-			ms.away.clear()
+			ms.away.Clear()
 			ms.even = evenVoters{}
 			continue
 		}
@@ -133,7 +134,7 @@ const promotionLag = 256
 // of the latest configuration before it asks the node, and raft refuses the
 // change if the log contains another configuration by then. Otherwise AddVoter
 // would add again a node that was removed meanwhile.
-func (ms *membership) promote(m Member) error {
+func (ms *membership) promote(m member.Member) error {
 	index, err := ms.listed(m)
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (ms *membership) promote(m Member) error {
 
 // vote makes a member a voter. It fails if a later configuration than the one
 // at index exists.
-func (ms *membership) vote(m Member, index uint64) error {
+func (ms *membership) vote(m member.Member, index uint64) error {
 	added := ms.raft.running().AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
 	if err := ms.changed(ms.ctx, added); err != nil {
 		return err
@@ -170,7 +171,7 @@ func (ms *membership) vote(m Member, index uint64) error {
 // machine, because the one of raft.GetConfiguration is always 0 (hashicorp/raft
 // 1.7.3). listed reads the index before the members. If the index is then too
 // low, raft refuses the change and keep tries again.
-func (ms *membership) listed(m Member) (index uint64, err error) {
+func (ms *membership) listed(m member.Member) (index uint64, err error) {
 	if index = ms.machine.Configured(); index == 0 {
 		return 0, errors.New("no configuration has been applied yet")
 	}

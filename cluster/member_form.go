@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
 // Forming a cluster: raft accepts a first configuration from any node, so if
@@ -182,7 +183,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 // join asks the cluster that peer p belongs to for membership.
 func (f *founder) join(p Peer, r adminReply) error {
 	mine := f.stores.Identity()
-	known := slices.ContainsFunc(r.Members, func(m Member) bool { return m.ID == f.cfg.NodeID })
+	known := slices.ContainsFunc(r.Members, func(m member.Member) bool { return m.ID == f.cfg.NodeID })
 	switch {
 	case mine.ClusterID != "" && mine.ClusterID != r.ClusterID:
 		return fmt.Errorf("%w: %s belongs to %s, this node to %s", ErrOtherCluster, p.ID, r.ClusterID, mine.ClusterID)

@@ -490,7 +490,7 @@ func TestPromote_Removed(t *testing.T) {
 	if err := n.RemoveMember(gone); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Vote(cluster.Member{ID: gone, Addr: address(gone)}, before); err == nil {
+	if err := n.Vote(gone, address(gone), before); err == nil {
 		t.Error("a node was made a voter after its removal")
 	}
 	for _, m := range n.PeerHealth() {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
 // removalWatch finds out whether this node was removed from its cluster. raft
@@ -44,10 +46,10 @@ func (w *removalWatch) keep() {
 		case <-t.C:
 		}
 		r := w.raft.running()
-		_, self := find(membersOf(r), w.cfg.NodeID)
+		_, self := member.Find(membersOf(r), w.cfg.NodeID)
 		if _, leader := r.LeaderWithID(); leader != "" && self {
 			alone, w.unlisted = w.clock.Mono(), unlisted{}
-			w.report(Member{}, "")
+			w.report(member.Member{}, "")
 			continue
 		}
 		if w.clock.Mono()-alone < goneAfter {
@@ -83,7 +85,7 @@ func (u *unlisted) confirmed(r adminReply) bool {
 // ask asks the other members. gone is set if the leader does not list this node
 // and its removal is committed.
 // client is the leader's client address, "" if it is not known.
-func (w *removalWatch) ask() (leader Member, client string, gone bool) {
+func (w *removalWatch) ask() (leader member.Member, client string, gone bool) {
 	probe := func(addr, id string) (r adminReply, ok bool) {
 		ctx, cancel := context.WithTimeout(w.ctx, statusLimit)
 		defer cancel()
@@ -98,18 +100,18 @@ func (w *removalWatch) ask() (leader Member, client string, gone bool) {
 		r, ok := probe(addr, m.ID)
 		if ok && r.Leader != m.ID {
 			addr = r.LeaderAddr
-			m = Member{ID: r.Leader, Addr: addr}
+			m = member.Member{ID: r.Leader, Addr: addr}
 			r, ok = probe(addr, m.ID)
 		}
 		if !ok || r.Leader != m.ID {
 			continue
 		}
-		if _, listed := find(r.Members, w.cfg.NodeID); listed {
+		if _, listed := member.Find(r.Members, w.cfg.NodeID); listed {
 			w.unlisted = unlisted{}
 			return m, "", false
 		}
 		if !w.unlisted.confirmed(r) {
-			return Member{}, "", false
+			return member.Member{}, "", false
 		}
 		var st adminReply
 		if err := w.peers.ask(addr, m.ID, adminRequest{Op: opStatus}, &st); err == nil && st.Status != nil {
@@ -117,7 +119,7 @@ func (w *removalWatch) ask() (leader Member, client string, gone bool) {
 		}
 		return m, client, true
 	}
-	return Member{}, "", false
+	return member.Member{}, "", false
 }
 
 // checkTwin looks for another process that runs as this node at the address of
@@ -139,7 +141,7 @@ func (w *removalWatch) checkTwin() {
 
 // report logs that this node was removed, and shows it in the status and at
 // /readyz. An empty leader means that the node is a member.
-func (w *removalWatch) report(leader Member, client string) {
+func (w *removalWatch) report(leader member.Member, client string) {
 	if leader.ID == "" {
 		if w.twin.Swap(false) {
 			w.founder.setPhase("")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -82,7 +83,7 @@ func (ms *membership) promoteNow(ctx context.Context, req adminRequest, reply *a
 	if err != nil {
 		return err
 	}
-	m, ok := find(members, req.Node)
+	m, ok := member.Find(members, req.Node)
 	switch {
 	case !ok:
 		return fmt.Errorf("%s is not a member: run \"holdfast member add %s ADDR\" first", req.Node, req.Node)

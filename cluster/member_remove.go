@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
@@ -54,7 +55,7 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 	if !ms.raft.leads() {
 		return errNotLed
 	}
-	if req.auto && !ms.away.has(req.Node) { // the node was added again meanwhile
+	if req.auto && !ms.away.Has(req.Node) { // the node was added again meanwhile
 		return fmt.Errorf("%s is not away any more", req.Node)
 	}
 	// Passing this index makes raft refuse the removal if the membership has
@@ -120,14 +121,14 @@ func halfRemoved(done, id string, err error) string {
 // of the remaining voters.
 func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error {
 	members := ms.raft.members()
-	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == req.Node })
+	i := slices.IndexFunc(members, func(m member.Member) bool { return m.ID == req.Node })
 	if i < 0 {
 		return fmt.Errorf("%s is not a member", req.Node)
 	}
 	if !members[i].Voter {
 		return nil
 	}
-	left := slices.DeleteFunc(members, func(m Member) bool { return !m.Voter || m.ID == req.Node })
+	left := slices.DeleteFunc(members, func(m member.Member) bool { return !m.Voter || m.ID == req.Node })
 	switch {
 	case len(left) == 0:
 		return fmt.Errorf("%s is the only voter: without it the cluster is gone", req.Node)
@@ -158,7 +159,7 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 // It returns as soon as need voters have answered. A leader that has just lost
 // another voter may be about to lose its lease, which the removal of that voter
 // prevents.
-func (ms *membership) live(ctx context.Context, voters []Member, need int) (live int, reasons []string) {
+func (ms *membership) live(ctx context.Context, voters []member.Member, need int) (live int, reasons []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	answers := make(chan error, len(voters))
 	var requests sync.WaitGroup
@@ -182,7 +183,7 @@ func (ms *membership) live(ctx context.Context, voters []Member, need int) (live
 
 // keepsUp returns an error unless the voter answers and is at most transferLag
 // entries behind.
-func (ms *membership) keepsUp(ctx context.Context, m Member) error {
+func (ms *membership) keepsUp(ctx context.Context, m member.Member) error {
 	last := ms.raft.running().LastIndex()
 	if m.ID == ms.cfg.NodeID {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/clientid"
 	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
@@ -193,7 +194,7 @@ func (n *Node) connect() {
 		environment: env, raft: n.raft, raftLog: n.raftLog, machine: n.machine, mux: n.mux, peers: n.peers,
 		leaderships: n.leaderships, features: n.features, transfers: n.transfers, status: n.status,
 		health: n.health, changes: newChangeLock(),
-		away: newAbsences(), told: make(map[string]string),
+		away: member.NewAbsences(), told: make(map[string]string),
 		submit: func(g *fsm.Group) ([]byte, error) { return n.NewSession().Do(g, false, nil) },
 	}
 	n.status.removal = &removalWatch{environment: env, raft: n.raft, peers: n.peers, founder: n.founder}

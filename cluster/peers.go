@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/rpc"
@@ -26,7 +27,7 @@ func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	if peer, ok := b.cfg.peer(string(id)); ok {
 		return raft.ServerAddress(peer.Addr), nil
 	}
-	if m, ok := find(b.raft.members(), string(id)); ok {
+	if m, ok := member.Find(b.raft.members(), string(id)); ok {
 		return raft.ServerAddress(m.Addr), nil
 	}
 	return "", fmt.Errorf("no address for node %s", id)

@@ -3,11 +3,11 @@ package cluster
 import (
 	"context"
 	"slices"
-	"sort"
 	"sync"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/cluster/transport"
 )
@@ -107,12 +107,12 @@ func (ri *raftInstance) leadsTerm(term uint64) bool {
 // configuration, committed or not, contains the member id.
 func (ri *raftInstance) replicatesTo(id raft.ServerID, term uint64) bool {
 	return ri.leadsTerm(term) &&
-		slices.ContainsFunc(ri.members(), func(m Member) bool { return m.ID == string(id) })
+		slices.ContainsFunc(ri.members(), func(m member.Member) bool { return m.ID == string(id) })
 }
 
 // members returns the members of the latest configuration, committed or not, in
 // the order of their ids. It returns nil before raft runs.
-func (ri *raftInstance) members() []Member {
+func (ri *raftInstance) members() []member.Member {
 	if r := ri.running(); r != nil {
 		return membersOf(r)
 	}
@@ -130,11 +130,4 @@ func (ri *raftInstance) voters() int {
 	return v
 }
 
-func membersOf(r *raft.Raft) []Member {
-	var members []Member
-	for _, s := range r.GetConfiguration().Configuration().Servers {
-		members = append(members, Member{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
-	}
-	sort.Slice(members, func(i, j int) bool { return members[i].ID < members[j].ID })
-	return members
-}
+func membersOf(r *raft.Raft) []member.Member { return member.Of(r.GetConfiguration().Configuration()) }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
@@ -32,7 +33,7 @@ type Offline struct {
 	// committed. The entries after it are part of the state, but it is unknown
 	// whether the cluster ever acknowledged them.
 	Known   uint64
-	Members []Member // members in the latest configuration in the log
+	Members []member.Member // members in the latest configuration in the log
 }
 
 // ReadOffline reads the data directory of a stopped node: the newest snapshot and
@@ -82,7 +83,7 @@ func (o *Offline) read(s *storage.Stores) error {
 			return err
 		}
 		o.SnapshotIndex, o.LastIndex, o.LastTerm, o.Known = meta.Index, meta.Index, meta.Term, meta.Index
-		o.Members = membersIn(meta.Configuration)
+		o.Members = member.Of(meta.Configuration)
 	}
 	first, err1 := s.Log().FirstIndex()
 	last, err2 := s.Log().LastIndex()
@@ -116,18 +117,10 @@ func (o *Offline) apply(l *raft.Log) error {
 		o.Known = max(o.Known, res.HashIndex)
 		return nil
 	case raft.LogConfiguration:
-		o.Members = membersIn(raft.DecodeConfiguration(l.Data))
+		o.Members = member.Of(raft.DecodeConfiguration(l.Data))
 	}
 	o.Machine.Advance(l.Index)
 	return nil
-}
-
-func membersIn(c raft.Configuration) []Member {
-	var list []Member
-	for _, s := range c.Servers {
-		list = append(list, Member{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
-	}
-	return list
 }
 
 // RecoverConfig describes a recovery.
@@ -158,7 +151,7 @@ func (o *Offline) Recover(cfg RecoverConfig) (rec Recovery, err error) {
 	}
 	rec.PeerAddr = cfg.PeerAddr
 	if rec.PeerAddr == "" {
-		i := slices.IndexFunc(o.Members, func(m Member) bool { return m.ID == o.NodeID })
+		i := slices.IndexFunc(o.Members, func(m member.Member) bool { return m.ID == o.NodeID })
 		if i < 0 {
 			return rec, fmt.Errorf("%s is not a member in its own log: set --peer-addr", o.NodeID)
 		}

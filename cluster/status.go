@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -174,17 +175,17 @@ const statusLimit = time.Second
 
 // ofCluster implements Node.ClusterStatus.
 func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
-	var members []Member
+	var members []member.Member
 	if r := sr.raft.running(); r != nil {
 		members = membersOf(r)
 	}
 	if len(members) == 0 {
 		for _, p := range sr.cfg.Peers {
-			members = append(members, Member{ID: p.ID, Addr: p.Addr, Voter: true})
+			members = append(members, member.Member{ID: p.ID, Addr: p.Addr, Voter: true})
 		}
 	}
-	if _, ok := find(members, sr.cfg.NodeID); !ok && len(members) > 0 { // this node was removed
-		members = append(members, Member{ID: sr.cfg.NodeID, Addr: sr.cfg.AdvertisePeerAddr})
+	if _, ok := member.Find(members, sr.cfg.NodeID); !ok && len(members) > 0 { // this node was removed
+		members = append(members, member.Member{ID: sr.cfg.NodeID, Addr: sr.cfg.AdvertisePeerAddr})
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
@@ -156,23 +157,23 @@ func (t *transfers) awaitPoll(ctx context.Context) error {
 
 // target returns the voter that is to become leader, after that voter has
 // answered. If to is "", target chooses the voter with the longest log.
-func (t *transfers) target(ctx context.Context, to string) (Member, error) {
-	voters := slices.DeleteFunc(t.raft.members(), func(m Member) bool {
+func (t *transfers) target(ctx context.Context, to string) (member.Member, error) {
+	voters := slices.DeleteFunc(t.raft.members(), func(m member.Member) bool {
 		return m.ID == t.cfg.NodeID || to != "" && m.ID != to
 	})
 	switch {
 	case to != "" && len(voters) == 0:
-		return Member{}, fmt.Errorf("%s is not a member", to)
+		return member.Member{}, fmt.Errorf("%s is not a member", to)
 	case to != "" && !voters[0].Voter:
-		return Member{}, fmt.Errorf("%s does not vote yet", to)
+		return member.Member{}, fmt.Errorf("%s does not vote yet", to)
 	}
-	voters = slices.DeleteFunc(voters, func(m Member) bool { return !m.Voter })
+	voters = slices.DeleteFunc(voters, func(m member.Member) bool { return !m.Voter })
 	if len(voters) == 0 {
-		return Member{}, fmt.Errorf("%s is the only voter", t.cfg.NodeID)
+		return member.Member{}, fmt.Errorf("%s is the only voter", t.cfg.NodeID)
 	}
 	last := t.raft.running().LastIndex()
 	type answer struct {
-		m     Member
+		m     member.Member
 		index uint64
 		err   error
 	}
@@ -211,22 +212,22 @@ func (t *transfers) target(ctx context.Context, to string) (Member, error) {
 	if best.m.ID == "" {
 		slices.Sort(refusals)
 		if to == "" && stopping == len(voters) {
-			return Member{}, errAllStopping
+			return member.Member{}, errAllStopping
 		}
-		return Member{}, errors.New(strings.Join(refusals, "; "))
+		return member.Member{}, errors.New(strings.Join(refusals, "; "))
 	}
 	return best.m, nil
 }
 
 // behind is the error of a target whose log ends at index, when that of the
 // leader ends at last.
-func behind(m Member, index, last uint64) error {
+func behind(m member.Member, index, last uint64) error {
 	return fmt.Errorf("%s is too far behind: its log ends at index %d, that of the leader at %d", m.ID, index, last)
 }
 
 // logEnd asks a voter for the index of the last entry of its log. It fails if
 // the voter is stopping or has only just started.
-func (t *transfers) logEnd(ctx context.Context, m Member) (index uint64, err error) {
+func (t *transfers) logEnd(ctx context.Context, m member.Member) (index uint64, err error) {
 	var r adminReply
 	addr := t.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
 	if err := t.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r); err != nil {
@@ -243,7 +244,7 @@ func (t *transfers) logEnd(ctx context.Context, m Member) (index uint64, err err
 
 // transferTo makes a voter campaign. It returns nil when the term of the
 // leadership is over.
-func (t *transfers) transferTo(ctx context.Context, ld *leadership, m Member) error {
+func (t *transfers) transferTo(ctx context.Context, ld *leadership, m member.Member) error {
 	quiet, ok := ld.pause()
 	if !ok {
 		return errNotLed

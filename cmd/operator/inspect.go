@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/backup"
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
@@ -34,12 +35,12 @@ type inspection struct {
 
 // offlineInspection is the part of an inspection for a data directory.
 type offlineInspection struct {
-	LastIndex     uint64           `json:"last_index"`
-	LastTerm      uint64           `json:"last_term"`
-	SnapshotIndex uint64           `json:"snapshot_index"`
-	Known         uint64           `json:"known_committed_index"`
-	LogStore      string           `json:"log_store"`
-	Members       []cluster.Member `json:"members"`
+	LastIndex     uint64          `json:"last_index"`
+	LastTerm      uint64          `json:"last_term"`
+	SnapshotIndex uint64          `json:"snapshot_index"`
+	Known         uint64          `json:"known_committed_index"`
+	LogStore      string          `json:"log_store"`
+	Members       []member.Member `json:"members"`
 }
 
 // shownLocks is how many locks inspect prints without --json.
@@ -177,7 +178,7 @@ func (i *inspection) print(out io.Writer) error {
 	return err
 }
 
-func memberNames(members []cluster.Member) string {
+func memberNames(members []member.Member) string {
 	var names []string
 	for _, m := range members {
 		name := m.ID + "=" + m.Addr

@@ -1,4 +1,4 @@
-package cluster
+package member
 
 import (
 	"testing"
@@ -10,21 +10,21 @@ import (
 func TestAbsences_AddedAgain(t *testing.T) {
 	away := func(m Member) bool { return m.ID == "n3" }
 	all := []Member{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}
-	for what, addAgain := range map[string]func(*absences){
-		"note without the node": func(a *absences) { a.note(all[:2], 8*time.Minute, away) },
-		"forget":                func(a *absences) { a.forget("n3") },
+	for what, addAgain := range map[string]func(*Absences){
+		"note without the node": func(a *Absences) { a.Note(all[:2], 8*time.Minute, away) },
+		"forget":                func(a *Absences) { a.Forget("n3") },
 	} {
-		a := newAbsences()
-		a.note(all, 0, away)
-		if m, d := a.note(all, 7*time.Minute, away); m.ID != "n3" || d != 7*time.Minute {
+		a := NewAbsences()
+		a.Note(all, 0, away)
+		if m, d := a.Note(all, 7*time.Minute, away); m.ID != "n3" || d != 7*time.Minute {
 			t.Fatalf("%s: %v away for %v, want n3 for 7m", what, m, d)
 		}
 		addAgain(a)
-		if a.has("n3") {
+		if a.Has("n3") {
 			t.Errorf("%s: the absence before the removal is still recorded", what)
 		}
-		a.note(all, 9*time.Minute, away)
-		if m, d := a.note(all, 10*time.Minute, away); m.ID != "n3" || d != time.Minute {
+		a.Note(all, 9*time.Minute, away)
+		if m, d := a.Note(all, 10*time.Minute, away); m.ID != "n3" || d != time.Minute {
 			t.Errorf("%s: %v away for %v, want n3 for 1m", what, m, d)
 		}
 	}
