@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/member"
+	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
 // Forming a cluster: raft accepts a first configuration from any node, so if
@@ -154,7 +153,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 		return nil, false, fmt.Errorf("%w for %s to form the cluster", errWaiting, f.cfg.Peers[0].ID)
 	}
 	if clusterID == "" {
-		clusterID = newClusterID()
+		clusterID = storage.NewClusterID()
 	}
 	f.features.setFounding(features)
 	if err := f.stores.SetClusterID(clusterID, false); err != nil {
@@ -221,10 +220,4 @@ func (f *founder) join(p Peer, r adminReply) error {
 	failpoint.Hit(failpoint.JoinedNoted)
 	f.log.Info("joined cluster", "cluster", f.stores.Identity().ClusterID, "leader", r.Leader)
 	return nil
-}
-
-func newClusterID() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails: see crypto/rand
-	return hex.EncodeToString(b[:])
 }

@@ -150,3 +150,10 @@ func loadNode(dir string, bad corrupter) (n nodeFile, found bool, err error) {
 	}
 	return n, true, nil
 }
+
+// NewClusterID returns a random id for a cluster that is being formed.
+func NewClusterID() string {
+	var b [8]byte
+	rand.Read(b[:]) // never fails: see crypto/rand
+	return hex.EncodeToString(b[:])
+}

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/backup"
-	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/member"
+	"github.com/holdfast-kv/holdfast/cluster/offline"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
@@ -113,7 +113,7 @@ func inspectDir(path string) (i inspection, err error) {
 	if _, err := os.Stat(filepath.Join(path, "node.json")); err != nil {
 		return i, fmt.Errorf("%s is neither a backup nor the data directory of a node: %w", path, err)
 	}
-	o, err := cluster.ReadOffline(path, "")
+	o, err := offline.Read(path, "")
 	if err != nil {
 		return i, err
 	}

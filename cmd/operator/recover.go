@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/offline"
 )
 
 type recoverOptions struct {
@@ -70,7 +70,7 @@ func (o *recoverOptions) run(out io.Writer) error {
 	if !o.set {
 		o.quarantine = -1
 	}
-	state, err := cluster.ReadOffline(o.dir, filepath.Dir(filepath.Clean(o.to)))
+	state, err := offline.Read(o.dir, filepath.Dir(filepath.Clean(o.to)))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (o *recoverOptions) run(out io.Writer) error {
 		_, err := fmt.Fprintf(out, "\nNothing was written. To write %s, run the command again with --yes.\n", o.to)
 		return err
 	}
-	rec, err := state.Recover(cluster.RecoverConfig{
+	rec, err := state.Recover(offline.RecoverConfig{
 		To: o.to, PeerAddr: o.peerAddr, Quarantine: o.quarantine, Wall: time.Now(),
 	})
 	if err != nil {
@@ -105,7 +105,7 @@ and then add the other nodes, with empty data directories:
 }
 
 // describe prints what the directory contains and what may be lost.
-func (o *recoverOptions) describe(out io.Writer, s *cluster.Offline) error {
+func (o *recoverOptions) describe(out io.Writer, s *offline.State) error {
 	wall := time.UnixMicro(s.Machine.Clock().Wall).UTC().Format(time.RFC3339)
 	var others []string
 	for _, m := range s.Members {

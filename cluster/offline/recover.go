@@ -1,4 +1,4 @@
-package cluster
+package offline
 
 import (
 	"errors"
@@ -17,111 +17,6 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
-
-// Offline is the state in the data directory of a stopped node.
-type Offline struct {
-	Machine *fsm.Machine
-	NodeID  string
-	LogKind string
-	// ClusterID is the cluster that the directory belongs to.
-	ClusterID string
-	// SnapshotIndex is the log index of the newest snapshot, 0 if there is none.
-	SnapshotIndex uint64
-	// LastIndex and LastTerm belong to the last entry on the disk.
-	LastIndex, LastTerm uint64
-	// Known is the highest log index that the directory itself proves to be
-	// committed. The entries after it are part of the state, but it is unknown
-	// whether the cluster ever acknowledged them.
-	Known   uint64
-	Members []member.Member // members in the latest configuration in the log
-}
-
-// ReadOffline reads the data directory of a stopped node: the newest snapshot and
-// all log entries after it. It checks everything that the node checks when it
-// starts. It works on a copy in the directory scratch, and removes the copy.
-func ReadOffline(dir, scratch string) (o Offline, err error) {
-	tmp, err := os.MkdirTemp(scratch, "holdfast-offline-")
-	if err != nil {
-		return o, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	data := filepath.Join(tmp, "data")
-	if err := storage.Copy(dir, data); err != nil {
-		return o, err
-	}
-	id, kind, err := storage.Owner(data)
-	if err != nil {
-		return o, err
-	}
-	o.NodeID, o.ClusterID, o.LogKind = id.NodeID, id.ClusterID, kind
-	var failed error
-	s, err := storage.Open(storage.Config{
-		Dir: data, NodeID: id.NodeID, LogKind: kind, Logger: hclog.NewNullLogger(),
-		Fatal: func(err error) { failed = err },
-	})
-	if err != nil {
-		return o, fmt.Errorf("%s: %w", dir, err)
-	}
-	err = o.read(s)
-	return o, errors.Join(err, s.Close(), failed)
-}
-
-// read restores the newest snapshot and applies the log.
-func (o *Offline) read(s *storage.Stores) error {
-	o.Machine = fsm.New(command.NewTable())
-	list, err := s.Snapshots().List()
-	if err != nil {
-		return fmt.Errorf("list snapshots: %w", err)
-	}
-	if len(list) > 0 {
-		meta, r, err := s.Snapshots().Open(list[0].ID)
-		if err != nil {
-			return fmt.Errorf("open snapshot: %w", err)
-		}
-		o.Machine, err = fsm.ReadSnapshot(r, command.NewTable())
-		if err := errors.Join(err, r.Close()); err != nil {
-			return err
-		}
-		o.SnapshotIndex, o.LastIndex, o.LastTerm, o.Known = meta.Index, meta.Index, meta.Term, meta.Index
-		o.Members = member.Of(meta.Configuration)
-	}
-	first, err1 := s.Log().FirstIndex()
-	last, err2 := s.Log().LastIndex()
-	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("read log: %w", err)
-	}
-	if last > o.LastIndex && first > o.LastIndex+1 {
-		return fmt.Errorf("the log begins at index %d and the snapshot ends at %d", first, o.LastIndex)
-	}
-	for i := o.LastIndex + 1; i <= last; i++ {
-		var l raft.Log
-		if err := s.Log().GetLog(i, &l); err != nil {
-			return fmt.Errorf("read log entry %d: %w", i, err)
-		}
-		if err := o.apply(&l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *Offline) apply(l *raft.Log) error {
-	o.LastIndex, o.LastTerm = l.Index, l.Term
-	switch l.Type {
-	case raft.LogCommand:
-		res, err := o.Machine.Apply(l.Index, l.Term, l.Data)
-		if err != nil {
-			return err
-		}
-		// The leader had applied that index when it built the entry.
-		o.Known = max(o.Known, res.HashIndex)
-		return nil
-	case raft.LogConfiguration:
-		o.Members = member.Of(raft.DecodeConfiguration(l.Data))
-	}
-	o.Machine.Advance(l.Index)
-	return nil
-}
 
 // RecoverConfig describes a recovery.
 type RecoverConfig struct {
@@ -145,7 +40,7 @@ type Recovery struct {
 // only member is the node of o. The new cluster has another id, so nodes of the old
 // cluster cannot talk to it. Recover writes the directory under a temporary name
 // and renames it at the end.
-func (o *Offline) Recover(cfg RecoverConfig) (rec Recovery, err error) {
+func (o *State) Recover(cfg RecoverConfig) (rec Recovery, err error) {
 	if _, err := os.Stat(cfg.To); !errors.Is(err, os.ErrNotExist) {
 		return rec, fmt.Errorf("%s exists: name a directory that does not exist", cfg.To)
 	}
@@ -157,7 +52,7 @@ func (o *Offline) Recover(cfg RecoverConfig) (rec Recovery, err error) {
 		}
 		rec.PeerAddr = o.Members[i].Addr
 	}
-	rec.ClusterID = newClusterID()
+	rec.ClusterID = storage.NewClusterID()
 	length, err := o.Machine.Recover(rec.ClusterID, fsm.TokenEpochAt(cfg.Wall.Unix()), int64(cfg.Quarantine))
 	if err != nil {
 		return rec, err
@@ -177,7 +72,7 @@ func (o *Offline) Recover(cfg RecoverConfig) (rec Recovery, err error) {
 }
 
 // write creates a data directory with a snapshot and an empty log.
-func (o *Offline) write(dir string, rec Recovery) (err error) {
+func (o *State) write(dir string, rec Recovery) (err error) {
 	var failed error
 	s, err := storage.Open(storage.Config{
 		Dir: dir, NodeID: o.NodeID, LogKind: o.LogKind, Logger: hclog.NewNullLogger(),
