@@ -160,6 +160,9 @@ func runLive(ctx context.Context, o options, talk io.Writer) (*attack.Report, er
 	}
 	fmt.Fprintf(talk, "running clients for %v at %s, with keys %s*, which are removed at the end\n", o.duration,
 		o.addrs, cfg.Load.Prefix)
+	shown := showProgress(talk, o.duration)
+	defer shown.stop()
+	cfg.Progress = shown.at
 	return attack.Live(ctx, cfg)
 }
 
