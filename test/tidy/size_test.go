@@ -2,6 +2,7 @@ package tidy
 
 import (
 	"go/ast"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +40,32 @@ func TestSizes_AreBounded(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// maxFolderFiles is the number of product files that a folder may have, so that
+// a reader finds a file by its name.
+const maxFolderFiles = 30
+
+// largeFolders lists the folders that have more files, with the number that they
+// may have. The types of each of them use each other's methods in both
+// directions, so moving a file to a package needs a new border first: lower the
+// number when a file moves, and do not raise it.
+var largeFolders = map[string]int{"cluster": 39, "resp": 35}
+
+// TestFolders_AreSmall checks the number of product files of each folder.
+func TestFolders_AreSmall(t *testing.T) {
+	files := make(map[string]int)
+	for _, s := range sources(t) {
+		if !s.test() && !strings.HasPrefix(s.path, "test/") {
+			files[s.dir()]++
+		}
+	}
+	for dir, n := range files {
+		if most, large := largeFolders[dir]; large && n != most {
+			t.Errorf("%s has %d files, and largeFolders says %d: lower the number, or divide the folder", dir, n, most)
+		} else if !large && n > maxFolderFiles {
+			t.Errorf("%s has %d files, at most %d are allowed: divide the folder", dir, n, maxFolderFiles)
+		}
 	}
 }
