@@ -10,7 +10,7 @@ import (
 )
 
 var lifecycleRows = []row{
-	{run: shutdown, cmd: &fsm.Command{
+	{run: shutdown, final: true, cmd: &fsm.Command{
 		Name: "shutdown", Arity: -1,
 		Flags: fsm.Admin | fsm.NoScript | fsm.Loading | fsm.Stale | fsm.NoMulti | fsm.AllowBusy,
 		Group: "server", Since: "1.0.0",

@@ -257,13 +257,13 @@ func (c *conn) answer(r *row, args [][]byte) {
 func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	start := time.Now()
 	audits := c.srv.audit.log != nil && r.audits(args)
-	if audits && r.cmd.Name == "shutdown" { // its run ends with the node
+	if audits && r.final {
 		c.audit(r, args, "received")
 	}
 	reply := r.run(c, args)
 	d := time.Since(start)
 	switch {
-	case !audits || r.cmd.Name == "shutdown" && !reply.IsError():
+	case !audits || r.final && !reply.IsError():
 	case reply.IsError():
 		c.audit(r, args, r.auditError(reply.Text()))
 	default:

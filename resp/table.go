@@ -24,6 +24,9 @@ type row struct {
 	// sub lists the subcommands of a container, each with its own run. The
 	// subcommands of a command on data are in cmd only.
 	sub []row
+	// final is set if the command ends the node. The audit log then has a line
+	// when the command begins, and another one only if the command fails.
+	final bool
 
 	// The following fields are computed when the table is built.
 
