@@ -19,9 +19,9 @@ func (f *feed) watch(key string) string {
 	return f.do(fsm.VersionCommand + " " + key)
 }
 
-// TestRemoved: the version of an absent key changes when the key is created and
-// removed, in every way to remove it. It survives snapshots. It is 0 while the
-// feature version is below FeatureAbsent.
+// TestRemoved checks that the version of an absent key changes when the key is
+// created and then removed, whichever command removes it. It survives
+// snapshots. It is 0 while the feature version is below FeatureAbsent.
 func TestRemoved(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET w 1", "DEL w")

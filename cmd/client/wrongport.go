@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// explainPort adds to the error of a request to a client port what the cause
-// may be: the address may belong to another port of a node. err is returned as
-// it is if it does not look like that.
+// explainPort adds a possible cause to the error of a request to a client port:
+// the address may be that of another port of a node. If the error does not look
+// like that, explainPort returns it unchanged.
 func explainPort(ctx context.Context, addr string, err error) error {
 	if st, ok := httpStatus(ctx, addr); ok {
 		return fmt.Errorf("%s is the HTTP port of %s: use its client port, %s", addr, st.ID, st.ClientAddr)

@@ -15,7 +15,7 @@ type web struct {
 	client        *http.Client
 }
 
-// newWeb returns a devWeb for nodes with the given flags, which dev passes to
+// newWeb returns a web for nodes with the given flags, which dev passes to
 // every node.
 func newWeb(args []string) (*web, error) {
 	token, usesTLS, err := serve.HTTPAccess(args)

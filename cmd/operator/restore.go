@@ -175,7 +175,7 @@ func (o *restoreOptions) send(cmd *cobra.Command, c *client.Client, r *backup.Re
 			return err
 		}
 	}
-	// Whatever happens now, the data may have been replaced.
+	// From here on, the data may have been replaced.
 	applied = true
 	epoch := fsm.TokenEpochAt(max(time.Now().Unix(), r.Header().Wall/1e6))
 	replace := "0"

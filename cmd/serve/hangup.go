@@ -61,7 +61,8 @@ func (r *reloader) watch() (stop func()) {
 	}
 }
 
-// reload reads everything anew. A part that is wrong stays as it is.
+// reload reads everything anew. If a part is wrong, its previous values stay in
+// effect.
 func (r *reloader) reload() {
 	log := r.logs.main
 	var reloaded []string
@@ -76,7 +77,7 @@ func (r *reloader) reload() {
 		{"audit log", r.audit.reopen},
 	} {
 		if err := part.read(); err != nil {
-			log.Error("SIGHUP: the node keeps what it has", "part", part.name, "error", err)
+			log.Error("SIGHUP: the node keeps its previous settings", "part", part.name, "error", err)
 		} else {
 			reloaded = append(reloaded, part.name)
 		}

@@ -19,8 +19,8 @@ type httpConns struct {
 
 	mu   sync.Mutex
 	open int
-	idle list.List // of net.Conn, the longest idle first
-	busy list.List // of net.Conn, the longest busy first
+	idle list.List // elements of type net.Conn, the longest idle first
+	busy list.List // elements of type net.Conn, the longest busy first
 	at   map[net.Conn]httpPosition
 }
 

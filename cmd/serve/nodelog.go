@@ -11,7 +11,7 @@ import (
 // nodeLog contains the loggers of a node.
 type nodeLog struct {
 	main    hclog.Logger // suppresses lines that repeat
-	scripts hclog.Logger // of scripts, which have their own limit
+	scripts hclog.Logger // logger of scripts, which have their own limit
 	audit   hclog.Logger // writes every line, whatever the level is
 	format  string
 }

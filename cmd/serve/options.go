@@ -15,7 +15,7 @@ import (
 
 // options holds the flags of serve.
 type options struct {
-	version                     string // of the program
+	version                     string // version of the program
 	nodeID, dataDir, logStore   string
 	clientAddr, advertiseClient string
 	peerAddr, advertisePeer     string
@@ -78,7 +78,7 @@ On SIGTERM the node transfers leadership, completes the commands in flight, and
 exits. On SIGHUP it reads again: the files of --tls-cert-file and the like (as it
 does by itself when they change), of --requirepass-file and of --http-token-file,
 and log-level in the file of --config. It also opens the file of --audit-log
-anew. If a file is wrong, the node keeps what it has.
+anew. If a file is wrong, the node keeps its previous settings.
 
 --config names a YAML file that sets flags, one "name: value" in each line, with
 the flags' names without "--". Flags and environment variables take precedence.

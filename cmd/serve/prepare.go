@@ -17,9 +17,9 @@ import (
 // that they name.
 type prepared struct {
 	cluster cluster.Config
-	users   []*acl.User // of --acl-file
+	users   []*acl.User // users of --acl-file
 	stores  tlsStores
-	token   string // of the HTTP port, "" for none
+	token   string // token of the HTTP port, "" for none
 }
 
 // prepare checks the flags and reads the files that they name. It opens no port

@@ -20,7 +20,7 @@ type testClock struct {
 
 	mu      sync.Mutex
 	content string        // content of the file when it was last parsed
-	offset  time.Duration // of the wall clock
+	offset  time.Duration // offset of the wall clock
 	rate    float64
 	base    time.Duration // reading of the monotonic clock at since
 	since   time.Time
@@ -81,7 +81,7 @@ func (c *testClock) read() error {
 }
 
 // follow reads the file until ctx ends. If the file cannot be parsed, because
-// it is being written, the clock stays as it is.
+// it is being written, the clock keeps its offset and its rate.
 func (c *testClock) follow(ctx context.Context) {
 	t := time.NewTicker(testClockEvery)
 	defer t.Stop()

@@ -9,10 +9,10 @@ import (
 // GOMAXPROCS, it leaves one of the machine's processors to the kernel's network
 // stack, the disk and other programs.
 //
-// A node is a pipeline (socket, log, disk, state machine, socket), to which a
-// second processor adds less speed than the clients lose by it. Measured on two
-// cores, with clients and all nodes on them, one processor made linearizable
-// reads a fifth faster and pipelined writes a tenth slower.
+// A node works as a pipeline (socket, log, disk, state machine, socket). A
+// second processor speeds the node up by less than it slows the clients down.
+// Measured on two cores, with clients and all nodes on them, one processor made
+// linearizable reads a fifth faster and pipelined writes a tenth slower.
 func useThreads(n int) {
 	if n == 0 {
 		if os.Getenv("GOMAXPROCS") != "" {

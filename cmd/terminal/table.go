@@ -34,5 +34,5 @@ func Row(c *color.Color, cells ...string) table.Row {
 	return out
 }
 
-// Plain is the color of text that stands out from nothing.
+// Plain is the color of text that is not highlighted.
 var Plain = color.New()

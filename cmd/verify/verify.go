@@ -38,7 +38,7 @@ type options struct {
 	seed          uint64
 	dir           string
 	html, summary string
-	version       string // of this program, for the report
+	version       string // version of this program, for the report
 }
 
 // Command returns the command that tests the guarantees of a cluster.

@@ -16,7 +16,7 @@ import (
 )
 
 // Monitor is the state of a Sentinel port: what it knows about the master, and
-// the events for its subscribers. Run updates it once per
+// the events for its subscribers. Run updates it once in each interval
 // checkEvery. Each command that asks about the master also updates it.
 type Monitor struct {
 	name     string // name of the master

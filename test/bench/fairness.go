@@ -54,7 +54,7 @@ type fairness struct {
 	elections    uint64
 	peak         int // peak resident memory of the node, in MB
 	effect       neighbor.Effect
-	others       neighbor.Longest // of another client, beside the load
+	others       neighbor.Longest // times of another client, beside the load
 	failed       error            // error of a command of the victim or of the other client
 }
 
