@@ -192,7 +192,8 @@ func (d *diskMonitor) scarce() error {
 	return nil
 }
 
-// keep measures and decides until the node stops.
+// keep measures the disk at intervals and acts on the result, until the node
+// stops.
 func (d *diskMonitor) keep() {
 	t := time.NewTicker(diskEvery)
 	defer t.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// leaving is a client that leaves when its session begins to watch it and leave
+// leaving is a client that leaves as soon as its session watches it and leave
 // is closed.
 type leaving struct {
 	leave   chan struct{}

@@ -161,7 +161,7 @@ func (c *sealedConn) next() error {
 	}
 	n := binary.BigEndian.Uint16(head)
 	if n == 0 || n > maxRecord || lengthCheck(n) != binary.BigEndian.Uint16(head[2:]) {
-		return fmt.Errorf("%w: length of a record", ErrDamaged)
+		return fmt.Errorf("%w: a record has an invalid length", ErrDamaged)
 	}
 	record, err := c.br.Peek(c.header + int(n))
 	if err != nil {

@@ -34,7 +34,7 @@ type line struct {
 // curve is a line through the values of all slices. It has a gap where a slice
 // has no value.
 type curve struct {
-	Class string // classes of the style sheet
+	Class string // class in the style sheet
 	Path  string
 }
 
