@@ -136,7 +136,7 @@ func do(addr, command string) error {
 
 // contend lets workers take a lock in turn. lock returns the function that
 // releases it. contend fails when two workers hold the lock at once. It kills
-// the leader while a worker holds it.
+// the leader while a worker holds the lock.
 func contend(ctx context.Context, a *arena, workers, rounds int,
 	lock func(ctx context.Context, worker int) (unlock func() error, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
