@@ -199,7 +199,7 @@ func lastLine(output string) string {
 	return lines[len(lines)-1]
 }
 
-// check reads everything that was promised through one connection, and then
+// check uses one connection. It reads everything that was promised, and then
 // writes.
 func (pr *promise) check(conn redis.Conn, v *verdict) error {
 	var sent []string

@@ -36,8 +36,7 @@ func TestPause_OfTheLeader(t *testing.T) {
 		leader := c.settled()
 		l.progress(50)
 		r.follow(c.others(leader)[0])
-		// No error is excused in here: a client of the paused node only
-		// waits.
+		// No error is allowed here: a client of the paused node only waits.
 		send(t, leader, syscall.SIGSTOP)
 		resume := time.NewTimer(pauseLength)
 		defer resume.Stop()
