@@ -132,7 +132,7 @@ type Options struct {
 	// executed.
 	LeaderWait time.Duration
 	// ResolveWait is how long the outcome of a sent group may stay open before
-	// its client is answered that the outcome is unknown.
+	// the node replies to its client that the outcome is unknown.
 	ResolveWait time.Duration
 	// RelinkEvery is the time between attempts to connect to the leader, and
 	// DialTimeout is the time limit of an attempt.

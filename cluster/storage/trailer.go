@@ -9,7 +9,7 @@ import (
 
 // Every stored entry ends with a trailer, after the content of
 // raft.Log.Extensions. raft-boltdb has no checksums, and raft-wal checks only
-// the one of its last batch, and only at start. Neither would detect a bit that
+// the checksum of its last batch, and only at start. Neither would detect a bit that
 // flips later.
 //
 //	0  mark   8 bytes, random, one for each data directory
@@ -20,8 +20,8 @@ import (
 //
 // The mark is random and never leaves this node. So no client can write a value
 // that looks like a trailer to the scan for lost batches (walscan.go), and an
-// entry of another directory is not mistaken for an entry of this one. By check
-// that scan distinguishes a complete trailer from a torn one.
+// entry of another directory is not mistaken for an entry of this one. The
+// field check tells that scan whether a trailer is complete.
 const trailerLen = 32
 
 // mark is the entry mark of a data directory.
