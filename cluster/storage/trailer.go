@@ -9,8 +9,8 @@ import (
 
 // Every stored entry ends with a trailer, after the content of
 // raft.Log.Extensions. raft-boltdb has no checksums, and raft-wal checks only
-// the checksum of its last batch, and only at start. Neither would detect a bit that
-// flips later.
+// the checksum of its last batch, and only at start. Neither would detect a bit
+// that flips later.
 //
 //	0  mark   8 bytes, random, one for each data directory
 //	8  batch  uint64, index of the first entry of the append
