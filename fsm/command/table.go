@@ -6,6 +6,7 @@ import "github.com/holdfast-kv/holdfast/fsm"
 func families() [][]fsm.Command {
 	return [][]fsm.Command{
 		stringCommands,
+		compareCommands,
 		counterCommands,
 		bitmapCommands,
 		genericCommands,
