@@ -23,7 +23,7 @@ var flagValues = map[string][]string{
 
 // namesFile reports whether the value of a flag is the name of a file.
 func namesFile(flag string) bool {
-	return strings.HasSuffix(flag, "-file") || flag == "report" || flag == "json" || flag == "output"
+	return strings.HasSuffix(flag, "-file") || flag == "report" || flag == "state" || flag == "json" || flag == "output"
 }
 
 // completeFlags registers the completion of flag values with cmd and all

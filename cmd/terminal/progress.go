@@ -17,7 +17,8 @@ type Progress struct {
 	out      io.Writer
 	terminal bool
 	what     string
-	total    int64 // bytes, 0 if unknown
+	total    int64 // bytes or units, 0 if unknown
+	unit     string
 	begun    time.Time
 	last     time.Time
 	shown    bool
@@ -32,7 +33,18 @@ func NewProgress(out io.Writer, what string, total int64) *Progress {
 	}
 }
 
-// At reports that n bytes are done.
+// NewCount is like NewProgress, for a transfer that is counted in units such as
+// "keys".
+func NewCount(out io.Writer, what, unit string) *Progress {
+	p := NewProgress(out, what, 0)
+	p.unit = unit
+	return p
+}
+
+// SetTotal sets how many bytes or units the transfer has, 0 if unknown.
+func (p *Progress) SetTotal(total int64) { p.total = total }
+
+// At reports that n bytes or units are done.
 func (p *Progress) At(n int64) {
 	now := time.Now()
 	every := 5 * time.Second
@@ -58,14 +70,22 @@ func (p *Progress) Done(n int64) {
 
 func (p *Progress) print(n int64, now time.Time) {
 	took := now.Sub(p.begun)
-	line := fmt.Sprintf("%s: %s", p.what, units.BytesSize(float64(n)))
+	line := p.what + ": " + p.size(float64(n))
 	if p.total > 0 {
-		line += fmt.Sprintf(" of %s (%d %%)", units.BytesSize(float64(p.total)), n*100/p.total)
+		line += fmt.Sprintf(" of %s (%d %%)", p.size(float64(p.total)), n*100/p.total)
 	}
-	line += fmt.Sprintf(", %s/s, %v", units.BytesSize(float64(n)/took.Seconds()), took.Round(100*time.Millisecond))
+	line += fmt.Sprintf(", %s/s, %v", p.size(float64(n)/took.Seconds()), took.Round(100*time.Millisecond))
 	if p.terminal {
 		fmt.Fprintf(p.out, "\r%s\x1b[K", line)
 	} else {
 		fmt.Fprintln(p.out, line)
 	}
+}
+
+// size returns the text for a number of bytes or units.
+func (p *Progress) size(n float64) string {
+	if p.unit == "" {
+		return units.BytesSize(n)
+	}
+	return fmt.Sprintf("%.0f %s", n, p.unit)
 }

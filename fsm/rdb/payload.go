@@ -20,9 +20,12 @@ const (
 // Jones, here with its lowest term first.
 var jones = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
-// crc64Jones returns the checksum of b. Unlike package crc64, it starts with 0
-// and does not invert the result.
-func crc64Jones(b []byte) uint64 { return ^crc64.Update(^uint64(0), jones, b) }
+// Checksum continues the checksum sum, which begins with 0, with the bytes of b.
+// Unlike package crc64, it does not invert the result.
+func Checksum(sum uint64, b []byte) uint64 { return ^crc64.Update(^sum, jones, b) }
+
+// crc64Jones returns the checksum of b.
+func crc64Jones(b []byte) uint64 { return Checksum(0, b) }
 
 // Seal appends the trailer to a body. The result may share memory with
 // body.

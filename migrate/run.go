@@ -1,0 +1,311 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// stateEvery is how often an import writes its state file.
+const stateEvery = 500 * time.Millisecond
+
+// Config describes an import.
+type Config struct {
+	Server *Endpoint // a running Redis, nil for a file
+	File   string
+	DB     int    // the only database to import, -1 for all
+	Match  string // pattern for keys, "" for all
+	// Replace says that keys of the cluster are overwritten.
+	Replace bool
+	Target  Endpoint
+	// State is the path of the state file. Restart begins again even if it exists.
+	State   string
+	Restart bool
+	// Progress is called after each batch, Problem for each key that was not
+	// imported, and Note for other messages.
+	Progress func(Counts)
+	Problem  func(db int, key, reason string)
+	Note     func(string)
+}
+
+// Result is the result of an import that reached the end of the source.
+type Result struct {
+	Counts
+	Continued bool // an earlier import
+	// Verified are the keys that the source has at the end and the cluster too,
+	// and Missing those that the cluster does not have.
+	Verified, Missing int64
+	// MissingKeys are some of the missing keys.
+	MissingKeys []string
+}
+
+// Complete reports whether the cluster has every key of the source.
+func (r Result) Complete() bool { return r.Existing == 0 && r.Skipped == 0 && r.Missing == 0 }
+
+// shownMissing bounds Result.MissingKeys.
+const shownMissing = 10
+
+// job is an import in progress.
+type job struct {
+	cfg   Config
+	to    *target
+	state *state
+	saved time.Time
+	res   Result
+}
+
+// Run imports the data of a source into a cluster. If it returns an error, the
+// keys that were imported so far remain in the cluster, and the next Run with the
+// same Config continues.
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	j := &job{
+		cfg: cfg, to: &target{link: &link{end: cfg.Target}, replace: cfg.Replace},
+		state: &state{Version: stateVersion, Databases: make(map[int]position)},
+	}
+	defer j.to.link.close()
+	err := j.run(ctx)
+	j.res.Counts = j.state.Counts
+	return j.res, err
+}
+
+func (j *job) run(ctx context.Context) error {
+	if j.cfg.Server != nil {
+		return j.fromServer(ctx)
+	}
+	return j.fromFile(ctx)
+}
+
+// begin fills in the state, and continues from the state file if there is one.
+func (j *job) begin(source, identity string) error {
+	s := j.state
+	s.Source, s.Target, s.Identity = source, j.to.cluster, identity
+	s.Options = fmt.Sprintf("database %d, match %q, replace %v", j.cfg.DB, j.cfg.Match, j.cfg.Replace)
+	if j.cfg.Restart {
+		return s.write(j.cfg.State)
+	}
+	old, err := readState(j.cfg.State)
+	if err != nil {
+		return err
+	}
+	same, err := s.continues(old, j.cfg.State)
+	switch {
+	case err != nil:
+		return err
+	case same:
+		j.state, j.res.Continued = old, true
+		if old.Databases == nil {
+			old.Databases = make(map[int]position)
+		}
+		j.cfg.Note(fmt.Sprintf("continuing from %s, after %d keys", j.cfg.State, old.Counts.Keys))
+	case old != nil:
+		j.cfg.Note(fmt.Sprintf("the source has restarted or the file has changed since %s was written: "+
+			"beginning again", j.cfg.State))
+	}
+	return j.state.write(j.cfg.State)
+}
+
+// save writes the state file, at most every stateEvery unless now is set.
+func (j *job) save(now bool) error {
+	if !now && time.Since(j.saved) < stateEvery {
+		return nil
+	}
+	j.saved = time.Now()
+	return j.state.write(j.cfg.State)
+}
+
+// end saves the position if err is not nil, and removes the state file otherwise.
+func (j *job) end(err error) error {
+	if err != nil {
+		return errors.Join(err, j.save(true))
+	}
+	return os.Remove(j.cfg.State)
+}
+
+// write imports items of one database, and counts them in counts.
+func (j *job) write(ctx context.Context, items []item) error {
+	if len(items) == 0 {
+		return nil
+	}
+	counts := j.state.Counts
+	var problems []func()
+	err := j.to.write(ctx, items[0].db, items, func(it item, r result) {
+		counts.Keys++
+		counts.Bytes += int64(len(it.payload))
+		problem := func(n *int64, reason string) {
+			*n++
+			problems = append(problems, func() { j.cfg.Problem(it.db, it.key, reason) })
+		}
+		switch {
+		case r.skipped != "":
+			problem(&counts.Skipped, r.skipped)
+		case r.existing:
+			problem(&counts.Existing, "the cluster has the key with another value or without its time to live: "+
+				"--replace overwrites it")
+		case r.expired:
+			counts.Expired++
+		default:
+			counts.Imported++
+		}
+	})
+	if err != nil {
+		return err // the batch is repeated, so it is not counted
+	}
+	j.state.Counts = counts
+	for _, p := range problems {
+		p()
+	}
+	return nil
+}
+
+// functions imports libraries of functions.
+func (j *job) functions(ctx context.Context, codes []string) error {
+	for _, code := range codes {
+		r, err := j.to.function(ctx, code)
+		if err != nil {
+			return err
+		}
+		name := "function library " + libraryName(code)
+		switch {
+		case r.skipped != "":
+			j.state.Counts.Skipped++
+			j.cfg.Problem(0, name, r.skipped)
+		case r.existing:
+			j.state.Counts.Existing++
+			j.cfg.Problem(0, name, "the cluster has the library with other code: --replace overwrites it")
+		default:
+			j.state.Counts.Functions++
+		}
+	}
+	j.state.Functions = true
+	return nil
+}
+
+// fromServer imports from a running server.
+func (j *job) fromServer(ctx context.Context) error {
+	s := &server{link: &link{end: *j.cfg.Server}, match: j.cfg.Match}
+	defer s.link.close()
+	sizes, err := s.open(ctx, j.cfg.DB)
+	if err != nil {
+		return err
+	}
+	if err := j.to.open(ctx); err != nil {
+		return err
+	}
+	if err := j.begin(s.link.end.Addrs[0], s.runID); err != nil {
+		return err
+	}
+	return j.end(j.serverData(ctx, s, sizes))
+}
+
+func (j *job) serverData(ctx context.Context, s *server, sizes map[int]int64) error {
+	if j.cfg.Match == "" {
+		for _, n := range sizes {
+			j.state.Counts.Total += n
+		}
+	}
+	if !j.state.Functions {
+		codes, err := s.functions(ctx)
+		if err != nil {
+			return err
+		}
+		if err := j.functions(ctx, codes); err != nil {
+			return err
+		}
+	}
+	dbs := sortedKeys(sizes)
+	for _, db := range dbs {
+		if err := j.database(ctx, s, db); err != nil {
+			return err
+		}
+	}
+	for _, db := range dbs {
+		if err := j.verifyDatabase(ctx, s, db); err != nil {
+			return fmt.Errorf("verify: %w", err)
+		}
+	}
+	return nil
+}
+
+func sortedKeys(m map[int]int64) []int {
+	var list []int
+	for k := range m {
+		list = append(list, k)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// database imports a database of a server.
+func (j *job) database(ctx context.Context, s *server, db int) error {
+	at := j.state.Databases[db]
+	if at.Cursor == "" {
+		at.Cursor = "0"
+	}
+	for !at.Done {
+		next, keys, err := s.scan(ctx, db, at.Cursor)
+		if err != nil {
+			return err
+		}
+		batches, err := s.batches(ctx, db, keys)
+		if err != nil {
+			return err
+		}
+		for _, b := range batches {
+			items, err := s.read(ctx, db, b)
+			if err != nil {
+				return err
+			}
+			j.state.Counts.Gone += int64(len(b) - len(items))
+			if err := j.write(ctx, items); err != nil {
+				return err
+			}
+			j.cfg.Progress(j.state.Counts)
+		}
+		at = position{Cursor: next, Done: next == "0"}
+		j.state.Databases[db] = at
+		if err := j.save(false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifyDatabase compares the keys of a server's database with those of the
+// cluster.
+func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
+	for cursor := "0"; ; {
+		next, keys, err := s.scan(ctx, db, cursor)
+		if err != nil {
+			return err
+		}
+		lost, err := j.to.missing(ctx, db, keys)
+		if err != nil {
+			return err
+		}
+		// A key that the source does not have either has expired, or was deleted.
+		still := &target{link: s.link}
+		gone, err := still.missing(ctx, db, lost)
+		if err != nil {
+			return err
+		}
+		j.verified(len(keys)-len(lost), lost, gone)
+		if cursor = next; cursor == "0" {
+			return nil
+		}
+	}
+}
+
+// verified counts keys that the cluster has, and those that it lacks but for the
+// gone ones.
+func (j *job) verified(present int, lost, gone []string) {
+	j.res.Verified += int64(present)
+	j.res.Missing += int64(len(lost) - len(gone))
+	for _, k := range lost {
+		if len(j.res.MissingKeys) < shownMissing && !slices.Contains(gone, k) {
+			j.res.MissingKeys = append(j.res.MissingKeys, k)
+		}
+	}
+}

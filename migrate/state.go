@@ -1,0 +1,100 @@
+package migrate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// stateVersion is the version of the state file.
+const stateVersion = 1
+
+// state is how far an import is. It is kept in a file, so that an interrupted
+// import continues.
+type state struct {
+	Version int    `json:"version"`
+	Source  string `json:"source"` // without a password
+	Target  string `json:"target"` // id of the cluster
+	Options string `json:"options"`
+	// Identity tells whether the source is still the same: the run id of a server,
+	// or the checksum and the size of a file. The cursors of a server mean nothing
+	// to the next run of that server.
+	Identity string `json:"identity"`
+	// Databases are the positions in a server's databases.
+	Databases map[int]position `json:"databases,omitempty"`
+	// Offset is the position in a file: the keys that end before it are done.
+	Offset    int64  `json:"offset,omitempty"`
+	Functions bool   `json:"functions"` // are done
+	Counts    Counts `json:"counts"`
+}
+
+// position is a position in a database.
+type position struct {
+	Cursor string `json:"cursor"`
+	Done   bool   `json:"done"`
+}
+
+// Counts says what an import has done.
+type Counts struct {
+	Keys      int64 `json:"keys"`      // that were read from the source
+	Imported  int64 `json:"imported"`  // keys that the target has now
+	Expired   int64 `json:"expired"`   // keys whose time to live had passed
+	Gone      int64 `json:"gone"`      // keys that were deleted between SCAN and DUMP
+	Existing  int64 `json:"existing"`  // keys that the target has with another value
+	Skipped   int64 `json:"skipped"`   // keys that the target cannot store
+	Functions int64 `json:"functions"` // libraries
+	Bytes     int64 `json:"bytes"`     // size of the values that were sent
+	Total     int64 `json:"-"`         // expected keys, 0 if unknown
+}
+
+// readState reads a state file. It returns nil if the file does not exist.
+func readState(path string) (*state, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var s state
+	if err := json.Unmarshal(text, &s); err != nil || s.Version != stateVersion {
+		return nil, fmt.Errorf("%s is not the state file of an import of this version: "+
+			"use --restart to begin again, or --state to name another file", path)
+	}
+	return &s, nil
+}
+
+// write writes the state file. An interrupted write leaves the old file.
+func (s *state) write(path string) (err error) {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("state file: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+// continues reports whether an import can continue from the state of an earlier
+// one. The error says what to do if it must not.
+func (s *state) continues(old *state, path string) (bool, error) {
+	switch {
+	case old == nil:
+		return false, nil
+	case old.Source != s.Source || old.Target != s.Target || old.Options != s.Options:
+		return false, fmt.Errorf("%s belongs to another import (from %s into cluster %s, %s): use --restart to begin "+
+			"again, or --state to name another file", path, old.Source, old.Target, old.Options)
+	}
+	return old.Identity == s.Identity, nil
+}

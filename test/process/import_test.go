@@ -1,0 +1,194 @@
+package process_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
+
+// startRedis starts a redis-server with a port, as a node that do can use.
+func startRedis(t *testing.T, dir string) *process.Node {
+	t.Helper()
+	base, err := process.FreePorts(1, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.StartRedis(t, "--port", fmt.Sprint(base), "--bind", "127.0.0.1", "--dir", dir)
+	return &process.Node{ID: "redis", Clients: fmt.Sprintf("127.0.0.1:%d", base)}
+}
+
+// fillRedis writes values of every type, in small and in large encodings.
+func fillRedis(t *testing.T, r *process.Node) {
+	t.Helper()
+	for _, c := range []string{
+		"SET s v", "SET n 12345", "SET ttl x PX 600000", "RPUSH l a b 1 -2 70000", "SADD ints 1 2 99999999999",
+		"SADD set a b c", "HSET h f v g 1", "ZADD z 1 a 2.5 b -inf c +inf d", "PFADD hll a b c",
+		"GEOADD geo 13.36 38.11 P 15.08 37.5 C", "XADD x 1-1 f v", "XADD x 2-1 f w g 7", "XADD x 3-1 f u",
+		"XGROUP CREATE x g 0", "XREADGROUP GROUP g c COUNT 2 STREAMS x >", "XACK x g 1-1",
+		"XGROUP CREATECONSUMER x g d",
+	} {
+		if got := do(t, r, strings.Fields(c)...); strings.HasPrefix(got, "(error)") {
+			t.Fatalf("%s: %s", c, got)
+		}
+	}
+	do(t, r, "SET", "long", strings.Repeat("abc", 5000))
+	do(t, r, "FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() return 42 end)")
+	do(t, r, "EVAL", `for i = 1, 2000 do
+		redis.call('RPUSH', 'biglist', i, 'e' .. i)
+		redis.call('ZADD', 'bigz', i + 0.25, 'm' .. i)
+		redis.call('HSET', 'bigh', 'f' .. i, i)
+		redis.call('SADD', 'bigs', 'm' .. i)
+	end
+	redis.call('SELECT', 3) redis.call('SET', 'other', 'three', 'EX', 500)`, "0")
+}
+
+// sameBytes are keys of fillRedis whose DUMP the value determines. The order of
+// the elements in a large hash and in a set is not part of the value.
+var sameBytes = []string{"s", "n", "ttl", "l", "ints", "h", "z", "hll", "geo", "x", "long", "biglist", "bigz"}
+
+// wantImported compares the cluster with the source.
+func wantImported(t *testing.T, r, n *process.Node) {
+	t.Helper()
+	for _, key := range sameBytes {
+		if got, w := do(t, n, "DUMP", key), do(t, r, "DUMP", key); got != w {
+			t.Errorf("DUMP %s: %q, Redis has %q", key, got, w)
+		}
+	}
+	for key, members := range map[string]string{"bigh": "HGETALL", "bigs": "SMEMBERS", "set": "SMEMBERS"} {
+		// Redis itself reads the value of the cluster.
+		copied := do(t, r, "EVAL", `redis.call('DEL', KEYS[2]) redis.call('RESTORE', KEYS[2], 0, ARGV[1])
+			local a, b = redis.call(ARGV[2], KEYS[1]), redis.call(ARGV[2], KEYS[2])
+			table.sort(a) table.sort(b)
+			redis.call('DEL', KEYS[2])
+			return table.concat(a, ' ') == table.concat(b, ' ') and #a or 'different'`,
+			"2", key, "copy", rawReply(t, n, "DUMP", key), members)
+		want := map[string]int{"bigh": 4000, "bigs": 2000, "set": 3}[key]
+		if copied != fmt.Sprintf("(integer) %d", want) {
+			t.Errorf("%s: %s, want %d", key, copied, want)
+		}
+	}
+	want(t, n, "(integer) 42", "FCALL", "f", "0")
+	want(t, n, "three", "EVAL", "redis.call('SELECT', 3) return redis.call('GET', 'other')", "0")
+	// The key of Redis is read last, so it has less time left.
+	if left, source := number(t, n, "PTTL", "ttl"), number(t, r, "PTTL", "ttl"); left < source || left > source+5000 {
+		t.Errorf("PTTL: %d, Redis has %d", left, source)
+	}
+}
+
+// rawReply returns a reply that is a bulk string as it is.
+func rawReply(t *testing.T, n *process.Node, args ...string) string {
+	t.Helper()
+	c, err := dialAddr(n.Clients, replyLimit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	words := make([]any, len(args)-1)
+	for i, a := range args[1:] {
+		words[i] = a
+	}
+	reply, err := c.Do(args[0], words...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(reply.([]byte))
+}
+
+// number returns a reply that is an integer.
+func number(t *testing.T, n *process.Node, args ...string) (v int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(do(t, n, args...), "(integer) %d", &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (c *cluster) addrs() string {
+	var all []string
+	for _, n := range c.Nodes {
+		all = append(all, n.Clients)
+	}
+	return strings.Join(all, ",")
+}
+
+// TestImport copies values of every type from a running Redis and from its RDB
+// file. A second import changes nothing. A key with another value is kept and
+// reported.
+func TestImport(t *testing.T) {
+	c := startCluster(t)
+	dir := t.TempDir()
+	r, n := startRedis(t, dir), c.Nodes[1]
+	fillRedis(t, r)
+	source := "redis://" + r.Clients
+	wantContains(t, "import", run(t, "import", source, "--addr", c.addrs()), "17 of 17 keys", "1 function",
+		"has 17 of the 17 keys")
+	wantImported(t, r, n)
+	wantContains(t, "a second import", run(t, "import", source, "--addr", n.Clients), "17 of 17 keys")
+
+	want(t, n, "OK", "SET", "s", "changed")
+	res := invoke(t, nil, "import", source, "--addr", n.Clients)
+	wantContains(t, "import over a changed key", res.out+res.errOut, "16 of 17", `"s"`, "--replace", "incomplete")
+	if res.code != 1 {
+		t.Errorf("exit code %d", res.code)
+	}
+	want(t, n, "changed", "GET", "s")
+	run(t, "import", source, "--addr", n.Clients, "--replace")
+	want(t, n, "v", "GET", "s")
+
+	want(t, n, "OK", "FLUSHALL")
+	want(t, n, "OK", "FUNCTION", "FLUSH")
+	wantContains(t, "import --match", run(t, "import", source+"/0", "--addr", n.Clients, "--match", "big*"),
+		"4 of 4 keys")
+	want(t, n, "OK", "FLUSHALL")
+	want(t, n, "OK", "FUNCTION", "FLUSH")
+	want(t, r, "OK", "SAVE")
+	wantContains(t, "import of a file", run(t, "import", filepath.Join(dir, "dump.rdb"), "--addr", n.Clients),
+		"17 of 17 keys", "has 17 of the 17 keys")
+	wantImported(t, r, n)
+	importRefusals(t, c, r, filepath.Join(dir, "dump.rdb"))
+}
+
+// importRefusals checks that bad input changes nothing and names the remedy.
+func importRefusals(t *testing.T, c *cluster, r *process.Node, file string) {
+	t.Helper()
+	n := c.Nodes[0]
+	want(t, n, "OK", "FLUSHALL")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, b []byte) string {
+		path := filepath.Join(filepath.Dir(file), name)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	flipped := append([]byte(nil), text...)
+	flipped[len(text)/2] ^= 1
+	for _, bad := range []struct{ source, part string }{
+		{write("cut", text[:len(text)-20]), "cut off"},
+		{write("flipped", flipped), "nothing was imported"},
+		{write("newer", append([]byte("REDIS0099"), text[9:]...)), "newer than 10"},
+		{write("other", []byte("text")), "not an RDB file"},
+		{filepath.Join(filepath.Dir(file), "none"), "no such file"},
+		{"redis://127.0.0.1:1", "is the server running"},
+		{"redis://u:wrong@" + r.Clients, "password is wrong"},
+		{"redis://" + n.Peers, "client port"},
+		{"http://127.0.0.1", "redis://"},
+		{"redis://u:%zz@127.0.0.1", "--source-password-file"},
+	} {
+		refuses(t, []string{bad.part}, "import", bad.source, "--addr", n.Clients)
+	}
+	refuses(t, []string{"not a node of Holdfast"}, "import", "redis://"+r.Clients, "--addr", r.Clients)
+	want(t, n, "(integer) 0", "DBSIZE")
+	for _, down := range c.others(n) {
+		kill(t, down)
+	}
+	refuses(t, []string{"no leader", "start a majority"}, "import", "redis://"+r.Clients, "--addr", n.Clients)
+}
