@@ -46,7 +46,24 @@ type wait struct {
 	// then the machine has noted the events of the entry. Replies that the
 	// leader sends are ignored.
 	own bool
-	out chan []byte // capacity 1: receives the reply, nil if the waiter is gone
+	// claimed means that the reply may be a grant of a lock, which the
+	// connection has to claim. The wait stays registered until then: otherwise
+	// sweep would pass the grant on.
+	claimed bool
+	ended   bool        // out has received a value
+	out     chan []byte // capacity 1: receives the reply, nil if the waiter is gone
+}
+
+// endLocked delivers the reply of a wait. waits.mu must be held.
+func (ws *waits) endLocked(origin uint64, w *wait, reply []byte) {
+	if w.ended {
+		return
+	}
+	if !w.claimed || reply == nil {
+		delete(ws.live, origin)
+	}
+	w.ended = true
+	w.out <- reply
 }
 
 func newWaits(m *machine.Machine, fw *forwarder) *waits {
@@ -55,8 +72,8 @@ func newWaits(m *machine.Machine, fw *forwarder) *waits {
 
 // begin registers a wait. It must be called before the command is sent, because
 // sweep removes the waiters whose origin has no registered wait.
-func (ws *waits) begin(origin uint64, own bool) *wait {
-	w := &wait{own: own, out: make(chan []byte, 1)}
+func (ws *waits) begin(origin uint64, own, claimed bool) *wait {
+	w := &wait{own: own, claimed: claimed, out: make(chan []byte, 1)}
 	ws.mu.Lock()
 	ws.live[origin] = w
 	ws.mu.Unlock()
@@ -68,8 +85,7 @@ func (ws *waits) begin(origin uint64, own bool) *wait {
 func (ws *waits) waiting(origin uint64, w *wait, pos fsm.Pos) {
 	ws.mu.Lock()
 	if w.pos = pos; w.earlyPos == pos {
-		delete(ws.live, origin)
-		w.out <- w.early
+		ws.endLocked(origin, w, w.early)
 	}
 	ws.mu.Unlock()
 	ws.look(origin)
@@ -92,7 +108,7 @@ func (ws *waits) end(origin uint64, w *wait, left bool) {
 func (ws *waits) look(origin uint64) {
 	ws.mu.Lock()
 	w := ws.live[origin]
-	if w == nil || w.pos == 0 {
+	if w == nil || w.pos == 0 || w.ended {
 		ws.mu.Unlock()
 		return
 	}
@@ -110,8 +126,7 @@ func (ws *waits) look(origin uint64) {
 	}
 	ws.mu.Lock()
 	if ws.live[origin] == w {
-		delete(ws.live, origin)
-		w.out <- reply
+		ws.endLocked(origin, w, reply)
 	}
 	ws.mu.Unlock()
 }
@@ -130,8 +145,7 @@ func (ws *waits) takeServed(payload []byte) error {
 	switch {
 	case w == nil, w.own:
 	case w.pos == fsm.Pos(pos):
-		delete(ws.live, origin)
-		w.out <- bytes.Clone(payload[k+k2:])
+		ws.endLocked(origin, w, bytes.Clone(payload[k+k2:]))
 	case w.pos == 0: // the reply that gives the wait its position is on its way
 		w.early, w.earlyPos = bytes.Clone(payload[k+k2:]), fsm.Pos(pos)
 	}
@@ -213,7 +227,7 @@ func (ws *waits) sweep() {
 // events of that entry too.
 func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	ws := s.node.waits
-	w := ws.begin(origin, own)
+	w := ws.begin(origin, own, g.Feature >= fsm.FeatureLocks)
 	reply, err := s.Do(g, false, nil)
 	pos, _, waiting := fsm.Waiting(reply)
 	if err != nil || !waiting {
@@ -255,10 +269,12 @@ func (s *Session) Unblock() ([]byte, error) {
 			return reply, nil
 		}
 	}
-	select {
-	case reply := <-w.out: // the wait was served and then removed
-		return reply, nil
-	default:
+	if !w.claimed { // an unclaimed grant of a lock is not the client's
+		select {
+		case reply := <-w.out: // the wait was served and then removed
+			return reply, nil
+		default:
+		}
 	}
 	if err != nil { // sweep ends the wait when there is a leader
 		return nil, outcome.NewUnknown(err)
@@ -271,8 +287,9 @@ func (s *Session) Unblock() ([]byte, error) {
 func (s *Session) Abandon() {
 	ws := s.node.waits
 	ws.end(s.origin, s.wait, true)
-	unwait := [][]byte{[]byte(fsm.UnwaitCommand), decimal(s.origin), decimal(uint64(s.wait.pos))}
-	ws.forwarder.command(ws.machine.Table(), unwait)
+	// Not UnwaitCommand: that would claim a grant of a lock.
+	waited := [][]byte{[]byte(fsm.WaitedCommand), decimal(s.origin), decimal(uint64(s.wait.pos))}
+	ws.forwarder.command(ws.machine.Table(), waited)
 }
 
 // command submits internal commands and returns without waiting for their

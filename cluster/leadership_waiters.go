@@ -12,7 +12,8 @@ import (
 // suspender is the part of a leadership that decides which nodes' waiters are
 // served. An element that is given to a waiter whose node is gone would be
 // lost. So the leader suspends, in the log, the waiters of a node that is not
-// connected, and ends them after WaiterGrace. Replies that were served before
+// connected, lets others have the locks that they wait for after passAfter, and
+// ends them after WaiterGrace. Replies that were served before
 // remain until the node has received them, has restarted, or is no longer a
 // member.
 //
@@ -93,13 +94,20 @@ func (ld *leadership) nextState(s fsm.WaitSession, features int, now time.Durati
 	switch {
 	case mend && away > dropGraces*ld.opts.WaiterGrace && !ld.mayReturn(s.ID):
 		return fsm.SuspendDrop
-	case away > ld.opts.WaiterGrace && (s.Open > 0 || !mend):
+	case away > ld.opts.WaiterGrace && (s.Open > 0 || s.Locks > 0 || !mend):
 		return fsm.SuspendEnd
 	case !s.Suspended:
 		return fsm.SuspendOn
+	case s.Locks > 0 && !s.Passed && away > passAfter:
+		return fsm.SuspendPass
 	}
 	return ""
 }
+
+// passAfter is how long the locks that the clients of a node wait for are kept
+// for them after the node has gone. A node whose leader has changed is linked
+// again sooner.
+const passAfter = 25 * time.Millisecond
 
 // dropGraces is the multiple of WaiterGrace for which the replies that were
 // served to a node are kept after the node has gone and is known not to return.

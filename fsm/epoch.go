@@ -39,7 +39,7 @@ const (
 // seconds since 1970.
 func TokenEpochAt(unix int64) uint64 { return uint64(max(unix-tokenEpochZero, 0)) }
 
-// operating is the part of the state that FeatureOperate added.
+// operating is the part of the state that FeatureOperate and FeatureLocks added.
 type operating struct {
 	token uint64 // highest fencing token that was given
 	// quarantine is the lease clock, in nanoseconds, until which no lock is
@@ -49,6 +49,7 @@ type operating struct {
 	// that a leader built before it had applied that index may have a time before
 	// the lease clock, which a restore may move forward.
 	restored uint64
+	locks    locks    // from FeatureLocks on: see lock.go
 	staging  *staging // restore in progress, nil if there is none; replaced, never changed
 }
 

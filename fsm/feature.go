@@ -54,8 +54,14 @@ const (
 	//   - During a quarantine, no lock is granted (see quarantine.go).
 	FeatureOperate = 5
 
+	// FeatureLocks changes the meaning of entries in these ways:
+	//   - A value that is written again keeps its fencing token (see
+	//     keepsGrant).
+	//   - There is the command LOCK.
+	FeatureLocks = 6
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureOperate
+	MaxFeatures = FeatureLocks
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

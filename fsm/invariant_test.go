@@ -13,6 +13,9 @@ func Broken(m *Machine) error {
 	if err := m.waits.broken(m.features >= FeatureMend); err != nil {
 		return fmt.Errorf("waits: %w", err)
 	}
+	if err := m.brokenLocks(); err != nil {
+		return fmt.Errorf("locks: %w", err)
+	}
 	if err := m.brokenExpiry(); err != nil {
 		return fmt.Errorf("expiry: %w", err)
 	}
@@ -50,8 +53,8 @@ func LateWaiter(m *Machine) *SessionID {
 func Mixed(m *Machine) bool { return m.waits.broken(true) != nil && m.waits.broken(false) == nil }
 
 func (w *waits) broken(unmixed bool) error {
-	count, bytes, positions := 0, 0, 0
-	nodes, served := make(map[string]int), make(map[string]int)
+	count, bytes, positions, open := 0, 0, 0, 0
+	nodes, served, locks := make(map[string]int), make(map[string]int), make(map[string]int)
 	var err error
 	w.conns.Scan(func(n *waiter) bool {
 		nodes[n.session.NodeID]++
@@ -66,6 +69,12 @@ func (w *waits) broken(unmixed bool) error {
 		}
 		if n.served {
 			served[n.session.NodeID]++
+		}
+		if n.forLock() || n.grant != nil {
+			locks[n.session.NodeID]++
+		}
+		if n.forLock() {
+			open++
 		}
 		if n.served || err != nil {
 			return err == nil
@@ -83,6 +92,9 @@ func (w *waits) broken(unmixed bool) error {
 	if err != nil {
 		return err
 	}
+	if open != w.locks {
+		return fmt.Errorf("%d waiters for locks, counted %d", open, w.locks)
+	}
 	if count != w.count || bytes != w.bytes || positions != w.queues.Len() {
 		return fmt.Errorf("%d waiters of %d bytes in %d queue positions, counted %d of %d bytes in %d positions", count, bytes, positions, w.count, w.bytes, w.queues.Len())
 	}
@@ -94,6 +106,9 @@ func (w *waits) broken(unmixed bool) error {
 		}
 		last = n.id.NodeID
 		counted[last] = n.n
+		if n.locks != locks[last] || n.passed && !n.suspended {
+			return fmt.Errorf("%d waiters of %s for locks, counted %d; suspended %v, passed over %v", locks[last], last, n.locks, n.suspended, n.passed)
+		}
 		if n.served != served[last] {
 			return fmt.Errorf("%d served waiters of %s, counted %d", served[last], last, n.served)
 		}
@@ -131,4 +146,47 @@ func (m *Machine) brokenExpiry() error {
 		return fmt.Errorf("%d keys with a deadline, %d in the index", total, n)
 	}
 	return nil
+}
+
+// brokenLocks compares the grants with the keys.
+func (m *Machine) brokenLocks() error {
+	for db := range m.dbs {
+		n := 0
+		var err error
+		m.dbs[db].Scan(func(o *keyspace.Object) bool {
+			if uint64(o.Token) > m.token && m.features >= FeatureLocks {
+				err = fmt.Errorf("key %q of database %d has token %d, the highest is %d", o.Key, db, o.Token, m.token)
+			}
+			if !o.Granted {
+				return err == nil
+			}
+			n++
+			if g := m.locks.find(db, o.Token); g == nil || g.Key != o.Key {
+				err = fmt.Errorf("key %q of database %d with token %d has no grant, or %v", o.Key, db, o.Token, g)
+			}
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+		if t := m.locks.grants[db]; t != nil && t.Len() != n || t == nil && n > 0 {
+			return fmt.Errorf("%d keys of database %d that LOCK ACQUIRE has granted, and another number of grants", n, db)
+		}
+	}
+	return nil
+}
+
+// IdleLock returns an error if a free lock has a waiter that can be served:
+// after an entry, there is none.
+func IdleLock(m *Machine) error {
+	var err error
+	m.waits.queues.Scan(func(q queued) bool {
+		if q.lock && m.dbs[q.db].Get([]byte(q.key)) == nil {
+			if n := m.waits.heir(q.waitKey); n != nil && !m.waits.suspended(n.session) {
+				err = fmt.Errorf("lock %q of database %d is free, and waiter %d of %s waits for it", q.key, q.db, n.origin, n.session)
+			}
+		}
+		return err == nil
+	})
+	return err
 }

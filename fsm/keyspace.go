@@ -53,11 +53,16 @@ func (c *Ctx) LookupType(key []byte, t keyspace.Type) (o *keyspace.Object, wrong
 
 // Store puts o into the current database. It replaces the object with the same
 // key, if there is one.
-func (c *Ctx) Store(o *keyspace.Object) {
+func (c *Ctx) Store(o *keyspace.Object) { c.store(o, false) }
+
+// store is like Store. If written is set, o has a new token, and gets back the
+// token of the object that it replaces if the grant goes on.
+func (c *Ctx) store(o *keyspace.Object, written bool) {
 	c.Change()
 	o.Version = c.pos
 	o.Touched = c.now
 	old := c.m.dbs[c.db].Set(o)
+	end := LockOverwritten
 	if old == nil {
 		c.Notify("n", "new", o.Key)
 	} else if old.Deadline != 0 {
@@ -67,13 +72,22 @@ func (c *Ctx) Store(o *keyspace.Object) {
 			c.Notify("x", "expired", old.Key)
 			c.Notify("n", "new", o.Key)
 			c.m.stats.Expired++
+			end, written = LockExpired, false
+		}
+	}
+	if old != nil {
+		if written && c.m.features >= FeatureLocks && keepsGrant(old, o) {
+			o.Token, o.Granted = old.Token, old.Granted // no other goroutine sees o yet
+		}
+		if old.Granted && old.Token != o.Token {
+			c.grantEnded(old, end)
 		}
 	}
 	if o.Deadline != 0 {
 		c.m.expiry.Add(c.db, o)
 	}
 	c.changed(o.Key)
-	k, had := waitKey{c.db, o.Key}, old != nil && old.Type == keyspace.TypeStream
+	k, had := waitKey{db: c.db, key: o.Key}, old != nil && old.Type == keyspace.TypeStream
 	if had && o.Type != keyspace.TypeStream {
 		c.streamGone(k)
 	}
@@ -82,10 +96,22 @@ func (c *Ctx) Store(o *keyspace.Object) {
 	}
 }
 
-// Assign stores an object whose value is new, and sets its fencing token.
+// Assign stores an object whose value was written, and sets its fencing token.
 func (c *Ctx) Assign(o *keyspace.Object) {
-	o.Token = c.nextToken()
-	c.Store(o)
+	o.Token, o.Granted = c.nextToken(), false
+	c.store(o, true)
+}
+
+// keepsGrant reports whether a value that is written over another one continues
+// its grant: see "Locks" in docs/architecture.md.
+func keepsGrant(old, o *keyspace.Object) bool {
+	switch {
+	case old.Type != o.Type:
+		return false
+	case o.Type == keyspace.TypeString:
+		return old.Str == o.Str
+	}
+	return o.Type == keyspace.TypeHash
 }
 
 // Remove deletes o from the current database.
@@ -98,7 +124,13 @@ func (c *Ctx) Remove(o *keyspace.Object) {
 	}
 	c.changed(o.Key)
 	if o.Type == keyspace.TypeStream {
-		c.streamGone(waitKey{c.db, o.Key})
+		c.streamGone(waitKey{db: c.db, key: o.Key})
+	}
+	if o.Granted {
+		c.grantEnded(o, c.lockEnd)
+	}
+	if c.m.waits.locks > 0 {
+		c.ready(lockQueue(c.db, o.Key))
 	}
 }
 
@@ -153,7 +185,7 @@ func (c *Ctx) LiveKeys() int {
 // FlushDB empties the current database.
 func (c *Ctx) FlushDB() {
 	c.Change()
-	c.losesStreams(c.db)
+	c.losesKeys(c.db)
 	c.removeAll(c.db)
 	c.m.expiry.Drop(c.db)
 	c.flushed(c.db)
@@ -163,7 +195,7 @@ func (c *Ctx) FlushDB() {
 func (c *Ctx) FlushAll() {
 	c.Change()
 	for i := range c.m.dbs {
-		c.losesStreams(i)
+		c.losesKeys(i)
 		c.removeAll(i)
 		c.flushed(i)
 	}
@@ -179,14 +211,16 @@ func (c *Ctx) removeAll(db int) {
 		return true
 	})
 	c.m.dbs[db] = keyspace.NewDB()
+	c.m.locks.grants[db] = nil
 }
 
 // SwapDB exchanges two databases, which must not be the same.
 func (c *Ctx) SwapDB(a, b int) {
 	c.Change()
-	c.losesStreams(a)
-	c.losesStreams(b)
+	c.losesKeys(a)
+	c.losesKeys(b)
 	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
+	c.m.locks.grants[a], c.m.locks.grants[b] = c.m.locks.grants[b], c.m.locks.grants[a]
 	c.m.expiry.Swap(a, b)
 	if c.m.features >= FeatureMend {
 		c.m.exchanged[a], c.m.exchanged[b] = c.pos, c.pos
@@ -396,7 +430,9 @@ func (c *Ctx) expireDue() {
 		c.Charge(2 * StepsPut)
 		c.db = db
 		c.tracedExpiry(db, o.Key)
+		c.lockEnd = LockExpired
 		c.Remove(o)
+		c.lockEnd = ""
 		c.Notify("x", "expired", o.Key)
 		c.m.stats.Expired++
 	}

@@ -385,6 +385,7 @@ func (m *Machine) Clone() *Machine {
 	f.scripts = m.scripts.clone()
 	f.libraries = m.libraries.Clone()
 	f.waits = m.waits.clone()
+	f.locks = m.locks.clone()
 	m.disown()
 	f.disown()
 	return &f
@@ -494,6 +495,9 @@ type serving struct {
 	// in order. readyKeys contains the same keys as a set.
 	readyList []readyKey
 	readyKeys map[readyKey]bool
+	// lockEnd is the way in which the grant of a key that is removed ends, ""
+	// for LockReleased.
+	lockEnd string
 }
 
 func (c *Ctx) setPosition(n int) {

@@ -12,8 +12,13 @@ import (
 // in the log and in snapshots, so every node uses the same values, also after a
 // restart.
 
-// SettingNotify is the name of the setting notify-keyspace-events.
-const SettingNotify = "notify-keyspace-events"
+const (
+	// SettingNotify is the name of the setting notify-keyspace-events.
+	SettingNotify = "notify-keyspace-events"
+	// SettingIdempotent is the name of the setting lock-idempotent: patterns of
+	// keys, separated by spaces. See Ctx.Idempotent.
+	SettingIdempotent = "lock-idempotent"
+)
 
 // These are the internal commands behind CONFIG SET and CONFIG GET.
 // SetSettingsCommand and GetSettingsCommand accept every setting.

@@ -59,6 +59,7 @@ const (
 	recordOperating = 'T' // tokens and quarantine, once, from FeatureOperate on
 	recordStaging   = 'Q' // a restore in progress, once, if any
 	recordStaged    = 'q' // a part of that restore, repeated until complete
+	recordLock      = 'K' // a grant that LOCK ACQUIRE made, before the keys
 	recordEnd       = 'E' // counts, once, last
 )
 
@@ -112,6 +113,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	sw.appendUsers(m.users)
 	sw.b = m.appendClientIDs(m.exchanged.append(m.removed.append(sw.b)))
 	sw.operating(m)
+	sw.locks(&m.locks)
 	sw.cut()
 	objects := uint64(0) // keys, scripts, libraries and waiters
 	m.scripts.bodies.Scan(func(_ string, e cachedScript) bool {
@@ -277,6 +279,7 @@ type snapshotLoader struct {
 	last     *session // last session that was read
 	sessions uint64
 	objects  uint64
+	grants   uint64 // grants of locks whose keys are still to come
 
 	open    *keyspace.Object // last object, if it is a collection
 	missing uint64           // number of its elements that are still to come
@@ -334,12 +337,9 @@ func (l *snapshotLoader) block(b []byte) error {
 			}
 			l.objects++
 		case recordServed:
-			part := d.Bytes()
-			if len(part) == 0 || uint64(len(part)) > l.owed {
-				return fmt.Errorf("reply of a waiter: %w", ErrFormat)
+			if err := l.served(d); err != nil {
+				return err
 			}
-			l.waiter.reply = append(l.waiter.reply, part...)
-			l.owed -= uint64(len(part))
 		case recordObject:
 			if err := l.object(d); err != nil {
 				return err
@@ -376,6 +376,10 @@ func (l *snapshotLoader) block(b []byte) error {
 			if err := l.operations(record, d); err != nil {
 				return err
 			}
+		case recordLock:
+			if err := l.lock(d); err != nil {
+				return err
+			}
 		case recordElems:
 			if err := l.elements(d); err != nil {
 				return err
@@ -393,10 +397,8 @@ func (l *snapshotLoader) block(b []byte) error {
 				return err
 			}
 		case recordEnd:
-			l.ended = true
-			if s, o := d.Uvarint(), d.Uvarint(); d.Err == nil && (s != l.sessions || o != l.objects) {
-				return fmt.Errorf("%d sessions and %d objects, expected %d and %d: %w",
-					l.sessions, l.objects, s, o, ErrFormat)
+			if err := l.end(d); err != nil {
+				return err
 			}
 		default:
 			return fmt.Errorf("record %q: %w", record, ErrVersion)
@@ -405,6 +407,30 @@ func (l *snapshotLoader) block(b []byte) error {
 			return fmt.Errorf("record %q: %w", record, d.Err)
 		}
 	}
+	return nil
+}
+
+// end reads the last record.
+func (l *snapshotLoader) end(d *codec.Decoder) error {
+	l.ended = true
+	if l.grants > 0 {
+		return fmt.Errorf("%d grants of locks without a key: %w", l.grants, ErrFormat)
+	}
+	if s, o := d.Uvarint(), d.Uvarint(); d.Err == nil && (s != l.sessions || o != l.objects) {
+		return fmt.Errorf("%d sessions and %d objects, expected %d and %d: %w",
+			l.sessions, l.objects, s, o, ErrFormat)
+	}
+	return nil
+}
+
+// served reads a part of the reply of the last waiter.
+func (l *snapshotLoader) served(d *codec.Decoder) error {
+	part := d.Bytes()
+	if len(part) == 0 || uint64(len(part)) > l.owed {
+		return fmt.Errorf("reply of a waiter: %w", ErrFormat)
+	}
+	l.waiter.reply = append(l.waiter.reply, part...)
+	l.owed -= uint64(len(part))
 	return nil
 }
 
@@ -418,6 +444,7 @@ func (l *snapshotLoader) object(d *codec.Decoder) error {
 	l.groups = groups
 	l.open, l.missing, l.big = o, elements, o.Coll != nil && o.Coll.Big
 	l.objects++
+	l.granted(db, o)
 	return l.keep(db, o)
 }
 

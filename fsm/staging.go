@@ -170,7 +170,7 @@ func (c *Ctx) applyStaged(s *staging, epoch uint64, quarantine int64, replace bo
 	if quarantine > 0 {
 		m.quarantine = c.now + quarantine
 	}
-	m.dbs, m.expiry, m.libraries = from.dbs, from.expiry, from.libraries
+	m.dbs, m.expiry, m.libraries, m.locks = from.dbs, from.expiry, from.libraries, from.locks
 	m.notices, m.settings = from.notices, from.settings
 	m.clientIDs = max(m.clientIDs, from.clientIDs)
 	if len(from.users.List) > 0 {

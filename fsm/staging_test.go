@@ -202,7 +202,7 @@ func TestRestore_epoch(t *testing.T) {
 		o := newOperated(t, "new", fsm.MaxFeatures)
 		o.stage("r", data)
 		o.want(applyStaged+epoch+" 0 0", "+OK")
-		o.want("set k v", "+OK")
+		o.want("set k "+epoch, "+OK")
 		return o, o.token("k")
 	}
 	first, a := tokenAfter(data, "1000")

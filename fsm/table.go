@@ -390,11 +390,11 @@ func (cmd *Command) Routed(args [][]byte) *Command {
 // Waits returns the command table row with which to run a call of a blocking
 // command. It returns nil if the call never waits, such as XREAD without BLOCK.
 func (t *Table) Waits(cmd *Command, args [][]byte) *Command {
-	switch {
-	case cmd.Flags&Blocking == 0, cmd.Wait.MayWait != nil && !cmd.Wait.MayWait(args):
+	switch row := cmd.Routed(args); {
+	case row.Flags&Blocking == 0, row.Wait.MayWait != nil && !row.Wait.MayWait(args):
 		return nil
-	case cmd.Wait.Logged != "":
-		return t.index[cmd.Wait.Logged]
+	case row.Wait.Logged != "":
+		return t.index[row.Wait.Logged]
 	}
 	return cmd
 }

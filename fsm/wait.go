@@ -50,6 +50,7 @@ type waits struct {
 	nodes  []waitNode             // nodes that have waiters, sorted by id
 	count  int                    // number of open waiters
 	bytes  int
+	locks  int // number of open waiters for locks
 }
 
 // waitNode is a node that has waiters. From FeatureMend on they all belong to
@@ -60,6 +61,12 @@ type waitNode struct {
 	n         int // number of waiters, including served ones
 	// served is the number of served waiters.
 	served int
+	// locks is the number of waiters for locks: the open ones, and those whose
+	// grant is provisional.
+	locks int
+	// passed: the node was not connected for long enough that others get the
+	// locks that its waiters wait for.
+	passed bool
 }
 
 // waiter is a connection in a blocking command. It is replaced and never
@@ -76,11 +83,16 @@ type waiter struct {
 	keys    []waitKey     // the keys in whose queues the waiter is
 	served  bool          // the waiter has left the queues, and reply is its reply
 	reply   []byte
+	since   int64        // lease clock at which a wait for a lock began
+	grant   *provisional // that was served and is not claimed yet, nil for none
 }
 
+// waitKey is a queue of waiters: those for values of a key, or those for the
+// lock with that key.
 type waitKey struct {
-	db  int
-	key string
+	db   int
+	key  string
+	lock bool
 }
 
 // queued is a waiter in one of its queues.
@@ -96,7 +108,11 @@ func newWaits() waits {
 			return cmp.Or(strings.Compare(a.session.NodeID, b.session.NodeID), cmp.Compare(a.origin, b.origin)) < 0
 		}, btree.Options{NoLocks: true}),
 		queues: btree.NewBTreeGOptions(func(a, b queued) bool {
-			return cmp.Or(cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key), cmp.Compare(a.pos, b.pos)) < 0
+			order := cmp.Or(cmp.Compare(a.db, b.db), strings.Compare(a.key, b.key))
+			if order == 0 && a.lock != b.lock {
+				return b.lock
+			}
+			return cmp.Or(order, cmp.Compare(a.pos, b.pos)) < 0
 		}, btree.Options{NoLocks: true}),
 	}
 }
@@ -117,7 +133,7 @@ func newWaiter(id SessionID, origin uint64, pos Pos, db, proto int, args [][]byt
 	for _, key := range b.Keys {
 		if k := string(key); !seen[k] {
 			seen[k] = true
-			n.keys = append(n.keys, waitKey{db, k})
+			n.keys = append(n.keys, waitKey{db, k, b.Lock})
 		}
 	}
 	return n
@@ -147,7 +163,13 @@ type BlockingCall struct {
 	// Gone, if it is an error, is the reply that ends the wait when a key loses
 	// its value of the type.
 	Gone Reply
+	// Lock: the command waits until the key is absent, and then gives it a
+	// value.
+	Lock bool
 }
+
+// forLock reports whether an open waiter waits for a lock.
+func (n *waiter) forLock() bool { return len(n.keys) > 0 && n.keys[0].lock }
 
 // Block executes a blocking command. If it finds nothing, it leaves a waiter.
 func (c *Ctx) Block(args [][]byte, b BlockingCall) Reply {
@@ -157,7 +179,7 @@ func (c *Ctx) Block(args [][]byte, b BlockingCall) Reply {
 		switch {
 		case wrong:
 			return Error(MsgWrongType)
-		case o != nil && (c.atomic || !w.wanted(waitKey{c.db, o.Key}, b.Type)):
+		case o != nil && (c.atomic || !w.wanted(waitKey{db: c.db, key: o.Key}, b.Type)):
 			return b.Take(c, key)
 		}
 	}
@@ -174,6 +196,9 @@ func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 	if c.m.features >= FeatureBudget {
 		n.user = c.r.user
 	}
+	if b.Lock {
+		n.since = c.now
+	}
 	if w.count >= maxWaiters || w.bytes+n.size() > maxWaiterBytes {
 		return Error(msgWaiters)
 	}
@@ -186,6 +211,9 @@ func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 		c.forget(old)
 	}
 	w.add(n)
+	if b.Lock { // the earlier wait may have held the lock
+		c.ready(n.keys[0])
+	}
 	if c.m.features < FeatureMend {
 		b.Resume = nil
 	}
@@ -255,6 +283,12 @@ func (w *waits) suspended(id SessionID) bool {
 	return found && w.nodes[at].suspended
 }
 
+// passedOver reports whether others get the locks that a session waits for.
+func (w *waits) passedOver(id SessionID) bool {
+	at, found := w.node(id.NodeID)
+	return found && w.nodes[at].passed
+}
+
 // add adds a waiter behind all others.
 func (w *waits) add(n *waiter) {
 	w.conns.Set(n)
@@ -263,9 +297,15 @@ func (w *waits) add(n *waiter) {
 		w.nodes = slices.Insert(w.nodes, at, waitNode{id: n.session})
 	}
 	w.nodes[at].n++
+	if n.forLock() || n.grant != nil {
+		w.nodes[at].locks++
+	}
 	if n.served {
 		w.nodes[at].served++
 		return
+	}
+	if n.forLock() {
+		w.locks++
 	}
 	for _, k := range n.keys {
 		w.queues.Set(queued{k, n.pos, n})
@@ -284,10 +324,22 @@ func (c *Ctx) dequeue(n *waiter) {
 	}
 	w.count--
 	w.bytes -= n.size()
+	if n.forLock() {
+		w.locks--
+	}
 }
 
-// forget removes a waiter, served or not.
+// forget removes a waiter, served or not. A grant of a lock that the waiter was
+// served, and that its node has not claimed, passes on.
 func (c *Ctx) forget(n *waiter) {
+	c.drop(n)
+	if n.grant != nil {
+		c.passOn(n.grant)
+	}
+}
+
+// drop removes a waiter, served or not.
+func (c *Ctx) drop(n *waiter) {
 	if !n.served {
 		c.dequeue(n)
 	}
@@ -296,6 +348,9 @@ func (c *Ctx) forget(n *waiter) {
 	at, _ := w.node(n.session.NodeID)
 	if n.served {
 		w.nodes[at].served--
+	}
+	if n.forLock() || n.grant != nil {
+		w.nodes[at].locks--
 	}
 	if w.nodes[at].n--; w.nodes[at].n == 0 {
 		w.nodes = slices.Delete(w.nodes, at, at+1)
@@ -335,7 +390,7 @@ func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][
 	if w.queues.Len() == 0 {
 		return false
 	}
-	k := waitKey{c.db, string(key)}
+	k := waitKey{db: c.db, key: string(key)}
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
 		if n.typ == t && w.suspended(n.session) && matches(n.args) {
 			return true
@@ -358,7 +413,7 @@ func (c *Ctx) ready(k waitKey) { c.markReady(readyKey{waitKey: k}) }
 // SignalWaiters marks a key of the current database for such a check. A command must
 // call it if it may serve waiters without storing a new value: store does so
 // for all values.
-func (c *Ctx) SignalWaiters(key string) { c.ready(waitKey{c.db, key}) }
+func (c *Ctx) SignalWaiters(key string) { c.ready(waitKey{db: c.db, key: key}) }
 
 // streamGone marks a key that has lost its stream.
 func (c *Ctx) streamGone(k waitKey) { c.markReady(readyKey{waitKey: k, gone: true}) }
@@ -379,7 +434,7 @@ func (c *Ctx) markReady(k readyKey) {
 // keysOf returns the keys of a database that have waiters.
 func (w *waits) keysOf(db int) []waitKey {
 	var keys []waitKey
-	w.queues.Ascend(queued{waitKey{db, ""}, 0, nil}, func(q queued) bool {
+	w.queues.Ascend(queued{waitKey{db: db}, 0, nil}, func(q queued) bool {
 		if q.db == db && (len(keys) == 0 || keys[len(keys)-1] != q.waitKey) {
 			keys = append(keys, q.waitKey)
 		}
@@ -395,11 +450,13 @@ func (c *Ctx) readyDB(db int) {
 	}
 }
 
-// losesStreams marks the keys with streams of a database that is about to be
-// emptied.
-func (c *Ctx) losesStreams(db int) {
+// losesKeys marks the keys with streams of a database that is about to be
+// emptied, and its locks.
+func (c *Ctx) losesKeys(db int) {
 	for _, k := range c.m.waits.keysOf(db) {
-		if o := c.m.dbs[db].Get([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
+		if k.lock {
+			c.ready(k)
+		} else if o := c.m.dbs[db].Get([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
 			c.streamGone(k)
 		}
 	}
@@ -430,9 +487,12 @@ func (c *Ctx) serveWaiters() {
 		c.readyList, c.readyKeys = nil, nil
 		for _, k := range list {
 			c.db = k.db
-			if k.gone {
+			switch {
+			case k.gone:
 				c.endGroupReads(k.waitKey)
-			} else {
+			case k.lock:
+				c.serveLock(k.waitKey)
+			default:
 				c.serveQueue(k.waitKey)
 			}
 		}
@@ -482,19 +542,28 @@ func (c *Ctx) endGroupReads(k waitKey) {
 
 // blocking returns the decoded command of the waiter.
 func (n *waiter) blocking(t *Table) BlockingCall {
-	b, _ := t.Find(n.args[0]).Wait.Block(n.args)
+	b, _ := t.Find(n.args[0]).Routed(n.args).Wait.Block(n.args)
 	return b
 }
 
 // serve ends a wait with a reply.
-func (c *Ctx) serve(n *waiter, r Reply) {
+func (c *Ctx) serve(n *waiter, r Reply) { c.serveGrant(n, r, nil) }
+
+// serveGrant is like serve, for a reply that is a grant of a lock if grant is
+// not nil.
+func (c *Ctx) serveGrant(n *waiter, r Reply, grant *provisional) {
 	reply := r.Append(nil, n.proto)
 	c.tracedServe(n, r)
 	c.dequeue(n)
 	w := &c.m.waits
-	w.conns.Set(&waiter{session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply})
+	w.conns.Set(&waiter{
+		session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply, grant: grant,
+	})
 	at, _ := w.node(n.session.NodeID)
 	w.nodes[at].served++
+	if n.forLock() && grant == nil {
+		w.nodes[at].locks--
+	}
 	c.woken(n, reply)
 }
 
@@ -522,10 +591,11 @@ func (c *Ctx) endWaits(id SessionID) {
 	}
 }
 
-// endOpenWaits removes the waiters of a session that were not served.
+// endOpenWaits removes the waiters of a session that were not served, and those
+// whose grants of locks are not claimed.
 func (c *Ctx) endOpenWaits(id SessionID) {
 	for _, n := range c.m.waits.of(id) {
-		if !n.served {
+		if !n.served || n.grant != nil {
 			c.forget(n)
 			c.woken(n, nil)
 		}
@@ -609,6 +679,6 @@ func (c *Ctx) endSuperseded() {
 // connected to the new leader.
 func (w *waits) suspendAll() {
 	for i := range w.nodes {
-		w.nodes[i].suspended = true
+		w.nodes[i].suspended, w.nodes[i].passed = true, false
 	}
 }

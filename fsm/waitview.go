@@ -38,6 +38,10 @@ const (
 	// SuspendDrop: the node never comes back. All its waiters are removed. This
 	// argument exists from FeatureMend on.
 	SuspendDrop = "drop"
+	// SuspendPass: the node has not been connected for a short time. Its waiters
+	// stay, and others get the locks that they wait for. This argument exists
+	// from FeatureLocks on.
+	SuspendPass = "pass"
 )
 
 var waitCommands = []Command{
@@ -59,7 +63,7 @@ var waitCommands = []Command{
 		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N)",
-		Syntax:     "term node boot <on | off | end | drop>",
+		Syntax:     "term node boot <on | off | pass | end | drop>",
 		Doc:        "Suspend, serve or remove the waiters of a node",
 	},
 }
@@ -86,6 +90,9 @@ func unwait(c *Ctx, args [][]byte) Reply {
 		return Zero
 	}
 	c.Change()
+	if n.grant != nil {
+		return c.claim(n)
+	}
 	c.forget(n)
 	if n.served {
 		return Bulk(string(n.reply))
@@ -135,14 +142,25 @@ func suspend(c *Ctx, args [][]byte) Reply {
 	switch id := w.nodes[at].id; string(args[4]) {
 	case SuspendOn:
 		w.nodes[at].suspended = true
+	case SuspendPass:
+		if c.m.features >= FeatureLocks {
+			w.nodes[at].suspended, w.nodes[at].passed = true, true
+			for _, n := range w.of(id) {
+				if n.forLock() {
+					c.ready(n.keys[0])
+				}
+			}
+		}
 	case SuspendOff:
-		w.nodes[at].suspended = false
+		w.nodes[at].suspended, w.nodes[at].passed = false, false
 		list := w.of(id)
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
 		for _, n := range list {
 			for _, k := range n.keys {
 				c.ready(k)
-				c.streamGone(k) // the stream may have been removed in the meantime
+				if !k.lock {
+					c.streamGone(k) // the stream may have been removed in the meantime
+				}
 			}
 		}
 	case SuspendEnd:
@@ -208,13 +226,17 @@ type WaitSession struct {
 	// that were served and whose node has not confirmed yet that it received
 	// the reply.
 	Open, Served int
+	// Locks is the number of waiters for locks: the open ones, and those whose
+	// grant the node has not claimed. Passed means that others get these locks.
+	Locks  int
+	Passed bool
 }
 
 // WaitSessions returns the sessions with waiters, sorted by node.
 func (m *Machine) WaitSessions() []WaitSession {
 	list := make([]WaitSession, len(m.waits.nodes))
 	for i, s := range m.waits.nodes {
-		list[i] = WaitSession{s.id, s.suspended, s.n - s.served, s.served}
+		list[i] = WaitSession{s.id, s.suspended, s.n - s.served, s.served, s.locks, s.passed}
 	}
 	return list
 }
@@ -234,6 +256,11 @@ const (
 	// flagUser: the user of the waiting client follows the arguments. It is set
 	// from FeatureBudget on.
 	flagUser = 16
+	// flagGrant: the waiter was served a grant of a lock that is not claimed. The
+	// lock and the token follow the position.
+	flagGrant = 32
+	// flagPassed: see waitNode.passed.
+	flagPassed = 64
 )
 
 // waiters writes the waiters and returns their number.
@@ -264,6 +291,12 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	if n.user != "" {
 		flags |= flagUser
 	}
+	if n.grant != nil {
+		flags |= flagGrant
+	}
+	if node.passed {
+		flags |= flagPassed
+	}
 	b := append(w.b, recordWaiter, flags)
 	b = codec.AppendString(b, n.session.NodeID)
 	b = binary.AppendUvarint(b, n.session.Boot)
@@ -272,6 +305,10 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	}
 	b = binary.AppendUvarint(b, n.origin)
 	b = binary.AppendUvarint(b, uint64(n.pos))
+	if g := n.grant; g != nil {
+		b = codec.AppendString(append(b, byte(g.db)), g.key)
+		b = binary.AppendUvarint(b, uint64(g.token))
+	}
 	if n.served {
 		w.b = binary.AppendUvarint(b, uint64(len(n.reply)))
 		for reply := n.reply; len(reply) > 0; {
@@ -290,6 +327,9 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	if n.user != "" {
 		b = codec.AppendString(b, n.user)
 	}
+	if n.forLock() {
+		b = binary.AppendVarint(b, n.since)
+	}
 	w.b = b
 	w.cut()
 }
@@ -298,7 +338,7 @@ func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 func (l *snapshotLoader) waits(d *codec.Decoder) error {
 	w := &l.m.waits
 	flags := d.Byte()
-	suspended := flags&flagSuspended != 0
+	suspended, passed := flags&flagSuspended != 0, flags&flagPassed != 0
 	n := &waiter{session: SessionID{NodeID: string(d.Bytes()), Boot: d.Uvarint()}}
 	node := n.session
 	if flags&flagMixed != 0 {
@@ -307,9 +347,17 @@ func (l *snapshotLoader) waits(d *codec.Decoder) error {
 		}
 	}
 	n.origin, n.pos, n.served = d.Uvarint(), Pos(d.Uvarint()), flags&flagServed != 0
-	if flags > flagServed|flagRESP3|flagSuspended|flagMixed|flagUser ||
-		flags&flagUser != 0 && (l.m.features < FeatureBudget || n.served) {
+	if flags > flagServed|flagRESP3|flagSuspended|flagMixed|flagUser|flagGrant|flagPassed ||
+		flags&flagUser != 0 && (l.m.features < FeatureBudget || n.served) ||
+		flags&flagGrant != 0 && (l.m.features < FeatureLocks || !n.served) ||
+		passed && (l.m.features < FeatureLocks || !suspended) {
 		return fmt.Errorf("waiter with flags %#x: %w", flags, ErrVersion)
+	}
+	if flags&flagGrant != 0 {
+		n.grant = &provisional{lockQueue(int(d.Byte()), string(d.Bytes())), Pos(d.Uvarint())}
+		if n.grant.db >= Databases {
+			return fmt.Errorf("grant of a lock in db %d: %w", n.grant.db, ErrFormat)
+		}
 	}
 	if n.served {
 		l.waiter, l.owed = n, d.Uvarint()
@@ -326,12 +374,12 @@ func (l *snapshotLoader) waits(d *codec.Decoder) error {
 		return fmt.Errorf("waiter: %w", d.Err)
 	}
 	at, found := w.node(n.session.NodeID)
-	if found && (w.nodes[at].id != node || w.nodes[at].suspended != suspended) ||
+	if found && (w.nodes[at].id != node || w.nodes[at].suspended != suspended || w.nodes[at].passed != passed) ||
 		w.find(n.session.NodeID, n.origin) != nil {
 		return fmt.Errorf("waiter %d of %s: %w", n.origin, n.session, ErrFormat)
 	}
 	w.add(n)
-	w.nodes[at].id, w.nodes[at].suspended = node, suspended
+	w.nodes[at].id, w.nodes[at].suspended, w.nodes[at].passed = node, suspended, passed
 	return nil
 }
 
@@ -355,6 +403,9 @@ func readWaiter(d *codec.Decoder, n *waiter, table *Table, flags byte) (*waiter,
 		return nil, d.Err
 	}
 	cmd := table.Find(args[0])
+	if cmd != nil {
+		cmd = cmd.Routed(args)
+	}
 	if cmd == nil || cmd.Wait.Block == nil || !cmd.ArityOK(len(args)) {
 		return nil, fmt.Errorf("waiter in command %.40q: %w", args[0], ErrVersion)
 	}
@@ -368,5 +419,8 @@ func readWaiter(d *codec.Decoder, n *waiter, table *Table, flags byte) (*waiter,
 	}
 	w := newWaiter(n.session, n.origin, n.pos, int(db), proto, args, b)
 	w.user = user
-	return w, nil
+	if b.Lock {
+		w.since = d.Varint()
+	}
+	return w, d.Err
 }

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -68,6 +70,7 @@ type world struct {
 type worldEvents struct {
 	Entries, Done, Stale, Gaps, Duplicates, Fenced int
 	Waits, Served, Scripts, Committed, Refused     int
+	Granted, Claimed, PassedOn                     int
 	Restarts, Restores, Raised, Mixed              int
 }
 
@@ -99,7 +102,7 @@ func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	for _, id := range []string{"a", "b", "c"} {
 		w.nodes = append(w.nodes, &worldNode{id, []*worldStart{{id: fsm.SessionID{NodeID: id, Boot: 1}}}})
 	}
-	features := d.IntN(fsm.MaxFeatures + 2)
+	features := max(d.IntN(fsm.MaxFeatures+8)-2, 0) // 0 becomes higher by itself
 	w.mended = features >= fsm.FeatureMend
 	w.termStart(min(features, fsm.MaxFeatures))
 	return w
@@ -287,6 +290,13 @@ func (w *world) body(id fsm.SessionID) []byte {
 	if w.one(10) {
 		g.As(w.pick([]string{"u", "nobody"}))
 	}
+	for _, n := range w.machine.WaitersOf(id) {
+		if n.Served && w.one(6) {
+			cmd, args := w.row([]string{fsm.UnwaitCommand, fmt.Sprint(n.Origin), fmt.Sprint(uint64(n.Pos))})
+			g.Command(cmd, 0, args)
+			return bytes.Clone(g.Bytes())
+		}
+	}
 	if w.one(3) { // alone, as nodes send it
 		cmd, args := w.blocking()
 		g.Command(cmd, w.draws.IntN(2), args)
@@ -411,12 +421,39 @@ XREADGROUP GROUP g c2 BLOCK 0 STREAMS x y > >
 PUBLISH $ #
 SPUBLISH $ #
 _setsetting notify-keyspace-events KEA
+_setsettings lock-idempotent a
 RANDOMKEY
 LRANGE $ 0 -1
 SUNION $ $
 ZRANGE $ 0 -1 WITHSCORES
 HGETALL $
 LCS $ $
+LOCK TOKEN $
+LOCK ACQUIRE a o1 PX 300
+LOCK ACQUIRE $ o1 PX 300 META m
+LOCK ACQUIRE $ # PX 1000 WAIT 5
+LOCK ACQUIRE a o1 PX 30000 WAIT 0
+LOCK ACQUIRE a o2 PX 3000 WAIT 0
+LOCK ACQUIRE b o3 PX 30000 WAIT 0 META m
+LOCK ACQUIRE b o4 PX 300 WAIT 10
+LOCK RENEW $ o1 PX 500
+LOCK RELEASE a o1
+LOCK RELEASE a o1
+LOCK BREAK a
+LOCK BREAK b
+DEL a
+GETDEL b
+LOCK ACQUIRE a o5 PX 30000 WAIT 0
+LOCK ACQUIRE b o6 PX 30000 WAIT 0
+LOCK RELEASE a o2
+LOCK RELEASE b o3
+LOCK RELEASE $ #
+LOCK BREAK $
+LOCK BREAK a
+LOCK INFO $
+LOCK LIST WAITED
+SET a # NX
+SETNX b #
 GET $
 TYPE $
 SCAN 0
@@ -430,7 +467,11 @@ func (w *world) blocking() (*fsm.Command, [][]byte) {
 	w.t.Helper()
 	var lines []string
 	for _, line := range worldLines {
-		if cmd := w.table.Find([]byte(strings.Fields(line)[0])); cmd != nil && cmd.Flags&fsm.Blocking != 0 {
+		var args [][]byte
+		for _, word := range strings.Fields(line) {
+			args = append(args, []byte(word))
+		}
+		if cmd := w.table.Find(args[0]); cmd != nil && w.table.Waits(cmd, args) != nil {
 			lines = append(lines, line)
 		}
 	}
@@ -579,10 +620,14 @@ func (w *world) internal(id fsm.SessionID) []string {
 		if w.one(5) {
 			term--
 		}
-		return []string{fsm.SuspendCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOn, fsm.SuspendEnd, fsm.SuspendDrop})}
+		return []string{fsm.SuspendCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOn, fsm.SuspendPass, fsm.SuspendEnd, fsm.SuspendDrop})}
 	case 3, 4, 5:
-		name := w.pick([]string{fsm.UnwaitCommand, fsm.WaitedCommand})
-		if list := w.machine.WaitersOf(id); len(list) > 0 {
+		name := w.pick([]string{fsm.UnwaitCommand, fsm.UnwaitCommand, fsm.WaitedCommand})
+		list := w.machine.WaitersOf(id)
+		if served := slices.DeleteFunc(slices.Clone(list), func(n fsm.WaiterInfo) bool { return !n.Served }); len(served) > 0 && !w.one(4) {
+			list = served
+		}
+		if len(list) > 0 {
 			n := list[w.draws.IntN(len(list))]
 			return []string{name, fmt.Sprint(n.Origin), fmt.Sprint(uint64(n.Pos))}
 		}
@@ -640,6 +685,9 @@ func (w *world) apply(entry []byte) *fsm.Result {
 	return results[0]
 }
 
+// claimedGrant matches the reply to the claim of a grant of a lock.
+var claimedGrant = regexp.MustCompile(`\$\d+\r\n:\d+\r\n\r\n`)
+
 // note counts the effects of an entry.
 func (w *world) note(res *fsm.Result, rec fsm.Record) {
 	e := &w.events
@@ -667,8 +715,23 @@ func (w *world) note(res *fsm.Result, rec fsm.Record) {
 		}
 	}
 	for _, n := range res.Woken {
-		if n.Reply != nil {
+		switch {
+		case n.Reply != nil && n.Reply[0] == ':': // only a grant of a lock is an integer
+			e.Granted++
+		case n.Reply != nil:
 			e.Served++
+		}
+	}
+	for _, event := range res.Events {
+		if strings.HasPrefix(event.Key, "__lock@") && strings.HasPrefix(string(event.Payload), "undelivered ") {
+			e.PassedOn++
+		}
+	}
+	for i, g := range res.Groups {
+		for _, op := range rec.Groups[i].Ops {
+			if len(op.Commands) == 1 && op.Commands[0].Args[0] == fsm.UnwaitCommand && claimedGrant.Match(g.Reply) {
+				e.Claimed++
+			}
 		}
 	}
 	e.Duplicates = int(w.machine.Stats().Duplicates)
@@ -789,7 +852,7 @@ func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 func (w *world) check() {
 	w.t.Helper()
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {
-		if err := fsm.Broken(m); err != nil {
+		if err := errors.Join(fsm.Broken(m), fsm.IdleLock(m)); err != nil {
 			w.fatalf("%v", err)
 		}
 	}

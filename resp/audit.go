@@ -69,7 +69,7 @@ var notAudited = []string{
 // alsoAudited are the commands without the flag Admin that change what other
 // clients rely on.
 var alsoAudited = []string{
-	"flushall", "flushdb", "swapdb",
+	"flushall", "flushdb", "swapdb", "lock|break",
 	"script|flush", "script|kill",
 	"function|delete", "function|flush", "function|kill", "function|load", "function|restore",
 }

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"math"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ type blocking struct {
 	// wait takes the value by replacing it with nil: see wakeBlocked.
 	blocked atomic.Pointer[blocked]
 	pos     fsm.Pos // identifies the command that waits
+	lock    bool    // the command waits for a lock
 	// paused is nil while the connection does not wait for the end of a CLIENT
 	// PAUSE. The goroutine that takes it closes it to end the wait.
 	paused atomic.Pointer[chan struct{}]
@@ -54,7 +56,8 @@ func (c *conn) block(r *row, args [][]byte) {
 	}
 	c.show(r, c.db, args)
 	c.setGroupUser(c.info.user) // a change of this user ends the wait
-	c.group.Command(c.srv.cmds.machine.Waits(r.cmd, args), c.db, args)
+	cmd, logged := c.waitForm(r, args)
+	c.group.Command(cmd, c.db, logged)
 	c.batch.rows, c.batch.first = append(c.batch.rows, r), args
 	c.activity.doing.Store(&r.stats.name)
 	if c.waitPause(true) != nil {
@@ -64,7 +67,7 @@ func (c *conn) block(r *row, args [][]byte) {
 	c.exec.begin()
 	start := time.Now()
 	own := c.mayCauseOwnEvents()
-	c.wait.pos, c.pieces = 0, nil
+	c.wait.pos, c.wait.lock, c.pieces = 0, isLock(r), nil
 	out, err := c.exec.Block(&c.group, c.id, own)
 	ran := time.Since(start)
 	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
@@ -72,7 +75,8 @@ func (c *conn) block(r *row, args [][]byte) {
 		if resume, changed := fsm.ResumeArgs(args, out); changed {
 			c.group.Reset(c.proto, c.id)
 			c.group.As(c.info.user)
-			c.group.Command(c.srv.cmds.machine.Waits(r.cmd, resume), c.db, resume)
+			cmd, logged := c.waitForm(r, resume)
+			c.group.Command(cmd, c.db, logged)
 		}
 		var over <-chan time.Time
 		if ms > 0 && ms < math.MaxInt64/int64(time.Millisecond) {
@@ -95,6 +99,17 @@ func (c *conn) block(r *row, args [][]byte) {
 		}
 	}
 	c.answerGroup(out, err, ran)
+	if isLock(r) && err == nil {
+		c.deliverGrant(args, out)
+	}
+}
+
+// waitForm returns the form in which a blocking command joins a group.
+func (c *conn) waitForm(r *row, args [][]byte) (*fsm.Command, [][]byte) {
+	if r.logged != nil {
+		return r.logged(c, r.cmd, args)
+	}
+	return c.srv.cmds.machine.Waits(r.cmd, args), args
 }
 
 // await waits for the end of a blocking command that is suspended in the state
@@ -131,7 +146,13 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 	}
 	select {
 	case reply = <-c.exec.Waited():
-		if reply != nil {
+		switch {
+		case reply != nil && c.wait.lock:
+			// The grant is provisional until this node claims it.
+			if reply, err = c.exec.Unblock(); err != nil || reply != nil {
+				return reply, err
+			}
+		case reply != nil:
 			return reply, nil
 		}
 		// An empty result has one of two causes. The cluster has dropped this
@@ -240,4 +261,41 @@ func (c *conn) wakeBlocked(why wakeUp) bool {
 	}
 	b.wake <- why
 	return true
+}
+
+// isLock reports whether a row is that of LOCK.
+func isLock(r *row) bool { return r.cmd.Name == "lock" }
+
+// logLock is the logged hook of LOCK. It adds the address and the name of the
+// client to LOCK ACQUIRE, for LOCK INFO.
+func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
+	if sub := lock.Routed(args); sub.Name != "acquire" || len(args)%2 != 0 {
+		return lock, args // a wrong number of arguments gets its error from the state machine
+	}
+	addr, name := []byte(c.net.RemoteAddr().String()), []byte(c.info.name)
+	acquire := c.srv.cmds.acquire
+	logged := append([][]byte{[]byte(acquire.Name)}, args[1:]...)
+	return acquire, append(logged, []byte("CLIENT"), addr, name)
+}
+
+// deliverGrant sends the reply to LOCK ACQUIRE with WAIT. If the socket does not
+// accept the reply, it releases the lock, because the client does not know that
+// it has the lock. reply is the encoded reply.
+func (c *conn) deliverGrant(args [][]byte, reply []byte) {
+	if len(reply) == 0 || reply[0] != ':' || c.w.silent() {
+		return
+	}
+	c.w.send()
+	if !c.w.failed {
+		return
+	}
+	token := bytes.TrimSuffix(reply[1:], []byte("\r\n"))
+	c.group.Reset(c.proto, c.id)
+	c.group.Command(c.srv.cmds.internal("lock"), c.db, [][]byte{
+		[]byte("lock"), []byte("release"), args[2], args[3], token,
+	})
+	if _, err := c.exec.Do(&c.group, false, nil); err != nil {
+		c.srv.log.Debug("cannot release a lock whose client has left", "client", c.id, "error", err)
+	}
+	c.reset()
 }

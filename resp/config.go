@@ -41,7 +41,7 @@ var configRows = []row{
 			Since:      "2.0.0",
 			Complexity: "O(N) where N is the number of settings",
 			Syntax:     "parameter value [parameter value ...]",
-			Doc: "Change settings: notify-keyspace-events and requirepass of the whole cluster, " +
+			Doc: "Change settings: lock-idempotent, notify-keyspace-events and requirepass of the whole cluster, " +
 				"acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than " +
 				"and slowlog-max-len of this node until it is restarted; other parameters of Redis are " +
 				"kept without effect or refused: see docs/config.md",
@@ -87,6 +87,7 @@ func (s *Server) settings() map[string]string {
 		"cluster-enabled":           yesNo(s.cfg.Mode == Clustered),
 		"databases":                 strconv.Itoa(fsm.Databases),
 		"dir":                       s.cfg.DataDir,
+		fsm.SettingIdempotent:       "",
 		"maxclients":                strconv.Itoa(l.MaxClients),
 		"maxmemory-clients":         strconv.FormatInt(s.clientMem.Limit(), 10),
 		"notify-keyspace-events":    "",
@@ -134,7 +135,7 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 // isClusterSetting reports whether the cluster stores a setting, so that it is
 // the same on all nodes.
 func isClusterSetting(name string) bool {
-	return name == fsm.SettingNotify || parameter.Replicated(name)
+	return name == fsm.SettingNotify || name == fsm.SettingIdempotent || parameter.Replicated(name)
 }
 
 // replicated returns the settings of the whole cluster that were ever changed.
@@ -276,6 +277,10 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	if text := withoutEffect(changes); text != "" {
 		c.srv.log.Info("changed settings that have no effect", "client", c.id, "settings", text)
 	}
+	_, idempotent := changes[fsm.SettingIdempotent]
+	if idempotent && c.srv.cluster.FeatureVersion(fsm.FeatureLocks) < fsm.FeatureLocks {
+		return failed(fsm.SettingIdempotent, "it needs feature version 6: upgrade every node first")
+	}
 	// Changes that can fail come first.
 	if len(pairs) > 0 {
 		refusal, err := c.replicate(pairs)
@@ -331,7 +336,7 @@ func withoutEffect(changes map[string]string) string {
 
 // OwnSettings returns the names of the settings that have an effect.
 func OwnSettings() (names []string) {
-	names = []string{"acl-pubsub-default", fsm.SettingNotify, "requirepass"}
+	names = []string{"acl-pubsub-default", fsm.SettingIdempotent, fsm.SettingNotify, "requirepass"}
 	for name := range boundedSettings {
 		names = append(names, name)
 	}
@@ -353,10 +358,10 @@ func checkSetting(name, value, current string) (canonical, wrong string) {
 		return value, wrong
 	case name == "acl-pubsub-default":
 		return parameter.Enum(channelDefaults[true], channelDefaults[false])(value)
+	case len(value) > maxTuning && isClusterSetting(name):
+		return "", "the value is longer than 512 bytes"
 	case parameter.Find(name) == nil:
 		return value, ""
-	case len(value) > maxTuning:
-		return "", "the value is longer than 512 bytes"
 	}
 	return parameter.Find(name).Check(value, current)
 }

@@ -196,7 +196,7 @@ var permitted = map[string]string{}
 // newer lists the commands that Redis 7.0.15 does not have.
 var newer = map[string]string{
 	"client|setinfo": "7.2", "client|no-touch": "7.2", "client|capa": "valkey 8", "waitaof": "7.2", "delex": "8.4", "msetex": "8.4", "digest": "8.4",
-	"delifeq": "valkey 9", "holdfast": "ours",
+	"delifeq": "valkey 9", "holdfast": "ours", "lock": "ours",
 }
 
 func TestRecorded_CommandInfo(t *testing.T) {

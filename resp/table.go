@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // row is a row of the command table. A command on data is executed by the
@@ -64,6 +65,7 @@ type hooks struct {
 // dataHooks contains the hooks of commands on data, by name. Rows of the other
 // commands contain their hooks themselves.
 var dataHooks = map[string]hooks{
+	"lock":     {logged: logLock},
 	"publish":  {logged: logPublish},
 	"spublish": {logged: logSpublish},
 	"sort":     {check: checkSortPattern, logged: logSort},
@@ -178,7 +180,7 @@ type commandTable struct {
 
 	// Rows of machine with which connections replace or extend what a client has
 	// sent: see the hooks of the same names, and conn.position.
-	publish, spublish, position, sortRO *fsm.Command
+	publish, spublish, position, sortRO, acquire *fsm.Command
 }
 
 // newCommandTable returns the commands of a client port or, if sentinel is set,
@@ -192,6 +194,7 @@ func newCommandTable(machine *fsm.Table, sentinel bool) commandTable {
 	}
 	t.publish, t.spublish = t.internal(fsm.PublishCommand), t.internal(fsm.SpublishCommand)
 	t.position, t.sortRO = t.internal(fsm.PositionCommand), t.internal("sort_ro")
+	t.acquire = t.internal(command.AcquireCommand)
 	return t
 }
 

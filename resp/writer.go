@@ -117,6 +117,13 @@ func (w *writer) putLocked(b []byte) {
 	w.mem.Add(-int64(len(b)))
 }
 
+// send sends what redcon has collected.
+func (w *writer) send() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sendLocked()
+}
+
 // sendLocked sends what redcon has collected. An error ends the connection.
 func (w *writer) sendLocked() {
 	w.unsent = 0

@@ -48,6 +48,8 @@ func publicRows() []fsm.Command {
 var docFamilies = []struct{ name, title, text string }{
 	{"string", "Strings", "`SET key token NX PX milliseconds` takes a lock; `DELIFEQ` or `DELEX key IFEQ token` " +
 		"releases it."},
+	{"lock", "Locks", "A lock is a string whose value is its owner and whose time to live is its lease, so these " +
+		"commands and `SET key owner NX PX milliseconds` use the same locks: see [locks.md](locks.md)."},
 	{"generic", "Keys", "Commands for keys of any type, including their times to live."},
 	{"transactions", "Transactions",
 		"The connection queues the commands. `EXEC` sends all of them as one operation, which goes through the log " +

@@ -326,7 +326,11 @@ func set(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if p.get {
 		done, refused = valueOf(o), valueOf(o)
 	}
-	if !p.holds(o) {
+	if p.nx && !p.get && takenBy(c, o, args[2]) {
+		renewLease(c, o, l, p.unit != unitNone)
+		return done
+	}
+	if !p.holds(o) || p.nx && c.LockReserved(args[1]) {
 		return refused
 	}
 	if p.nx {
@@ -367,7 +371,11 @@ func put(c *fsm.Ctx, key, val []byte, old *keyspace.Object, l lifetime) {
 }
 
 func setnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
-	if c.Lookup(args[1]) != nil {
+	o := c.Lookup(args[1])
+	if takenBy(c, o, args[2]) {
+		return fsm.One
+	}
+	if o != nil || c.LockReserved(args[1]) {
 		return fsm.Zero
 	}
 	if fail := c.Quarantined(); fail.IsError() {

@@ -26,6 +26,7 @@ func families() [][]fsm.Command {
 		xgroupCommands,
 		pendingCommands,
 		popCommands,
+		lockCommands,
 	}
 }
 

@@ -57,6 +57,8 @@ type Object struct {
 	Touched int64 // lease clock at the last write, for OBJECT IDLETIME
 	Type    Type
 	Raw     bool // for OBJECT ENCODING: APPEND or SETRANGE built the string
+	// Granted: LOCK ACQUIRE made the grant with this token: see package fsm.
+	Granted bool
 }
 
 // NewObject returns an object for key with the string val. Both take one

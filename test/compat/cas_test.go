@@ -85,6 +85,28 @@ func TestDelifeq(t *testing.T) {
 	})
 }
 
+// TestLock: LOCK is a command of Holdfast only.
+func TestLock(t *testing.T) {
+	both(t, func(p *pair) {
+		p.Expect("LOCK TOKEN k", "nil")
+		p.Expect("LOCK CHECK k 1", ":0")
+		p.Expect("LOCK CHECK k x", "-ERR token is not an integer or out of range")
+		p.Expect("LOCK TOKEN", "-ERR wrong number of arguments for 'lock|token' command")
+		p.Expect("LOCK", "-ERR wrong number of arguments for 'lock' command")
+		p.Expect("LOCK NONE k", "-ERR unknown subcommand 'NONE'. Try LOCK HELP.")
+		p.Expect("LOCK HELP k", "-ERR wrong number of arguments for 'lock|help' command")
+		p.Expect("LOCK INFO k", "nil")
+		p.Expect("LOCK RENEW k me PX 1000", "nil")
+		p.Expect("LOCK RELEASE k me", ":0")
+		p.Expect("LOCK BREAK k", ":0")
+		p.Expect("LOCK LIST OWNER nobody", "*2\r\n$1\r\n0\r\n*0")
+		p.Expect("LOCK ACQUIRE k me PX 0", "-ERR invalid expire time in 'lock' command")
+		p.Expect("LOCK ACQUIRE k me PX 1000 WAIT", "-ERR syntax error")
+		p.setup("RPUSH k a")
+		p.Expect("LOCK TOKEN k", "-WRONGTYPE Operation against a key holding the wrong kind of value")
+	})
+}
+
 func TestMsetex(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Expect("MSETEX 2 a 1 b 2", ":1")

@@ -1,0 +1,351 @@
+package fsm
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/glob"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+)
+
+// A lock is a string whose value is its owner. docs/architecture.md, "Locks",
+// describes grants, tokens and the queue of waiters.
+
+// locks are the grants that LOCK ACQUIRE made, by database and token. A tree is
+// nil if it is empty.
+type locks struct {
+	grants [Databases]*btree.BTreeG[*Grant]
+}
+
+// Grant describes a grant of a lock that LOCK ACQUIRE made. It is replaced and
+// never changed, because clones share it.
+type Grant struct {
+	Token Pos
+	Key   string
+	LockClient
+	Meta     string
+	Lease    int64 // lease clock when the grant began
+	Wall     int64 // wall clock when the grant began, in microseconds
+	Waited   int64 // nanoseconds that the client waited for the lock
+	Renewals uint64
+}
+
+// LockClient is a client that holds a lock or waits for one.
+type LockClient struct {
+	Node string
+	ID   uint64 // number of the connection
+	// Addr and Name are the address and the name of the connection, "" if they
+	// are not known.
+	Addr, Name string
+}
+
+// These are the ways in which a grant ends, as the channel of the lock names
+// them.
+const (
+	LockReleased    = "released"
+	LockExpired     = "expired"
+	LockBroken      = "broken"
+	LockOverwritten = "overwritten"
+	// LockUndelivered: the client that had waited could not be told.
+	LockUndelivered = "undelivered"
+)
+
+func newGrants() *btree.BTreeG[*Grant] {
+	less := func(a, b *Grant) bool { return a.Token < b.Token }
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
+}
+
+// clone returns an independent copy. It takes O(1).
+func (l *locks) clone() locks {
+	n := *l
+	for i, t := range n.grants {
+		if t != nil {
+			n.grants[i] = t.IsoCopy()
+		}
+	}
+	return n
+}
+
+// put adds or replaces a grant.
+func (l *locks) put(db int, g *Grant) {
+	if l.grants[db] == nil {
+		l.grants[db] = newGrants()
+	}
+	l.grants[db].Set(g)
+}
+
+// find returns the grant with a token, nil if there is none.
+func (l *locks) find(db int, token Pos) *Grant {
+	if l.grants[db] == nil {
+		return nil
+	}
+	g, _ := l.grants[db].Get(&Grant{Token: token})
+	return g
+}
+
+// Grant returns the grant of an object of the current database, nil if LOCK
+// ACQUIRE did not make it.
+func (c *Ctx) Grant(o *keyspace.Object) *Grant {
+	if !o.Granted {
+		return nil
+	}
+	return c.m.locks.find(c.db, o.Token)
+}
+
+// Grants calls f for the grants of the current database that LOCK ACQUIRE made,
+// from a token on, in the order of their age, until f returns false.
+func (c *Ctx) Grants(from Pos, f func(g *Grant) bool) {
+	if t := c.m.locks.grants[c.db]; t != nil {
+		t.Ascend(&Grant{Token: from}, f)
+	}
+}
+
+// GrantLock stores o as a lock. g has the text of META, and the address and the
+// name of the client.
+func (c *Ctx) GrantLock(o *keyspace.Object, g Grant) {
+	o.Token, o.Granted = c.nextToken(), true
+	g.Token, g.Key, g.Lease, g.Wall = o.Token, o.Key, c.now, c.wall
+	if n := c.served; n != nil {
+		g.Node, g.ID, g.Waited = n.session.NodeID, n.origin, c.now-n.since
+	} else {
+		g.Node, g.ID = c.sender.NodeID, c.r.origin
+	}
+	c.Store(o)
+	c.m.locks.put(c.db, &g)
+	c.lockEvent("granted", o)
+}
+
+// RenewGrant counts a renewal of a lock. meta, unless nil, replaces the text of
+// META.
+func (c *Ctx) RenewGrant(o *keyspace.Object, meta *string) {
+	g := c.Grant(o)
+	if g == nil {
+		return
+	}
+	n := *g
+	n.Renewals++
+	if meta != nil {
+		n.Meta = *meta
+	}
+	c.m.locks.put(c.db, &n)
+}
+
+// EndLock deletes a lock. how is the way in which its grant ends.
+func (c *Ctx) EndLock(o *keyspace.Object, how string) {
+	c.lockEnd = how
+	c.Delete(o)
+	c.lockEnd = ""
+}
+
+// grantEnded forgets the grant of an object that was removed or replaced.
+func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
+	c.m.locks.grants[c.db].Delete(&Grant{Token: o.Token})
+	c.lockEvent(cmp.Or(how, LockReleased), o)
+}
+
+// maxIdempotentSteps bounds the work of matching a key, so that the pattern cannot
+// delay the log.
+const maxIdempotentSteps = 1 << 14
+
+// Idempotent reports whether SET NX of a key with the value that it has
+// succeeds: the setting lock-idempotent has a pattern that the key matches.
+func (c *Ctx) Idempotent(key []byte) bool {
+	if c.m.features < FeatureLocks {
+		return false
+	}
+	for _, pattern := range fields(c.m.Setting(SettingIdempotent)) {
+		g := glob.NewMatcher(pattern, maxIdempotentSteps, c.Charge)
+		if g.Match(codec.View(key)) {
+			return true
+		}
+	}
+	return false
+}
+
+// fields returns the words of a setting.
+func fields(value string) []string { return strings.Fields(value) }
+
+// lockEvent publishes an event of a lock on the channel of the lock.
+func (c *Ctx) lockEvent(event string, o *keyspace.Object) {
+	if !c.wants(EventPublish) {
+		return
+	}
+	channel := "__lock@" + strconv.Itoa(c.db) + "__:" + o.Key
+	c.publish([]byte(channel), []byte(event+" "+strconv.FormatUint(uint64(o.Token), 10)), false)
+}
+
+// lockQueue returns the queue of the waiters for a lock of a database.
+func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
+
+// heir returns the first waiter of a queue that is not passed over, nil if there
+// is none.
+func (w *waits) heir(k waitKey) *waiter {
+	n := w.first(k, 0)
+	for n != nil && w.passedOver(n.session) {
+		n = w.first(k, n.pos)
+	}
+	return n
+}
+
+// LockReserved reports whether a free lock belongs to a client that waits for
+// it. A transaction or a script may take such a lock.
+func (c *Ctx) LockReserved(key []byte) bool {
+	w := &c.m.waits
+	return w.locks > 0 && !c.atomic && w.heir(lockQueue(c.db, string(key))) != nil
+}
+
+// serveLock gives a lock to the first waiter if it is free.
+func (c *Ctx) serveLock(k waitKey) {
+	w := &c.m.waits
+	for c.Lookup([]byte(k.key)) == nil {
+		n := w.heir(k)
+		if n == nil || w.suspended(n.session) {
+			return
+		}
+		c.setPosition(c.position + 1)
+		c.proto = n.proto
+		c.served = n
+		taken := n.blocking(c.m.table).Take(c, []byte(k.key))
+		c.served = nil
+		var grant *provisional
+		if o := c.Lookup([]byte(k.key)); o != nil {
+			grant = &provisional{k, o.Token}
+		}
+		c.serveGrant(n, taken, grant)
+	}
+}
+
+// provisional is a grant that was given to a waiter whose node has not claimed
+// it yet.
+type provisional struct {
+	waitKey
+	token Pos
+}
+
+// holds reports whether the grant is still the present one of its lock.
+func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
+	db := c.db
+	c.db = p.db
+	o = c.Lookup([]byte(p.key))
+	c.db = db
+	return o, o != nil && o.Token == p.token
+}
+
+// passOn ends a provisional grant that its node will not claim.
+func (c *Ctx) passOn(p *provisional) {
+	if o, held := c.holds(p); held {
+		db := c.db
+		c.db = p.db
+		c.EndLock(o, LockUndelivered)
+		c.db = db
+	}
+}
+
+// claim replies to the claim of a served waiter, and removes the waiter. It returns
+// 0 if the grant has ended. The node then executes the command again.
+func (c *Ctx) claim(n *waiter) Reply {
+	_, held := c.holds(n.grant)
+	c.drop(n)
+	if !held {
+		return Zero
+	}
+	return Bulk(string(n.reply))
+}
+
+// LockWaiter describes a client that waits for a lock.
+type LockWaiter struct {
+	LockClient
+	Args   [][]byte
+	Waited int64 // nanoseconds
+}
+
+// LockWaiters calls f for the clients that wait for a lock, in order, until f
+// returns false.
+func (c *Ctx) LockWaiters(key string, f func(n LockWaiter) bool) {
+	w := &c.m.waits
+	if w.locks == 0 {
+		return
+	}
+	k := lockQueue(c.db, key)
+	w.queues.Ascend(queued{k, 0, nil}, func(q queued) bool {
+		return q.waitKey == k && f(LockWaiter{
+			LockClient: LockClient{Node: q.w.session.NodeID, ID: q.w.origin}, Args: q.w.args,
+			Waited: max(c.now-q.w.since, 0),
+		})
+	})
+}
+
+// LockWaiting returns the number of clients that wait for a lock, at most
+// maxLockWaiting.
+func (c *Ctx) LockWaiting(key string) (n int) {
+	c.LockWaiters(key, func(LockWaiter) bool {
+		n++
+		return n < maxLockWaiting
+	})
+	return n
+}
+
+// maxLockWaiting bounds the work of LockWaiting.
+const maxLockWaiting = 100
+
+// locks writes the grants into a snapshot.
+func (w *snapshotWriter) locks(l *locks) {
+	for db, t := range l.grants {
+		if t == nil {
+			continue
+		}
+		t.Scan(func(g *Grant) bool {
+			b := append(w.b, recordLock, byte(db))
+			b = binary.AppendUvarint(b, uint64(g.Token))
+			b = codec.AppendString(codec.AppendString(b, g.Key), g.Node)
+			b = binary.AppendUvarint(b, g.ID)
+			for _, text := range []string{g.Addr, g.Name, g.Meta} {
+				b = codec.AppendString(b, text)
+			}
+			for _, n := range []int64{g.Lease, g.Wall, g.Waited} {
+				b = binary.AppendVarint(b, n)
+			}
+			w.b = binary.AppendUvarint(b, g.Renewals)
+			w.cut()
+			return w.err == nil
+		})
+	}
+}
+
+// lock reads a grant. Its key must follow.
+func (l *snapshotLoader) lock(d *codec.Decoder) error {
+	db := int(d.Byte())
+	g := &Grant{Token: Pos(d.Uvarint()), Key: string(d.Bytes())}
+	g.Node, g.ID = string(d.Bytes()), d.Uvarint()
+	g.Addr, g.Name, g.Meta = string(d.Bytes()), string(d.Bytes()), string(d.Bytes())
+	g.Lease, g.Wall, g.Waited, g.Renewals = d.Varint(), d.Varint(), d.Varint(), d.Uvarint()
+	if d.Err != nil {
+		return fmt.Errorf("grant of a lock: %w", d.Err)
+	}
+	if db >= Databases || l.m.features < FeatureLocks || l.objects > 0 || l.m.locks.find(db, g.Token) != nil {
+		return fmt.Errorf("grant %d of lock %q in db %d: %w", g.Token, g.Key, db, ErrFormat)
+	}
+	if l.rebase != nil {
+		g.Lease += l.rebase.shift
+	}
+	l.m.locks.put(db, g)
+	l.grants++
+	return nil
+}
+
+// granted marks an object whose grant was read before.
+func (l *snapshotLoader) granted(db int, o *keyspace.Object) {
+	if l.grants == 0 || o.Type != keyspace.TypeString {
+		return
+	}
+	if g := l.m.locks.find(db, o.Token); g != nil && g.Key == o.Key {
+		o.Granted = true
+		l.grants--
+	}
+}
