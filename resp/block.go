@@ -66,9 +66,9 @@ func (c *conn) block(r *row, args [][]byte) {
 	}
 	c.exec.begin()
 	start := time.Now()
-	own := c.mayCauseOwnEvents()
+	c.batch.ownEvents = c.mayCauseOwnEvents()
 	c.wait.pos, c.wait.lock, c.pieces = 0, isLock(r), nil
-	out, err := c.exec.Block(&c.group, c.id, own)
+	out, err := c.exec.Block(&c.group, c.id, c.batch.ownEvents)
 	ran := time.Since(start)
 	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
 		c.wait.pos = pos
@@ -92,7 +92,7 @@ func (c *conn) block(r *row, args [][]byte) {
 		c.srv.blocked.Add(-1)
 		c.edit(func(i *clientInfo) { i.blocked = false })
 	}
-	if own && err == nil && !c.done {
+	if c.batch.ownEvents && err == nil && !c.done {
 		c.awaitOwnEvents()
 		if c.wait.pos != 0 { // the command was served by another group than the one sent last
 			c.pieces = nil
@@ -167,7 +167,7 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 		if refusal := c.waitRefused(args); refusal != "" {
 			return fsm.Error(refusal).Append(nil, c.proto), nil
 		}
-		if reply, err = c.exec.Block(&c.group, c.id, c.mayCauseOwnEvents()); err != nil {
+		if reply, err = c.exec.Block(&c.group, c.id, c.batch.ownEvents); err != nil {
 			return nil, err
 		}
 		if pos, _, waits := fsm.Waiting(reply); waits {

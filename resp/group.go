@@ -19,6 +19,8 @@ type batch struct {
 	first     [][]byte // arguments of the group's first command, for the slow log
 	reads     []string // keys that the group reads and that tracking will remember
 	splitting splitting
+	// ownEvents is mayCauseOwnEvents at the time at which the group was sent.
+	ownEvents bool
 	front     fsm.Front
 	// reserved is the part of conn.mem for the large reply that is being sent.
 	reserved int64
@@ -94,7 +96,8 @@ func (c *conn) do(local bool) ([]byte, error) {
 		return nil, err
 	}
 	c.pieces = nil
-	if !c.group.Write || !c.mayCauseOwnEvents() {
+	c.batch.ownEvents = c.group.Write && c.mayCauseOwnEvents()
+	if !c.batch.ownEvents {
 		return c.exec.Do(&c.group, local, c.w.early.now())
 	}
 	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go

@@ -28,7 +28,8 @@ import (
 const maxEventWait = 5 * time.Second
 
 // mayCauseOwnEvents reports whether the group that the connection is about to run may cause
-// events for the connection itself.
+// events for the connection itself. The answer can change as soon as the group is
+// executed, so batch.ownEvents keeps it for the group.
 func (c *conn) mayCauseOwnEvents() bool {
 	switch {
 	case c.proto >= 3 && c.info.subscribed():
@@ -89,7 +90,7 @@ func (ps pieces) repliesBefore(m pubsub.Cause) int {
 // It requests the position of the piece at once, because the node remembers
 // only the positions of its last groups.
 func (c *conn) pieceExecuted(group uint64, op int) {
-	if !c.mayCauseOwnEvents() {
+	if !c.batch.ownEvents {
 		return
 	}
 	p := &piece{op: op}

@@ -175,6 +175,20 @@ func TestOwn_PieceUnknown(t *testing.T) {
 	c.want("+OK", "+OK", invalid("a"), invalid("b"), "+OK", invalid("c"), "+OK", invalid("d"), "+PONG")
 }
 
+// TestOwn_PiecesUntracked covers pieces that are not tracked themselves (OPTIN):
+// the first piece invalidates the connection's last reading, so the pieces
+// behind it cannot cause further events.
+func TestOwn_PiecesUntracked(t *testing.T) {
+	f := newFake(t)
+	f.inPieces = true
+	s := serve(t, f)
+	c := dial(t, s)
+	c.do("HELLO 3")
+	c.expect("CLIENT TRACKING ON OPTIN", "+OK", "CLIENT CACHING YES", "+OK", "GET k", "_")
+	c.send("SET z 1", "SET k 1", "SET k 2", "SET z 2", "PING")
+	c.want("+OK", "+OK", invalid("k"), "+OK", "+OK", "+PONG")
+}
+
 // TestOwn_Modes covers OPTIN, OPTOUT, NOLOOP, BCAST and REDIRECT.
 func TestOwn_Modes(t *testing.T) {
 	f, b := follower(t)
