@@ -129,9 +129,13 @@ func (o options) config() (process.Config, error) {
 const stopLimit = 6 * time.Second
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	// Closing the terminal stops the nodes in order, as Ctrl-C does.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
-	defer stop()
+	// Closing the terminal stops the nodes in order, as Ctrl-C does. Under nohup,
+	// dev ignores SIGHUP.
+	if !signal.Ignored(syscall.SIGHUP) {
+		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
+		defer stop()
+		ctx = hangup
+	}
 	cfg, err := o.config()
 	if err != nil {
 		return err

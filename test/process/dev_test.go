@@ -50,9 +50,15 @@ var devRow = regexp.MustCompile(`(?m)^(n\d+) +(\d+) +(\S+) +(\S+) +(\S+) +(leade
 
 func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
 	t.Helper()
-	d := &devRun{t: t, base: base, dir: dir, exited: make(chan struct{})}
-	d.cmd = exec.Command(binary, append([]string{"dev", "--base-port", strconv.Itoa(base), "--data-dir", dir},
-		args...)...)
+	return startDevAs(t, exec.Command(binary), base, dir, args...)
+}
+
+// startDevAs is like startDev, with the command that runs the program.
+func startDevAs(t *testing.T, cmd *exec.Cmd, base int, dir string, args ...string) *devRun {
+	t.Helper()
+	d := &devRun{t: t, base: base, dir: dir, exited: make(chan struct{}), cmd: cmd}
+	cmd.Args = append(cmd.Args, "dev", "--base-port", strconv.Itoa(base), "--data-dir", dir)
+	cmd.Args = append(cmd.Args, args...)
 	d.cmd.Stdout, d.cmd.Stderr = d, d
 	d.cmd.Env = process.CleanEnv()
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -297,6 +303,40 @@ func TestDev_OtherNumbersOfNodes(t *testing.T) {
 			t.Errorf("dev of %d nodes: exit code %d after SIGTERM, want 0", nodes, code)
 		}
 		waitEnded(t, pids)
+	}
+}
+
+// TestDev_Hangup checks that dev and its nodes stop when their terminal is
+// closed, but not under nohup.
+func TestDev_Hangup(t *testing.T) {
+	takeSlot(t)
+	for _, nohup := range []bool{false, true} {
+		base, err := process.FreePorts(3, 1, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(binary)
+		if nohup {
+			cmd = exec.Command("nohup", binary)
+		}
+		d := startDevAs(t, cmd, base, filepath.Join(t.TempDir(), "data"), "--nodes", "1")
+		pids, _ := d.table(1)
+		if err := syscall.Kill(-d.cmd.Process.Pid, syscall.SIGHUP); err != nil { // as a terminal that closes
+			t.Fatal(err)
+		}
+		if !nohup {
+			if code := d.waitEnd(); code != 0 {
+				t.Errorf("exit code %d after SIGHUP, want 0", code)
+			}
+			waitEnded(t, pids)
+			continue
+		}
+		// dev still reports what happens to its node. It does not do that while
+		// it stops.
+		if err := syscall.Kill(pids["n1"], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		d.waitFor(fmt.Sprintf("n1 (pid %d) is gone: signal: killed", pids["n1"]))
 	}
 }
 
