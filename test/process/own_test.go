@@ -126,7 +126,7 @@ func behindReplies(text string) string {
 // bytes are the same. The pushes come after the reply of the command and before
 // the next reply.
 func TestOwn_AsRedis(t *testing.T) {
-	c := startCluster(t)
+	c := startCluster(t, "--script-time", "10s") // slowSet may be slow on a busy machine
 	leader := c.leader()
 	ends := [][2]string{{"tcp", leader.Clients}, {"tcp", c.others(leader)[0].Clients}}
 	if socket := testutil.TryRedis(t); socket != "" {
