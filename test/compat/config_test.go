@@ -22,12 +22,15 @@ func settingsOf(t *testing.T, reply string) []string {
 }
 
 // TestConfig_Names checks that CONFIG GET has every parameter of Redis, and
-// otherwise only the limits of Holdfast, whose names have a prefix.
+// otherwise only the limits of Holdfast, whose names have a prefix, and the
+// settings of its locks.
 func TestConfig_Names(t *testing.T) {
 	p := newPair(t, 2)
 	redis, holdfast := p.ask("CONFIG GET *")
 	want, got := settingsOf(t, redis[0]), settingsOf(t, holdfast[0])
-	got = slices.DeleteFunc(got, func(name string) bool { return strings.HasPrefix(name, "holdfast-") })
+	got = slices.DeleteFunc(got, func(name string) bool {
+		return strings.HasPrefix(name, "holdfast-") || name == "lock-idempotent"
+	})
 	if len(want) < 150 {
 		t.Fatalf("Redis has %d parameters", len(want))
 	}
