@@ -56,7 +56,7 @@ func Open(dir string, limits guard.Limits) (n *Node, stop func() error, err erro
 	}
 	options := cluster.DefaultOptions()
 	options.HeartbeatTimeout, options.LeaseTimeout = 100*time.Millisecond, 100*time.Millisecond
-	options.ScriptTime = 5 * time.Second // of a slow script on a busy machine
+	options.ScriptTime = 5 * time.Second // a slow script may need that long on a busy machine
 	log := hclog.NewNullLogger()
 	node, err := cluster.Open(cluster.Config{
 		NodeID: "n1", DataDir: dir, LogStore: "wal", PeerAddr: peer, AdvertisePeerAddr: peer,
