@@ -1,0 +1,77 @@
+package fence_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/lock/fence"
+)
+
+// request sends a request with a token and returns the status.
+func request(t *testing.T, h http.Handler, path, token string) int {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPut, path, strings.NewReader("x"))
+	if token != "" {
+		r.Header.Set(fence.Header, token)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+func TestHandler(t *testing.T) {
+	calls := 0
+	h := fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }),
+		func(r *http.Request) string { return r.URL.Path })
+	for i, step := range []struct {
+		path, token string
+		want        int
+	}{
+		{"/a", "", http.StatusPreconditionRequired},
+		{"/a", "x", http.StatusPreconditionRequired},
+		{"/a", "-1", http.StatusPreconditionRequired},
+		{"/a", "7", http.StatusOK},
+		{"/a", "7", http.StatusOK}, // the same owner again
+		{"/a", "9", http.StatusOK},
+		{"/a", "8", http.StatusPreconditionFailed},
+		{"/b", "8", http.StatusOK}, // another resource
+	} {
+		if got := request(t, h, step.path, step.token); got != step.want {
+			t.Errorf("step %d: status %d, want %d", i, got, step.want)
+		}
+	}
+	if calls != 4 {
+		t.Errorf("%d requests reached the handler, want 4", calls)
+	}
+}
+
+// TestHandler_OneAtATime checks that a request with a new token waits for the
+// request of the owner before.
+func TestHandler_OneAtATime(t *testing.T) {
+	var running atomic.Int32
+	entered, proceed := make(chan struct{}, 2), make(chan struct{})
+	h := fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if running.Add(1) > 1 {
+			t.Error("two requests of one resource run at the same time")
+		}
+		entered <- struct{}{}
+		<-proceed
+		running.Add(-1)
+	}), func(*http.Request) string { return "one" })
+	done := make(chan int, 2)
+	for _, token := range []string{"1", "2"} {
+		go func() { done <- request(t, h, "/", token) }()
+		if token == "1" {
+			<-entered
+		}
+	}
+	close(proceed)
+	for range 2 {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("status %d", code)
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Client sends commands to a cluster. Every redis.UniversalClient is a Client.
+// Implementations must be safe for concurrent use.
+type Client interface {
+	// Do sends a command and returns its reply. An integer reply is an int64. A
+	// null reply is the error redis.Nil.
+	Do(ctx context.Context, args ...any) *redis.Cmd
+}
+
+// These are the errors of Acquire and Held. Use errors.Is, because they are
+// wrapped.
+var (
+	// ErrTaken means that another owner holds the lock, and that the time to wait
+	// for it is over.
+	ErrTaken = errors.New("lock is taken")
+	// ErrLost means that the cluster has ended the lease: it expired, or the lock
+	// was broken or overwritten.
+	ErrLost = errors.New("lock is lost")
+	// ErrUnproved means that the lease may have ended, because the cluster did not
+	// confirm a renewal in time.
+	ErrUnproved = errors.New("lock cannot be proved to be held")
+	// ErrNoLockCommand means that the server is not Holdfast: see WithPlainRedis.
+	ErrNoLockCommand = errors.New("server does not have the LOCK command")
+)
+
+// MinTTL is the shortest TTL. A renewal needs a round trip and a commit of the
+// cluster.
+const MinTTL = 100 * time.Millisecond
+
+// longestWait is the wait of an Acquire without a limit. It fits into the
+// milliseconds of every client.
+const longestWait = 24 * time.Hour
+
+type options struct {
+	ttl   time.Duration
+	wait  time.Duration // -1 if only the context limits it
+	owner string
+	meta  string
+	plain bool
+}
+
+// Option is an option of Acquire.
+type Option func(*options)
+
+// WithTTL sets the length of the lease, at least MinTTL. The default is 30 s.
+// A crashed owner keeps others waiting for up to this time.
+func WithTTL(ttl time.Duration) Option { return func(o *options) { o.ttl = ttl } }
+
+// WithWait limits the time that Acquire waits for a lock that is taken. With 0,
+// Acquire does not wait. By default, only the context limits the wait.
+func WithWait(wait time.Duration) Option { return func(o *options) { o.wait = max(wait, 0) } }
+
+// WithOwner sets the owner, the value of the lock. The default is a random text.
+// Two clients with the same owner hold the same lock together, so an owner must
+// be unique.
+func WithOwner(owner string) Option { return func(o *options) { o.owner = owner } }
+
+// WithMeta sets a text that LOCK INFO shows, for example a job's name.
+func WithMeta(text string) Option { return func(o *options) { o.meta = text } }
+
+// WithPlainRedis permits a server without the LOCK command, such as Redis. Then
+// the lock has no fencing token (Held.Token returns 0), and waiting clients poll
+// and get the lock in no particular order. A failover of Redis can lose the lock.
+func WithPlainRedis() Option { return func(o *options) { o.plain = true } }
+
+func (o *options) check(key string) error {
+	switch {
+	case key == "":
+		return errors.New("lock: the key is empty")
+	case o.ttl < MinTTL:
+		return fmt.Errorf("lock: the TTL is %v, want at least %v", o.ttl, MinTTL)
+	case o.owner == "":
+		return errors.New("lock: the owner is empty")
+	}
+	return nil
+}
+
+// Acquire takes the lock key. It waits while the lock is taken, in the order in
+// which clients of all nodes began to wait. It tries again if it loses the
+// connection: the cluster grants a lock to the same owner only once.
+//
+// The caller must call Release when it no longer needs the lock. Canceling ctx
+// ends the wait, and does not end the lock after Acquire has returned.
+func Acquire(ctx context.Context, client Client, key string, opts ...Option) (*Held, error) {
+	o := options{ttl: 30 * time.Second, wait: -1, owner: rand.Text()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if err := o.check(key); err != nil {
+		return nil, err
+	}
+	a := attempt{client: client, key: key, options: o}
+	if o.wait >= 0 {
+		a.until = time.Now().Add(o.wait)
+	}
+	g, err := a.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("acquire lock %q: %w", key, err)
+	}
+	return newHeld(ctx, a, g), nil
+}
+
+// grant is a lock that was just acquired or renewed.
+type grant struct {
+	token int64
+	sent  time.Time // before the command was sent, so before the lease began
+	plain bool      // a lock in a server without LOCK
+}
+
+// attempt is the work of one Acquire.
+type attempt struct {
+	options
+	client Client
+	key    string
+	until  time.Time // end of the wait, zero for no limit
+}
+
+// run asks until the lock is granted, the wait is over, or an error is final.
+func (a *attempt) run(ctx context.Context) (grant, error) {
+	pause := retryMin
+	for {
+		g, err := a.ask(ctx)
+		switch {
+		case err == nil:
+			return g, nil
+		case ctx.Err() != nil:
+			a.abandon(false)
+			return grant{}, context.Cause(ctx)
+		case errors.Is(err, ErrNoLockCommand) && a.plain:
+			return a.acquirePlain(ctx)
+		case errors.Is(err, ErrTaken) && !a.expired():
+			continue // a wait ended early, for example because its node stopped
+		case errors.Is(err, ErrTaken) || !transient(err):
+			return grant{}, err
+		case a.expired():
+			// The outcome of the last try is not known.
+			a.abandon(false)
+			return grant{}, err
+		}
+		sleep(ctx, pause)
+		pause = min(2*pause, retryMax)
+	}
+}
+
+func (a *attempt) expired() bool { return !a.until.IsZero() && !time.Now().Before(a.until) }
+
+// ask first asks without waiting, on the caller's connections. If the lock is
+// taken, it waits on a connection of its own.
+func (a *attempt) ask(ctx context.Context) (grant, error) {
+	g, err := a.send(ctx, a.client, 0)
+	if !errors.Is(err, ErrTaken) || a.wait == 0 || a.expired() {
+		return g, err
+	}
+	return a.queue(ctx)
+}
+
+// send sends one LOCK ACQUIRE.
+func (a *attempt) send(ctx context.Context, client Client, wait time.Duration) (grant, error) {
+	args := []any{"LOCK", "ACQUIRE", a.key, a.owner, "PX", a.ttl.Milliseconds()}
+	if wait > 0 {
+		args = append(args, "WAIT", max(wait.Milliseconds(), 1))
+	}
+	if a.meta != "" {
+		args = append(args, "META", a.meta)
+	}
+	g := grant{sent: time.Now()}
+	token, err := do(ctx, client, args...)
+	if errors.Is(err, redis.Nil) {
+		err = ErrTaken
+	}
+	g.token = token
+	if wait > 0 {
+		// The lease began at the grant, at an unknown time of the wait. A renewal
+		// tells until when it lasts at least.
+		g.sent = time.Time{}
+	}
+	return g, err
+}
+
+// abandon gives up a lock that an attempt with an unknown outcome may have been
+// granted, in the background. If that fails, the lease ends by itself.
+func (a *attempt) abandon(plain bool) {
+	go func() {
+		ctx, stop := context.WithTimeout(context.Background(), a.ttl)
+		defer stop()
+		if plain {
+			_, _ = a.releasePlain(ctx)
+			return
+		}
+		_, _ = do(ctx, a.client, "LOCK", "RELEASE", a.key, a.owner)
+	}()
+}
+
+const (
+	retryMin = 10 * time.Millisecond
+	retryMax = time.Second
+)
+
+// call sends a command. It returns when ctx is done, even if the client does
+// not.
+func call(ctx context.Context, client Client, args ...any) (*redis.Cmd, error) {
+	done := make(chan *redis.Cmd, 1)
+	go func() { done <- client.Do(ctx, args...) }()
+	select {
+	case cmd := <-done:
+		err := cmd.Err()
+		if err != nil && isUnknownCommand(err) {
+			err = fmt.Errorf("%w: %w", ErrNoLockCommand, err)
+		}
+		return cmd, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// do sends a command with an integer reply.
+func do(ctx context.Context, client Client, args ...any) (int64, error) {
+	cmd, err := call(ctx, client, args...)
+	if err != nil {
+		return 0, err
+	}
+	return cmd.Int64()
+}
+
+func isUnknownCommand(err error) bool {
+	return strings.HasPrefix(strings.ToLower(err.Error()), "err unknown command")
+}
+
+// transient reports whether the same command may succeed later: the connection
+// was lost, or the cluster has no leader for the moment. Repeating a command is
+// harmless, because the cluster knows the owner.
+func transient(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return !errors.Is(err, redis.ErrClosed)
+	}
+	code, _, _ := strings.Cut(reply.Error(), " ")
+	return slices.Contains(transientCodes, code)
+}
+
+var transientCodes = []string{"UNKNOWN", "CLUSTERDOWN", "LOADING", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY",
+	"MOVED", "ASK"}
+
+// sleep waits for d or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,259 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// must acquires a lock that is free.
+func must(t *testing.T, f *fake, opts ...Option) *Held {
+	t.Helper()
+	h, err := Acquire(t.Context(), f, "k", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// release releases a lock that is still held.
+func release(t *testing.T, h *Held) {
+	t.Helper()
+	if err := h.Release(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if h.Context().Err() == nil {
+		t.Error("the context is not canceled after Release")
+	}
+}
+
+func TestAcquire_Free(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := must(t, f, WithOwner("a"))
+		if first.Token() != 1 || first.Owner() != "a" || first.Key() != "k" {
+			t.Errorf("token %d, owner %q, key %q", first.Token(), first.Owner(), first.Key())
+		}
+		if _, err := Acquire(t.Context(), f, "k", WithWait(0)); !errors.Is(err, ErrTaken) {
+			t.Errorf("second owner: %v, want ErrTaken", err)
+		}
+		release(t, first)
+		second := must(t, f)
+		if second.Token() != 2 {
+			t.Errorf("token %d, want 2", second.Token())
+		}
+		release(t, second)
+	})
+}
+
+func TestAcquire_Options(t *testing.T) {
+	for name, opts := range map[string][]Option{
+		"short TTL": {WithTTL(time.Millisecond)},
+		"no owner":  {WithOwner("")},
+	} {
+		if _, err := Acquire(t.Context(), newFake(), "k", opts...); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := Acquire(t.Context(), newFake(), ""); err == nil {
+		t.Error("empty key: no error")
+	}
+}
+
+// TestAcquire_Waits checks that a waiter gets the lock when its owner releases
+// it or its lease ends, and that its lease is proved by a renewal.
+func TestAcquire_Waits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := must(t, f)
+		go func() {
+			time.Sleep(time.Minute)
+			release(t, first)
+		}()
+		begun := time.Now()
+		second := must(t, f, WithTTL(9*time.Second))
+		if waited := time.Since(begun); waited != time.Minute {
+			t.Errorf("waited %v, want 1m", waited)
+		}
+		if left := time.Until(second.Until()); left < 8*time.Second || left > 9*time.Second {
+			t.Errorf("the lease lasts for %v, want almost 9s", left)
+		}
+		release(t, second)
+		if f.closed != 1 {
+			t.Errorf("%d connections of waits were closed, want 1", f.closed)
+		}
+	})
+}
+
+func TestAcquire_WaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := must(t, f)
+		begun := time.Now()
+		if _, err := Acquire(t.Context(), f, "k", WithWait(5*time.Second)); !errors.Is(err, ErrTaken) {
+			t.Errorf("after the wait: %v, want ErrTaken", err)
+		}
+		if waited := time.Since(begun); waited != 5*time.Second {
+			t.Errorf("waited %v, want 5s", waited)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if _, err := Acquire(ctx, f, "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the context: %v, want DeadlineExceeded", err)
+		}
+		synctest.Wait()
+		f.set(func() {
+			if n := len(f.lock("k").waiters); n != 0 || f.closed != 2 {
+				t.Errorf("%d waiters are left, %d connections were closed", n, f.closed)
+			}
+		})
+		release(t, first)
+	})
+}
+
+// TestAcquire_LostReply checks that a client whose reply is lost gets the same
+// grant.
+func TestAcquire_LostReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.lose = 2
+		h := must(t, f)
+		if h.Token() != 1 {
+			t.Errorf("token %d, want 1", h.Token())
+		}
+		f.set(func() { f.lose = 1 })
+		release(t, h)
+	})
+}
+
+// TestAcquire_DeadNode checks that a wait ends soon after its node has stopped
+// answering, and continues when the node is back.
+func TestAcquire_DeadNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		first := must(t, f, WithTTL(time.Minute))
+		first.stop() // its owner is gone; the lease ends after a minute
+		go func() {
+			time.Sleep(10 * time.Second)
+			f.set(func() { f.down = true })
+			time.Sleep(10 * time.Second)
+			f.set(func() { f.down = false })
+		}()
+		h := must(t, f)
+		f.set(func() {
+			if f.closed < 2 {
+				t.Errorf("the wait used %d connections, want a new one after the node failed", f.closed)
+			}
+		})
+		release(t, h)
+	})
+}
+
+func TestHeld_Renews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		h := must(t, f, WithTTL(3*time.Second))
+		begun := time.Now()
+		time.Sleep(10*time.Second + time.Millisecond)
+		f.set(func() {
+			if len(f.renewed) != 10 || f.renewed[0].Sub(begun) != time.Second {
+				t.Errorf("renewed %d times in 10 s, first after %v, want 10 times after 1s", len(f.renewed),
+					f.renewed[0].Sub(begun))
+			}
+		})
+		if h.Context().Err() != nil {
+			t.Error(context.Cause(h.Context()))
+		}
+		release(t, h)
+	})
+}
+
+func TestHeld_Lost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		h := must(t, f, WithTTL(3*time.Second))
+		f.overwrite("k", "other")
+		time.Sleep(time.Second + time.Millisecond)
+		if cause := context.Cause(h.Context()); !errors.Is(cause, ErrLost) {
+			t.Errorf("cause %v, want ErrLost", cause)
+		}
+		if err := h.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+	})
+}
+
+// TestHeld_Unproved checks that the owner learns before the end of the lease
+// that it cannot renew it, and that a short failure does no harm.
+func TestHeld_Unproved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		h := must(t, f, WithTTL(3*time.Second))
+		f.set(func() { f.down = true })
+		time.Sleep(2 * time.Second)
+		f.set(func() { f.down = false })
+		time.Sleep(10 * time.Second)
+		if h.Context().Err() != nil {
+			t.Fatalf("after a short failure: %v", context.Cause(h.Context()))
+		}
+		f.set(func() { f.down = true })
+		begun := time.Now()
+		<-h.Context().Done()
+		if cause := context.Cause(h.Context()); !errors.Is(cause, ErrUnproved) {
+			t.Errorf("cause %v, want ErrUnproved", cause)
+		}
+		f.set(func() {
+			end := f.lock("k").until
+			if !time.Now().Before(end) || time.Since(begun) < time.Second {
+				t.Errorf("the owner was told %v before the end of the lease", time.Until(end))
+			}
+		})
+		f.set(func() { f.down = false })
+		if err := h.Release(t.Context()); err != nil {
+			t.Errorf("Release of a lock that is still held: %v", err)
+		}
+	})
+}
+
+func TestHeld_ReleaseCannotReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		h := must(t, f, WithTTL(3*time.Second))
+		f.set(func() { f.down = true })
+		begun := time.Now()
+		if err := h.Release(t.Context()); err == nil || time.Since(begun) > 3*time.Second {
+			t.Errorf("Release: %v after %v, want an error when the lease has ended", err, time.Since(begun))
+		}
+	})
+}
+
+// TestPlain checks a server without LOCK.
+func TestPlain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.plain = true
+		if _, err := Acquire(t.Context(), f, "k"); !errors.Is(err, ErrNoLockCommand) {
+			t.Errorf("without the option: %v, want ErrNoLockCommand", err)
+		}
+		h := must(t, f, WithPlainRedis(), WithTTL(3*time.Second))
+		if h.Token() != 0 {
+			t.Errorf("token %d, want 0", h.Token())
+		}
+		if _, err := Acquire(t.Context(), f, "k", WithPlainRedis(), WithWait(time.Second)); !errors.Is(err, ErrTaken) {
+			t.Errorf("second owner: %v, want ErrTaken", err)
+		}
+		go func() {
+			time.Sleep(10 * time.Second)
+			release(t, h)
+		}()
+		second := must(t, f, WithPlainRedis())
+		release(t, second)
+		f.set(func() {
+			if len(f.renewed) < 9 {
+				t.Errorf("renewed %d times in 10 s, want at least 9", len(f.renewed))
+			}
+		})
+	})
+}

@@ -1,0 +1,73 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Nodes is a Client of several nodes of one cluster. It sends each command to the
+// node that answered last. If that node does not answer, it tries the others.
+// Every node of a Holdfast cluster serves every command. Nodes is for the LOCK
+// commands, which a client may repeat: a command can reach the cluster twice.
+type Nodes struct {
+	clients []*redis.Client
+	current atomic.Int64
+}
+
+// NewNodes returns a client of the nodes at the addresses. opt has all other
+// options; its Addr and its repetitions are not used. The caller must call Close.
+func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
+	if len(addrs) == 0 {
+		return nil, errors.New("lock: no address of a node")
+	}
+	n := &Nodes{}
+	for _, addr := range addrs {
+		o := opt
+		o.Addr, o.MaxRetries = addr, -1
+		n.clients = append(n.clients, redis.NewClient(&o))
+	}
+	return n, nil
+}
+
+// Do implements Client.
+func (n *Nodes) Do(ctx context.Context, args ...any) *redis.Cmd {
+	first := n.current.Load()
+	var cmd *redis.Cmd
+	for i := range int64(len(n.clients)) {
+		at := (first + i) % int64(len(n.clients))
+		cmd = n.clients[at].Do(ctx, args...)
+		if ctx.Err() != nil || !elsewhere(cmd.Err()) {
+			n.current.Store(at)
+			return cmd
+		}
+	}
+	return cmd
+}
+
+// elsewhere reports whether another node may answer: this one cannot be reached,
+// or it has no leader.
+func elsewhere(err error) bool {
+	var reply redis.Error
+	return err != nil && !errors.Is(err, redis.Nil) && (!errors.As(err, &reply) || transient(err))
+}
+
+// Dedicated implements Dedicator.
+func (n *Nodes) Dedicated(_ context.Context, _ string, wait time.Duration) (Dedicated, error) {
+	return ownConnection(n.clients[n.current.Load()], wait), nil
+}
+
+// Close closes the connections to all nodes.
+func (n *Nodes) Close() error {
+	var all []error
+	for _, c := range n.clients {
+		if err := c.Close(); err != nil {
+			all = append(all, fmt.Errorf("close the client of %s: %w", c.Options().Addr, err))
+		}
+	}
+	return errors.Join(all...)
+}

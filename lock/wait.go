@@ -1,0 +1,126 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Dedicator is implemented by a Client that can open a connection of its own for
+// a command that waits. redis.Client and redis.ClusterClient need not implement
+// it: Acquire knows how to do it for them.
+type Dedicator interface {
+	// Dedicated opens a connection on which a command may wait for its reply for
+	// the time wait.
+	Dedicated(ctx context.Context, key string, wait time.Duration) (Dedicated, error)
+}
+
+// Dedicated is a connection for a command that waits.
+type Dedicated struct {
+	Conn Client // the connection
+	// Probe is a client of the same node with another connection. Acquire sends
+	// PING on it to notice that the node has failed.
+	Probe Client
+	// Close closes the connection, also while a command waits.
+	Close func() error
+}
+
+const (
+	// probeEvery is the interval at which Acquire checks that the node on which it
+	// waits is alive.
+	probeEvery = 2 * time.Second
+	// probeLimit is the time that a node has to answer.
+	probeLimit = 5 * time.Second
+	// replyMargin is the time that the reply to a wait may take after its end.
+	replyMargin = 5 * time.Second
+)
+
+// queue waits in the queue of the lock. The wait has a connection of its own,
+// because a waiter leaves the queue when its connection ends: that is how a
+// canceled Acquire gives up its position.
+func (a *attempt) queue(ctx context.Context) (grant, error) {
+	wait := longestWait
+	if !a.until.IsZero() {
+		wait = min(wait, time.Until(a.until))
+	}
+	own, err := dedicate(ctx, a.client, a.key, wait+replyMargin)
+	if err != nil {
+		return grant{}, err
+	}
+	waiting, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	probed := make(chan struct{})
+	go func() {
+		defer close(probed)
+		probe(waiting, leave, own.Probe)
+	}()
+	g, err := a.send(waiting, own.Conn, wait)
+	if waiting.Err() != nil && ctx.Err() == nil {
+		err = context.Cause(waiting)
+	}
+	leave(nil)
+	<-probed
+	if cerr := own.Close(); cerr != nil && err == nil && !errors.Is(cerr, redis.ErrClosed) {
+		err = fmt.Errorf("close the connection of a wait: %w", cerr)
+	}
+	if err != nil {
+		return g, err
+	}
+	// The lease began at an unknown time of the wait.
+	return a.renew(ctx, g)
+}
+
+// probe ends the wait if the node does not answer. Without it, a wait on a node
+// whose host has failed would last until the end of the wait.
+func probe(ctx context.Context, leave context.CancelCauseFunc, client Client) {
+	t := time.NewTicker(probeEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		limited, stop := context.WithTimeout(ctx, probeLimit)
+		_, err := call(limited, client, "PING")
+		stop()
+		if err != nil && ctx.Err() == nil {
+			leave(fmt.Errorf("the node does not answer: %w", err))
+			return
+		}
+	}
+}
+
+// dedicate opens a connection of its own for a wait.
+func dedicate(ctx context.Context, client Client, key string, wait time.Duration) (Dedicated, error) {
+	switch c := client.(type) {
+	case Dedicator:
+		return c.Dedicated(ctx, key, wait)
+	case *redis.Client:
+		return ownConnection(c, wait), nil
+	case interface {
+		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	}:
+		node, err := c.MasterForKey(ctx, key)
+		if err != nil {
+			return Dedicated{}, fmt.Errorf("find the node of a key: %w", err)
+		}
+		return ownConnection(node, wait), nil
+	}
+	return Dedicated{}, fmt.Errorf("a client of type %T cannot wait for a lock: use WithWait(0), or implement "+
+		"lock.Dedicator", client)
+}
+
+// ownConnection opens a connection to the node of c. It has no repetitions of its
+// own, because Acquire repeats.
+func ownConnection(c *redis.Client, wait time.Duration) Dedicated {
+	opt := *c.Options()
+	opt.PoolSize, opt.MinIdleConns, opt.MaxIdleConns, opt.MaxActiveConns = 1, 0, 0, 0
+	opt.ReadTimeout = wait
+	opt.MaxRetries = -1
+	own := redis.NewClient(&opt)
+	return Dedicated{Conn: own, Probe: c, Close: own.Close}
+}
