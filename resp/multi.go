@@ -72,11 +72,14 @@ type transaction struct {
 
 // multi is a transaction that is being queued.
 type multi struct {
-	cmds      []queued
-	db        int // the database after the queued SELECT commands
-	dirty     bool
-	bytes     int
-	footprint int64 // approximate memory in bytes of cmds
+	cmds  []queued
+	db    int // the database after the queued SELECT commands
+	dirty bool
+	// unconfirmed is the error of a command that was refused because the users
+	// could not be confirmed, or "".
+	unconfirmed string
+	bytes       int
+	footprint   int64 // approximate memory in bytes of cmds
 }
 
 // memory returns the approximate memory of the queue in bytes, 0 outside of

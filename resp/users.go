@@ -253,8 +253,16 @@ func (c *conn) authError(r *row, args [][]byte) string {
 	if r.isOpen(args) && !c.srv.accounts.confirmed.Load() {
 		return ""
 	}
+	m := c.tx.multi
+	if m != nil && m.unconfirmed != "" {
+		return m.unconfirmed // the transaction is aborted, so its other commands need not wait
+	}
 	if err := c.confirmUsers(); err != nil {
-		return errorText(err)
+		text := errorText(err)
+		if m != nil {
+			m.unconfirmed = text
+		}
+		return text
 	}
 	def := c.srv.accounts.current.Load().def
 	if !def.Open() {
@@ -272,10 +280,15 @@ func (c *conn) authError(r *row, args [][]byte) string {
 // isOpen reports whether a command is answered before the users are confirmed.
 // These commands read no data and reveal nothing about other clients. Client
 // libraries send them when they connect. HOLDFAST STATUS tells an operator why
-// a node has no leader, and says no more than the HTTP port.
+// a node has no leader, and says no more than the HTTP port. MULTI must not be
+// refused: if it were, and the users were confirmed before the next command of
+// the same pipeline, the commands of the transaction would run one by one. The
+// commands between MULTI and EXEC are admitted one by one, and EXEC aborts the
+// transaction if one of them was refused.
 func (r *row) isOpen(args [][]byte) bool {
 	switch r.fullName() {
-	case "ping", "echo", "select", "client|setname", "client|setinfo", "client|getname", "client|id", "client|reply":
+	case "ping", "echo", "select", "client|setname", "client|setinfo", "client|getname", "client|id", "client|reply",
+		"multi", "discard":
 		return true
 	case "holdfast":
 		return len(args) > 1 && strings.EqualFold(string(args[1]), "status")

@@ -1,6 +1,7 @@
 package resp_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	s := serveUnconfirmed(t, f)
 	f.hideUsers = false
 	c := dial(t, s)
-	for _, cmd := range []string{"GET k", "INFO server", "CONFIG GET *", "CLIENT LIST", "ACL LIST", "MULTI", "AUTH x",
+	for _, cmd := range []string{"GET k", "INFO server", "CONFIG GET *", "CLIENT LIST", "ACL LIST", "AUTH x",
 		"AUTH default x", "HELLO 2 AUTH default x", "SUBSCRIBE ch", "MONITOR"} {
 		if got := c.do(cmd); !strings.HasPrefix(got, "-CLUSTERDOWN") {
 			t.Errorf("%s before the users are known, without a leader: %q", cmd, got)
@@ -99,6 +100,38 @@ func TestUsers_KeptPassword(t *testing.T) {
 	f.mu.Unlock()
 	dial(t, s).expect("AUTH secret", "+OK", "GET k", "$-1")
 	c.expect("GET k", "$-1")
+}
+
+// TestUsers_Transaction checks a pipelined transaction that begins before the
+// users are confirmed. It must not be executed in part, even if the users are
+// confirmed in the middle of it.
+func TestUsers_Transaction(t *testing.T) {
+	f := newFake(t)
+	c := dial(t, serveUnconfirmed(t, f))
+	asked := 0
+	noLeader := func(times int) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		asked = 0
+		f.before = func(*fsm.Group) error {
+			if asked++; asked > times {
+				return nil
+			}
+			return outcome.NewNotExecuted(true, "no leader")
+		}
+	}
+	const refusal = "-CLUSTERDOWN no leader, the command was not executed"
+	noLeader(math.MaxInt)
+	c.send("MULTI", "SET a 1", "SET b 1", "EXEC")
+	c.want("+OK", refusal, refusal, "-EXECABORT Transaction discarded because of: "+refusal[1:])
+	if asked != 1 {
+		t.Errorf("the transaction asked %d times for the users", asked)
+	}
+	c.expect("MULTI", "+OK", "DISCARD", "+OK", "DISCARD", "-ERR DISCARD without MULTI")
+	noLeader(1)
+	c.send("GET a", "MULTI", "SET a 2", "SET b 2", "EXEC")
+	c.want(refusal, "+OK", "+QUEUED", "+QUEUED", "*2\n+OK\n+OK")
+	c.expect("EXISTS a b", ":2")
 }
 
 // TestUsers_FirstCommandIsLarge checks that the first command of a client of a

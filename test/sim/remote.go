@@ -201,7 +201,7 @@ func isDeadline(err error) bool {
 // resp/errors.go.
 func outcomeOf(text string) checker.Outcome {
 	switch {
-	case strings.HasPrefix(text, "CLUSTERDOWN "):
+	case strings.HasPrefix(text, "CLUSTERDOWN "), strings.HasPrefix(text, "EXECABORT "):
 		return checker.Refused
 	case strings.HasPrefix(text, "UNKNOWN "):
 		return checker.Unknown
