@@ -142,6 +142,7 @@ func TestTransfer_ToTheLeader(t *testing.T) {
 	c.transfer("n2")
 	term := c.node("n2").Status().Term
 	for _, id := range c.ids() {
+		eventually(t, id+" to know the leader", func() bool { return c.node(id).Status().Leader == "n2" })
 		done, err := c.node(id).Transfer(t.Context(), "n2")
 		if err != nil || done != "n2 leads already" {
 			t.Errorf("transfer to the leader, asked at %s: %q, %v", id, done, err)
