@@ -185,6 +185,12 @@ func TestTracking_Redirect(t *testing.T) {
 		if proto == 2 {
 			c.Do("GET k")
 			w.Do("SET k v") // the other connection has no subscription yet
+			// The node handles events in the order of the log, so it has handled that
+			// of SET when another connection gets a later message.
+			later := newPair(t, 2)
+			later.Do("SUBSCRIBE later")
+			w.Do("PUBLISH later m")
+			later.pushes(1)
 			to.quiet()
 			to.Do("SUBSCRIBE __redis__:invalidate")
 		}
