@@ -67,12 +67,13 @@ race: ## run the tests of the program's packages with the race detector (needs a
 	CGO_ENABLED=1 $(GO) test -race -skip '$(RACE_SKIP)' -timeout $(RACE_TIMEOUT) $(RACE_PKGS)
 
 .PHONY: lint
-lint: ## run gofmt, go vet, staticcheck and test/tidy
+lint: ## run gofmt, go vet, staticcheck and test/tidy, and compile the program for macOS
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) test ./test/tidy
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/holdfast
 
 .PHONY: compat
 compat: ## compare commands and client libraries with a real Redis (needs redis-server and the libraries)

@@ -12,11 +12,11 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/platform"
 )
 
 // Config is the configuration of a node.
@@ -447,18 +447,12 @@ type Clock interface {
 	Wall() time.Time
 }
 
-// systemClock is the system's clock. Mono reads CLOCK_BOOTTIME, which unlike
-// Go's own monotonic clock advances while the machine is suspended. Without
-// that, leases would last longer by the time that the machine was suspended,
-// which would still be safe.
+// systemClock is the system's clock. Mono reads a clock that, unlike Go's own
+// monotonic clock, advances while the machine is suspended. Without that,
+// leases would last longer by the time that the machine was suspended, which
+// would still be safe.
 type systemClock struct{}
 
-func (systemClock) Mono() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("cluster: CLOCK_BOOTTIME: " + err.Error()) // available since Linux 2.6.39
-	}
-	return time.Duration(ts.Nano())
-}
+func (systemClock) Mono() time.Duration { return platform.Elapsed() }
 
 func (systemClock) Wall() time.Time { return time.Now() }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/platform"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
@@ -116,7 +117,7 @@ func infoServer(p *infoPage) {
 	p.line("redis_build_id", "0")
 	p.line("redis_mode", p.srv.cfg.Mode)
 	p.line("holdfast_version", p.state.Version)
-	p.line("os", kernel())
+	p.line("os", platform.Kernel())
 	p.line("arch_bits", strconv.IntSize)
 	p.line("go_version", runtime.Version())
 	p.line("process_id", os.Getpid())
@@ -129,29 +130,6 @@ func infoServer(p *infoPage) {
 	p.line("configured_hz", 10)
 	p.line("executable", executable)
 	p.line("config_file", "")
-}
-
-// kernel returns the name of the operating system, such as "Linux 6.1.0
-// x86_64".
-func kernel() string {
-	var u syscall.Utsname
-	if err := syscall.Uname(&u); err != nil {
-		return runtime.GOOS + " " + runtime.GOARCH
-	}
-	return text(u.Sysname[:]) + " " + text(u.Release[:]) + " " + text(u.Machine[:])
-}
-
-// text converts a string that ends at a zero. The type of a char depends on the
-// platform.
-func text[T int8 | uint8](chars []T) string {
-	var b []byte
-	for _, ch := range chars {
-		if ch == 0 {
-			break
-		}
-		b = append(b, byte(ch))
-	}
-	return string(b)
 }
 
 func infoClients(p *infoPage) {
@@ -192,10 +170,9 @@ func human(n uint64) string {
 
 func infoMemory(p *infoPage) {
 	used, mapped, resident := memoryUse()
-	var sys syscall.Sysinfo_t
-	total := uint64(0)
-	if err := syscall.Sysinfo(&sys); err == nil {
-		total = uint64(sys.Totalram) * uint64(sys.Unit)
+	total, err := platform.Memory()
+	if err != nil {
+		total = 0 // unknown
 	}
 	p.line("used_memory", used)
 	p.line("used_memory_human", human(used))

@@ -11,8 +11,9 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/platform"
 )
 
 // Budget bounds the bytes that all clients of this node occupy together:
@@ -391,9 +392,8 @@ func memoryLimit() int64 {
 			}
 		}
 	}
-	var sys syscall.Sysinfo_t
-	if err := syscall.Sysinfo(&sys); err == nil {
-		limit = min(limit, int64(uint64(sys.Totalram)*uint64(sys.Unit)))
+	if memory, err := platform.Memory(); err == nil {
+		limit = min(limit, int64(memory))
 	}
 	if limit == math.MaxInt64 {
 		return 0

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-kv/holdfast/platform"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -36,7 +37,7 @@ func threads(pid int) ([]int, error) {
 // pin restricts a process to the given processors. Threads that the process
 // creates later inherit the restriction. pin lists the threads repeatedly to
 // find those that the process creates in the meantime.
-func pin(pid int, where unix.CPUSet) error {
+func pin(pid int, where platform.Processors) error {
 	done := make(map[int]bool)
 	for {
 		all, err := threads(pid)
@@ -49,7 +50,7 @@ func pin(pid int, where unix.CPUSet) error {
 				continue
 			}
 			// ESRCH means that the thread has ended.
-			if err := unix.SchedSetaffinity(tid, &where); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := platform.Pin(tid, &where); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("pin thread %d of process %d: %w", tid, pid, err)
 			}
 			done[tid] = true
@@ -118,7 +119,7 @@ type hogs []*exec.Cmd
 
 // startHogs starts n hogs on the given processors. They end when this process
 // ends.
-func startHogs(n int, where unix.CPUSet) (hogs, error) {
+func startHogs(n int, where platform.Processors) (hogs, error) {
 	var all hogs
 	for range n {
 		cmd := exec.Command("sh", "-c", "while :; do :; done")
@@ -126,7 +127,7 @@ func startHogs(n int, where unix.CPUSet) (hogs, error) {
 			return all, fmt.Errorf("hog: %w", err)
 		}
 		all = append(all, cmd)
-		if err := unix.SchedSetaffinity(cmd.Process.Pid, &where); err != nil {
+		if err := platform.Pin(cmd.Process.Pid, &where); err != nil {
 			return all, fmt.Errorf("pin a hog: %w", err)
 		}
 		if os.Getuid() != 0 {

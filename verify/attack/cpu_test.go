@@ -4,8 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/holdfast-kv/holdfast/platform"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -15,8 +14,9 @@ func TestHogs_KeepOthersFromTheProcessor(t *testing.T) {
 	if why := canStarve(Config{}); why != "" {
 		t.Skip(why)
 	}
-	var all, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
+	var one platform.Processors
+	all, err := platform.Affinity()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range len(all) * 64 {

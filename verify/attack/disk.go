@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-kv/holdfast/platform"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -53,12 +54,9 @@ func canMount(Config) string {
 func newDiskRoom(dir string) (*diskSet, error) {
 	r := &diskSet{dir: dir}
 	var err error
-	r.starter, err = process.NewStarter(func() error {
-		r.tid = unix.Gettid()
-		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
-			return fmt.Errorf("unshare: %w", err)
-		}
-		return unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
+	r.starter, err = process.NewStarter(func() (err error) {
+		r.tid, err = platform.OwnMounts()
+		return err
 	})
 	return r, err
 }
@@ -148,7 +146,7 @@ func (d *disk) fill() (balloon string, err error) {
 	defer f.Close()
 	size := int64(0)
 	for step := int64(32 << 20); step >= 4096; {
-		err := unix.Fallocate(int(f.Fd()), 0, size, step)
+		err := platform.Allocate(f, size, step)
 		switch {
 		case err == nil:
 			size += step

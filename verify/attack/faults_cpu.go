@@ -8,8 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/holdfast-kv/holdfast/platform"
 	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
@@ -27,8 +26,9 @@ var cpuFaults = []fault{
 // fault counts if the threads of each node waited for at least the given
 // fraction of the time.
 func (s *injection) starved(ctx context.Context, nodes []*node, count int, part float64) (seen string, err error) {
-	var all, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
+	var one platform.Processors
+	all, err := platform.Affinity()
+	if err != nil {
 		return "", err
 	}
 	var cores []int

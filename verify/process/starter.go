@@ -66,12 +66,13 @@ func (s *Starter) Do(f func() error) error {
 	}
 }
 
-// Start starts a process that ends with the Starter.
+// Start starts a process that ends with the Starter. Only Linux offers that: on
+// other systems, the process goes on if this process is killed.
 func (s *Starter) Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	endWithThread(cmd.SysProcAttr)
 	return s.Do(cmd.Start)
 }
 
