@@ -39,11 +39,12 @@ func envName(flag string) string {
 // foreignVariables matches the variables that begin with HOLDFAST_ and belong
 // to other programs: Kubernetes sets the first form in every pod of a namespace
 // that has a service named "holdfast"; deploy/compose.yml reads the second; the
-// tests and the CI of this project read the third.
+// tests and the CI of this project read the third. "holdfast lock" sets the
+// fourth for the command that it runs.
 var foreignVariables = regexp.MustCompile(`^HOLDFAST_(` +
 	`([A-Z0-9_]+_)?SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?|([A-Z0-9_]+_)?PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?|` +
 	`BIND|IMAGE|(SENTINEL_)?PORT_N[0-9]+|COMPOSE_[A-Z_]+|` +
-	`(CI|REQUIRE|FSM|SIM|STORAGE|RANDOM)_[A-Z_]+)$`)
+	`(CI|REQUIRE|FSM|SIM|STORAGE|RANDOM)_[A-Z_]+|LOCK_(KEY|TOKEN))$`)
 
 // CheckEnv returns an error about each environment variable that begins
 // with HOLDFAST_ and sets no flag of any command. A mistyped variable would

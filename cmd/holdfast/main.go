@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cmd/dev"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/cmd/locking"
 	"github.com/holdfast-kv/holdfast/cmd/operator"
 	"github.com/holdfast-kv/holdfast/cmd/serve"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
@@ -67,6 +68,7 @@ and sets no flag is an error.`,
 	root.AddCommand(serve.Command(), serve.ConfigCommand(), dev.Command(), verify.Command(),
 		versionCommand(), commandsDocCommand(), settingsDocCommand(), manCommand())
 	root.AddCommand(operator.Commands()...)
+	root.AddCommand(locking.Commands()...)
 	completeFlags(root)
 	root.SetArgs(args)
 	root.SetOut(out)

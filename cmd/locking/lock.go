@@ -1,0 +1,241 @@
+package locking
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
+	"github.com/holdfast-kv/holdfast/lock"
+)
+
+// Exit codes of lock, besides those of the command that it runs. The first two are
+// codes of sysexits.h, the others those of env(1) and of shells.
+const (
+	exitTaken      = terminal.ExitCode(75) // the lock was not acquired in time
+	exitLost       = terminal.ExitCode(76) // the lock was lost, and the command was ended
+	exitNotStarted = terminal.ExitCode(126)
+	exitNotFound   = terminal.ExitCode(127)
+	exitSignal     = 128 // plus the number of the signal
+)
+
+const (
+	dialTimeout = 3 * time.Second
+	// releaseLimit is the time that a cluster without a leader has for a release.
+	// After it, the lease ends by itself.
+	releaseLimit = 10 * time.Second
+	// lostLimit is the time for the release of a lock that is probably lost.
+	lostLimit = time.Second
+)
+
+type lockOptions struct {
+	endpoint
+	ttl, wait, grace time.Duration
+	limited          bool // whether wait is set
+	owner, meta      string
+}
+
+func lockCommand() *cobra.Command {
+	var o lockOptions
+	cmd := &cobra.Command{
+		Use:   "lock KEY [flags] -- COMMAND [ARG…]",
+		Short: "Run a command while holding a lock",
+		Long: `Take the lock KEY, run a command, and release the lock when the command ends. If
+another owner holds the lock, wait for it, in the order in which the clients of
+all nodes began to wait.
+
+lock renews the lease at a third of --ttl. If the lock is lost, or the cluster does
+not confirm a renewal in time, lock ends the command: with SIGTERM, and with SIGKILL
+after --grace. A lease that is not confirmed lasts until its end, so the command gets
+SIGTERM --grace before that. A broken or overwritten lock is noticed at the next
+renewal. If lock itself is killed, the kernel kills the command (on Linux).
+
+The command gets the environment variables HOLDFAST_LOCK_TOKEN, which is the fencing
+token, and HOLDFAST_LOCK_KEY. It gets the signals that lock gets. If standard input is
+no terminal, the command and its children are a process group of their own, and
+signals go to all of them.
+
+Exit codes: the one of the command, or 128 and the number of the signal that killed
+it; 75 if the lock was not acquired within --wait; 76 if the lock was lost; 126 or
+127 if the command cannot be started; 1 after other errors.`,
+		Example: `  holdfast lock nightly -- /usr/local/bin/backup
+  holdfast lock deploy --wait 1m --addr 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 -- make deploy
+  holdfast lock report --wait 0 --ttl 10s -- sh -c 'echo "token $HOLDFAST_LOCK_TOKEN"'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch at := cmd.ArgsLenAtDash(); {
+			case at == 1 && len(args) > 1:
+				return nil
+			case len(args) == 0 || at == 0:
+				return errors.New("the key of the lock is missing: holdfast lock KEY -- COMMAND")
+			case at < 0 || len(args) == at:
+				return errors.New("the command is missing: write it after --, as in holdfast lock KEY -- COMMAND")
+			}
+			return fmt.Errorf("there is more than one key in front of --: %q", args[:cmd.ArgsLenAtDash()])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.limited = cmd.Flags().Changed("wait")
+			return o.run(cmd, args[0], args[1:])
+		},
+	}
+	f := cmd.Flags()
+	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "length of the lease: for so long others wait if this machine fails")
+	f.DurationVar(&o.wait, "wait", 0, "longest time to wait for the lock, 0 to not wait (default: no limit)")
+	f.DurationVar(&o.grace, "grace", 0,
+		"time between SIGTERM and SIGKILL if the lock is lost, at most half of --ttl (default: a sixth of --ttl)")
+	f.StringVar(&o.owner, "owner", "", "owner of the lock, a text that no other client uses (default: HOST:PID:RANDOM)")
+	f.StringVar(&o.meta, "meta", "", "text that LOCK INFO and locks info show")
+	f.Lookup("wait").DefValue, f.Lookup("grace").DefValue = "", ""
+	o.define(f)
+	return cmd
+}
+
+func (o *lockOptions) check() error {
+	if o.grace == 0 {
+		o.grace = o.ttl / 6
+	}
+	switch {
+	case o.ttl < lock.MinTTL:
+		return fmt.Errorf("--ttl is %v, must be at least %v", o.ttl, lock.MinTTL)
+	case o.grace < 0 || o.grace > o.ttl/2:
+		return fmt.Errorf("--grace is %v, must be from 0 to half of --ttl (%v)", o.grace, o.ttl/2)
+	case o.wait < 0:
+		return fmt.Errorf("--wait is %v, must not be negative", o.wait)
+	}
+	return nil
+}
+
+// run takes the lock and runs the command.
+func (o *lockOptions) run(cmd *cobra.Command, key string, command []string) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	nodes, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, nodes.Close()) }()
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, forwarded()...)
+	defer signal.Stop(signals)
+	say := func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: "+format+"\n", args...)
+	}
+	held, err := o.acquire(cmd.Context(), nodes, key, signals, say)
+	if err != nil {
+		return err
+	}
+	code, lost := supervise(held, o.grace, command, signals, say)
+	limit := releaseLimit
+	if lost != nil {
+		say("the lock %q was lost, and the command was ended: %v", key, lost)
+		limit = lostLimit
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(cmd.Context()), limit)
+	defer stop()
+	released := held.Release(ctx)
+	switch {
+	case lost != nil:
+		return exitLost
+	case errors.Is(released, lock.ErrLost):
+		say("the lock %q was lost before the command ended (exit code %d): %v", key, int(code), released)
+		return exitLost
+	case released != nil:
+		say("%v; the lease ends by itself within %v", released, o.ttl)
+	}
+	if code != 0 {
+		return code
+	}
+	return nil
+}
+
+// forwarded returns the signals that the command gets too. A signal that is
+// ignored, as SIGHUP is under nohup, remains ignored.
+func forwarded() []os.Signal {
+	var all []os.Signal
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2} {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// interruption is the cause of a wait that a signal has ended.
+type interruption struct{ signal syscall.Signal }
+
+func (i interruption) Error() string { return "interrupted: " + i.signal.String() }
+
+// acquire takes the lock. A signal ends the wait.
+func (o *lockOptions) acquire(ctx context.Context, nodes *lock.Nodes, key string, signals <-chan os.Signal,
+	say func(string, ...any)) (*lock.Held, error) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	acquired, watched := make(chan struct{}), make(chan struct{})
+	defer func() { close(acquired); <-watched }()
+	go func() {
+		defer close(watched)
+		select {
+		case s := <-signals:
+			cancel(interruption{s.(syscall.Signal)})
+		case <-acquired:
+		}
+	}()
+	held, err := o.ask(ctx, nodes, key, say)
+	if stop := (interruption{}); errors.As(context.Cause(ctx), &stop) {
+		if err == nil { // the signal came just before the grant
+			limited, done := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+			defer done()
+			err = held.Release(limited)
+		}
+		say("%v while waiting for the lock %q", stop, key)
+		return nil, terminal.ExitCode(exitSignal + int(stop.signal))
+	}
+	if errors.Is(err, lock.ErrTaken) {
+		say("the lock %q is taken%s", key, owner(ctx, nodes, key))
+		return nil, exitTaken
+	}
+	return held, err
+}
+
+// ask first asks whether a node answers, and then for the lock.
+func (o *lockOptions) ask(ctx context.Context, nodes *lock.Nodes, key string, say func(string, ...any)) (*lock.Held,
+	error) {
+	begun := time.Now()
+	reply := redis.Error(nil)
+	if err := nodes.Do(ctx, "PING").Err(); err != nil && (!o.limited || o.wait == 0 || errors.As(err, &reply)) {
+		return nil, fmt.Errorf("no node of %s answers: %w", strings.Join(o.addrs, ", "), err)
+	}
+	opts := []lock.Option{lock.WithTTL(o.ttl), lock.WithOwner(cmp.Or(o.owner, ownName())), lock.WithMeta(o.meta)}
+	if !o.limited {
+		// Ask once without a wait, to tell why nothing happens.
+		held, err := lock.Acquire(ctx, nodes, key, append(opts, lock.WithWait(0))...)
+		if !errors.Is(err, lock.ErrTaken) {
+			return held, err
+		}
+		say("waiting for the lock %q%s", key, owner(ctx, nodes, key))
+		return lock.Acquire(ctx, nodes, key, opts...)
+	}
+	return lock.Acquire(ctx, nodes, key, append(opts, lock.WithWait(max(o.wait-time.Since(begun), 0)))...)
+}
+
+// owner returns a text about the present owner for a message, "" if it is not
+// known.
+func owner(ctx context.Context, nodes *lock.Nodes, key string) string {
+	limited, stop := context.WithTimeout(ctx, dialTimeout)
+	defer stop()
+	d, err := infoOf(limited, nodes, key)
+	if err != nil || d.text("owner") == "" {
+		return "" // the message is true without it
+	}
+	return fmt.Sprintf(", %s holds it", shown(d.text("owner")))
+}

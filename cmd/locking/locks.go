@@ -1,0 +1,461 @@
+package locking
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
+	"github.com/holdfast-kv/holdfast/lock"
+)
+
+// requestLimit bounds the time of one request of locks. It is longer than the
+// time that a node waits for a leader.
+const requestLimit = 10 * time.Second
+
+// locksOptions holds the flags of locks and of its subcommands.
+type locksOptions struct {
+	endpoint
+	match, owner  string
+	waited        bool
+	asJSON, watch bool
+	every         time.Duration
+	yes           bool
+	token         int64
+}
+
+func locksCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "locks",
+		Short: "Show locks and who waits for them, and break locks",
+		Long: `Show the locks that are held, and the clients that wait for them, or take a lock away
+from its owner. Any node can answer. Without a subcommand, locks is "locks list".`,
+		Example: `  holdfast locks list
+  holdfast locks list --waited --watch
+  holdfast locks info deploy --json
+  holdfast locks break deploy`,
+	}
+	listInto(root)
+	root.AddCommand(listCommand(), infoCommand(), breakCommand())
+	return root
+}
+
+func listCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the locks that are held, the longest held first",
+		Long: `List the locks that LOCK ACQUIRE has taken, the longest held first. Locks that other
+commands have taken, such as SET NX, are ordinary keys: find them with SCAN, and
+"locks info KEY" describes them.`,
+		Example: `  holdfast locks list --match 'deploy:*'
+  holdfast locks list --waited --watch`,
+	}
+	listInto(cmd)
+	return cmd
+}
+
+// listInto makes cmd list locks.
+func listInto(cmd *cobra.Command) {
+	var o locksOptions
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return o.show(cmd, func(ctx context.Context, nodes *lock.Nodes, out io.Writer) error {
+			all, err := o.list(ctx, nodes)
+			if err != nil {
+				return err
+			}
+			if o.asJSON {
+				return printJSON(out, all)
+			}
+			return printLocks(out, all)
+		})
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.match, "match", "", "list only the keys that match this pattern, as in SCAN")
+	f.StringVar(&o.owner, "owner", "", "list only the locks of this owner")
+	f.BoolVar(&o.waited, "waited", false, "list only the locks for which clients wait")
+	o.defineOutput(cmd)
+}
+
+func infoCommand() *cobra.Command {
+	var o locksOptions
+	cmd := &cobra.Command{
+		Use:     "info KEY",
+		Short:   "Describe a lock: its owner, its lease, and the clients that wait, in order",
+		Example: `  holdfast locks info deploy`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.show(cmd, func(ctx context.Context, nodes *lock.Nodes, out io.Writer) error {
+				d, err := infoOf(ctx, nodes, args[0])
+				switch {
+				case err != nil:
+					return err
+				case o.asJSON:
+					return printJSON(out, d) // null if the lock is free
+				case d == nil:
+					_, err := fmt.Fprintf(out, "%s is free, and no client waits for it\n", shown(args[0]))
+					return err
+				}
+				return printInfo(out, d)
+			})
+		},
+	}
+	o.defineOutput(cmd)
+	return cmd
+}
+
+func breakCommand() *cobra.Command {
+	var o locksOptions
+	cmd := &cobra.Command{
+		Use:   "break KEY",
+		Short: "Take a lock away from its owner; the next client that waits gets it",
+		Long: `Take a lock away from its owner. The next client that waits gets it at once. The
+owner is not asked and learns of it at its next renewal, so make sure first that it
+has stopped, or that the resource checks fencing tokens.
+
+break shows who holds the lock and asks before it does anything. It breaks only the
+grant that it has shown: if the lock changes hands meanwhile, the new owner keeps it.`,
+		Example: `  holdfast locks break deploy
+  holdfast locks break deploy --token 41 --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := o.open()
+			if err != nil {
+				return err
+			}
+			return errors.Join(o.breakLock(cmd, nodes, args[0]), nodes.Close())
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.yes, "yes", false, "do not ask")
+	f.Int64Var(&o.token, "token", 0, "break the lock only if its grant has this token (default: any)")
+	o.define(f)
+	return cmd
+}
+
+func (o *locksOptions) defineOutput(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	f.BoolVar(&o.watch, "watch", false, "show it again and again, until Ctrl-C")
+	f.DurationVar(&o.every, "interval", time.Second, "with --watch: time between two requests")
+	cmd.MarkFlagsMutuallyExclusive("json", "watch")
+	o.define(f)
+}
+
+// show prints once, or with --watch again and again until the context ends. On a
+// terminal each page then replaces the one before.
+func (o *locksOptions) show(cmd *cobra.Command, page func(context.Context, *lock.Nodes, io.Writer) error) (err error) {
+	if o.watch && o.every < 100*time.Millisecond {
+		return fmt.Errorf("--interval is %v, must be at least 100ms", o.every)
+	}
+	nodes, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, nodes.Close()) }()
+	ask := func(out io.Writer) error {
+		ctx, stop := context.WithTimeout(cmd.Context(), requestLimit)
+		defer stop()
+		return page(ctx, nodes, out)
+	}
+	if !o.watch {
+		return ask(cmd.OutOrStdout())
+	}
+	file, ok := cmd.OutOrStdout().(*os.File)
+	clears := ok && term.IsTerminal(int(file.Fd()))
+	t := time.NewTicker(o.every)
+	defer t.Stop()
+	for {
+		var text strings.Builder
+		if clears {
+			text.WriteString("\x1b[H\x1b[2J")
+		}
+		err := ask(&text)
+		if cmd.Context().Err() != nil {
+			return nil
+		}
+		if err != nil {
+			fmt.Fprintf(&text, "holdfast: %v\n", err)
+		}
+		if _, err := io.WriteString(cmd.OutOrStdout(), text.String()); err != nil {
+			return err
+		}
+		select {
+		case <-t.C:
+		case <-cmd.Context().Done():
+			return nil
+		}
+	}
+}
+
+// list asks for all locks that match the options.
+func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]description, error) {
+	all := []description{}
+	cursor := "0"
+	for {
+		args := []any{"LOCK", "LIST", "COUNT", 500, "CURSOR", cursor}
+		if o.match != "" {
+			args = append(args, "MATCH", o.match)
+		}
+		if o.owner != "" {
+			args = append(args, "OWNER", o.owner)
+		}
+		if o.waited {
+			args = append(args, "WAITED")
+		}
+		reply, err := nodes.Do(ctx, args...).Slice()
+		if err != nil {
+			return nil, explain(err)
+		}
+		if len(reply) != 2 {
+			return nil, fmt.Errorf("LOCK LIST answered %d values instead of 2", len(reply))
+		}
+		found, ok := reply[1].([]any)
+		if !ok {
+			return nil, fmt.Errorf("LOCK LIST answered a %T instead of a list", reply[1])
+		}
+		for _, f := range found {
+			d, err := describe(f)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, d)
+		}
+		if cursor = fmt.Sprint(reply[0]); cursor == "0" {
+			return all, nil
+		}
+	}
+}
+
+// infoOf asks for one lock. It returns nil if the lock is free and no client waits.
+func infoOf(ctx context.Context, nodes *lock.Nodes, key string) (description, error) {
+	reply, err := nodes.Do(ctx, "LOCK", "INFO", key).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case err != nil:
+		return nil, explain(err)
+	}
+	return describe(reply)
+}
+
+func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key string) error {
+	ctx, stop := context.WithTimeout(cmd.Context(), requestLimit)
+	d, err := infoOf(ctx, nodes, key)
+	stop()
+	if err != nil {
+		return err
+	}
+	token := d.int("token")
+	switch {
+	case token == 0:
+		return fmt.Errorf("the lock %q is free", key)
+	case o.token != 0 && o.token != token:
+		return fmt.Errorf("the present grant of the lock %q has token %d, not %d: nothing was broken", key, token,
+			o.token)
+	}
+	if err := printInfo(cmd.OutOrStdout(), d); err != nil {
+		return err
+	}
+	if !o.yes {
+		ok, err := confirm(cmd, "Take the lock away from its owner?")
+		if err != nil || !ok {
+			return err
+		}
+	}
+	ctx, stop = context.WithTimeout(cmd.Context(), requestLimit)
+	defer stop()
+	n, err := nodes.Do(ctx, "LOCK", "BREAK", key, token).Int64()
+	switch {
+	case err != nil:
+		return explain(err)
+	case n == 0:
+		return fmt.Errorf("the grant with token %d has ended meanwhile: nothing was broken", token)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the grant with token %d was broken\n", token)
+	return err
+}
+
+// confirm asks a question on the terminal.
+func confirm(cmd *cobra.Command, question string) (bool, error) {
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return false, errors.New("standard input is no terminal, so break cannot ask: set --yes")
+	}
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s [y/N] ", question); err != nil {
+		return false, err
+	}
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), "nothing was broken")
+	return false, err
+}
+
+// explain adds what to do to some errors of a node.
+func explain(err error) error {
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "NOAUTH"):
+		return fmt.Errorf("%w (set --password-file, and --user if it is not the default user)", err)
+	case strings.HasPrefix(text, "ERR unknown command"):
+		return fmt.Errorf("%w (is this a node of Holdfast?)", err)
+	}
+	return err
+}
+
+// description contains the names and values with which LOCK INFO and LOCK LIST
+// describe a lock or a client that waits.
+type description map[string]any
+
+func describe(reply any) (description, error) {
+	m, ok := reply.(map[any]any)
+	if !ok {
+		return nil, fmt.Errorf("a lock is described by a %T instead of a map", reply)
+	}
+	d := make(description, len(m))
+	for k, v := range m {
+		if list, ok := v.([]any); ok {
+			inner := make([]description, 0, len(list))
+			for _, e := range list {
+				w, err := describe(e)
+				if err != nil {
+					return nil, err
+				}
+				inner = append(inner, w)
+			}
+			v = inner
+		}
+		d[fmt.Sprint(k)] = v
+	}
+	return d, nil
+}
+
+// text returns a text, "" if there is none.
+func (d description) text(name string) string {
+	s, _ := d[name].(string)
+	return s
+}
+
+// int returns a number, 0 if there is none.
+func (d description) int(name string) int64 {
+	n, _ := d[name].(int64)
+	return n
+}
+
+// ms returns a time in milliseconds, rounded for a reader, "-" if there is none.
+func (d description) ms(name string) string {
+	n, ok := d[name].(int64)
+	if !ok || n < 0 {
+		return "-"
+	}
+	t := time.Duration(n) * time.Millisecond
+	if t > 10*time.Second {
+		t = t.Round(time.Second)
+	}
+	return t.String()
+}
+
+// client returns the address and the name of the client, and the node to which it
+// is connected.
+func (d description) client() string {
+	var all []string
+	for _, name := range []string{"addr", "name"} {
+		if s := d.text(name); s != "" {
+			all = append(all, shown(s))
+		}
+	}
+	if node := d.text("node"); node != "" {
+		all = append(all, "at "+node)
+	}
+	if len(all) == 0 {
+		return "-"
+	}
+	return strings.Join(all, " ")
+}
+
+// shown returns a text for a terminal: quoted if it has characters that a terminal
+// would not show as they are.
+func shown(s string) string {
+	if q := strconv.Quote(s); s == "" || q != `"`+s+`"` {
+		return q
+	}
+	return s
+}
+
+func printJSON(out io.Writer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func printLocks(out io.Writer, all []description) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(out, "no lock is held")
+		return err
+	}
+	t := terminal.NewTable("KEY", "OWNER", "TOKEN", "HELD", "TTL", "WAITING", "CLIENT")
+	for _, d := range all {
+		t.AppendRow(table.Row{shown(d.text("key")), shown(d.text("owner")), d.int("token"), d.ms("held-ms"),
+			d.ms("ttl-ms"), d.int("waiting"), d.client()})
+	}
+	_, err := fmt.Fprintln(out, t.Render())
+	return err
+}
+
+func printInfo(out io.Writer, d description) error {
+	var b strings.Builder
+	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name+":", value) }
+	line("key", shown(d.text("key")))
+	if d.int("token") == 0 {
+		line("owner", "none, the lock is free")
+	} else {
+		if owner, ok := d["owner"].(string); ok {
+			line("owner", shown(owner))
+		} else {
+			line("owner", "unknown: the key is no string")
+		}
+		line("token", strconv.FormatInt(d.int("token"), 10))
+		if d.int("ttl-ms") < 0 {
+			line("lease", "without an end")
+		} else {
+			line("lease", d.ms("ttl-ms")+" left")
+		}
+		if at := d.int("acquired-ms"); at > 0 {
+			line("acquired", fmt.Sprintf("%s, %s ago, after a wait of %s", time.UnixMilli(at).Format(time.RFC3339),
+				d.ms("held-ms"), d.ms("waited-ms")))
+			line("renewals", strconv.FormatInt(d.int("renewals"), 10))
+			line("client", d.client())
+		}
+		if meta := d.text("meta"); meta != "" {
+			line("meta", shown(meta))
+		}
+	}
+	waiters, _ := d["waiters"].([]description)
+	line("waiting", strconv.Itoa(len(waiters)))
+	if len(waiters) > 0 {
+		t := terminal.NewTable("", "OWNER", "WAITED", "CLIENT", "META")
+		for i, w := range waiters {
+			t.AppendRow(table.Row{i + 1, shown(w.text("owner")), w.ms("waited-ms"), w.client(), w.text("meta")})
+		}
+		b.WriteString(t.Render() + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
