@@ -77,18 +77,62 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestPython checks that the examples in Python work as the pages show them.
-func TestPython(t *testing.T) {
-	scripts, err := filepath.Glob("../../docs/recipes/*.py")
-	if err != nil || len(scripts) == 0 {
-		t.Fatalf("scripts: %v, %v", scripts, err)
-	}
+// needPython skips the test, or fails in CI, if there is no redis-py.
+func needPython(t *testing.T) {
+	t.Helper()
 	if out, err := exec.Command(python, "-c", "import redis").CombinedOutput(); err != nil {
 		if testutil.Required(testutil.RequireClients) {
 			t.Fatalf("python3 with redis-py: %v: %s", err, out)
 		}
 		t.Skip("needs python3 with redis-py")
 	}
+}
+
+// runPython runs a script that prints "half" on a line of its own in the middle,
+// and then kills a node.
+func runPython(ctx context.Context, t *testing.T, victim *process.Node, env, args []string) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, python, args...)
+	cmd.Env = append(os.Environ(), env...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errText strings.Builder
+	cmd.Stderr = &errText
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	buf := make([]byte, 4096)
+	for killed := false; ; {
+		n, rerr := stdout.Read(buf)
+		said.Write(buf[:n])
+		if !killed && strings.Contains(said.String(), "half\n") {
+			killed = true
+			if err := victim.Kill(); err != nil {
+				t.Error(err)
+			}
+		}
+		if rerr != nil {
+			if !killed {
+				t.Errorf("the script did not print half; it printed %q", said.String())
+			}
+			break
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s%s", err, said.String(), errText.String())
+	}
+}
+
+// TestPython checks that the examples in Python work as the pages show them.
+func TestPython(t *testing.T) {
+	scripts, err := filepath.Glob("../../docs/recipes/*.py")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("scripts: %v, %v", scripts, err)
+	}
+	needPython(t)
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -98,41 +142,27 @@ func TestPython(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			survivors := c.Running(leader)
-			cmd := exec.CommandContext(ctx, python, script, survivors[0].Clients)
-			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var errText strings.Builder
-			cmd.Stderr = &errText
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			// In the middle, the script prints "half" on a line of its own.
-			var said strings.Builder
-			buf := make([]byte, 4096)
-			for killed := false; ; {
-				n, rerr := stdout.Read(buf)
-				said.Write(buf[:n])
-				if !killed && strings.Contains(said.String(), "half\n") {
-					killed = true
-					if err := leader.Kill(); err != nil {
-						t.Error(err)
-					}
-				}
-				if rerr != nil {
-					if !killed {
-						t.Errorf("the script did not print half; it printed %q", said.String())
-					}
-					break
-				}
-			}
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("%v\n%s%s", err, said.String(), errText.String())
-			}
+			runPython(ctx, t, leader, nil, []string{script, c.Running(leader)[0].Clients})
 		})
 	}
+}
+
+// TestPythonLock runs the tests of the Python package holdfast_lock.
+func TestPythonLock(t *testing.T) {
+	needPython(t)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	c := startNodes(t, 3)
+	leader, err := c.Leader(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"../../clients/python/tests/check.py", leader.Clients}
+	for _, n := range c.Running(leader) {
+		args = append(args, n.Clients)
+	}
+	env := []string{"PYTHONPATH=../../clients/python", "PYTHONDONTWRITEBYTECODE=1"}
+	runPython(ctx, t, leader, env, args)
 }
 
 // TestPages checks that every recipe has a page that shows its current code.

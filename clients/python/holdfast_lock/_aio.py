@@ -1,0 +1,255 @@
+"""Locks for programs with asyncio."""
+
+import asyncio
+
+import redis.asyncio
+from redis import exceptions as redis_errors
+
+from ._errors import LostError, NoLockCommandError, TakenError, UnprovedError, transient, unknown_command
+from ._lease import (
+    LONGEST_WAIT, PROBE_EVERY, PROBE_LIMIT, REPLY_MARGIN, RETRY_MAX, RETRY_MIN, Pause, Request, monotonic, split,
+)
+
+
+class AsyncNodes:
+    """Several nodes of one cluster: see Nodes."""
+
+    def __init__(self, clients):
+        self._clients = list(clients)
+        if not self._clients:
+            raise ValueError("no node")
+        self._current = 0
+
+    @classmethod
+    def from_addresses(cls, addresses, **options):
+        """Return the nodes at addresses of the form host:port.
+
+        The options are those of redis.asyncio.Redis.
+        """
+        clients = []
+        for address in addresses:
+            host, port = split(address)
+            clients.append(redis.asyncio.Redis(host=host, port=port, **{
+                "socket_timeout": 15, "socket_connect_timeout": 3, **options}))
+        return cls(clients)
+
+    async def execute_command(self, *args):
+        first = self._current
+        for i in range(len(self._clients)):
+            at = (first + i) % len(self._clients)
+            try:
+                reply = await self._clients[at].execute_command(*args)
+            except Exception as err:
+                if not transient(err) or i == len(self._clients) - 1:
+                    raise
+                continue
+            self._current = at
+            return reply
+
+    def current(self):
+        """Return the client of the node that answered last."""
+        return self._clients[self._current]
+
+    async def close(self):
+        for c in self._clients:
+            await c.close()
+
+
+class AsyncLock:
+    """A lock that an async with statement holds. The parameters are those of Lock."""
+
+    def __init__(self, client, key, ttl=30, wait=None, owner=None, meta=""):
+        self._client, self._request = client, Request(key, ttl, wait, owner, meta)
+        self._held = None
+
+    async def __aenter__(self):
+        if self._held is not None:
+            raise RuntimeError("this AsyncLock is held already: make an AsyncLock for each task")
+        self._held = await self.acquire()
+        return self._held
+
+    async def __aexit__(self, kind, err, trace):
+        held, self._held = self._held, None
+        try:
+            await held.release()
+        except Exception:
+            if kind is None:
+                raise  # otherwise the error of the block matters more
+
+    async def acquire(self):
+        """Take the lock and return an AsyncHeld: see Lock.acquire. If the task is
+        canceled, it leaves the queue."""
+        q = self._request
+        end = None if q.wait is None else monotonic() + q.wait
+        pause = Pause()
+        try:
+            while True:
+                try:
+                    return await self._try(end)
+                except TakenError:
+                    if end is not None and monotonic() >= end:
+                        raise
+                    continue
+                except (redis_errors.RedisError, OSError) as err:
+                    if unknown_command(err):
+                        raise NoLockCommandError(f"the server has no LOCK command: {err}") from err
+                    if not transient(err):
+                        raise
+                    if end is not None and monotonic() >= end:
+                        self._abandon()
+                        raise
+                await asyncio.sleep(pause.next())
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
+
+    async def _try(self, end):
+        q, sent = self._request, monotonic()
+        token = await self._client.execute_command(*q.acquire(0))
+        if token is not None:
+            return AsyncHeld(self._client, q, int(token), q.until(sent))
+        left = LONGEST_WAIT if end is None else end - monotonic()
+        if left <= 0:
+            raise TakenError(f"lock {q.key!r} is taken")
+        token = await self._queue(left)
+        if token is None:
+            raise TakenError(f"lock {q.key!r} is taken")
+        sent = monotonic()
+        q.renewed(await self._client.execute_command(*q.renew()), int(token))
+        return AsyncHeld(self._client, q, int(token), q.until(sent))
+
+    async def _queue(self, wait):
+        node = self._client.current() if isinstance(self._client, AsyncNodes) else self._client
+        conn = _connection(node.connection_pool, wait + REPLY_MARGIN)
+
+        async def ask():
+            await conn.connect()
+            await conn.send_command(*self._request.acquire(wait))
+            return await conn.read_response()
+
+        asking, probing = asyncio.ensure_future(ask()), asyncio.ensure_future(_probe(node))
+        try:
+            await asyncio.wait({asking, probing}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise redis_errors.ConnectionError("the node does not answer")
+            return asking.result()
+        finally:
+            for task in (asking, probing):
+                task.cancel()
+            await asyncio.gather(asking, probing, return_exceptions=True)
+            await conn.disconnect()
+
+    def _abandon(self):
+        async def release():
+            try:
+                await self._client.execute_command(*self._request.release())
+            except (redis_errors.RedisError, OSError):
+                pass  # the lease ends by itself
+        task = asyncio.ensure_future(release())
+        _background.add(task)
+        task.add_done_callback(_background.discard)
+
+
+_background = set()  # asyncio keeps only weak references to tasks
+
+
+def _connection(pool, timeout):
+    """Return a connection like those of a pool, with another time limit."""
+    return pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": timeout})
+
+
+async def _probe(node):
+    """Return when the node does not answer."""
+    pings = _connection(node.connection_pool, PROBE_LIMIT)
+    try:
+        while True:
+            await asyncio.sleep(PROBE_EVERY)
+            try:
+                await pings.connect()
+                await pings.send_command("PING")
+                await asyncio.wait_for(pings.read_response(), PROBE_LIMIT)
+            except (redis_errors.RedisError, OSError, asyncio.TimeoutError):
+                return
+    finally:
+        await pings.disconnect()
+
+
+class AsyncHeld:
+    """A lock that was acquired. It is renewed until release."""
+
+    def __init__(self, client, request, token, until):
+        self.token = token
+        """The fencing token. It is higher than those of all earlier owners."""
+        self.lost = asyncio.Event()
+        """Set when the lock is lost, or can no longer be proved to be held."""
+        self._client, self._request, self._until = client, request, until
+        self._cause = None
+        self._keeper = asyncio.ensure_future(self._keep())
+        self._watch = asyncio.ensure_future(self._expire())
+
+    @property
+    def key(self):
+        return self._request.key
+
+    @property
+    def owner(self):
+        """The value of the lock."""
+        return self._request.owner
+
+    def left(self):
+        """Return for how many seconds the lease lasts at least."""
+        return max(self._until - monotonic(), 0)
+
+    def check(self):
+        """Raise LostError or UnprovedError if lost is set."""
+        if self._cause is not None:
+            raise self._cause
+
+    async def release(self):
+        """Give the lock up: see Held.release."""
+        for task in (self._keeper, self._watch):
+            task.cancel()
+        await asyncio.gather(self._keeper, self._watch, return_exceptions=True)
+        if isinstance(self._cause, LostError):
+            raise self._cause
+        pause, unsure = Pause(), False
+        while True:
+            try:
+                n = await self._client.execute_command(*self._request.release(self.token))
+            except (redis_errors.RedisError, OSError) as err:
+                if not transient(err) or self.left() == 0:
+                    raise
+                unsure = True
+                await asyncio.sleep(min(pause.next(), self.left()))
+                continue
+            if n == 1 or unsure:
+                return
+            raise LostError(f"lock {self.key!r}: the owner does not hold it")
+
+    def _lose(self, cause):
+        if self._cause is None:
+            self._cause = cause
+        self.lost.set()
+
+    async def _keep(self):
+        ttl = self._request.ttl
+        wait = ttl / 3
+        while self._cause is None:
+            await asyncio.sleep(wait)
+            sent, wait = monotonic(), ttl / 3
+            try:
+                reply = await self._client.execute_command(*self._request.renew())
+                self._request.renewed(reply, self.token)
+            except LostError as err:
+                self._lose(err)
+                return
+            except (redis_errors.RedisError, OSError):
+                wait = min(max(ttl / 30, RETRY_MIN), RETRY_MAX)
+                continue
+            self._until = self._request.until(sent)
+
+    async def _expire(self):
+        while self._cause is None:
+            await asyncio.sleep(self.left())
+            if self.left() == 0:
+                self._lose(UnprovedError(f"lock {self.key!r}: the cluster has not confirmed a renewal in time"))

@@ -1,0 +1,85 @@
+"""What the locks for threads and for asyncio have in common: no I/O."""
+
+import secrets
+import time
+
+from ._errors import LostError
+
+MIN_TTL = 0.1  # seconds; a renewal needs a round trip and a commit of the cluster
+LONGEST_WAIT = 24 * 3600  # seconds, of a wait without a limit
+RETRY_MIN, RETRY_MAX = 0.01, 1.0  # seconds between two tries
+PROBE_EVERY, PROBE_LIMIT = 2.0, 5.0  # seconds: see probe
+REPLY_MARGIN = 5.0  # seconds that the reply to a wait may take after its end
+# The part of the ttl that an owner does not rely on, because two clocks may run
+# at different speeds.
+DRIFT = 0.01
+
+
+class Request:
+    """The parameters of a lock."""
+
+    def __init__(self, key, ttl, wait, owner, meta):
+        if not key:
+            raise ValueError("the key of the lock is empty")
+        if ttl < MIN_TTL:
+            raise ValueError(f"ttl is {ttl} s, must be at least {MIN_TTL} s")
+        if wait is not None and wait < 0:
+            raise ValueError(f"wait is {wait} s, must not be negative")
+        if owner == "":
+            raise ValueError("the owner is empty")
+        self.key, self.ttl, self.wait, self.meta = key, ttl, wait, meta
+        self.owner = owner if owner is not None else secrets.token_hex(16)
+
+    def acquire(self, wait):
+        """Return LOCK ACQUIRE with a wait in seconds, 0 for none."""
+        args = ["LOCK", "ACQUIRE", self.key, self.owner, "PX", _ms(self.ttl)]
+        if wait > 0:
+            args += ["WAIT", max(_ms(wait), 1)]
+        if self.meta:
+            args += ["META", self.meta]
+        return args
+
+    def renew(self):
+        return ["LOCK", "RENEW", self.key, self.owner, "PX", _ms(self.ttl)]
+
+    def release(self, token=None):
+        return ["LOCK", "RELEASE", self.key, self.owner] + ([] if token is None else [token])
+
+    def until(self, sent):
+        """Return until when a lease lasts at least that was confirmed by a command
+        sent at sent, in the time of time.monotonic."""
+        return sent + self.ttl * (1 - DRIFT)
+
+    def renewed(self, reply, token):
+        """Raise LostError if the reply to RENEW is not the token of the grant."""
+        if reply is None:
+            raise LostError(f"lock {self.key!r}: the owner does not hold it")
+        if int(reply) != token:
+            raise LostError(f"lock {self.key!r}: the grant has token {int(reply)}, not {token}")
+
+
+class Pause:
+    """The growing pauses between tries."""
+
+    def __init__(self):
+        self._next = RETRY_MIN
+
+    def next(self):
+        now, self._next = self._next, min(2 * self._next, RETRY_MAX)
+        return now
+
+
+def monotonic():
+    return time.monotonic()
+
+
+def split(address):
+    """Split "host:port" or "[host]:port"."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise ValueError(f"{address!r} is not of the form host:port")
+    return host.strip("[]"), int(port)
+
+
+def _ms(seconds):
+    return int(seconds * 1000)

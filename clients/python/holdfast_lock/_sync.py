@@ -1,0 +1,284 @@
+"""Locks for programs with threads."""
+
+import socket
+import threading
+
+import redis
+
+from ._errors import LostError, NoLockCommandError, TakenError, UnprovedError, transient, unknown_command
+from ._lease import (
+    LONGEST_WAIT, PROBE_EVERY, PROBE_LIMIT, REPLY_MARGIN, RETRY_MAX, RETRY_MIN, Pause, Request, monotonic, split,
+)
+
+
+class Nodes:
+    """Several nodes of one cluster.
+
+    A command goes to the node that answered last. If that node does not answer, the
+    others are tried: every node serves every command. A command can reach the
+    cluster twice, which is harmless for LOCK commands only.
+    """
+
+    def __init__(self, clients):
+        self._clients = list(clients)
+        if not self._clients:
+            raise ValueError("no node")
+        self._current = 0
+
+    @classmethod
+    def from_addresses(cls, addresses, **options):
+        """Return the nodes at addresses of the form host:port.
+
+        The options are those of redis.Redis.
+        """
+        clients = []
+        for address in addresses:
+            host, port = split(address)
+            clients.append(redis.Redis(host=host, port=port, **{"socket_timeout": 15, "socket_connect_timeout": 3,
+                                                               **options}))
+        return cls(clients)
+
+    def execute_command(self, *args):
+        first = self._current
+        for i in range(len(self._clients)):
+            at = (first + i) % len(self._clients)
+            try:
+                reply = self._clients[at].execute_command(*args)
+            except Exception as err:
+                if not transient(err) or i == len(self._clients) - 1:
+                    raise
+                continue
+            self._current = at
+            return reply
+
+    def current(self):
+        """Return the client of the node that answered last."""
+        return self._clients[self._current]
+
+    def close(self):
+        for c in self._clients:
+            c.close()
+
+
+class Lock:
+    """A lock that a with statement holds.
+
+    client is a redis.Redis or a Nodes. ttl is the length of the lease in seconds: a
+    crashed owner keeps others waiting for up to this time. wait limits the wait for
+    a lock that is taken, in seconds; with 0 there is no wait, with None no limit.
+    owner is a text that no other client uses, by default a random one. meta is a
+    text that LOCK INFO shows.
+    """
+
+    def __init__(self, client, key, ttl=30, wait=None, owner=None, meta=""):
+        self._client, self._request = client, Request(key, ttl, wait, owner, meta)
+        self._held = None
+
+    def __enter__(self):
+        if self._held is not None:
+            raise RuntimeError("this Lock is held already: make a Lock for each thread")
+        self._held = self.acquire()
+        return self._held
+
+    def __exit__(self, kind, err, trace):
+        held, self._held = self._held, None
+        try:
+            held.release()
+        except Exception:
+            if kind is None:
+                raise  # otherwise the error of the block matters more
+
+    def acquire(self):
+        """Take the lock and return a Held, which the caller must release.
+
+        It raises TakenError if the wait is over, NoLockCommandError if the server is
+        not Holdfast, and the errors of redis-py. While the cluster cannot be
+        reached, it tries again until the wait is over.
+        """
+        q = self._request
+        end = None if q.wait is None else monotonic() + q.wait
+        pause = Pause()
+        while True:
+            try:
+                return self._try(end)
+            except TakenError:
+                if end is not None and monotonic() >= end:
+                    raise
+                continue  # a wait ended early, for example because its node stopped
+            except redis.RedisError as err:
+                if unknown_command(err):
+                    raise NoLockCommandError(f"the server has no LOCK command: {err}") from err
+                if not transient(err):
+                    raise
+                if end is not None and monotonic() >= end:
+                    self._abandon()  # the outcome of the last try is not known
+                    raise
+            except BaseException:  # KeyboardInterrupt: a try may have been granted
+                self._abandon()
+                raise
+            threading.Event().wait(pause.next())
+
+    def _try(self, end):
+        q, sent = self._request, monotonic()
+        token = self._client.execute_command(*q.acquire(0))
+        if token is not None:
+            return Held(self._client, q, int(token), q.until(sent))
+        left = LONGEST_WAIT if end is None else end - monotonic()
+        if left <= 0:
+            raise TakenError(f"lock {q.key!r} is taken")
+        token = self._queue(left)
+        if token is None:
+            raise TakenError(f"lock {q.key!r} is taken")
+        # The lease began at an unknown time of the wait. A renewal tells until when
+        # it lasts at least.
+        sent = monotonic()
+        q.renewed(self._client.execute_command(*q.renew()), int(token))
+        return Held(self._client, q, int(token), q.until(sent))
+
+    def _queue(self, wait):
+        """Wait in the queue of the lock, on a connection of its own: a waiter leaves
+        the queue when its connection ends."""
+        node = self._client.current() if isinstance(self._client, Nodes) else self._client
+        conn = _connection(node.connection_pool, wait + REPLY_MARGIN)
+        done = threading.Event()
+        prober = threading.Thread(target=_probe, args=(node, conn, done), daemon=True)
+        try:
+            conn.connect()
+            prober.start()
+            conn.send_command(*self._request.acquire(wait))
+            return conn.read_response()
+        except OSError as err:  # the probe has closed the connection
+            raise redis.ConnectionError(str(err)) from err
+        finally:
+            done.set()
+            conn.disconnect()
+
+    def _abandon(self):
+        """Give up a lock that a try with an unknown outcome may have been granted. If
+        that fails, the lease ends by itself."""
+        def release():
+            try:
+                self._client.execute_command(*self._request.release())
+            except redis.RedisError:
+                pass  # the lease ends by itself
+        threading.Thread(target=release, daemon=True).start()
+
+
+def _connection(pool, timeout):
+    """Return a connection like those of a pool, with another time limit."""
+    return pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": timeout})
+
+
+def _probe(node, conn, done):
+    """End a wait if its node does not answer. Without this, a wait on a node whose
+    host has failed would last until the end of the wait."""
+    pings = _connection(node.connection_pool, PROBE_LIMIT)
+    try:
+        while not done.wait(PROBE_EVERY):
+            try:
+                pings.send_command("PING")
+                pings.read_response()
+            except (redis.RedisError, OSError):
+                _shut(conn)
+                return
+    finally:
+        pings.disconnect()
+
+
+def _shut(conn):
+    """End the reads of another thread from a connection."""
+    sock = getattr(conn, "_sock", None)
+    if sock is not None:
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is closed
+
+
+class Held:
+    """A lock that was acquired. It is renewed until release."""
+
+    def __init__(self, client, request, token, until):
+        self.token = token
+        """The fencing token. It is higher than those of all earlier owners."""
+        self.lost = threading.Event()
+        """Set when the lock is lost, or can no longer be proved to be held."""
+        self._client, self._request, self._until = client, request, until
+        self._cause = None
+        self._stop = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, daemon=True, name=f"renew lock {request.key}")
+        self._keeper.start()
+        self._watch = threading.Thread(target=self._expire, daemon=True, name=f"watch lock {request.key}")
+        self._watch.start()
+
+    @property
+    def key(self):
+        return self._request.key
+
+    @property
+    def owner(self):
+        """The value of the lock."""
+        return self._request.owner
+
+    def left(self):
+        """Return for how many seconds the lease lasts at least."""
+        return max(self._until - monotonic(), 0)
+
+    def check(self):
+        """Raise LostError or UnprovedError if lost is set."""
+        if self._cause is not None:
+            raise self._cause
+
+    def release(self):
+        """Give the lock up, so that the next client can have it at once.
+
+        It raises LostError if the lock was lost before. If the cluster does not
+        answer until the end of the lease, it raises the error of redis-py.
+        """
+        self._stop.set()
+        if threading.current_thread() is not self._keeper:
+            self._keeper.join()
+        if isinstance(self._cause, LostError):
+            raise self._cause
+        pause, unsure = Pause(), False
+        while True:
+            try:
+                n = self._client.execute_command(*self._request.release(self.token))
+            except redis.RedisError as err:
+                if not transient(err) or self.left() == 0:
+                    raise
+                unsure = True
+                threading.Event().wait(min(pause.next(), self.left()))
+                continue
+            if n == 1 or unsure:
+                return
+            raise LostError(f"lock {self.key!r}: the owner does not hold it")
+
+    def _lose(self, cause):
+        if self._cause is None:
+            self._cause = cause
+        self._stop.set()
+        self.lost.set()
+
+    def _keep(self):
+        """Renew the lease at a third of the ttl."""
+        ttl = self._request.ttl
+        wait = ttl / 3
+        while not self._stop.wait(wait):
+            sent, wait = monotonic(), ttl / 3
+            try:
+                self._request.renewed(self._client.execute_command(*self._request.renew()), self.token)
+            except LostError as err:
+                self._lose(err)
+                return
+            except redis.RedisError:
+                wait = min(max(ttl / 30, RETRY_MIN), RETRY_MAX)  # _expire gives up at the end of the lease
+                continue
+            self._until = self._request.until(sent)
+
+    def _expire(self):
+        """Set lost at the end of the lease, also while a renewal waits for a reply."""
+        while not self._stop.wait(self.left()):
+            if self.left() == 0:
+                self._lose(UnprovedError(f"lock {self.key!r}: the cluster has not confirmed a renewal in time"))
+                return
