@@ -195,7 +195,9 @@ func (o *lockOptions) acquire(ctx context.Context, nodes *lock.Nodes, key string
 		if err == nil { // the signal came just before the grant
 			limited, done := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 			defer done()
-			err = held.Release(limited)
+			if err := held.Release(limited); err != nil {
+				say("%v; the lease ends by itself within %v", err, o.ttl)
+			}
 		}
 		say("%v while waiting for the lock %q", stop, key)
 		return nil, terminal.ExitCode(exitSignal + int(stop.signal))
