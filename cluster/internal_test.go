@@ -40,7 +40,7 @@ func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 }
 
 // The scripts of a group share one time limit, in addition to the limit of each
-// script: before a dry run, twice what one script may take there.
+// script: before a dry run, what one script may take there.
 func TestScriptHost_Allowance(t *testing.T) {
 	h := &scriptHost{limit: 500 * time.Millisecond, brief: 2 * time.Millisecond}
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -51,9 +51,9 @@ func TestScriptHost_Allowance(t *testing.T) {
 		shared       bool
 	}{
 		{fsm.Briefly, 0, ms(2), false},
-		{fsm.Briefly, ms(2), ms(2), false},
-		{fsm.Briefly, ms(3), ms(1), true},
-		{fsm.Briefly, ms(10), ms(-6), true},
+		{fsm.Briefly, ms(1), ms(1), true},
+		{fsm.Briefly, ms(2), 0, true},
+		{fsm.Briefly, ms(10), ms(-8), true},
 		{fsm.DryRun, ms(4000), ms(500), false},
 		{fsm.DryRunPassed, ms(4600), ms(400), true},
 		{fsm.GivenUp, ms(4000), ms(2), false},

@@ -199,13 +199,6 @@ type hostedRunner struct {
 // multiples of Options.ScriptTime, once a dry run has shown how long they take.
 const groupTimes = 10
 
-// briefGroupTimes is the common time limit of the scripts of a group without a
-// dry run, in multiples of Options.BriefScriptTime. A pipeline that exceeds it
-// is run in pieces. Other clients' writes wait for the attempt, however many
-// brief scripts the group has. By default it is as long as the writes of one
-// entry may take (Options.EntryWork).
-const briefGroupTimes = 2
-
 // tooLong returns the error of a script that takes too long.
 func (h *scriptHost) tooLong() string {
 	return fmt.Sprintf("ERR script exceeded its time limit (%d ms) and was rolled back", h.limit.Milliseconds())
@@ -217,7 +210,11 @@ func (h *scriptHost) allowance(call *fsm.ScriptCall, since time.Duration) (limit
 	limit, all := h.limit, groupTimes*h.limit
 	switch call.ScriptBudget {
 	case fsm.Briefly:
-		limit, all = h.brief, min(briefGroupTimes*h.brief, h.limit)
+		// Other clients' writes wait for the attempt, however many brief scripts
+		// the group has. A pipeline that exceeds the limit is run in pieces, so a
+		// client that sends such pipelines without a pause causes one attempt
+		// after the other.
+		limit, all = h.brief, h.brief
 	case fsm.GivenUp:
 		limit = h.brief
 	}
@@ -476,9 +473,9 @@ func closed(c <-chan struct{}) bool {
 // by their effects. No entry may be in flight: see windowLocked. The groups for
 // which there was no time become the next batch.
 //
-// The proposer waits meanwhile, for at most EntryWork and the time of the last
-// group: briefGroupTimes times BriefScriptTime, or as long as one script may run
-// whose dry run has shown that it ends (see script_dryrun.go). Reads, elections and
+// The proposer waits meanwhile, for at most half of EntryWork and the time of
+// the last group: BriefScriptTime, or as long as one script may run whose dry
+// run has shown that it ends (see script_dryrun.go). Reads, elections and
 // heartbeats do not wait.
 func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
 	ld.mu.Lock()
@@ -489,7 +486,7 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 	begun := ld.clock.Mono()
 	err := sp.Run(out, rest, func() bool {
 		pace.Check()
-		return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.EntryWork
+		return closed(ld.done) || ld.clock.Mono()-begun > ld.opts.EntryWork/2
 	})
 	if err != nil {
 		// Table.Check has accepted every group, so this state machine and its
