@@ -21,11 +21,13 @@ const (
 	// client must get.
 	starvedShare = 0.5
 
-	// connectionKB is the most memory that a connection may cost the leader
-	// under overload, in KB, including the garbage that the collector leaves
-	// until its next run. A quiet connection costs about 20 KB, mostly for the
-	// buffers of its reader and its writer.
-	connectionKB = 48
+	// connectionKB is the most memory that a busy connection may cost the leader
+	// under overload, in KB. A quiet connection costs about 20 KB, mostly for
+	// the buffers of its reader and its writer. A busy one has 28 KB of live
+	// memory with its commands, its replies and its part of the entries in
+	// flight (a heap profile under this load, -pprof-dir), and the collector
+	// lets the heap grow to a little more than twice that.
+	connectionKB = 72
 
 	// memoryGrowth is the factor by which the peak of the memory may exceed the
 	// peak of an earlier run with the same load, because the garbage collector
