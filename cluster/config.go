@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/platform"
@@ -364,7 +365,7 @@ func (c *Config) Validate() error {
 		c.OpenStores = openStores
 	}
 	if c.DiskSpace == nil {
-		c.DiskSpace = diskSpace
+		c.DiskSpace = diskspace.Of
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

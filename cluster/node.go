@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/cluster/clientid"
+	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
@@ -87,7 +88,7 @@ type parts struct {
 	features *features
 	status   *statusReporter
 	health   *healthBook
-	disk     *diskMonitor
+	disk     *diskspace.Monitor
 }
 
 // Open opens the data directory and the peer port, starts the node, and
@@ -104,13 +105,13 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{environment: env, cancel: cancel}
 	n.raft = &raftInstance{environment: env}
-	n.disk = newDiskMonitor(env, n.raft)
+	n.disk = n.newDiskMonitor()
 	n.raftLog = n.openRaftLog()
 	n.events = events.NewQueue(n.session)
 	n.machine = n.newMachine()
 	n.forwarder = newForwarder(env)
 	n.scripts = newScriptHost(env, n.machine)
-	n.scripts.full = n.disk.full
+	n.scripts.full = n.disk.Full
 	n.reads = newReadHost(env, n.machine)
 	n.waits = newWaits(n.machine, n.forwarder)
 	n.clientIDs = newClientIDs(env, n.machine, n.forwarder)
@@ -189,7 +190,6 @@ func (n *Node) connect() {
 		health: n.health, disk: n.disk,
 	}
 	n.transfers = &transfers{environment: env, raft: n.raft, peers: n.peers, leaderships: n.leaderships}
-	n.disk.health, n.disk.transfer = n.health, n.transfers.transfer
 	n.members = &membership{
 		environment: env, raft: n.raft, raftLog: n.raftLog, machine: n.machine, mux: n.mux, peers: n.peers,
 		leaderships: n.leaderships, features: n.features, transfers: n.transfers, status: n.status,
@@ -284,9 +284,38 @@ func (n *Node) openRaftLog() *raftlog.Log {
 			return id.JoinTerm, id.Joins
 		},
 		Settling: n.raft.settling,
-		Full:     n.disk.scarce,
+		Full:     n.disk.Scarce,
 		Refused:  func(err error) { n.snapshots.done(err) },
 		Fatal:    n.fatal,
+	})
+}
+
+// newDiskMonitor returns the monitor of the disk with the data directory. Its
+// functions are called once raft runs.
+func (n *Node) newDiskMonitor() *diskspace.Monitor {
+	return diskspace.New(diskspace.Config{
+		NodeID:  n.cfg.NodeID,
+		DataDir: n.cfg.DataDir,
+		Space:   n.cfg.DiskSpace,
+		Reserve: n.cfg.Options.DiskReserve,
+		Segment: int64(n.cfg.Options.SegmentBytes),
+		Mono:    n.clock.Mono,
+		Logger:  n.log,
+		Leads:   n.raft.leads,
+		LeaderRefuses: func() string {
+			_, leader := n.raft.running().LeaderWithID()
+			return n.health.of(string(leader)).Disk.WritesRefused
+		},
+		Members: n.raft.members,
+		Peer: func(id string) diskspace.Peer {
+			h := n.health.of(id)
+			return diskspace.Peer{Disk: h.Disk, Alive: h.Alive, Applied: h.Applied}
+		},
+		Transfer: func(ctx context.Context, next string) error {
+			ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+			defer cancel()
+			return n.transfers.transfer(ctx, next, &adminReply{})
+		},
 	})
 }
 
@@ -362,7 +391,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.wg.Go(n.linker.keep)
 	n.wg.Go(n.members.keep)
 	n.wg.Go(n.snapshots.keep)
-	n.wg.Go(n.disk.keep)
+	n.wg.Go(func() { n.disk.Keep(n.ctx) })
 	n.wg.Go(n.status.removal.keep)
 	n.wg.Go(func() { n.health.keep(n.ctx, n.ClusterStatus) })
 	return nil

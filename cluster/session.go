@@ -98,7 +98,7 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	if g.Grow > 0 && g.Grow == g.Ops() {
 		// The leader would refuse the whole group. A refusal here costs no room
 		// in the log.
-		if refusal := s.node.disk.full(); refusal != "" {
+		if refusal := s.node.disk.Full(); refusal != "" {
 			reply := fsm.RefuseGroup(s.buf[:0], c.body, refusal)
 			s.keep(reply)
 			return reply, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 )
 
@@ -77,7 +78,7 @@ type snapshotter struct {
 	raft    *raftInstance
 	machine *machine.Machine
 	backups *backups // backups of this node's state, for clients
-	disk    *diskMonitor
+	disk    *diskspace.Monitor
 	health  snapshotHealth
 }
 
@@ -128,16 +129,11 @@ func (s *snapshotter) done(err error) {
 // room returns an error if a snapshot of the size of the last one would take the
 // space that the log needs for its next segment.
 func (s *snapshotter) room() error {
-	st := s.disk.measure()
 	list, err := s.stores.Snapshots().List()
-	if err != nil || len(list) == 0 || st.DiskTotal == 0 {
+	if err != nil || len(list) == 0 {
 		return err
 	}
-	if need := list[0].Size + s.disk.floor(st.DiskReserve); st.DiskFree < need {
-		return fmt.Errorf("the disk has %s free, and a snapshot and the next file of the log need %s: "+
-			"free space or enlarge the disk", size(st.DiskFree), size(need))
-	}
-	return nil
+	return s.disk.RoomFor(list[0].Size)
 }
 
 func (s *snapshotter) take() error {

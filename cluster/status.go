@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
@@ -54,6 +55,10 @@ type NodeStatus struct {
 	Stopping bool `json:"stopping,omitempty"`
 }
 
+// DiskStatus is the state of the file system that contains a node's data
+// directory.
+type DiskStatus = diskspace.Status
+
 // LogStatus describes which part of the log a node has received and applied.
 type LogStatus struct {
 	Term      uint64 `json:"term"`
@@ -92,6 +97,10 @@ type RestoreStatus struct {
 	TokenEpoch uint64 `json:"token_epoch,omitempty"`
 }
 
+// WritesRefused returns why the cluster refuses commands that add data, as far as
+// this node knows, or "".
+func (n *Node) WritesRefused() string { return n.disk.Full() }
+
 // Status returns this node's own state.
 func (n *Node) Status() NodeStatus { return n.status.own() }
 
@@ -112,7 +121,7 @@ type statusReporter struct {
 	forwarder *forwarder
 	snapshots *snapshotter
 	health    *healthBook
-	disk      *diskMonitor
+	disk      *diskspace.Monitor
 	removal   *removalWatch
 }
 
@@ -128,7 +137,7 @@ func (sr *statusReporter) own() NodeStatus {
 		Uptime:   sr.clock.Wall().Sub(sr.started).Seconds(),
 		LogBytes: sr.stores.LogBytes(), Reachable: true, Ready: sr.forwarder.isLinked(), PID: pid,
 		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
-		SnapshotError: sr.snapshots.health.text(), DiskStatus: sr.disk.own(),
+		SnapshotError: sr.snapshots.health.text(), DiskStatus: sr.disk.Status(),
 		FeatureStatus: FeatureStatus{
 			Features: sr.features.reports(), FeatureVersion: sr.machine.Features(),
 			FeaturesBlocked: describe(sr.features.blockers()),

@@ -1,4 +1,5 @@
-package cluster
+// Package diskspace decides what a node refuses when its disk is almost full.
+package diskspace
 
 import (
 	"context"
@@ -9,16 +10,17 @@ import (
 	"time"
 
 	"github.com/docker/go-units"
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
-// DiskStatus is the state of the file system that contains a node's data
+// Status is the state of the file system that contains a node's data
 // directory. All fields are zero if the state is not known.
-type DiskStatus struct {
+type Status struct {
 	// DiskFree and DiskTotal are the bytes that the node may still write, and
-	// the size of the file system. DiskReserve is Options.DiskReserve, or its
+	// the size of the file system. DiskReserve is Config.Reserve, or its
 	// default for this file system.
 	DiskFree    int64 `json:"disk_free_bytes,omitempty"`
 	DiskTotal   int64 `json:"disk_total_bytes,omitempty"`
@@ -44,15 +46,48 @@ const (
 	// reserveMargin is the room for everything else that a node writes while a
 	// new segment is allocated, in bytes.
 	reserveMargin = 8 << 20
-	// diskEvery is the interval of the measurements. A leader that writes 400
+	// measureEvery is the interval of the measurements. A leader that writes 400
 	// MB/s writes 100 MB meanwhile.
-	diskEvery = 250 * time.Millisecond
+	measureEvery = 250 * time.Millisecond
 	// handOverEvery is the minimum time between two attempts of a leader to
 	// give its leadership to a node with more room.
 	handOverEvery = 10 * time.Second
 )
 
-// diskMonitor measures the free space of the data directory's file system, and
+// Config is what a Monitor needs of its node.
+type Config struct {
+	NodeID  string
+	DataDir string
+	// Space returns the free bytes and the size of the file system of dir: see
+	// Of.
+	Space func(dir string) (free, total int64, err error)
+	// Reserve is the reserve in bytes. If it is negative, the Monitor chooses
+	// the reserve by the size of the file system.
+	Reserve int64
+	Segment int64                // size of a log segment in bytes; 0 is the default of the log
+	Mono    func() time.Duration // monotonic time
+	Logger  hclog.Logger
+
+	// Leads reports whether this node leads. LeaderRefuses returns the
+	// WritesRefused that the leader last reported. Members returns the members
+	// of the cluster. Peer returns what a member last reported.
+	Leads         func() bool
+	LeaderRefuses func() string
+	Members       func() []member.Member
+	Peer          func(id string) Peer
+	// Transfer transfers leadership to the node next. It returns when the
+	// transfer has succeeded or failed.
+	Transfer func(ctx context.Context, next string) error
+}
+
+// Peer is what another member last reported.
+type Peer struct {
+	Disk    Status
+	Alive   bool   // the member answered the latest request
+	Applied uint64 // log index up to which it has applied the log
+}
+
+// Monitor measures the free space of the data directory's file system, and
 // decides what the node refuses when there is little:
 //
 //   - Below the reserve, a leader gives its leadership to a voter with room, if
@@ -61,34 +96,37 @@ const (
 //     they get into the log. All other commands work.
 //   - A leader also refuses them if so many voters are below their reserve that
 //     the rest is no majority. If a majority can store no entries, then no
-//     command that changes data can be committed, not even a deletion. A few voters that are short of room do not stop
-//     the cluster.
+//     command that changes data can be committed, not even a deletion. A few
+//     voters that are short of room do not stop the cluster.
 //   - A follower with less room than the next log segment needs accepts no more
-//     entries and no snapshots of a leader (see scarce). Its log stays intact, and
-//     the node continues to vote and to serve reads. It catches up when there is room.
+//     entries and no snapshots of a leader (see Scarce). Its log stays intact,
+//     and the node continues to vote and to serve reads. It catches up when
+//     there is room.
 //
-// All of this ends by itself when there is room again.
-type diskMonitor struct {
-	*environment
-	raft   *raftInstance
-	health *healthBook
-	// transfer transfers leadership to the node next.
-	transfer func(ctx context.Context, next string, reply *adminReply) error
+// All of this ends by itself when there is room again. The methods of a Monitor
+// are safe for concurrent use.
+type Monitor struct {
+	cfg     Config
+	segment int64 // size of a log segment, in bytes
 
 	mu      sync.Mutex
-	status  DiskStatus // guarded by mu
-	failing bool       // the last measurement failed; guarded by mu
+	status  Status // guarded by mu
+	failing bool   // the last measurement failed; guarded by mu
 
-	segment  int64                  // size of a log segment, in bytes
-	handOver time.Duration          // monotonic time before which leadership is not handed over
-	failed   map[string]int         // hand-overs to each voter that failed; belongs to keep
-	refusal  atomic.Pointer[string] // nil if commands that add data are accepted
-	little   atomic.Pointer[string] // nil if a follower's entries are accepted
+	// handOver is the monotonic time before which leadership is not handed over.
+	// failed counts the hand-overs to each voter that failed. Both belong to
+	// Keep.
+	handOver time.Duration
+	failed   map[string]int
+
+	refusal atomic.Pointer[string] // nil if commands that add data are accepted
+	little  atomic.Pointer[string] // nil if a follower's entries are accepted
 }
 
-func newDiskMonitor(e *environment, r *raftInstance) *diskMonitor {
-	d := &diskMonitor{environment: e, raft: r, segment: int64(e.cfg.Options.SegmentBytes),
-		failed: make(map[string]int)}
+// New returns a Monitor that has measured the disk once. It calls none of the
+// functions that ask about the cluster before Keep or Status is called.
+func New(cfg Config) *Monitor {
+	d := &Monitor{cfg: cfg, segment: cfg.Segment, failed: make(map[string]int)}
 	if d.segment == 0 {
 		d.segment = logSegment
 	}
@@ -96,9 +134,9 @@ func newDiskMonitor(e *environment, r *raftInstance) *diskMonitor {
 	return d
 }
 
-// diskSpace returns the bytes that a process without special rights may still
+// Of returns the bytes that a process without special rights may still
 // write to the file system of dir, and the size of that file system.
-func diskSpace(dir string) (free, total int64, err error) {
+func Of(dir string) (free, total int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, 0, err
@@ -107,32 +145,32 @@ func diskSpace(dir string) (free, total int64, err error) {
 }
 
 // reserve returns the reserve for a file system of a size.
-func (d *diskMonitor) reserve(total int64) int64 {
-	if r := d.cfg.Options.DiskReserve; r >= 0 {
+func (d *Monitor) reserve(total int64) int64 {
+	if r := d.cfg.Reserve; r >= 0 {
 		return r
 	}
 	return max(min(total/20, maxDefaultReserve), 2*d.segment)
 }
 
 // floor returns the free bytes below which a follower accepts no entries.
-func (d *diskMonitor) floor(reserve int64) int64 { return min(d.segment+reserveMargin, reserve) }
+func (d *Monitor) floor(reserve int64) int64 { return min(d.segment+reserveMargin, reserve) }
 
 // measure updates the status of this node's disk.
-func (d *diskMonitor) measure() DiskStatus {
-	free, total, err := d.cfg.DiskSpace(d.cfg.DataDir)
+func (d *Monitor) measure() Status {
+	free, total, err := d.cfg.Space(d.cfg.DataDir)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
 		if !d.failing {
-			d.log.Warn("cannot determine the free space of the disk", "dir", d.cfg.DataDir, "error", err)
+			d.cfg.Logger.Warn("cannot determine the free space of the disk", "dir", d.cfg.DataDir, "error", err)
 		}
-		d.failing, d.status = true, DiskStatus{}
+		d.failing, d.status = true, Status{}
 		d.little.Store(nil)
 		return d.status
 	}
 	reserve, was, wasFull := d.reserve(total), d.status.DiskLow, d.status.DiskFull
 	d.failing = false
-	d.status = DiskStatus{DiskFree: free, DiskTotal: total, DiskReserve: reserve, DiskLow: free < reserve}
+	d.status = Status{DiskFree: free, DiskTotal: total, DiskReserve: reserve, DiskLow: free < reserve}
 	// The status must not change back and forth while the free space is near the
 	// reserve.
 	if was && free < reserve+reserve/16 {
@@ -140,11 +178,11 @@ func (d *diskMonitor) measure() DiskStatus {
 	}
 	switch {
 	case d.status.DiskLow && !was:
-		d.log.Warn("the disk is almost full: as leader, this node refuses commands that add data",
+		d.cfg.Logger.Warn("the disk is almost full: as leader, this node refuses commands that add data",
 			"dir", d.cfg.DataDir, "free", size(free), "total", size(total), "reserve", size(reserve),
 			"remedy", "free space or enlarge the disk")
 	case was && !d.status.DiskLow:
-		d.log.Info("the disk has room again", "dir", d.cfg.DataDir, "free", size(free), "reserve", size(reserve))
+		d.cfg.Logger.Info("the disk has room again", "dir", d.cfg.DataDir, "free", size(free), "reserve", size(reserve))
 	}
 	floor := d.floor(reserve)
 	d.status.DiskFull = free < floor || wasFull && free < min(floor+floor/2, reserve+reserve/16)
@@ -158,79 +196,84 @@ func (d *diskMonitor) measure() DiskStatus {
 	return d.status
 }
 
-// own returns the status of this node's disk as last measured.
-func (d *diskMonitor) own() DiskStatus {
+// Status returns the state of this node's disk as last measured.
+func (d *Monitor) Status() Status {
 	d.mu.Lock()
 	st := d.status
 	d.mu.Unlock()
-	if d.raft.leads() {
-		st.WritesRefused = d.full()
+	if d.cfg.Leads() {
+		st.WritesRefused = d.Full()
 	}
 	return st
 }
 
-// full returns the error for commands that add data, or "". On a node that does
+// Full returns the error for commands that add data, or "". On a node that does
 // not lead, it is what the leader last reported.
-func (d *diskMonitor) full() string {
+func (d *Monitor) Full() string {
 	if p := d.refusal.Load(); p != nil {
 		return *p
 	}
 	return ""
 }
 
-// WritesRefused returns why the cluster refuses commands that add data, as far as
-// this node knows, or "".
-func (n *Node) WritesRefused() string { return n.disk.full() }
-
-// scarce returns an error while there is too little room for entries of a
+// Scarce returns an error while there is too little room for entries of a
 // leader. It is called for every append of a follower, and for every write of a
 // snapshot that a leader sends.
-func (d *diskMonitor) scarce() error {
+func (d *Monitor) Scarce() error {
 	if p := d.little.Load(); p != nil {
 		return fmt.Errorf("no room for entries: %s: free space or enlarge the disk", *p)
 	}
 	return nil
 }
 
-// keep measures the disk at intervals and acts on the result, until the node
-// stops.
-func (d *diskMonitor) keep() {
-	t := time.NewTicker(diskEvery)
+// RoomFor returns an error if a file of the given size would take the space that
+// the log needs for its next segment. It measures the disk.
+func (d *Monitor) RoomFor(bytes int64) error {
+	st := d.measure()
+	if need := bytes + d.floor(st.DiskReserve); st.DiskTotal > 0 && st.DiskFree < need {
+		return fmt.Errorf("the disk has %s free, and a snapshot and the next file of the log need %s: "+
+			"free space or enlarge the disk", size(st.DiskFree), size(need))
+	}
+	return nil
+}
+
+// Keep measures the disk at intervals and acts on the result, until ctx ends.
+func (d *Monitor) Keep(ctx context.Context) {
+	t := time.NewTicker(measureEvery)
 	defer t.Stop()
 	for {
 		select {
-		case <-d.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
 		st := d.measure()
-		if !d.raft.leads() {
-			_, leader := d.raft.running().LeaderWithID()
-			d.refuse(d.health.of(string(leader)).Disk.WritesRefused)
+		if !d.cfg.Leads() {
+			d.refuse(d.cfg.LeaderRefuses())
 			continue
 		}
-		d.lead(st, d.raft.members())
+		d.lead(ctx, st, d.cfg.Members())
 	}
 }
 
 // lead decides for a leader. It refuses commands before it hands over
 // leadership, because that may take seconds.
-func (d *diskMonitor) lead(own DiskStatus, members []member.Member) {
+func (d *Monitor) lead(ctx context.Context, own Status, members []member.Member) {
 	text, next := d.decide(own, members)
 	d.refuse(text)
 	if next == "" {
 		clear(d.failed)
 		return
 	}
-	if d.clock.Mono() > d.handOver {
-		d.handOver = d.clock.Mono() + handOverEvery
-		d.giveUp(next)
+	if d.cfg.Mono() > d.handOver {
+		d.handOver = d.cfg.Mono() + handOverEvery
+		d.giveUp(ctx, next)
 	}
 }
 
-// refuse sets what full returns.
-func (d *diskMonitor) refuse(text string) {
-	if text == d.full() {
+// refuse sets what Full returns.
+func (d *Monitor) refuse(text string) {
+	if text == d.Full() {
 		return
 	}
 	if text == "" {
@@ -244,7 +287,7 @@ func (d *diskMonitor) refuse(text string) {
 // or "". next is a voter with room that should lead in place of this node, or
 // "": the voter to which the fewest hand-overs have failed, and of several such
 // voters the one that has applied most.
-func (d *diskMonitor) decide(own DiskStatus, members []member.Member) (refusal, next string) {
+func (d *Monitor) decide(own Status, members []member.Member) (refusal, next string) {
 	var low []string
 	voters, roomy, storing := 0, 0, 0
 	var best uint64 // what next has applied
@@ -254,7 +297,7 @@ func (d *diskMonitor) decide(own DiskStatus, members []member.Member) (refusal, 
 		}
 		voters++
 		self := m.ID == d.cfg.NodeID
-		h := d.health.of(m.ID)
+		h := d.cfg.Peer(m.ID)
 		st, alive := h.Disk, h.Alive
 		if self {
 			st, alive = own, true
@@ -294,14 +337,11 @@ func (d *diskMonitor) decide(own DiskStatus, members []member.Member) (refusal, 
 }
 
 // giveUp transfers leadership to a voter with room.
-func (d *diskMonitor) giveUp(next string) {
-	ctx, cancel := context.WithTimeout(d.ctx, adminTimeout)
-	defer cancel()
-	d.log.Info("handing over leadership because the disk of this node is almost full", "to", next)
-	var reply adminReply
-	if err := d.transfer(ctx, next, &reply); err != nil {
+func (d *Monitor) giveUp(ctx context.Context, next string) {
+	d.cfg.Logger.Info("handing over leadership because the disk of this node is almost full", "to", next)
+	if err := d.cfg.Transfer(ctx, next); err != nil {
 		d.failed[next]++
-		d.log.Warn("leadership not handed over", "to", next, "error", err, "retry_in", handOverEvery)
+		d.cfg.Logger.Warn("leadership not handed over", "to", next, "error", err, "retry_in", handOverEvery)
 	}
 }
 
