@@ -81,7 +81,7 @@
 //   - membership.keep makes non-voters that have caught up voters, and raises the
 //     feature version,
 //   - snapshotter.keep takes snapshots,
-//   - healthBook.keep asks the members for their status.
+//   - health.Book.Keep asks the members for their status.
 //
 // raftlog owns the asynchronous log writer, which ends after raft. A leadership
 // owns propose and keepTime. The mux owns one goroutine for each stream that it

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/rpc"
@@ -29,7 +30,7 @@ type campaigner struct {
 	raftLog     *raftlog.Log
 	mux         *rpc.Mux
 	peers       *peers
-	health      *healthBook
+	health      *health.Book
 	leaderships *leaderships
 }
 
@@ -68,7 +69,7 @@ func (c *campaigner) seekLast(last *lastLeader) {
 			case err == nil:
 				*last = lastLeader{}
 			case errors.Is(err, syscall.ECONNREFUSED):
-				c.health.silent(string(last.id))
+				c.health.Silent(string(last.id))
 				c.campaign(last, 1)
 			}
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
@@ -122,7 +123,7 @@ type linker struct {
 	waits       *waits
 	leaderships *leaderships
 	leading     *leading
-	health      *healthBook
+	health      *health.Book
 	failover    *campaigner
 }
 
@@ -495,7 +496,7 @@ func (k *linker) linkOnce(last *lastLeader) error {
 	stop()
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
-			k.health.silent(string(id))
+			k.health.Silent(string(id))
 			k.failover.campaign(last, 0)
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
@@ -509,7 +510,7 @@ func (k *linker) linkOnce(last *lastLeader) error {
 	k.forwarder.linked(l, accepted)
 	k.forwarder.readLinked(l)
 	k.leading.linked(string(id))
-	signal(k.health.now) // the previous leader may have died
+	k.health.AskNow() // the previous leader may have died
 	k.log.Info("linked to leader", "leader", id, "address", addr)
 	defer func() {
 		k.leading.unlinked()
@@ -557,7 +558,7 @@ func (k *linker) linkLocal(ctx context.Context, ld *leadership) error {
 	k.forwarder.linked(l, accepted)
 	k.forwarder.readLinked(l)
 	k.leading.linked(k.cfg.NodeID)
-	signal(k.health.now)
+	k.health.AskNow()
 	defer func() {
 		k.leading.unlinked()
 		k.forwarder.unlinked(l)

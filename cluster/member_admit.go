@@ -126,7 +126,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 // inUse returns an error if a port of a member has the address.
 func (ms *membership) inUse(members []member.Member, addr string) error {
 	for _, m := range members {
-		h := ms.health.of(m.ID)
+		h := ms.health.Of(m.ID)
 		if m.ID == ms.cfg.NodeID {
 			h = PeerHealth{ClientAddr: ms.cfg.ClientAddr, SentinelAddr: ms.cfg.SentinelAddr, HTTPAddr: ms.cfg.HTTPAddr}
 		}

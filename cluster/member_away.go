@@ -40,7 +40,7 @@ func (ms *membership) removeAway() {
 	// monotonic clock: a jump of the wall clock must not remove anything.
 	mono := ms.clock.Mono()
 	away, longest := ms.away.Note(members, mono, func(m member.Member) bool {
-		return m.ID != ms.cfg.NodeID && !ms.health.of(m.ID).Alive
+		return m.ID != ms.cfg.NodeID && !ms.health.Of(m.ID).Alive
 	})
 	maps.DeleteFunc(ms.told, func(id, _ string) bool { _, listed := member.Find(members, id); return !listed })
 	if longest < limit || mono < ms.awayRetry {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
@@ -39,7 +40,7 @@ type membership struct {
 	features    *features
 	transfers   *transfers
 	status      *statusReporter
-	health      *healthBook
+	health      *health.Book
 	// submit executes a group as a client's.
 	submit func(g *fsm.Group) ([]byte, error)
 

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/clientid"
 	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/events"
+	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
@@ -87,7 +88,7 @@ type parts struct {
 	members  *membership
 	features *features
 	status   *statusReporter
-	health   *healthBook
+	health   *health.Book
 	disk     *diskspace.Monitor
 }
 
@@ -162,7 +163,7 @@ func (n *Node) listen() error {
 func (n *Node) connect() {
 	env := n.environment
 	n.leading = &leading{}
-	n.health = newHealthBook(n.clock.Wall, n.leading.watchers.signal)
+	n.health = health.NewBook(n.clock.Wall, n.leading.watchers.signal)
 	n.features = &features{environment: env, raft: n.raft, machine: n.machine}
 	n.leaderships = &leaderships{
 		environment: env, raft: n.raft, features: n.features, waits: n.waits,
@@ -304,11 +305,11 @@ func (n *Node) newDiskMonitor() *diskspace.Monitor {
 		Leads:   n.raft.leads,
 		LeaderRefuses: func() string {
 			_, leader := n.raft.running().LeaderWithID()
-			return n.health.of(string(leader)).Disk.WritesRefused
+			return n.health.Of(string(leader)).Disk.WritesRefused
 		},
 		Members: n.raft.members,
 		Peer: func(id string) diskspace.Peer {
-			h := n.health.of(id)
+			h := n.health.Of(id)
 			return diskspace.Peer{Disk: h.Disk, Alive: h.Alive, Applied: h.Applied}
 		},
 		Transfer: func(ctx context.Context, next string) error {
@@ -393,7 +394,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.wg.Go(n.snapshots.keep)
 	n.wg.Go(func() { n.disk.Keep(n.ctx) })
 	n.wg.Go(n.status.removal.keep)
-	n.wg.Go(func() { n.health.keep(n.ctx, n.ClusterStatus) })
+	n.wg.Go(func() { n.health.Keep(n.ctx, n.ClusterStatus) })
 	return nil
 }
 

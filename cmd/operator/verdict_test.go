@@ -21,7 +21,7 @@ func TestAssess(t *testing.T) {
 	noSnapshot := up("n2", "follower")
 	noSnapshot.SnapshotError = "no space left on device"
 	low := up("n2", "follower")
-	low.DiskStatus = cluster.DiskStatus{DiskFree: 100 << 20, DiskTotal: 10 << 30, DiskReserve: 512 << 20, DiskLow: true}
+	low.DiskFree, low.DiskTotal, low.DiskReserve, low.DiskLow = 100<<20, 10<<30, 512<<20, true
 	full := low
 	full.DiskFull = true
 	refusing := up("n1", "leader")

@@ -1,0 +1,110 @@
+package health
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// PeerHealth is what a member of the cluster answered when this node last asked
+// it: that it is up, and where clients reach it. The log contains only the
+// addresses for peers. ClientAddr, SentinelAddr and RunID are empty until the
+// member has answered once.
+type PeerHealth struct {
+	ID           string
+	PeerAddr     string
+	ClientAddr   string
+	SentinelAddr string // "" if the member has no Sentinel port
+	HTTPAddr     string
+	RunID        string    // RunID identifies the member's process.
+	Applied      uint64    // applied index
+	Heard        time.Time // when the member last answered, by this node's wall clock
+	Voter        bool
+	Alive        bool // the member answered the latest request
+	Disk         DiskStatus
+}
+
+// askEvery is how often this node asks the members. It bounds how long a
+// node that has died is still listed as alive.
+const askEvery = time.Second
+
+// Book is what the members last reported about themselves. Its methods are safe
+// for concurrent use.
+type Book struct {
+	wall    func() time.Time
+	changed func()        // called without mu held
+	asap    chan struct{} // capacity 1: ask the members now
+
+	mu   sync.Mutex
+	last map[string]PeerHealth // by id
+}
+
+// NewBook returns an empty Book. wall returns the time of the wall clock. changed
+// is called after something that clients see has changed.
+func NewBook(wall func() time.Time, changed func()) *Book {
+	return &Book{wall: wall, changed: changed, asap: make(chan struct{}, 1), last: make(map[string]PeerHealth)}
+}
+
+// Keep asks the members for their status until ctx ends.
+func (b *Book) Keep(ctx context.Context, ask func(context.Context) []NodeStatus) {
+	t := time.NewTicker(askEvery)
+	defer t.Stop()
+	for {
+		b.learn(ask(ctx))
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-b.asap:
+		}
+	}
+}
+
+func (b *Book) learn(status []NodeStatus) {
+	b.mu.Lock()
+	changed := false
+	for _, st := range status {
+		known := b.last[st.ID]
+		now := known
+		now.ID, now.Alive = st.ID, st.Reachable
+		if st.Reachable {
+			now.ClientAddr, now.SentinelAddr, now.RunID, now.Applied = st.ClientAddr, st.Sentinel, st.RunID, st.Applied
+			now.HTTPAddr = st.HTTPAddr
+			now.Heard, now.Disk = b.wall(), st.DiskStatus
+		}
+		b.last[st.ID] = now
+		// ignore the fields that always change, and those that clients do not see
+		known.Applied, known.Heard, known.Disk = now.Applied, now.Heard, now.Disk
+		changed = changed || now != known
+	}
+	b.mu.Unlock()
+	if changed {
+		b.changed()
+	}
+}
+
+// AskNow makes Keep ask the members at once.
+func (b *Book) AskNow() {
+	select {
+	case b.asap <- struct{}{}:
+	default:
+	}
+}
+
+// Silent records that a member is down because its process has been found dead.
+// It does not wait for the next request.
+func (b *Book) Silent(id string) {
+	b.mu.Lock()
+	c := b.last[id]
+	c.ID, c.Alive = id, false
+	b.last[id] = c
+	b.mu.Unlock()
+	b.changed()
+}
+
+// Of returns what a member last reported.
+func (b *Book) Of(id string) PeerHealth {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last[id]
+}

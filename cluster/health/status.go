@@ -1,0 +1,90 @@
+// Package health describes the state that nodes report about themselves, and
+// keeps what the other members of the cluster last reported.
+package health
+
+import (
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/diskspace"
+)
+
+// NodeStatus is the state that one node reports about itself.
+type NodeStatus struct {
+	ID        string `json:"id"`
+	ClusterID string `json:"cluster_id,omitempty"`
+	Role      string `json:"role"` // leader, follower, candidate, starting, removed, unreachable
+	Voter     bool   `json:"voter"`
+	Leader    string `json:"leader,omitempty"`
+	LogStatus
+	Endpoints
+	DiskStatus
+	Version  string  `json:"version,omitempty"`
+	Uptime   float64 `json:"uptime_seconds"`
+	Keys     int     `json:"keys"`
+	LogBytes int64   `json:"log_bytes"`
+	// StateIndex and StateHash are one point of the hash chain over everything
+	// that the node has applied. Nodes that report the same index must report
+	// the same hash.
+	StateIndex uint64 `json:"state_index"`
+	StateHash  string `json:"state_hash,omitempty"`
+	PID        int    `json:"pid,omitempty"`
+	RunID      string `json:"run_id,omitempty"`
+	Reachable  bool   `json:"reachable"`
+	Ready      bool   `json:"ready"` // the node has a link to a leader
+	Detail     string `json:"detail,omitempty"`
+	// LastAnswer is when an unreachable member last answered the node that
+	// reports this, by that node's wall clock. It is zero if the member has not
+	// answered since that node started.
+	LastAnswer time.Time `json:"last_answer,omitzero"`
+	// SnapshotError says why no snapshot can be taken, and since when.
+	SnapshotError string `json:"snapshot_error,omitempty"`
+	FeatureStatus
+	RestoreStatus
+	// Settling is set until the node's log contains the change that admitted
+	// the node.
+	Settling bool `json:"settling,omitempty"`
+	// Stopping is set from the beginning of an orderly stop. A node that is
+	// stopping must not become leader.
+	Stopping bool `json:"stopping,omitempty"`
+}
+
+// DiskStatus is the state of the disk with a node's data directory.
+type DiskStatus = diskspace.Status
+
+// LogStatus describes which part of the log a node has received and applied.
+type LogStatus struct {
+	Term      uint64 `json:"term"`
+	Commit    uint64 `json:"commit_index"`
+	Applied   uint64 `json:"applied_index"`
+	LastIndex uint64 `json:"last_index"`
+	Lag       uint64 `json:"lag"` // entries behind the highest known commit index
+}
+
+// Endpoints are the addresses of a node.
+type Endpoints struct {
+	ClientAddr string `json:"client_addr,omitempty"`
+	Sentinel   string `json:"sentinel_addr,omitempty"`
+	PeerAddr   string `json:"peer_addr"`
+	HTTPAddr   string `json:"http_addr,omitempty"`
+}
+
+// FeatureStatus is what a node knows about feature versions.
+type FeatureStatus struct {
+	// Features is the highest feature version that the node's program knows, or
+	// 0 if the program does not report it. FeatureVersion is the feature
+	// version of the cluster as of the last entry that the node has applied. On
+	// the leader, FeaturesBlocked says why the feature version cannot be
+	// raised.
+	Features        int    `json:"features,omitempty"`
+	FeatureVersion  int    `json:"feature_version"`
+	FeaturesBlocked string `json:"features_blocked,omitempty"`
+}
+
+// RestoreStatus is what a restore or a recovery has left behind.
+type RestoreStatus struct {
+	// Quarantine is how long no lock is granted, in seconds. It is 0 if there is
+	// no quarantine.
+	Quarantine float64 `json:"quarantine_seconds,omitempty"`
+	// TokenEpoch is the epoch of the cluster's fencing tokens.
+	TokenEpoch uint64 `json:"token_epoch,omitempty"`
+}
