@@ -215,7 +215,7 @@ func (f *founder) answerProbe(reply *adminReply) error {
 		return err
 	}
 	reply.ClusterID = f.stores.Identity().ClusterID
-	reply.Peers, reply.Features = f.cfg.peerList(), f.features.reports()
+	reply.Peers, reply.Features = f.cfg.peerList(), f.features.Reports()
 	if empty {
 		return nil
 	}
@@ -239,6 +239,6 @@ func (f *founder) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, f.cfg.NodeID)
 	}
-	f.features.setFounding(req.Features) // before the id is stored, because then this node starts
+	f.features.SetFounding(req.Features) // before the id is stored, because then this node starts
 	return f.stores.SetClusterID(req.ClusterID, false)
 }

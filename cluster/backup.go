@@ -142,33 +142,6 @@ func (n *Node) ReadBackup(id string, limit int) ([]byte, error) {
 // CloseBackup ends a backup.
 func (n *Node) CloseBackup(id string) { n.snapshots.backups.close(id) }
 
-// catchUp waits until this node has applied everything that was acknowledged
-// before the call.
-func (n *Node) catchUp(ctx context.Context) error {
-	var g fsm.Group
-	g.Reset(2, 0)
-	g.Command(n.Table().Find([]byte(fsm.PositionCommand)), 0, [][]byte{nil})
-	reply, err := n.NewSession().Do(&g, false, nil)
-	if err != nil {
-		return err
-	}
-	var index uint64
-	if _, err := fmt.Sscanf(string(reply), ":%d\r\n", &index); err != nil {
-		return fmt.Errorf("parse the leader's log index %q: %w", reply, err)
-	}
-	applied := make(chan bool, 1)
-	n.machine.WhenApplied(index, func(ok bool) { applied <- ok })
-	select {
-	case ok := <-applied:
-		if !ok {
-			return errNodeStops
-		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("this node is behind the leader: %w", ctx.Err())
-	}
-}
-
 // CheckEmpty returns an error if a restore needs to replace data. The restore itself
 // checks it again.
 func (n *Node) CheckEmpty(ctx context.Context) error {

@@ -19,7 +19,7 @@
 //   - blocking.go: the waits of clients in blocking commands.
 //   - read_slow.go: reads that take long.
 //   - script_*.go: scripts, their dry runs, and the lanes in which these wait.
-//   - member_*.go, features.go: forming, joining, adding and removing, and the
+//   - member_*.go: forming, joining, adding and removing, and the
 //     feature version that the members allow.
 //   - failover.go, transfer.go, leader.go: elections that do not wait for raft's
 //     timers, transfers of leadership, and which node leads.

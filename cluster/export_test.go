@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hashicorp/raft"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -131,11 +133,7 @@ func (n *Node) Admit(id, addr string, features int) error {
 
 // Admitting reports whether a node is being admitted.
 func (n *Node) Admitting() bool {
-	if n.features.checking.TryLock() {
-		n.features.checking.Unlock()
-		return false
-	}
-	return true
+	return errors.Is(n.features.WhileUnchanged(func() error { return nil }), features.ErrBusy)
 }
 
 // LockMembers delays all changes of the members until unlock is called.

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -14,7 +15,7 @@ import (
 type leaderships struct {
 	*environment
 	raft     *raftInstance
-	features *features
+	features *features.Features
 	waits    *waits
 	parts    leaderParts // for the next leadership, which adds the instance of raft
 
@@ -76,7 +77,7 @@ func (ls *leaderships) begin() {
 
 // startTerm proposes the TermStart of a term and waits until it is applied.
 func (ls *leaderships) startTerm(term uint64) error {
-	features, err := ls.features.ofTerm()
+	version, err := ls.features.OfTerm()
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (ls *leaderships) startTerm(term uint64) error {
 	entry := fsm.AppendTermStart(nil,
 		fsm.Header{Term: term, Wall: ls.clock.Wall().UnixMicro()},
 		fsm.TermStart{
-			NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: features,
+			NodeID: id.NodeID, Instance: id.Instance, Boot: id.Boot, ClusterID: id.ClusterID, Features: version,
 		})
 	proposed := ls.raft.running().Apply(entry, 0)
 	failpoint.Hit(failpoint.LeadershipUnopened)

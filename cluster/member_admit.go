@@ -222,8 +222,8 @@ func (ms *membership) admit(ctx context.Context, req adminRequest, reply *adminR
 	if ms.leaderships.current() == nil {
 		return errNotLed
 	}
-	return ms.features.whileUnchanged(func() error {
-		if err := ms.features.allow(req); err != nil {
+	return ms.features.WhileUnchanged(func() error {
+		if err := ms.features.Allow(req.Node, req.Features); err != nil {
 			return err
 		}
 		return ms.commitAdmission(ctx, req, reply)
@@ -245,7 +245,7 @@ func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, rep
 	// Since admit checked the feature version, a raise may have been applied
 	// whose call did not learn its outcome. The entry that committedMembers has
 	// committed is after it, so check again.
-	if err := ms.features.allow(req); err != nil {
+	if err := ms.features.Allow(req.Node, req.Features); err != nil {
 		return err
 	}
 	m, ok := member.Find(members, req.Node)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
@@ -37,7 +38,7 @@ type membership struct {
 	mux         *rpc.Mux
 	peers       *peers
 	leaderships *leaderships
-	features    *features
+	features    *features.Features
 	transfers   *transfers
 	status      *statusReporter
 	health      *health.Book
@@ -96,6 +97,20 @@ func enqueueTimeout(ctx context.Context) time.Duration {
 	return max(left, time.Millisecond) // for raft, 0 means no limit
 }
 
+// raiseFeatures raises the feature version if this node leads and all members
+// know a newer one.
+func (ms *membership) raiseFeatures() {
+	var lead *features.Leadership
+	if ld := ms.leaderships.current(); ld != nil {
+		lead = &features.Leadership{
+			Term:    ld.term,
+			Members: func() []member.Member { return membersOf(ld.raft) },
+			Propose: func(args ...[]byte) <-chan struct{} { return ld.forwarder.command(ms.table, args).done },
+		}
+	}
+	ms.features.Raise(ms.ctx, lead, ms.status.ofCluster)
+}
+
 // keep makes non-voters voters once they have caught up, removes members that
 // have been away for too long, and raises the feature version. It runs until the
 // node stops.
@@ -108,7 +123,7 @@ func (ms *membership) keep() {
 			return
 		case <-t.C:
 		}
-		ms.features.raise(ms.leaderships.current(), ms.status.ofCluster)
+		ms.raiseFeatures()
 		if ms.leaderships.current() == nil {
 			ms.away.Clear()
 			ms.even = evenVoters{}

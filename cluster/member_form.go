@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
@@ -43,7 +44,7 @@ type founder struct {
 	*environment
 	raft     *raftInstance
 	peers    *peers
-	features *features
+	features *features.Features
 
 	mu    sync.Mutex // guards phase
 	phase string     // what the node waits for until it has joined; "" afterwards
@@ -100,14 +101,14 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	var refused error // refusal of the members that were found
 	var differs error // a node without data has other --peers
 	clusterID := mine.ClusterID
-	features := f.features.reports() // highest feature version that all nodes found so far know
+	known := f.features.Reports() // highest feature version that all nodes found so far know
 	for _, p := range f.cfg.Peers {
 		if p.ID == f.cfg.NodeID {
 			continue
 		}
 		var r adminReply
 		err := f.peers.ask(p.Addr, p.ID, adminRequest{Op: opProbe}, &r)
-		features = min(features, r.Features)
+		known = min(known, r.Features)
 		switch {
 		case err != nil:
 			absent = append(absent, fmt.Sprintf("%s (%s)", p.ID, absence(p, err)))
@@ -155,7 +156,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	if clusterID == "" {
 		clusterID = storage.NewClusterID()
 	}
-	f.features.setFounding(features)
+	f.features.SetFounding(known)
 	if err := f.stores.SetClusterID(clusterID, false); err != nil {
 		return nil, false, err
 	}
@@ -166,7 +167,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 		if p.ID == f.cfg.NodeID {
 			continue
 		}
-		req := adminRequest{Op: opForm, ClusterID: clusterID, Features: features}
+		req := adminRequest{Op: opForm, ClusterID: clusterID, Features: known}
 		if err := f.peers.ask(p.Addr, p.ID, req, &adminReply{}); err != nil {
 			return nil, false, fmt.Errorf("%w for %s: %w", errWaiting, p.ID, err)
 		}
@@ -195,7 +196,7 @@ func (f *founder) join(p Peer, r adminReply) error {
 		return fmt.Errorf("%w for the cluster to have a leader", errWaiting)
 	}
 	ask := func(op string) (answer adminReply, err error) {
-		req := adminRequest{Op: op, Node: f.cfg.NodeID, Addr: f.cfg.AdvertisePeerAddr, Features: f.features.reports()}
+		req := adminRequest{Op: op, Node: f.cfg.NodeID, Addr: f.cfg.AdvertisePeerAddr, Features: f.features.Reports()}
 		err = f.peers.ask(r.LeaderAddr, r.Leader, req, &answer)
 		return answer, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
@@ -62,7 +63,7 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 	// changed since checkRemoval checked it.
 	index := ms.machine.Configured()
 	if index == 0 { // raft would take 0 for "no condition"
-		return fmt.Errorf("remove %s: the members are not known yet: %w", req.Node, errBusy)
+		return fmt.Errorf("remove %s: the members are not known yet: %w", req.Node, features.ErrBusy)
 	}
 	if err := ms.checkRemoval(ctx, req); err != nil {
 		return err

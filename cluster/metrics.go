@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -185,9 +186,9 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descFeatures, float64(st.FeatureVersion))
 	gauge(descQuarantine, st.Quarantine)
 	if st.Role == "leader" {
-		blocked := c.n.features.blockers()
+		blocked := c.n.features.Blockers()
 		for _, m := range membersOf(c.n.raft.running()) {
-			blocks := slices.ContainsFunc(blocked, func(b blocker) bool { return b.id == m.ID })
+			blocks := slices.ContainsFunc(blocked, func(b features.Blocker) bool { return b.ID == m.ID })
 			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), m.ID)
 		}
 	}

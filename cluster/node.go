@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/clientid"
 	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/events"
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
@@ -86,7 +87,7 @@ type parts struct {
 
 	founder  *founder
 	members  *membership
-	features *features
+	features *features.Features
 	status   *statusReporter
 	health   *health.Book
 	disk     *diskspace.Monitor
@@ -164,7 +165,10 @@ func (n *Node) connect() {
 	env := n.environment
 	n.leading = &leading{}
 	n.health = health.NewBook(n.clock.Wall, n.leading.watchers.signal)
-	n.features = &features{environment: env, raft: n.raft, machine: n.machine}
+	n.features = features.New(features.Config{
+		Known: n.cfg.Features, Version: n.cfg.Version, Machine: n.machine, Logger: n.log,
+		Barrier: func() error { return n.raft.await(n.ctx, n.raft.running().Barrier(0)) },
+	})
 	n.leaderships = &leaderships{
 		environment: env, raft: n.raft, features: n.features, waits: n.waits,
 		notify: make(chan bool, 16), changed: make(chan struct{}, 1),
@@ -515,6 +519,73 @@ func (n *Node) Table() *fsm.Table { return n.table }
 // View calls f with the state machine under the read lock. f must be short and
 // must not keep m.
 func (n *Node) View(f func(m *fsm.Machine)) { n.machine.View(f) }
+
+// Features returns the feature version of the cluster as of the last entry that
+// this node has applied. From fsm.FeatureMend on it never goes down, so every
+// member knows the commands that it includes.
+func (n *Node) Features() int { return n.machine.Features() }
+
+// FeatureVersion returns Features, but first makes sure that a result below
+// need is current. If Features is below need, this node may only be behind.
+// Then FeatureVersion asks the leader for the end of the log and waits until
+// this node has applied it, at most Options.LeaderWait. So if a client has seen
+// the raised version at another node, this node does not refuse the commands of
+// that version.
+func (n *Node) FeatureVersion(need int) int {
+	if now := n.Features(); now >= need || need > n.cfg.Features {
+		return now
+	}
+	index, err := n.endOfLog()
+	if err != nil {
+		return n.Features() // without a leader, the current feature version cannot be determined
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Options.LeaderWait)
+	defer cancel()
+	_ = n.awaitApplied(ctx, index) // if it fails, what this node knows is the best answer
+	return n.Features()
+}
+
+// catchUp waits until this node has applied everything that was acknowledged
+// before the call.
+func (n *Node) catchUp(ctx context.Context) error {
+	index, err := n.endOfLog()
+	if err != nil {
+		return err
+	}
+	return n.awaitApplied(ctx, index)
+}
+
+// endOfLog asks the leader for a log index that is not below those of the
+// entries that were acknowledged before the call.
+func (n *Node) endOfLog() (index uint64, err error) {
+	var g fsm.Group
+	g.Reset(2, 0)
+	g.Command(n.Table().Find([]byte(fsm.PositionCommand)), 0, [][]byte{nil})
+	reply, err := n.NewSession().Do(&g, false, nil)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := fmt.Sscanf(string(reply), ":%d\r\n", &index); err != nil {
+		n.log.Error("failed to parse the leader's log index", "reply", string(reply), "error", err)
+		return 0, fmt.Errorf("parse the leader's log index %q: %w", reply, err)
+	}
+	return index, nil
+}
+
+// awaitApplied waits until this node has applied the log up to index.
+func (n *Node) awaitApplied(ctx context.Context, index uint64) error {
+	applied := make(chan bool, 1)
+	n.machine.WhenApplied(index, func(ok bool) { applied <- ok })
+	select {
+	case ok := <-applied:
+		if !ok {
+			return errNodeStops
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("this node is behind the leader: %w", ctx.Err())
+	}
+}
 
 // Snapshot takes a snapshot of this node's state now and truncates its log.
 func (n *Node) Snapshot() error {

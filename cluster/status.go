@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/diskspace"
+	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
@@ -43,7 +44,7 @@ type statusReporter struct {
 	machine   *machine.Machine
 	peers     *peers
 	founder   *founder
-	features  *features
+	features  *features.Features
 	forwarder *forwarder
 	snapshots *snapshotter
 	health    *health.Book
@@ -65,8 +66,8 @@ func (sr *statusReporter) own() NodeStatus {
 		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
 		SnapshotError: sr.snapshots.health.text(), DiskStatus: sr.disk.Status(),
 		FeatureStatus: health.FeatureStatus{
-			Features: sr.features.reports(), FeatureVersion: sr.machine.Features(),
-			FeaturesBlocked: describe(sr.features.blockers()),
+			Features: sr.features.Reports(), FeatureVersion: sr.machine.Features(),
+			FeaturesBlocked: features.Describe(sr.features.Blockers()),
 		},
 	}
 	sr.machine.View(func(m *fsm.Machine) {
