@@ -9,10 +9,11 @@
 //	return work(held.Context(), held.Token())
 //
 // A lock is a lease: the owner holds it for the TTL, and Held renews it until
-// Release. Held.Context is canceled as soon as the lock is lost, or can no longer
-// be proved to be held. The owner must then stop. An owner that is paused between
-// a check and a write notices the loss too late, so a resource that must never be
-// changed by a former owner checks the fencing token: see docs/locks.md.
+// Release. Held.Context is canceled when the lock is lost, or when the lease may
+// have ended because no renewal was confirmed in time. The owner must then stop. An
+// owner that is paused between a check and a write notices the loss too late. If a
+// former owner must never change a resource, the resource itself must check the
+// fencing token: see docs/locks.md.
 //
 // The client is a redis.UniversalClient of go-redis. NewNodes makes a client of
 // several addresses.

@@ -22,11 +22,11 @@ type Held struct {
 	done   chan struct{}      // closed when keep has returned
 
 	mu    sync.Mutex
-	until time.Time // the lease lasts at least until then; guarded by mu
+	until time.Time // the earliest time at which the lease can end; guarded by mu
 }
 
-// driftPart is the part of the TTL that Held does not rely on, because two clocks
-// may run at different speeds.
+// driftPart is a divisor: Held does not rely on the last 1/driftPart of the TTL,
+// because the clocks of the client and of the leader may run at different speeds.
 const driftPart = 100
 
 func newHeld(ctx context.Context, a attempt, g grant) *Held {
@@ -39,8 +39,8 @@ func newHeld(ctx context.Context, a attempt, g grant) *Held {
 	return h
 }
 
-// confirm notes that the lease was granted or renewed by a command that was sent
-// at g.sent.
+// confirm records that a command which was sent at g.sent has granted or renewed
+// the lease. The lease began after g.sent, so counting from g.sent is safe.
 func (h *Held) confirm(g grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,12 +58,12 @@ func (h *Held) Owner() string { return h.a.owner }
 func (h *Held) Token() int64 { return h.token }
 
 // Context returns a context with the values of Acquire's context. It is canceled
-// when the lock is lost, when it can no longer be proved to be held, or after
-// Release. context.Cause says which: it is ErrLost, ErrUnproved or
-// context.Canceled.
+// when the lock is lost, when the lease may have ended because no renewal was
+// confirmed in time, or after Release. context.Cause returns the reason: ErrLost,
+// ErrUnproved or context.Canceled.
 func (h *Held) Context() context.Context { return h.ctx }
 
-// Until returns the time until which the lease lasts at least.
+// Until returns the earliest time at which the lease can end.
 func (h *Held) Until() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -133,10 +133,10 @@ func (a *attempt) renew(ctx context.Context, g grant) (grant, error) {
 	return g, nil
 }
 
-// Release gives the lock up, so that the next client can have it at once. It
+// Release releases the lock, so that the next client can get it at once, and
 // cancels the context. It returns ErrLost if the lock was lost before. If the
-// cluster does not answer until ctx is done, the lease ends by itself. Further
-// calls return the error of a lost lock.
+// cluster does not answer before ctx is done, the lease ends on its own. A second
+// call returns ErrLost.
 func (h *Held) Release(ctx context.Context) error {
 	h.stop()
 	<-h.done

@@ -23,8 +23,7 @@ type Client interface {
 // These are the errors of Acquire and Held. Use errors.Is, because they are
 // wrapped.
 var (
-	// ErrTaken means that another owner holds the lock, and that the time to wait
-	// for it is over.
+	// ErrTaken means that another owner still holds the lock at the end of the wait.
 	ErrTaken = errors.New("lock is taken")
 	// ErrLost means that the cluster has ended the lease: it expired, or the lock
 	// was broken or overwritten.
@@ -63,9 +62,9 @@ func WithTTL(ttl time.Duration) Option { return func(o *options) { o.ttl = ttl }
 // Acquire does not wait. By default, only the context limits the wait.
 func WithWait(wait time.Duration) Option { return func(o *options) { o.wait = max(wait, 0) } }
 
-// WithOwner sets the owner, the value of the lock. The default is a random text.
-// Two clients with the same owner hold the same lock together, so an owner must
-// be unique.
+// WithOwner sets the owner, which is the value of the lock. The default is a random
+// text. The owner must be unique: two clients with the same owner can hold the same
+// lock at the same time.
 func WithOwner(owner string) Option { return func(o *options) { o.owner = owner } }
 
 // WithMeta sets a text that LOCK INFO shows, for example a job's name.
@@ -88,12 +87,13 @@ func (o *options) check(key string) error {
 	return nil
 }
 
-// Acquire takes the lock key. It waits while the lock is taken, in the order in
-// which clients of all nodes began to wait. It tries again if it loses the
-// connection: the cluster grants a lock to the same owner only once.
+// Acquire takes the lock of a key. While another owner holds the lock, it waits in
+// the queue of the lock, which the clients of all nodes share. If it loses the
+// connection, it tries again. That is safe, because the cluster recognizes the
+// owner and does not grant the lock a second time.
 //
 // The caller must call Release when it no longer needs the lock. Canceling ctx
-// ends the wait, and does not end the lock after Acquire has returned.
+// ends the wait; after Acquire has returned, it has no effect on the lock.
 func Acquire(ctx context.Context, client Client, key string, opts ...Option) (*Held, error) {
 	o := options{ttl: 30 * time.Second, wait: -1, owner: rand.Text()}
 	for _, opt := range opts {
@@ -125,10 +125,10 @@ type attempt struct {
 	options
 	client Client
 	key    string
-	until  time.Time // end of the wait, zero for no limit
+	until  time.Time // end of the wait, or zero if there is no limit
 }
 
-// run asks until the lock is granted, the wait is over, or an error is final.
+// run tries until the lock is granted, the wait is over, or an error is permanent.
 func (a *attempt) run(ctx context.Context) (grant, error) {
 	pause := retryMin
 	for {
@@ -157,8 +157,8 @@ func (a *attempt) run(ctx context.Context) (grant, error) {
 
 func (a *attempt) expired() bool { return !a.until.IsZero() && !time.Now().Before(a.until) }
 
-// ask first asks without waiting, on the caller's connections. If the lock is
-// taken, it waits on a connection of its own.
+// ask first asks without a wait, over the caller's client. If the lock is taken, it
+// waits on a connection of its own, so that the wait does not block other commands.
 func (a *attempt) ask(ctx context.Context) (grant, error) {
 	g, err := a.send(ctx, a.client, 0)
 	if !errors.Is(err, ErrTaken) || a.wait == 0 || a.expired() {
@@ -183,15 +183,15 @@ func (a *attempt) send(ctx context.Context, client Client, wait time.Duration) (
 	}
 	g.token = token
 	if wait > 0 {
-		// The lease began at the grant, at an unknown time of the wait. A renewal
-		// tells until when it lasts at least.
+		// The lease began with the grant, at an unknown time during the wait. Only a
+		// renewal shows how long it lasts.
 		g.sent = time.Time{}
 	}
 	return g, err
 }
 
-// abandon gives up a lock that an attempt with an unknown outcome may have been
-// granted, in the background. If that fails, the lease ends by itself.
+// abandon releases, in the background, a lock that an attempt with an unknown
+// outcome may have acquired. If that fails, the lease ends on its own.
 func (a *attempt) abandon(plain bool) {
 	go func() {
 		ctx, stop := context.WithTimeout(context.Background(), a.ttl)
@@ -239,9 +239,9 @@ func isUnknownCommand(err error) bool {
 	return strings.HasPrefix(strings.ToLower(err.Error()), "err unknown command")
 }
 
-// transient reports whether the same command may succeed later: the connection
-// was lost, or the cluster has no leader for the moment. Repeating a command is
-// harmless, because the cluster knows the owner.
+// transient reports whether the same command may succeed later: the connection was
+// lost, or the cluster currently has no leader. Repeating a LOCK command is safe,
+// because the cluster recognizes the owner.
 func transient(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

@@ -12,15 +12,15 @@ import (
 
 // Nodes is a Client of several nodes of one cluster. It sends each command to the
 // node that answered last. If that node does not answer, it tries the others.
-// Every node of a Holdfast cluster serves every command. Nodes is for the LOCK
-// commands, which a client may repeat: a command can reach the cluster twice.
+// Every node of a Holdfast cluster serves every command. Use Nodes only for the
+// LOCK commands, which are safe to repeat: a command may be executed twice.
 type Nodes struct {
 	clients []*redis.Client
 	current atomic.Int64
 }
 
-// NewNodes returns a client of the nodes at the addresses. opt has all other
-// options; its Addr and its repetitions are not used. The caller must call Close.
+// NewNodes returns a client of the nodes at the addresses. opt contains all other
+// options; its Addr and MaxRetries are ignored. The caller must call Close.
 func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("lock: no address of a node")

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The commands of this file take a lock in a server without LOCK: see
+// The functions of this file take a lock in a server without the LOCK command: see
 // WithPlainRedis.
 
 const (

@@ -9,22 +9,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Dedicator is implemented by a Client that can open a connection of its own for
-// a command that waits. redis.Client and redis.ClusterClient need not implement
-// it: Acquire knows how to do it for them.
+// Dedicator is implemented by a Client that can open a separate connection for a
+// command that waits. Acquire does this itself for a redis.Client and a
+// redis.ClusterClient, so they do not implement it.
 type Dedicator interface {
-	// Dedicated opens a connection on which a command may wait for its reply for
-	// the time wait.
+	// Dedicated opens a connection to the node that serves the key. A command on
+	// that connection may wait up to wait for its reply.
 	Dedicated(ctx context.Context, key string, wait time.Duration) (Dedicated, error)
 }
 
 // Dedicated is a connection for a command that waits.
 type Dedicated struct {
 	Conn Client // the connection
-	// Probe is a client of the same node with another connection. Acquire sends
-	// PING on it to notice that the node has failed.
+	// Probe is a client of the same node that uses another connection. Acquire sends
+	// PING to it, in order to notice a failure of the node.
 	Probe Client
-	// Close closes the connection, also while a command waits.
+	// Close closes the connection, even while a command waits.
 	Close func() error
 }
 
@@ -34,7 +34,7 @@ const (
 	probeEvery = 2 * time.Second
 	// probeLimit is the time that a node has to answer.
 	probeLimit = 5 * time.Second
-	// replyMargin is the time that the reply to a wait may take after its end.
+	// replyMargin is how late the reply may arrive after the end of a wait.
 	replyMargin = 5 * time.Second
 )
 
@@ -69,12 +69,12 @@ func (a *attempt) queue(ctx context.Context) (grant, error) {
 	if err != nil {
 		return g, err
 	}
-	// The lease began at an unknown time of the wait.
+	// The lease began at an unknown time during the wait.
 	return a.renew(ctx, g)
 }
 
-// probe ends the wait if the node does not answer. Without it, a wait on a node
-// whose host has failed would last until the end of the wait.
+// probe ends the wait if the node does not answer. Without it, Acquire would not
+// notice that the host of the node has failed before the wait is over.
 func probe(ctx context.Context, leave context.CancelCauseFunc, client Client) {
 	t := time.NewTicker(probeEvery)
 	defer t.Stop()
@@ -114,8 +114,8 @@ func dedicate(ctx context.Context, client Client, key string, wait time.Duration
 		"lock.Dedicator", client)
 }
 
-// ownConnection opens a connection to the node of c. It has no repetitions of its
-// own, because Acquire repeats.
+// ownConnection opens a connection to the node of c. The connection does not retry
+// commands, because Acquire does.
 func ownConnection(c *redis.Client, wait time.Duration) Dedicated {
 	opt := *c.Options()
 	opt.PoolSize, opt.MinIdleConns, opt.MaxIdleConns, opt.MaxActiveConns = 1, 0, 0, 0

@@ -22,7 +22,8 @@ func Affinity() (Processors, error) {
 func Pin(tid int, where *Processors) error { return unix.SchedSetaffinity(tid, where) }
 
 // OwnMounts gives the calling thread a mount namespace of its own, and returns
-// the id of the thread. It needs root.
+// the id of the thread. The caller must have locked the goroutine to its thread.
+// OwnMounts needs root.
 func OwnMounts() (tid int, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		return 0, fmt.Errorf("unshare: %w", err)
@@ -30,8 +31,8 @@ func OwnMounts() (tid int, err error) {
 	return unix.Gettid(), unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, "")
 }
 
-// Allocate reserves size bytes of a file from the offset on, and makes the file
-// so long. The error is ENOSPC if the disk has no room.
+// Allocate reserves size bytes of a file, starting at the offset, and extends the
+// file if necessary. The error is ENOSPC if the disk has no room.
 func Allocate(f *os.File, offset, size int64) error {
 	return unix.Fallocate(int(f.Fd()), 0, offset, size)
 }

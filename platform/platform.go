@@ -1,6 +1,6 @@
-// Package platform contains what Holdfast asks of the operating system and
-// Go's packages do not offer alike on Linux and on darwin. Its functions may be
-// called from any goroutine. It is not a supported API.
+// Package platform hides differences between Linux and macOS. It contains the
+// system calls of Holdfast for which Go's standard library has no common interface.
+// Its functions are safe for concurrent use. It is not a supported API.
 package platform
 
 import (
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel returns the name, the release and the processor of the operating
-// system, such as "Linux 6.1.0 x86_64".
+// Kernel returns the name and the release of the operating system, and the type of
+// the processor, such as "Linux 6.1.0 x86_64".
 func Kernel() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

@@ -22,8 +22,8 @@ import (
 type lease interface {
 	Key() string
 	Token() int64
-	// Until returns the time until which the lease lasts at least. A renewal moves
-	// it.
+	// Until returns the earliest time at which the lease can end. Each renewal
+	// moves it.
 	Until() time.Time
 	// Context is canceled when the lock is lost.
 	Context() context.Context
@@ -41,8 +41,9 @@ func ownName() string {
 // child is the command that runs while the lock is held.
 type child struct {
 	cmd *exec.Cmd
-	// group is whether the command is the leader of a process group. On a terminal
-	// it is not: the terminal sends its signals to the group of this process.
+	// group is whether the command leads a process group of its own. On a terminal
+	// it does not, because the terminal sends Ctrl-C only to the foreground group,
+	// which is that of this process.
 	group bool
 	ended chan error // gets the error of Wait
 }
@@ -61,8 +62,8 @@ func startChild(l lease, command []string) (*child, error) {
 	return c, nil
 }
 
-// send sends a signal to the command, and to its children if they are a group. A
-// command that has ended gets no signal.
+// send sends a signal to the command, or to its process group if it has one. If
+// the command has ended, send does nothing.
 func (c *child) send(s syscall.Signal) {
 	pid := c.cmd.Process.Pid
 	if c.group {
@@ -71,7 +72,7 @@ func (c *child) send(s syscall.Signal) {
 	_ = syscall.Kill(pid, s) // ESRCH: it has just ended
 }
 
-// forward sends on a signal that this process got.
+// forward passes a signal that this process got to the command.
 func (c *child) forward(s syscall.Signal) {
 	if !c.group && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
 		return // the terminal has sent it to the command too
@@ -106,13 +107,13 @@ func supervise(l lease, grace time.Duration, command []string, signals <-chan os
 		select {
 		case err := <-c.ended:
 			if lost != nil && c.group {
-				c.send(syscall.SIGKILL) // to children that the command has left behind
+				c.send(syscall.SIGKILL) // to processes that the command has left in its group
 			}
 			return exitCode(err, say), lost
 		case s := <-signals:
 			c.forward(s.(syscall.Signal))
 		case <-late:
-			// A renewal may have moved the end meanwhile.
+			// A renewal may have extended the lease in the meantime.
 			if rest := time.Until(l.Until()); rest <= grace {
 				end(lock.ErrUnproved, rest)
 			}

@@ -35,7 +35,7 @@ func (e *endpoint) define(f *pflag.FlagSet) {
 // open returns a client of the nodes. It does not connect yet.
 func (e *endpoint) open() (*lock.Nodes, error) {
 	if len(e.addrs) == 0 {
-		return nil, errors.New("--addr names no node of the cluster")
+		return nil, errors.New("--addr is empty: name at least one node of the cluster")
 	}
 	for _, addr := range e.addrs {
 		if err := flags.CheckAddr(addr); err != nil {
@@ -46,7 +46,7 @@ func (e *endpoint) open() (*lock.Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	logging.Disable() // the errors of the commands say the same
+	logging.Disable() // the errors of the commands contain what go-redis would log
 	return lock.NewNodes(e.addrs, redis.Options{
 		Username: login.User, Password: login.Password, TLSConfig: login.TLS, DB: e.db,
 		DialTimeout: dialTimeout, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,

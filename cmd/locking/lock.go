@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-kv/holdfast/lock"
 )
 
-// Exit codes of lock, besides those of the command that it runs. The first two are
-// codes of sysexits.h, the others those of env(1) and of shells.
+// Exit codes of "holdfast lock" itself; otherwise it exits with the code of the
+// command that it runs. The first two come from sysexits.h, the others from env(1)
+// and from shells.
 const (
 	exitTaken      = terminal.ExitCode(75) // the lock was not acquired in time
 	exitLost       = terminal.ExitCode(76) // the lock was lost, and the command was ended
@@ -30,10 +31,10 @@ const (
 
 const (
 	dialTimeout = 3 * time.Second
-	// releaseLimit is the time that a cluster without a leader has for a release.
-	// After it, the lease ends by itself.
+	// releaseLimit is how long a release is tried while the cluster has no leader.
+	// If all tries fail, the lease ends on its own.
 	releaseLimit = 10 * time.Second
-	// lostLimit is the time for the release of a lock that is probably lost.
+	// lostLimit is how long the release of a lock that is probably lost is tried.
 	lostLimit = time.Second
 )
 
@@ -53,20 +54,20 @@ func lockCommand() *cobra.Command {
 another owner holds the lock, wait for it, in the order in which the clients of
 all nodes began to wait.
 
-lock renews the lease at a third of --ttl. If the lock is lost, or the cluster does
-not confirm a renewal in time, lock ends the command: with SIGTERM, and with SIGKILL
-after --grace. A lease that is not confirmed lasts until its end, so the command gets
-SIGTERM --grace before that. A broken or overwritten lock is noticed at the next
-renewal. If lock itself is killed, the kernel kills the command (on Linux).
+lock renews the lease at a third of --ttl. If the lock is lost, lock sends SIGTERM to
+the command, and SIGKILL after --grace. If the cluster does not confirm a renewal in
+time, lock sends SIGTERM --grace before the lease ends, and SIGKILL when it ends. lock
+notices a broken or overwritten lock at the next renewal. If lock itself is killed,
+the kernel kills the command (on Linux).
 
-The command gets the environment variables HOLDFAST_LOCK_TOKEN, which is the fencing
-token, and HOLDFAST_LOCK_KEY. It gets the signals that lock gets. If standard input is
-no terminal, the command and its children are a process group of their own, and
-signals go to all of them.
+The environment of the command contains HOLDFAST_LOCK_TOKEN, which is the fencing
+token, and HOLDFAST_LOCK_KEY. lock forwards the signals that it gets to the command.
+If standard input is not a terminal, the command runs in a process group of its own,
+and signals go to the whole group.
 
-Exit codes: the one of the command, or 128 and the number of the signal that killed
-it; 75 if the lock was not acquired within --wait; 76 if the lock was lost; 126 or
-127 if the command cannot be started; 1 after other errors.`,
+The exit code is that of the command, or 128 plus the number of the signal that
+killed it; 75 if the lock was not acquired within --wait; 76 if the lock was lost;
+126 or 127 if the command cannot be started; 1 after any other error.`,
 		Example: `  holdfast lock nightly -- /usr/local/bin/backup
   holdfast lock deploy --wait 1m --addr 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 -- make deploy
   holdfast lock report --wait 0 --ttl 10s -- sh -c 'echo "token $HOLDFAST_LOCK_TOKEN"'`,
@@ -79,7 +80,7 @@ it; 75 if the lock was not acquired within --wait; 76 if the lock was lost; 126 
 			case at < 0 || len(args) == at:
 				return errors.New("the command is missing: write it after --, as in holdfast lock KEY -- COMMAND")
 			}
-			return fmt.Errorf("there is more than one key in front of --: %q", args[:cmd.ArgsLenAtDash()])
+			return fmt.Errorf("there is more than one key before --: %q", args[:cmd.ArgsLenAtDash()])
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.limited = cmd.Flags().Changed("wait")
@@ -87,11 +88,12 @@ it; 75 if the lock was not acquired within --wait; 76 if the lock was lost; 126 
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "length of the lease: for so long others wait if this machine fails")
+	f.DurationVar(&o.ttl, "ttl", 30*time.Second,
+		"length of the lease: the longest time that other clients wait if this machine fails")
 	f.DurationVar(&o.wait, "wait", 0, "longest time to wait for the lock, 0 to not wait (default: no limit)")
 	f.DurationVar(&o.grace, "grace", 0,
 		"time between SIGTERM and SIGKILL if the lock is lost, at most half of --ttl (default: a sixth of --ttl)")
-	f.StringVar(&o.owner, "owner", "", "owner of the lock, a text that no other client uses (default: HOST:PID:RANDOM)")
+	f.StringVar(&o.owner, "owner", "", "owner of the lock, a unique text (default: HOST:PID:RANDOM)")
 	f.StringVar(&o.meta, "meta", "", "text that LOCK INFO and locks info show")
 	f.Lookup("wait").DefValue, f.Lookup("grace").DefValue = "", ""
 	o.define(f)
@@ -170,7 +172,7 @@ func forwarded() []os.Signal {
 	return all
 }
 
-// interruption is the cause of a wait that a signal has ended.
+// interruption is the cause of the context of a wait that a signal has ended.
 type interruption struct{ signal syscall.Signal }
 
 func (i interruption) Error() string { return "interrupted: " + i.signal.String() }
@@ -209,7 +211,9 @@ func (o *lockOptions) acquire(ctx context.Context, nodes *lock.Nodes, key string
 	return held, err
 }
 
-// ask first asks whether a node answers, and then for the lock.
+// ask checks that a node answers, and then asks for the lock. If --wait allows it,
+// a cluster that cannot be reached is not an error yet: lock.Acquire tries again
+// until the wait is over.
 func (o *lockOptions) ask(ctx context.Context, nodes *lock.Nodes, key string, say func(string, ...any)) (*lock.Held,
 	error) {
 	begun := time.Now()
@@ -219,7 +223,7 @@ func (o *lockOptions) ask(ctx context.Context, nodes *lock.Nodes, key string, sa
 	}
 	opts := []lock.Option{lock.WithTTL(o.ttl), lock.WithOwner(cmp.Or(o.owner, ownName())), lock.WithMeta(o.meta)}
 	if !o.limited {
-		// Ask once without a wait, to tell why nothing happens.
+		// Ask once without a wait, so that the user learns why nothing happens.
 		held, err := lock.Acquire(ctx, nodes, key, append(opts, lock.WithWait(0))...)
 		if !errors.Is(err, lock.ErrTaken) {
 			return held, err
@@ -230,14 +234,14 @@ func (o *lockOptions) ask(ctx context.Context, nodes *lock.Nodes, key string, sa
 	return lock.Acquire(ctx, nodes, key, append(opts, lock.WithWait(max(o.wait-time.Since(begun), 0)))...)
 }
 
-// owner returns a text about the present owner for a message, "" if it is not
-// known.
+// owner returns a clause about the current owner for a message, or "" if the owner
+// is not known.
 func owner(ctx context.Context, nodes *lock.Nodes, key string) string {
 	limited, stop := context.WithTimeout(ctx, dialTimeout)
 	defer stop()
 	d, err := infoOf(limited, nodes, key)
 	if err != nil || d.text("owner") == "" {
-		return "" // the message is true without it
+		return "" // the message is complete without the owner
 	}
 	return fmt.Sprintf(", %s holds it", shown(d.text("owner")))
 }

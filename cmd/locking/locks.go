@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-kv/holdfast/lock"
 )
 
-// requestLimit bounds the time of one request of locks. It is longer than the
-// time that a node waits for a leader.
+// requestLimit bounds one request of "holdfast locks". It is longer than the time
+// that a node waits for a leader, so that the node's own error arrives first.
 const requestLimit = 10 * time.Second
 
 // locksOptions holds the flags of locks and of its subcommands.
@@ -39,9 +39,10 @@ type locksOptions struct {
 func locksCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "locks",
-		Short: "Show locks and who waits for them, and break locks",
+		Short: "Show locks and the clients that wait for them, and break locks",
 		Long: `Show the locks that are held, and the clients that wait for them, or take a lock away
-from its owner. Any node can answer. Without a subcommand, locks is "locks list".`,
+from its owner. Any node can answer. Without a subcommand, locks does what "locks list"
+does.`,
 		Example: `  holdfast locks list
   holdfast locks list --waited --watch
   holdfast locks info deploy --json
@@ -55,10 +56,10 @@ from its owner. Any node can answer. Without a subcommand, locks is "locks list"
 func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the locks that are held, the longest held first",
-		Long: `List the locks that LOCK ACQUIRE has taken, the longest held first. Locks that other
-commands have taken, such as SET NX, are ordinary keys: find them with SCAN, and
-"locks info KEY" describes them.`,
+		Short: "List the locks that are held, oldest grant first",
+		Long: `List the locks that LOCK ACQUIRE has taken, oldest grant first. Locks that other
+commands have taken, such as SET NX, are ordinary keys: use SCAN to find them, and
+"locks info KEY" to describe them.`,
 		Example: `  holdfast locks list --match 'deploy:*'
   holdfast locks list --waited --watch`,
 	}
@@ -120,13 +121,13 @@ func breakCommand() *cobra.Command {
 	var o locksOptions
 	cmd := &cobra.Command{
 		Use:   "break KEY",
-		Short: "Take a lock away from its owner; the next client that waits gets it",
-		Long: `Take a lock away from its owner. The next client that waits gets it at once. The
-owner is not asked and learns of it at its next renewal, so make sure first that it
+		Short: "Take a lock away from its owner and give it to the next waiter",
+		Long: `Take a lock away from its owner. The next client that waits gets the lock at once. The
+owner learns of the loss only at its next renewal, so first make sure that the owner
 has stopped, or that the resource checks fencing tokens.
 
-break shows who holds the lock and asks before it does anything. It breaks only the
-grant that it has shown: if the lock changes hands meanwhile, the new owner keeps it.`,
+break shows the owner of the lock and asks for confirmation. It breaks only the grant
+that it has shown: if another owner gets the lock in the meantime, that owner keeps it.`,
 		Example: `  holdfast locks break deploy
   holdfast locks break deploy --token 41 --yes`,
 		Args: cobra.ExactArgs(1),
@@ -139,7 +140,7 @@ grant that it has shown: if the lock changes hands meanwhile, the new owner keep
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.yes, "yes", false, "do not ask")
+	f.BoolVar(&o.yes, "yes", false, "do not ask for confirmation")
 	f.Int64Var(&o.token, "token", 0, "break the lock only if its grant has this token (default: any)")
 	o.define(f)
 	return cmd
@@ -148,14 +149,14 @@ grant that it has shown: if the lock changes hands meanwhile, the new owner keep
 func (o *locksOptions) defineOutput(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
-	f.BoolVar(&o.watch, "watch", false, "show it again and again, until Ctrl-C")
+	f.BoolVar(&o.watch, "watch", false, "refresh the output until Ctrl-C")
 	f.DurationVar(&o.every, "interval", time.Second, "with --watch: time between two requests")
 	cmd.MarkFlagsMutuallyExclusive("json", "watch")
 	o.define(f)
 }
 
-// show prints once, or with --watch again and again until the context ends. On a
-// terminal each page then replaces the one before.
+// show prints a page once or, with --watch, repeatedly until the context ends. On
+// a terminal, each page then replaces the previous one.
 func (o *locksOptions) show(cmd *cobra.Command, page func(context.Context, *lock.Nodes, io.Writer) error) (err error) {
 	if o.watch && o.every < 100*time.Millisecond {
 		return fmt.Errorf("--interval is %v, must be at least 100ms", o.every)
@@ -263,7 +264,7 @@ func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key stri
 	case token == 0:
 		return fmt.Errorf("the lock %q is free", key)
 	case o.token != 0 && o.token != token:
-		return fmt.Errorf("the present grant of the lock %q has token %d, not %d: nothing was broken", key, token,
+		return fmt.Errorf("the current grant of the lock %q has token %d, not %d: nothing was broken", key, token,
 			o.token)
 	}
 	if err := printInfo(cmd.OutOrStdout(), d); err != nil {
@@ -282,7 +283,7 @@ func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key stri
 	case err != nil:
 		return explain(err)
 	case n == 0:
-		return fmt.Errorf("the grant with token %d has ended meanwhile: nothing was broken", token)
+		return fmt.Errorf("the grant with token %d has ended in the meantime: nothing was broken", token)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the grant with token %d was broken\n", token)
 	return err
@@ -292,7 +293,7 @@ func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key stri
 func confirm(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return false, errors.New("standard input is no terminal, so break cannot ask: set --yes")
+		return false, errors.New("standard input is not a terminal, so break cannot ask for confirmation: set --yes")
 	}
 	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s [y/N] ", question); err != nil {
 		return false, err
@@ -309,7 +310,7 @@ func confirm(cmd *cobra.Command, question string) (bool, error) {
 	return false, err
 }
 
-// explain adds what to do to some errors of a node.
+// explain adds a remedy to some errors of a node.
 func explain(err error) error {
 	switch text := err.Error(); {
 	case strings.HasPrefix(text, "NOAUTH"):
@@ -347,19 +348,20 @@ func describe(reply any) (description, error) {
 	return d, nil
 }
 
-// text returns a text, "" if there is none.
+// text returns the text with a name, or "" if there is none.
 func (d description) text(name string) string {
 	s, _ := d[name].(string)
 	return s
 }
 
-// int returns a number, 0 if there is none.
+// int returns the number with a name, or 0 if there is none.
 func (d description) int(name string) int64 {
 	n, _ := d[name].(int64)
 	return n
 }
 
-// ms returns a time in milliseconds, rounded for a reader, "-" if there is none.
+// ms returns the duration with a name, which the node sends in milliseconds, as a
+// rounded text, or "-" if there is none.
 func (d description) ms(name string) string {
 	n, ok := d[name].(int64)
 	if !ok || n < 0 {
@@ -372,8 +374,8 @@ func (d description) ms(name string) string {
 	return t.String()
 }
 
-// client returns the address and the name of the client, and the node to which it
-// is connected.
+// client returns the address and the name of the client, and the node that it is
+// connected to.
 func (d description) client() string {
 	var all []string
 	for _, name := range []string{"addr", "name"} {
@@ -390,8 +392,8 @@ func (d description) client() string {
 	return strings.Join(all, " ")
 }
 
-// shown returns a text for a terminal: quoted if it has characters that a terminal
-// would not show as they are.
+// shown returns a text for a terminal. The text is quoted if it is empty or has
+// characters that a terminal would interpret.
 func shown(s string) string {
 	if q := strconv.Quote(s); s == "" || q != `"`+s+`"` {
 		return q
@@ -424,16 +426,16 @@ func printInfo(out io.Writer, d description) error {
 	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name+":", value) }
 	line("key", shown(d.text("key")))
 	if d.int("token") == 0 {
-		line("owner", "none, the lock is free")
+		line("owner", "none (the lock is free)")
 	} else {
 		if owner, ok := d["owner"].(string); ok {
 			line("owner", shown(owner))
 		} else {
-			line("owner", "unknown: the key is no string")
+			line("owner", "unknown (the key is not a string)")
 		}
 		line("token", strconv.FormatInt(d.int("token"), 10))
 		if d.int("ttl-ms") < 0 {
-			line("lease", "without an end")
+			line("lease", "never ends")
 		} else {
 			line("lease", d.ms("ttl-ms")+" left")
 		}

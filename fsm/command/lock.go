@@ -47,7 +47,7 @@ var lockCommands = []fsm.Command{
 				Group: "lock", Since: "holdfast", Categories: lockCategories,
 				Complexity: "O(1)",
 				Syntax:     "key token",
-				Doc:        "Determine if a fencing token is that of the present grant of a lock",
+				Doc:        "Determine if a fencing token is that of the current grant of a lock",
 			},
 			{
 				Name: "help", Run: lockHelp, Arity: 2, Flags: fsm.Loading | fsm.Stale,
@@ -68,7 +68,7 @@ var lockCommands = []fsm.Command{
 				Group: "lock", Since: "holdfast",
 				Complexity: "O(N) where N is COUNT",
 				Syntax:     "[MATCH pattern] [OWNER text] [WAITED] [COUNT count] [CURSOR cursor]",
-				Doc:        "Iterate over the locks that LOCK ACQUIRE has taken, the longest held first",
+				Doc:        "Iterate over the locks that LOCK ACQUIRE has taken, oldest grant first",
 			},
 			{
 				Name: "release", Run: lockRelease, Arity: -4, Flags: fsm.Write | fsm.Fast,
@@ -92,7 +92,7 @@ var lockCommands = []fsm.Command{
 				Group: "lock", Since: "holdfast", Categories: lockCategories,
 				Complexity: "O(1)",
 				Syntax:     "key",
-				Doc:        "Get the fencing token of the present grant of a lock",
+				Doc:        "Get the fencing token of the current grant of a lock",
 			},
 		},
 	},

@@ -1,12 +1,11 @@
 // Package fence protects a resource from a former owner of its lock. Such an
-// owner may have been paused, so that it does not know yet that its lease has
-// ended. Each grant of a lock has a fencing token that is higher than all tokens
-// before it. The owner sends the token with each request, and the resource
-// refuses a token that is lower than one that it has seen.
+// owner may have been paused, and may not know yet that its lease has ended. Each
+// grant of a lock has a fencing token that is higher than all earlier tokens. The
+// owner sends the token with each request, and the resource refuses a token that
+// is lower than one that it has seen.
 //
-// Handler does this for an HTTP service. For a database, the condition belongs
-// into the statement that writes: see the example of Handler and
-// docs/recipes/fencing.md.
+// Handler does this for an HTTP service. A database checks the token in the
+// statement that writes: see docs/recipes/fencing.md.
 package fence
 
 import (
@@ -19,9 +18,10 @@ import (
 // Header is the HTTP header with the fencing token of a request.
 const Header = "Lock-Token"
 
-// Handler calls next for the requests that have a token at least as high as all
-// tokens before. resource names what a request changes, usually a part of the
-// path; each resource has its own highest token.
+// Handler calls next for each request whose token is at least as high as all tokens
+// that the resource has seen. The function resource returns the name of what a
+// request changes, usually a part of the path. Each resource has its own highest
+// token.
 //
 // A request without a valid token gets 428 (Precondition Required), and one with
 // an old token 412 (Precondition Failed). The requests of one resource run one
@@ -70,7 +70,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if token < s.token {
-		http.Error(w, fmt.Sprintf("the fencing token %d is old: a request with %d was here before", token, s.token),
+		http.Error(w, fmt.Sprintf("the fencing token %d is too old: the highest token so far is %d", token, s.token),
 			http.StatusPreconditionFailed)
 		return
 	}

@@ -66,8 +66,8 @@ func (s *Starter) Do(f func() error) error {
 	}
 }
 
-// Start starts a process that ends with the Starter. Only Linux offers that: on
-// other systems, the process goes on if this process is killed.
+// Start starts a process that ends with the Starter. Only Linux supports this: on
+// other systems, the process continues to run if this process is killed.
 func (s *Starter) Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

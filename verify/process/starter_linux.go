@@ -2,6 +2,6 @@ package process
 
 import "syscall"
 
-// endWithThread lets the kernel kill a process when the thread that has started
-// it ends.
+// endWithThread makes the kernel kill a process when the thread that started it
+// ends.
 func endWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }

@@ -4,5 +4,5 @@ package process
 
 import "syscall"
 
-// endWithThread does nothing, because only Linux offers it: see Starter.Start.
+// endWithThread does nothing, because only Linux supports this: see Starter.Start.
 func endWithThread(*syscall.SysProcAttr) {}

@@ -11,8 +11,9 @@ Lock and Nodes are for threads. AsyncLock and AsyncNodes are for asyncio.
 
 A lock is a lease: the owner holds it for ttl seconds, and the package renews it at
 a third of that time until the block ends. held.lost is set when the lock is lost,
-or can no longer be proved to be held; the owner must then stop. A resource that
-must never be changed by a former owner checks the token: see docs/locks.md.
+or when the lease may have ended because no renewal was confirmed in time. The owner
+must then stop. If a former owner must never change a resource, the resource itself
+must check the token: see docs/locks.md.
 """
 
 from ._aio import AsyncHeld, AsyncLock, AsyncNodes

@@ -74,7 +74,7 @@ class AsyncLock:
             await held.release()
         except Exception:
             if kind is None:
-                raise  # otherwise the error of the block matters more
+                raise  # otherwise the exception of the block is the more important one
 
     async def acquire(self):
         """Take the lock and return an AsyncHeld: see Lock.acquire. If the task is
@@ -144,7 +144,7 @@ class AsyncLock:
             try:
                 await self._client.execute_command(*self._request.release())
             except (redis_errors.RedisError, OSError):
-                pass  # the lease ends by itself
+                pass  # the lease ends on its own
         task = asyncio.ensure_future(release())
         _background.add(task)
         task.add_done_callback(_background.discard)
@@ -159,7 +159,7 @@ def _connection(pool, timeout):
 
 
 async def _probe(node):
-    """Return when the node does not answer."""
+    """Send PING to the node, and return as soon as it does not answer."""
     pings = _connection(node.connection_pool, PROBE_LIMIT)
     try:
         while True:
@@ -181,7 +181,7 @@ class AsyncHeld:
         self.token = token
         """The fencing token. It is higher than those of all earlier owners."""
         self.lost = asyncio.Event()
-        """Set when the lock is lost, or can no longer be proved to be held."""
+        """Set when the lock is lost, or when the lease may have ended."""
         self._client, self._request, self._until = client, request, until
         self._cause = None
         self._keeper = asyncio.ensure_future(self._keep())
@@ -197,7 +197,7 @@ class AsyncHeld:
         return self._request.owner
 
     def left(self):
-        """Return for how many seconds the lease lasts at least."""
+        """Return the number of seconds for which the lease certainly lasts."""
         return max(self._until - monotonic(), 0)
 
     def check(self):
@@ -206,7 +206,7 @@ class AsyncHeld:
             raise self._cause
 
     async def release(self):
-        """Give the lock up: see Held.release."""
+        """Release the lock: see Held.release."""
         for task in (self._keeper, self._watch):
             task.cancel()
         await asyncio.gather(self._keeper, self._watch, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The errors of the package, and which errors of redis-py are worth another try."""
+"""The errors of the package, and the errors of redis-py after which it tries again."""
 
 from redis import exceptions as redis_errors
 
@@ -8,7 +8,7 @@ class LockError(Exception):
 
 
 class TakenError(LockError):
-    """Another owner holds the lock, and the time to wait for it is over."""
+    """Another owner still holds the lock at the end of the wait."""
 
 
 class LostError(LockError):
@@ -26,7 +26,7 @@ class NoLockCommandError(LockError):
 _TRANSIENT_CODES = {
     "UNKNOWN", "CLUSTERDOWN", "LOADING", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY", "MOVED", "ASK",
 }
-# redis-py removes the code from some errors and makes it a class instead.
+# redis-py removes the code from some errors and turns it into an exception class.
 _TRANSIENT_CLASSES = {
     "BusyLoadingError", "ReadOnlyError", "ClusterDownError", "TryAgainError", "MovedError", "AskError",
     "MasterDownError",
@@ -36,8 +36,8 @@ _TRANSIENT_CLASSES = {
 def transient(err):
     """Report whether the same command may succeed later.
 
-    The connection was lost, or the cluster has no leader for the moment. To repeat
-    a command is harmless, because the cluster knows the owner.
+    The connection was lost, or the cluster currently has no leader. Repeating a
+    LOCK command is safe, because the cluster recognizes the owner.
     """
     if isinstance(err, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
         return False

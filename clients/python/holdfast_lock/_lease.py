@@ -1,4 +1,4 @@
-"""What the locks for threads and for asyncio have in common: no I/O."""
+"""The code that the locks for threads and for asyncio share. It performs no I/O."""
 
 import secrets
 import time
@@ -6,12 +6,12 @@ import time
 from ._errors import LostError
 
 MIN_TTL = 0.1  # seconds; a renewal needs a round trip and a commit of the cluster
-LONGEST_WAIT = 24 * 3600  # seconds, of a wait without a limit
+LONGEST_WAIT = 24 * 3600  # seconds; the WAIT that is sent if there is no limit
 RETRY_MIN, RETRY_MAX = 0.01, 1.0  # seconds between two tries
-PROBE_EVERY, PROBE_LIMIT = 2.0, 5.0  # seconds: see probe
-REPLY_MARGIN = 5.0  # seconds that the reply to a wait may take after its end
-# The part of the ttl that an owner does not rely on, because two clocks may run
-# at different speeds.
+PROBE_EVERY, PROBE_LIMIT = 2.0, 5.0  # seconds: see _probe
+REPLY_MARGIN = 5.0  # seconds: how late the reply may arrive after the end of a wait
+# The fraction of the ttl that an owner does not rely on, because the clocks of the
+# client and of the leader may run at different speeds.
 DRIFT = 0.01
 
 
@@ -46,8 +46,8 @@ class Request:
         return ["LOCK", "RELEASE", self.key, self.owner] + ([] if token is None else [token])
 
     def until(self, sent):
-        """Return until when a lease lasts at least that was confirmed by a command
-        sent at sent, in the time of time.monotonic."""
+        """Return the earliest time at which a lease can end that was confirmed by a
+        command sent at the time sent. Both times are those of time.monotonic."""
         return sent + self.ttl * (1 - DRIFT)
 
     def renewed(self, reply, token):

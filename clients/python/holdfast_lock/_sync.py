@@ -65,9 +65,8 @@ class Lock:
 
     client is a redis.Redis or a Nodes. ttl is the length of the lease in seconds: a
     crashed owner keeps others waiting for up to this time. wait limits the wait for
-    a lock that is taken, in seconds; with 0 there is no wait, with None no limit.
-    owner is a text that no other client uses, by default a random one. meta is a
-    text that LOCK INFO shows.
+    a lock that is taken, in seconds: 0 means no wait, None means no limit. owner is
+    a unique text, by default a random one. meta is a text that LOCK INFO shows.
     """
 
     def __init__(self, client, key, ttl=30, wait=None, owner=None, meta=""):
@@ -86,14 +85,14 @@ class Lock:
             held.release()
         except Exception:
             if kind is None:
-                raise  # otherwise the error of the block matters more
+                raise  # otherwise the exception of the block is the more important one
 
     def acquire(self):
         """Take the lock and return a Held, which the caller must release.
 
-        It raises TakenError if the wait is over, NoLockCommandError if the server is
-        not Holdfast, and the errors of redis-py. While the cluster cannot be
-        reached, it tries again until the wait is over.
+        It raises TakenError if the lock is still taken at the end of the wait,
+        NoLockCommandError if the server is not Holdfast, and the errors of redis-py.
+        While the cluster cannot be reached, it tries again until the wait is over.
         """
         q = self._request
         end = None if q.wait is None else monotonic() + q.wait
@@ -113,7 +112,7 @@ class Lock:
                 if end is not None and monotonic() >= end:
                     self._abandon()  # the outcome of the last try is not known
                     raise
-            except BaseException:  # KeyboardInterrupt: a try may have been granted
+            except BaseException:  # KeyboardInterrupt: the last try may have acquired the lock
                 self._abandon()
                 raise
             threading.Event().wait(pause.next())
@@ -129,15 +128,15 @@ class Lock:
         token = self._queue(left)
         if token is None:
             raise TakenError(f"lock {q.key!r} is taken")
-        # The lease began at an unknown time of the wait. A renewal tells until when
-        # it lasts at least.
+        # The lease began at an unknown time during the wait. Only a renewal shows how
+        # long it lasts.
         sent = monotonic()
         q.renewed(self._client.execute_command(*q.renew()), int(token))
         return Held(self._client, q, int(token), q.until(sent))
 
     def _queue(self, wait):
-        """Wait in the queue of the lock, on a connection of its own: a waiter leaves
-        the queue when its connection ends."""
+        """Wait in the queue of the lock. The wait has a connection of its own, because
+        a waiter leaves the queue when its connection ends."""
         node = self._client.current() if isinstance(self._client, Nodes) else self._client
         conn = _connection(node.connection_pool, wait + REPLY_MARGIN)
         done = threading.Event()
@@ -154,13 +153,13 @@ class Lock:
             conn.disconnect()
 
     def _abandon(self):
-        """Give up a lock that a try with an unknown outcome may have been granted. If
-        that fails, the lease ends by itself."""
+        """Release a lock that a try with an unknown outcome may have acquired. If that
+        fails, the lease ends on its own."""
         def release():
             try:
                 self._client.execute_command(*self._request.release())
             except redis.RedisError:
-                pass  # the lease ends by itself
+                pass  # the lease ends on its own
         threading.Thread(target=release, daemon=True).start()
 
 
@@ -170,8 +169,8 @@ def _connection(pool, timeout):
 
 
 def _probe(node, conn, done):
-    """End a wait if its node does not answer. Without this, a wait on a node whose
-    host has failed would last until the end of the wait."""
+    """End a wait if its node does not answer. Without this, a failure of the node's
+    host would not be noticed before the wait is over."""
     pings = _connection(node.connection_pool, PROBE_LIMIT)
     try:
         while not done.wait(PROBE_EVERY):
@@ -186,7 +185,7 @@ def _probe(node, conn, done):
 
 
 def _shut(conn):
-    """End the reads of another thread from a connection."""
+    """End a read that another thread has started on a connection."""
     sock = getattr(conn, "_sock", None)
     if sock is not None:
         try:
@@ -202,7 +201,7 @@ class Held:
         self.token = token
         """The fencing token. It is higher than those of all earlier owners."""
         self.lost = threading.Event()
-        """Set when the lock is lost, or can no longer be proved to be held."""
+        """Set when the lock is lost, or when the lease may have ended."""
         self._client, self._request, self._until = client, request, until
         self._cause = None
         self._stop = threading.Event()
@@ -221,7 +220,7 @@ class Held:
         return self._request.owner
 
     def left(self):
-        """Return for how many seconds the lease lasts at least."""
+        """Return the number of seconds for which the lease certainly lasts."""
         return max(self._until - monotonic(), 0)
 
     def check(self):
@@ -230,7 +229,7 @@ class Held:
             raise self._cause
 
     def release(self):
-        """Give the lock up, so that the next client can have it at once.
+        """Release the lock, so that the next client can get it at once.
 
         It raises LostError if the lock was lost before. If the cluster does not
         answer until the end of the lease, it raises the error of redis-py.
@@ -277,7 +276,7 @@ class Held:
             self._until = self._request.until(sent)
 
     def _expire(self):
-        """Set lost at the end of the lease, also while a renewal waits for a reply."""
+        """Set lost at the end of the lease, even while a renewal waits for a reply."""
         while not self._stop.wait(self.left()):
             if self.left() == 0:
                 self._lose(UnprovedError(f"lock {self.key!r}: the cluster has not confirmed a renewal in time"))
