@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// What a node reports about itself, and what a member last answered to this
-// node: see package health.
-type (
-	NodeStatus = health.NodeStatus
-	PeerHealth = health.PeerHealth
-)
+// NodeStatus is the state that one node reports about itself.
+type NodeStatus = health.NodeStatus
+
+// PeerHealth is what a member of the cluster answered when this node last asked
+// it.
+type PeerHealth = health.PeerHealth
 
 // WritesRefused returns why the cluster refuses commands that add data, as far as
 // this node knows, or "".
@@ -144,8 +144,8 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 					detail = shortReason(err)
 				}
 				out[i] = NodeStatus{
-					ID: m.ID, Role: "unreachable", Endpoints: health.Endpoints{PeerAddr: addr}, Voter: m.Voter, Detail: detail,
-					LastAnswer: sr.health.Of(m.ID).Heard,
+					ID: m.ID, Role: "unreachable", Endpoints: health.Endpoints{PeerAddr: addr}, Voter: m.Voter,
+					Detail: detail, LastAnswer: sr.health.Of(m.ID).Heard,
 				}
 				return
 			}

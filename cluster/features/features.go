@@ -161,7 +161,8 @@ func (f *Features) Raise(
 	if len(blocked) > 0 || ctx.Err() != nil {
 		return
 	}
-	f.cfg.Logger.Info("raising the cluster's feature version: every member knows a newer one", "from", current, "to", next)
+	f.cfg.Logger.Info("raising the cluster's feature version: every member knows a newer one",
+		"from", current, "to", next)
 	f.raising = ld.Propose([]byte(fsm.FeaturesCommand),
 		strconv.AppendUint(nil, ld.Term, 10), strconv.AppendInt(nil, int64(next), 10))
 }
