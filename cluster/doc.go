@@ -8,19 +8,19 @@
 //
 // Each package below it can be understood by itself: raftlog (the log, the vote
 // and the snapshots), transport (raft's messages), machine (the state machine of
-// a node), readindex (confirmation of reads), fairshare (slots for work that
-// takes long), events and clientid. The files of this package are named by what
-// they do:
+// a node), execution (reads and scripts within their budgets), readindex
+// (confirmation of reads), fairshare (slots for work that takes long), features
+// (the feature version of the cluster), health (what nodes report), diskspace,
+// events and clientid. The files of this package are named by what they do:
 //
 //   - leadership*.go: the objects that only a leader has. They stamp and propose
 //     entries. leadership_term.go opens and closes the leadership.
 //   - session.go, forwarder.go, link.go, streams.go: the way of a client's group
 //     to the leader, and of its replies back.
 //   - blocking.go: the waits of clients in blocking commands.
-//   - read_slow.go: reads that take long.
-//   - script_*.go: scripts, their dry runs, and the lanes in which these wait.
-//   - member_*.go: forming, joining, adding and removing, and the
-//     feature version that the members allow.
+//   - script_dryrun.go: dry runs of scripts, and pipelines that are executed in
+//     pieces because they are costly.
+//   - member_*.go: forming, joining, adding and removing.
 //   - failover.go, transfer.go, leader.go: elections that do not wait for raft's
 //     timers, transfers of leadership, and which node leads.
 //   - admin.go, peers.go, status.go: requests between nodes.

@@ -6,10 +6,6 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
-// errClientLeft is the error of a read whose client has closed its connection.
-// It differs from fairshare.ErrLost, after which a session asks the next leader.
-var errClientLeft = outcome.NewNotExecuted(false, "the client has closed its connection, the read was ended")
-
 // Errors of a change of the members, besides refusals that have their own text
 // and outcome.NewChangeUnknown. After these errors, nothing was changed.
 var (

@@ -49,4 +49,4 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 // WatchDenials sets the function that is called when a script that this node
 // runs, for a client of any node, is denied a command. There is one such
 // function; a later call replaces it.
-func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.guard.OnDenied(f) }
+func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDenied(f) }

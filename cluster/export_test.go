@@ -44,8 +44,8 @@ func (n *Node) ReadsWaiting() int {
 
 // OccupySlowReads takes all slots for slow reads of the node.
 func (n *Node) OccupySlowReads() error {
-	for n.reads.slots.Free() > 0 {
-		if _, err := n.reads.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
+	for n.reads.Slots().Free() > 0 {
+		if _, err := n.reads.Slots().Enter(fairshare.Worker{}, 0, nil); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func (n *Node) OccupySlowReads() error {
 }
 
 // SlowReadsWaiting returns how many slow reads wait for a slot on this node.
-func (n *Node) SlowReadsWaiting() int64 { return n.reads.waiting.Load() }
+func (n *Node) SlowReadsWaiting() int64 { return n.reads.Waiting() }
 
 // ReadsSent returns how many reads of this node's clients have no answer of the
 // leader yet.

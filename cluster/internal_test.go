@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
-	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -37,97 +35,6 @@ func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 	if len(ld.pipeline.inflight) != 0 || called != 1 {
 		t.Fatal("an entry of this leadership was not counted")
 	}
-}
-
-// The scripts of a group share one time limit, in addition to the limit of each
-// script: before a dry run, what one script may take there.
-func TestScriptHost_Allowance(t *testing.T) {
-	h := &scriptHost{limit: 500 * time.Millisecond, brief: 2 * time.Millisecond}
-	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
-	for _, c := range []struct {
-		scriptBudget fsm.ScriptBudget
-		since        time.Duration // since the group began
-		limit        time.Duration
-		shared       bool
-	}{
-		{fsm.Briefly, 0, ms(2), false},
-		{fsm.Briefly, ms(1), ms(1), true},
-		{fsm.Briefly, ms(2), 0, true},
-		{fsm.Briefly, ms(10), ms(-8), true},
-		{fsm.DryRun, ms(4000), ms(500), false},
-		{fsm.DryRunPassed, ms(4600), ms(400), true},
-		{fsm.GivenUp, ms(4000), ms(2), false},
-		{fsm.GivenUp, ms(5000), 0, true},
-	} {
-		begun := int64(time.Second)
-		limit, shared := h.allowance(&fsm.ScriptCall{ScriptBudget: c.scriptBudget, Group: &begun}, time.Second+c.since)
-		if limit != c.limit || shared != c.shared {
-			t.Errorf("script budget %d, %v into the group: %v, shared %v, want %v, %v", c.scriptBudget, c.since, limit, shared, c.limit, c.shared)
-		}
-	}
-	var begun int64
-	if h.allowance(&fsm.ScriptCall{Group: &begun}, time.Second); begun != int64(time.Second) {
-		t.Errorf("the group began at %d", begun)
-	}
-	if limit, shared := h.allowance(&fsm.ScriptCall{ScriptBudget: fsm.DryRun}, time.Hour); limit != h.limit || shared {
-		t.Errorf("a read has %v, shared %v", limit, shared)
-	}
-}
-
-// still is a runner whose scripts do nothing.
-type still struct{}
-
-func (still) CompileScript([]byte) string        { return "" }
-func (still) RunScript(fsm.ScriptCall) fsm.Reply { return fsm.OK }
-
-// The number of read-only scripts that run at a time is limited, and slow ones
-// cannot take all slots. Scripts that go through the log need no slot.
-func TestScriptHost_Slots(t *testing.T) {
-	done := make(chan struct{})
-	stats := newCounters()
-	h := &scriptHost{interpreter: still{}, clock: systemClock{}, stats: stats, limit: time.Millisecond, brief: time.Hour,
-		reads: fairshare.New(2, math.MaxInt64, systemClock{}.Mono), slowSlots: fairshare.New(1, math.MaxInt64, systemClock{}.Mono), slow: map[string]time.Duration{"slow": time.Hour}}
-	enter := func(name, want string) (leave func()) {
-		t.Helper()
-		leave, refusal := h.enter(name, fairshare.Worker{}, done)
-		if refusal != want {
-			t.Errorf("%s: refused with %q, want %q", name, refusal, want)
-		}
-		return leave
-	}
-	slow := enter("slow", "")
-	enter("slow", msgScriptRoom)
-	quick := enter("quick", "")
-	enter("quick", msgScriptRoom)
-	run := func(runner fsm.ScriptRunner, p fsm.ScriptBudget) string {
-		reply := runner.RunScript(fsm.ScriptCall{SHA: "quick", ScriptBudget: p})
-		return reply.Text()
-	}
-	if got := run(h.runner(done), fsm.DryRun); got != msgScriptRoom {
-		t.Errorf("a read without a slot: %q", got)
-	}
-	for _, p := range []fsm.ScriptBudget{fsm.Briefly, fsm.DryRunPassed, fsm.GivenUp} {
-		if got := run(h.runner(done), p); got != "OK" {
-			t.Errorf("speculative execution with script budget %d: %q", p, got)
-		}
-	}
-	if got := run(h.dryRunner(done, &dryRun{begun: h.clock.Mono(), limit: time.Hour}), fsm.DryRun); got != "OK" {
-		t.Errorf("a dry run: %q", got)
-	}
-	quick()
-	if got := run(h.runner(done), fsm.DryRun); got != "OK" {
-		t.Errorf("a read with a slot: %q", got)
-	}
-	enter("slow", msgScriptRoom) // the slots that it waited for have not been freed
-	slow()
-	enter("slow", "")()
-	if h.reads.Free() != 2 || h.slowSlots.Free() != 1 {
-		t.Errorf("%d and %d slots are free", h.reads.Free(), h.slowSlots.Free())
-	}
-	h.limit = time.Hour
-	enter("slow", "")
-	close(done)
-	enter("slow", msgScriptLost)
 }
 
 // numbers is a link that records the numbers of groups.

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/readindex"
@@ -66,8 +67,8 @@ type leaderParts struct {
 	committed func() uint64
 	machine   *machine.Machine
 	forwarder *forwarder // forwarder of this node: see checkWaiters
-	readers   *readHost
-	host      *scriptHost
+	readers   *execution.Reads
+	host      *execution.Scripts
 	clock     Clock
 	opts      Options
 	stats     *Counters
@@ -114,7 +115,7 @@ func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadersh
 		slot:           make(chan struct{}, 1),
 		done:           make(chan struct{}),
 	}
-	ld.scripts = ld.host.runner(ld.done)
+	ld.scripts = ld.host.Runner(ld.done)
 	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
 	ld.reads = readindex.New(readindex.Config[reader]{
 		Term: term, Self: ld.self, Raft: ld.raft, Committed: ld.committed,
@@ -385,7 +386,7 @@ type reader interface {
 }
 
 // maxInline is how many remote reads confirm runs on its own goroutine. Each of
-// them may take as long as inlineSteps permit.
+// them may take as long as execution.Reads.ReadInline permits.
 const maxInline = 16
 
 // confirm executes the reads. After maxInline remote reads it passes the rest
@@ -406,12 +407,12 @@ func (ld *leadership) confirm(readers []reader, index uint64) {
 // readRun returns the read of a call for a client of any node, to be run after
 // the read's round has been confirmed. Its error is fairshare.ErrLost if the
 // leadership ends first.
-func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) readRun {
+func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) execution.Run {
 	req := fsm.ReadRequest{
 		Body: c.body, Now: now, Wall: ld.wall(), Seed: rand.Uint64(),
 		Runner: ld.scripts, Scripts: ld.host, Front: c.front,
 	}
-	return readRun{req: req, who: workerOf(from, c.body), index: c.index, done: ld.done}
+	return execution.Run{Request: req, Who: execution.WorkerOf(from.NodeID, c.body), Index: c.index, Done: ld.done}
 }
 
 // signal puts a token into a channel of capacity 1, unless it contains one.
@@ -419,5 +420,15 @@ func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
+	}
+}
+
+// ended reports whether the leadership has ended.
+func (ld *leadership) ended() bool {
+	select {
+	case <-ld.done:
+		return true
+	default:
+		return false
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -30,7 +31,7 @@ type pipeline struct {
 func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
 	limit := ld.opts.workLimits().Entry
 	steps, depends := ld.machine.Table().Weigh(body)
-	full := ld.host.noRoom() != ""
+	full := ld.host.NoRoom() != ""
 	ld.mu.Lock()
 	if ld.closed {
 		ld.mu.Unlock()
@@ -255,7 +256,7 @@ func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 	var refused int
 	var err error
 	limits := ld.opts.workLimits()
-	limits.Full = ld.host.noRoom()
+	limits.Full = ld.host.NoRoom()
 	ld.machine.View(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, limits) })
 	if err != nil {
 		// Table.Check has accepted every group before speculative execution.
@@ -307,4 +308,34 @@ func (ld *leadership) windowLocked() int {
 		return 1
 	}
 	return ld.opts.Window
+}
+
+// speculate executes a batch on a clone of the state machine and returns the
+// batch that is to be proposed in its place, in which the scripts are replaced
+// by their effects. No entry may be in flight: see windowLocked. The groups for
+// which there was no time become the next batch.
+//
+// The proposer waits meanwhile, for at most half of EntryWork and the time of
+// the last group: BriefScriptTime, or as long as one script may run whose dry
+// run has shown that it ends (see script_dryrun.go). Reads, elections and
+// heartbeats do not wait.
+func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
+	ld.mu.Lock()
+	out, rest := ld.spareBuilder(), ld.spareBuilder()
+	ld.mu.Unlock()
+	var pace yield.Pace
+	sp := ld.machine.Speculate(h, b, ld.host.PacedRunner(ld.done, &pace))
+	begun := ld.clock.Mono()
+	err := sp.Run(out, rest, func() bool {
+		pace.Check()
+		return ld.ended() || ld.clock.Mono()-begun > ld.opts.EntryWork/2
+	})
+	if err != nil {
+		// Table.Check has accepted every group, so this state machine and its
+		// table disagree. The same batch would stop every node.
+		return nil, fmt.Errorf("speculatively execute a batch with scripts: %w", err)
+	}
+	rest.Weighed(0, true)
+	ld.later(b, rest)
+	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -98,7 +99,7 @@ func newCounters() *Counters {
 			Buckets: seconds,
 		}, []string{"op"}),
 	}
-	for _, reason := range []string{"no_place", "time", "memory"} { // shown from the start, as 0
+	for _, reason := range execution.ReadRefusals() { // shown from the start, as 0
 		c.SlowReadsRefused.WithLabelValues(reason)
 	}
 	return c
@@ -192,9 +193,9 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), m.ID)
 		}
 	}
-	gauge(descSlowRun, float64(c.n.reads.running.Load()))
-	gauge(descSlowWait, float64(c.n.reads.waiting.Load()))
-	gauge(descSlowBytes, float64(c.n.reads.charged.Load()))
+	gauge(descSlowRun, float64(c.n.reads.Running()))
+	gauge(descSlowWait, float64(c.n.reads.Waiting()))
+	gauge(descSlowBytes, float64(c.n.reads.Charged()))
 	c.n.machine.View(func(m *fsm.Machine) {
 		stats := m.Stats()
 		gauge(descKeys, float64(m.Len()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,11 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster/clientid"
 	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/events"
+	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
@@ -69,8 +72,8 @@ type parts struct {
 	events    *events.Queue
 
 	forwarder *forwarder
-	reads     *readHost
-	scripts   *scriptHost
+	reads     *execution.Reads
+	scripts   *execution.Scripts
 	waits     *waits
 	clientIDs *clientid.Allocator
 
@@ -112,9 +115,8 @@ func Open(cfg Config) (*Node, error) {
 	n.events = events.NewQueue(n.session)
 	n.machine = n.newMachine()
 	n.forwarder = newForwarder(env)
-	n.scripts = newScriptHost(env, n.machine)
-	n.scripts.full = n.disk.Full
-	n.reads = newReadHost(env, n.machine)
+	n.scripts = n.newScripts()
+	n.reads = n.newReads()
 	n.waits = newWaits(n.machine, n.forwarder)
 	n.clientIDs = newClientIDs(env, n.machine, n.forwarder)
 	n.snapshots = &snapshotter{environment: env, raft: n.raft, machine: n.machine, disk: n.disk}
@@ -353,6 +355,59 @@ func (n *Node) newMachine() *machine.Machine {
 				"upgrade this node to the version of the leader", "this_version", n.cfg.Version, "error", err)
 		},
 		Fatal: n.fatal,
+	})
+}
+
+// SlowReadSlots returns the number of slots for slow reads for a setting. If the
+// setting is 0, it is the number of processors that the program uses minus one,
+// but at least one.
+func SlowReadSlots(setting int) int {
+	if setting > 0 {
+		return setting
+	}
+	return max(runtime.GOMAXPROCS(0)-1, 1)
+}
+
+// newReads returns the part of the node that executes reads.
+func (n *Node) newReads() *execution.Reads {
+	opts := &n.cfg.Options
+	return execution.NewReads(execution.ReadConfig{
+		Machine: n.machine,
+		Mono:    n.clock.Mono,
+		Slots:   SlowReadSlots(opts.SlowReads),
+		Quick:   opts.QuickRead,
+		Time:    opts.SlowReadTime,
+		Wait:    opts.SlowReadWait,
+		Memory:  opts.SlowReadMemory,
+		Metrics: execution.ReadMetrics{
+			Slow: n.stats.SlowReads, Refused: n.stats.SlowReadsRefused, Seconds: n.stats.SlowReadSeconds,
+		},
+	})
+}
+
+// newScripts returns the part of the node that runs scripts.
+func (n *Node) newScripts() *execution.Scripts {
+	catalog := n.cfg.Catalog
+	if catalog == nil {
+		catalog = acl.ScriptCatalog(n.table)
+	}
+	opts := &n.cfg.Options
+	return execution.NewScripts(execution.ScriptConfig{
+		Interpreter: n.cfg.Scripts,
+		Guard:       acl.NewGuard(catalog),
+		Rules:       n.cfg.ScriptRules,
+		Full:        n.disk.Full,
+		Mono:        n.clock.Mono,
+		Limit:       opts.ScriptTime,
+		Brief:       opts.BriefScriptTime,
+		Wait:        opts.ScriptWait,
+		Queue:       opts.ScriptQueue,
+		MostWork:    opts.workLimits().Operation,
+		Logger:      n.log.Named("script"),
+		Metrics: execution.ScriptMetrics{
+			Scripts: n.stats.Scripts, Seconds: n.stats.ScriptSeconds,
+			Refused: n.stats.ScriptsRefused, WritesRefused: n.stats.WritesRefused,
+		},
 	})
 }
 

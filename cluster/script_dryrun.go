@@ -4,8 +4,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/yield"
@@ -50,76 +50,38 @@ const (
 
 var errVerdict = errors.New("leader answered the dry run of a script with an unknown result")
 
-// dryRun is the state of one dry run of a group.
-type dryRun struct {
-	begun time.Duration
-	limit time.Duration // limit of its lane
-	// exceeded is set if the dry run has taken longer than limit, or will.
-	exceeded bool
-	work     time.Duration // estimated for a group without scripts: see runDryGroup
-}
-
-// runDry runs a group to see whether it ends, and discards its effects. It
-// tries the lane for short dry runs first.
+// runDry runs a group to see whether it ends, and discards its effects.
 func (ld *leadership) runDry(body []byte) ([]byte, error) {
-	h := ld.host
-	origin, user := fsm.GroupOrigin(body)
-	wait := max(laneTimes*h.limit, ld.opts.ScriptWait)
-	for _, l := range []*lane{h.short, h.long} {
-		p, refusal := l.enter(scriptWorker(origin, user), len(body), wait, ld.done)
-		switch {
-		case refusal == msgScriptLost:
-			return []byte{dryRunAgain}, nil
-		case refusal != "":
-			if !fsm.HasScripts(body) {
-				h.stats.WritesRefused.Add(1)
-				return fsm.Error(msgWriteRoom).Append([]byte{dryRunCut}, 2), nil
-			}
-			h.stats.ScriptsRefused.Add(1)
-			return fsm.Error(refusal).Append([]byte{dryRunCut}, 2), nil
-		}
-		t := &dryRun{begun: h.clock.Mono(), limit: l.limit}
-		verdict, err := ld.runDryInSlot(l, p, body, t)
-		if err != nil || !t.exceeded {
-			return verdict, err
-		}
+	verdict, err := ld.host.RunDry(body, ld.done, func(t *execution.DryRun) ([]byte, error) {
+		return ld.runDryGroup(body, t)
+	})
+	var refused execution.Refusal
+	switch {
+	case errors.Is(err, fairshare.ErrLost):
+		return []byte{dryRunAgain}, nil
+	case errors.As(err, &refused):
+		return fsm.Error(refused.Error()).Append([]byte{dryRunCut}, 2), nil
 	}
-	return nil, errVerdict // the last lane has no limit
-}
-
-// runDryInSlot runs a group in slot p of lane l, and then frees the slot, even
-// after a panic, because the lane has no other slot.
-func (ld *leadership) runDryInSlot(l *lane, p *fairshare.Slot, body []byte, t *dryRun) ([]byte, error) {
-	h := ld.host
-	defer func() {
-		took := max(h.clock.Mono()-t.begun, t.work)
-		if t.exceeded {
-			took = 0 // the script is not executed yet, so the lane need not pause
-		}
-		l.leave(p, took, h.brief)
-	}()
-	return ld.runDryGroup(body, t)
+	return verdict, err
 }
 
 // runDryGroup runs a group that has the slot of its lane. A group without a
 // script is not run: the sizes of its keys show what it costs. It still waits
 // for the slot, so that heavy writes leave most of the time to the writes of
 // other clients.
-func (ld *leadership) runDryGroup(body []byte, t *dryRun) ([]byte, error) {
+func (ld *leadership) runDryGroup(body []byte, t *execution.DryRun) ([]byte, error) {
 	if !fsm.HasScripts(body) {
-		var err error
-		t.work, err = ld.writeTime(body)
-		t.work = min(t.work, ld.opts.MaxWriteTime) // FLUSHALL may exceed it, and must not keep the lane for longer
-		t.exceeded = t.work > t.limit
+		work, err := ld.writeTime(body)
+		t.Weigh(min(work, ld.opts.MaxWriteTime)) // FLUSHALL may exceed it, and must not keep the lane for longer
 		return []byte{dryRunEnded}, err
 	}
 	clone := ld.machine.Clone()
 	h := fsm.Header{Term: ld.term, Stamp: ld.now(), Wall: ld.wall(), Seed: rand.Uint64()}
-	replies, ops, cut, err := clone.Try(h, body, ld.host.dryRunner(ld.done, t), ld.yielding())
+	replies, ops, cut, err := clone.Try(h, body, ld.host.DryRunner(ld.done, t), ld.yielding())
 	switch {
 	case err != nil:
 		return nil, err
-	case cut && closed(ld.done):
+	case cut && ld.ended():
 		return []byte{dryRunAgain}, nil
 	case cut && ops == 1 && replies[0] == '-': // in a transaction, other commands have replies too
 		return append([]byte{dryRunCut}, replies...), nil
@@ -135,7 +97,7 @@ func (ld *leadership) runDryGroup(body []byte, t *dryRun) ([]byte, error) {
 func (ld *leadership) yielding() func() error {
 	var pace yield.Pace
 	return func() error {
-		if closed(ld.done) {
+		if ld.ended() {
 			return errNotLeader
 		}
 		pace.Check()

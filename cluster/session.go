@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -19,7 +20,7 @@ type Session struct {
 	call call
 	buf  []byte
 
-	watch WatchFunc                  // nil for none: see WatchClient
+	watch execution.WatchFunc        // nil for none: see WatchClient
 	piece func(group uint64, op int) // nil for none: see OnPiece
 
 	wait   *wait  // the current wait: see Block
@@ -105,7 +106,7 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 		}
 	}
 	if !g.Write {
-		c.reads, c.lengthy = true, lengthy(g)
+		c.reads, c.lengthy = true, execution.Lengthy(g)
 		reply, err := s.read(local)
 		c.reads = false
 		if !errors.Is(err, fsm.ErrUnlogged) {
@@ -141,14 +142,15 @@ func (s *Session) read(local bool) ([]byte, error) {
 	if local {
 		n := s.node
 		// The read must see everything that this connection has seen before.
-		run := readRun{
-			req: fsm.ReadRequest{
+		run := execution.Run{
+			Request: fsm.ReadRequest{
 				Body: c.body, Seed: rand.Uint64(),
-				Runner: n.scripts.runner(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+				Runner: n.scripts.Runner(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 			},
-			index: n.machine.Applied(), done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body),
+			Index: n.machine.Applied(), Done: n.ctx.Done(), Watch: s.watching(),
+			Who: execution.WorkerOf(n.session.NodeID, c.body),
 		}
-		reply, _, err := n.reads.read(s.buf[:0], run)
+		reply, _, err := n.reads.Read(s.buf[:0], run)
 		if errors.Is(err, fairshare.ErrLost) {
 			err = outcome.ErrClosed
 		}
@@ -159,7 +161,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 		c.front.Reset() // discard the state of an earlier attempt: this reply may be complete
 		s.node.forwarder.read(c)
 		if !s.awaitRead() {
-			return nil, errClientLeft
+			return nil, execution.ErrClientLeft
 		}
 		if c.at > 0 && c.err == nil {
 			reply, expiryPending, err := s.readHere()
@@ -194,12 +196,12 @@ func (s *Session) read(local bool) ([]byte, error) {
 // then ends when the client leaves. A nil function, the initial value, watches
 // no client. The session calls watch while Do runs, and has called stop when Do
 // returns.
-func (s *Session) WatchClient(watch WatchFunc) { s.watch = watch }
+func (s *Session) WatchClient(watch execution.WatchFunc) { s.watch = watch }
 
 // watching returns the watch function for the group of the call, nil for none.
 // The groups of a pipeline that writes are executed although the client has
 // left, and so are its reads.
-func (s *Session) watching() WatchFunc {
+func (s *Session) watching() execution.WatchFunc {
 	if s.call.reads {
 		return s.watch
 	}
@@ -215,7 +217,7 @@ func (s *Session) awaitRead() bool {
 		<-c.done
 		return true
 	}
-	t := time.NewTimer(watchAfter)
+	t := time.NewTimer(execution.WatchAfter)
 	defer t.Stop()
 	select {
 	case <-c.done:
@@ -232,7 +234,7 @@ func (s *Session) awaitRead() bool {
 		}
 	}
 	for !s.node.forwarder.forget(c) {
-		t.Reset(watchAfter)
+		t.Reset(execution.WatchAfter)
 		select {
 		case <-c.done:
 			return true
@@ -250,8 +252,8 @@ func (s *Session) readThere(ld *leadership) (reply []byte, expiryPending bool, e
 		return reply, false, err
 	}
 	run := ld.readRun(c, c.now, s.node.session)
-	run.watch = s.watching()
-	return ld.readers.read(s.buf[:0], run)
+	run.Watch = s.watching()
+	return ld.readers.Read(s.buf[:0], run)
 }
 
 // readHere runs a read with large replies on this node's state machine, once it
@@ -277,10 +279,13 @@ func (s *Session) readHere() (reply []byte, expiryPending bool, err error) {
 	}
 	req := fsm.ReadRequest{
 		Body: c.body, Now: c.now, Wall: n.clock.Wall().UnixMicro(), Seed: rand.Uint64(),
-		Runner: n.scripts.runner(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
+		Runner: n.scripts.Runner(n.ctx.Done()), Scripts: n.scripts, Front: c.front,
 	}
-	run := readRun{req: req, index: at, done: n.ctx.Done(), watch: s.watching(), who: workerOf(n.session, c.body)}
-	reply, expiryPending, err = n.reads.read(s.buf[:0], run)
+	run := execution.Run{
+		Request: req, Index: at, Done: n.ctx.Done(), Watch: s.watching(),
+		Who: execution.WorkerOf(n.session.NodeID, c.body),
+	}
+	reply, expiryPending, err = n.reads.Read(s.buf[:0], run)
 	if errors.Is(err, fairshare.ErrLost) {
 		err = outcome.ErrClosed
 	}

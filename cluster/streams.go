@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -356,12 +357,10 @@ func (r *remoteRead) confirmed(ld *leadership, now int64, index uint64) {
 	}
 	if !r.call.dryRun && !r.call.slow {
 		run := ld.readRun(r.call, now, r.from)
-		if !ld.readers.isSlow(&run) {
-			reply, expiryPending, err := ld.readers.quick(nil, &run, inlineSteps)
-			if !errors.Is(err, errSlow) {
-				r.finish(ld, reply, expiryPending, err)
-				return
-			}
+		reply, expiryPending, err := ld.readers.ReadInline(&run)
+		if !errors.Is(err, execution.ErrSlow) {
+			r.finish(ld, reply, expiryPending, err)
+			return
 		}
 	}
 	// It may take long, so it must not run on the goroutine that serves the
@@ -376,8 +375,8 @@ func (r *remoteRead) run(ld *leadership, now int64) {
 		return
 	}
 	run := ld.readRun(r.call, now, r.from)
-	run.done = r.server.ended(r)
-	reply, expiryPending, err := ld.readers.read(nil, run)
+	run.Done = r.server.ended(r)
+	reply, expiryPending, err := ld.readers.Read(nil, run)
 	r.finish(ld, reply, expiryPending, err)
 }
 

@@ -1,4 +1,4 @@
-package cluster
+package execution
 
 import (
 	"errors"
@@ -31,13 +31,13 @@ type lane struct {
 
 const (
 	// shortDryRuns is the limit of the lane for short dry runs, in multiples of
-	// Options.BriefScriptTime.
+	// ScriptConfig.Brief.
 	shortDryRuns = 25
 	// laneShare bounds the part of the proposer's time that a lane uses: see
 	// lane.
 	laneShare = 4
 	// laneTimes bounds how long a dry run waits in a lane, in multiples of
-	// Options.ScriptTime. It waits for Options.ScriptWait if that is longer.
+	// ScriptConfig.Limit. It waits for ScriptConfig.Wait if that is longer.
 	laneTimes = 60
 	// laneUsers divides the limit of a lane: one user may have one part of it.
 	laneUsers = 4
@@ -45,11 +45,11 @@ const (
 	maxLaneBytes = 64 << 20
 )
 
-func newLane(limit time.Duration, most int, clock Clock) *lane {
+func newLane(limit time.Duration, most int, mono func() time.Duration) *lane {
 	return &lane{
 		limit:   limit,
 		most:    most,
-		slots:   fairshare.New(1, math.MaxInt64, clock.Mono),
+		slots:   fairshare.New(1, math.MaxInt64, mono),
 		waiting: make(map[string]int),
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package execution
 
 import (
 	"math"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
+	"github.com/holdfast-kv/holdfast/platform"
 )
 
 // laneMost is the limit of the lanes of tests.
@@ -18,7 +19,7 @@ const laneMost = 1024
 func TestLane_Short(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const brief, long = 10 * time.Millisecond, 400 * time.Millisecond
-		short, slow := newLane(shortDryRuns*brief, laneMost, systemClock{}), newLane(math.MaxInt64, laneMost, systemClock{})
+		short, slow := newLane(shortDryRuns*brief, laneMost, platform.Elapsed), newLane(math.MaxInt64, laneMost, platform.Elapsed)
 		stop := make(chan struct{})
 		var runs atomic.Int64
 		for conn := range uint64(25) {
@@ -68,7 +69,7 @@ func TestLane_Short(t *testing.T) {
 // runs that give up free their room.
 func TestLane_Full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLane(math.MaxInt64, laneMost, systemClock{})
+		l := newLane(math.MaxInt64, laneMost, platform.Elapsed)
 		stop := make(chan struct{})
 		p, _ := l.enter(fairshare.Worker{User: "first"}, 1, time.Hour, stop)
 		for i := range uint64(laneMost / laneUsers) {

@@ -1,8 +1,9 @@
-package cluster
+package execution
 
 import (
 	"errors"
 	"fmt"
+	"github.com/prometheus/client_golang/prometheus"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -28,12 +29,11 @@ type tickingClock struct {
 }
 
 func (c *tickingClock) Mono() time.Duration { return time.Duration(c.now.Add(int64(c.step))) }
-func (c *tickingClock) Wall() time.Time     { return time.Unix(1, 0) }
 
 // slowWorld is a machine with values that take long to read.
 type slowWorld struct {
 	t *testing.T
-	h *readHost
+	h *Reads
 	// entries is the number of entries applied.
 	entries uint64
 }
@@ -44,32 +44,32 @@ type durable struct{}
 func (durable) Await(uint64) bool                 { return true }
 func (durable) Outdated(*raft.SnapshotMeta) error { return nil }
 
-// bubbleClock is the clock of a synctest bubble.
-type bubbleClock struct{ begun time.Time }
+// bubbleTime returns the monotonic clock of a synctest bubble.
+func bubbleTime() func() time.Duration {
+	begun := time.Now()
+	return func() time.Duration { return time.Since(begun) }
+}
 
-func (c bubbleClock) Mono() time.Duration { return time.Since(c.begun) }
-func (c bubbleClock) Wall() time.Time     { return time.Now() }
-
-func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld {
-	options := DefaultOptions()
-	options.SlowReadWait = time.Second
-	change(&options)
-	stats := newCounters()
-	env := &environment{
-		table: command.NewTable(), clock: clock, stats: stats,
-		cfg: &Config{Options: options, Features: fsm.MaxFeatures},
-	}
+func newSlowWorld(t *testing.T, mono func() time.Duration, change func(cfg *ReadConfig)) *slowWorld {
 	m := machine.New(machine.Config{
-		Table: env.table, Features: fsm.MaxFeatures, Log: durable{},
-		Events: events.NewQueue(env.session), Mono: func() time.Duration { return 0 },
-		Metrics:     machine.Metrics{Seconds: stats.ApplySeconds, Steps: stats.ApplySteps, Slow: stats.SlowEntries},
+		Table: command.NewTable(), Features: fsm.MaxFeatures, Log: durable{},
+		Events: events.NewQueue(fsm.SessionID{}), Mono: func() time.Duration { return 0 },
+		Metrics:     machine.Metrics{Seconds: histogram(), Steps: counter(), Slow: counter()},
 		Applied:     func(uint64, uint64, *fsm.Result) {},
 		TermStarted: func(uint64, uint64, fsm.TermStart, int64) {},
 		Logger:      hclog.NewNullLogger(),
 		Fatal:       func(err error) { t.Error(err) },
 	})
-	w := &slowWorld{t: t, h: newReadHost(env, m)}
-	w.h.slots = fairshare.New(1, slowSlice, clock.Mono)
+	cfg := ReadConfig{
+		Machine: m, Mono: mono, Slots: 1,
+		Quick: 500 * time.Microsecond, Time: 10 * time.Second, Wait: time.Second, Memory: 256 << 20,
+		Metrics: ReadMetrics{
+			Slow: counter(), Seconds: histogram(),
+			Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "r"}, []string{"reason"}),
+		},
+	}
+	change(&cfg)
+	w := &slowWorld{t: t, h: NewReads(cfg)}
 	w.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1, Wall: 1}, fsm.TermStart{NodeID: "n", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures}))
 	w.write([]string{"set", "text", strings.Repeat("ab", 2000)}, []string{"set", "other", strings.Repeat("ba", 2000)}, []string{"set", "bits", strings.Repeat("x", 100_000)})
 	for from := 0; from < 30_000; from += 1000 {
@@ -84,7 +84,7 @@ func newSlowWorld(t *testing.T, clock Clock, change func(o *Options)) *slowWorld
 
 func (w *slowWorld) apply(entry []byte) {
 	w.entries++
-	w.h.machine.Apply(&raft.Log{Index: w.entries, Term: 1, Type: raft.LogCommand, Data: entry})
+	w.h.cfg.Machine.Apply(&raft.Log{Index: w.entries, Term: 1, Type: raft.LogCommand, Data: entry})
 }
 
 func (w *slowWorld) group(commands ...[]string) []byte {
@@ -95,7 +95,7 @@ func (w *slowWorld) group(commands ...[]string) []byte {
 		for i := range words {
 			args[i] = []byte(words[i])
 		}
-		g.Command(w.h.machine.Table().Find(args[0]), 0, args)
+		g.Command(w.h.cfg.Machine.Table().Find(args[0]), 0, args)
 	}
 	return g.Bytes()
 }
@@ -106,9 +106,9 @@ func (w *slowWorld) write(commands ...[]string) {
 	w.apply(b.Encode(fsm.Header{Term: 1, Stamp: int64(w.entries) + 1, Wall: 1}))
 }
 
-func (w *slowWorld) run(done <-chan struct{}, commands ...[]string) readRun {
+func (w *slowWorld) run(done <-chan struct{}, commands ...[]string) Run {
 	body := w.group(commands...)
-	return readRun{req: fsm.ReadRequest{Body: body}, who: workerOf(fsm.SessionID{NodeID: "n"}, body), index: w.entries, done: done}
+	return Run{Request: fsm.ReadRequest{Body: body}, Who: WorkerOf("n", body), Index: w.entries, Done: done}
 }
 
 func repeated(n int, words ...string) (commands [][]string) {
@@ -138,25 +138,25 @@ var slowReads = []struct {
 func TestSlowRead(t *testing.T) {
 	for _, step := range []time.Duration{0, 300 * time.Microsecond} {
 		clock := &tickingClock{}
-		w := newSlowWorld(t, clock, func(*Options) {})
+		w := newSlowWorld(t, clock.Mono, func(*ReadConfig) {})
 		clock.step = step
 		for _, c := range slowReads {
 			before := clock.now.Load()
 			run := w.run(nil, c.commands...)
-			if _, _, err := w.h.quick(nil, &run, quickSteps); !errors.Is(err, errSlow) {
+			if _, _, err := w.h.quick(nil, &run, quickSteps); !errors.Is(err, ErrSlow) {
 				t.Errorf("%s with a clock of %v: %v", c.name, step, err)
 			}
-			if held := time.Duration(clock.now.Load() - before); held > 2*w.h.opts.QuickRead {
+			if held := time.Duration(clock.now.Load() - before); held > 2*w.h.cfg.Quick {
 				t.Errorf("%s held the lock for %v", c.name, held)
 			}
-			reply, _, err := w.h.read(nil, run)
+			reply, _, err := w.h.Read(nil, run)
 			if err != nil || !strings.HasPrefix(string(reply), c.reply) {
 				t.Errorf("%s: %.50q, %v, want %q", c.name, reply, err, c.reply)
 			}
 			if !w.h.isSlow(&run) && step > 0 {
 				t.Errorf("%s: its connection is not known to be slow", c.name)
 			}
-			w.h.mark(run.who, false)
+			w.h.mark(run.Who, false)
 		}
 		if w.h.charged.Load() != 0 || w.h.clone != nil || w.h.users != 0 || w.h.slots.Free() != 1 {
 			t.Errorf("behind: %d bytes, clone %p, %d users, %d free slots", w.h.charged.Load(), w.h.clone, w.h.users, w.h.slots.Free())
@@ -169,7 +169,7 @@ func TestSlowRead(t *testing.T) {
 // clones.
 func TestSlowRead_Slots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
+		w := newSlowWorld(t, bubbleTime(), func(*ReadConfig) {})
 		first, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -178,8 +178,8 @@ func TestSlowRead_Slots(t *testing.T) {
 		for i := range 60 {
 			go func() {
 				run := w.run(nil, slowReads[0].commands...)
-				run.who.Conn = uint64(i)
-				reply, _, err := w.h.read(nil, run)
+				run.Who.Conn = uint64(i)
+				reply, _, err := w.h.Read(nil, run)
 				answers <- fmt.Sprint(string(reply), err)
 			}()
 		}
@@ -221,7 +221,7 @@ func TestSlowRead_Refused(t *testing.T) {
 			t.Errorf("%.100q, %v, want %d times %s", reply, err, len(commands), code)
 		}
 		var m dto.Metric
-		if err := w.h.stats.SlowReadsRefused.WithLabelValues(reason).Write(&m); err != nil || m.GetCounter().GetValue() != 1 {
+		if err := w.h.cfg.Metrics.Refused.WithLabelValues(reason).Write(&m); err != nil || m.GetCounter().GetValue() != 1 {
 			t.Errorf("%v refused for %s (%v)", m.GetCounter().GetValue(), reason, err)
 		}
 		if w.h.charged.Load() != 0 || w.h.running.Load() != 0 || w.h.waiting.Load() != 0 {
@@ -230,7 +230,7 @@ func TestSlowRead_Refused(t *testing.T) {
 	}
 	t.Run("place", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
+			w := newSlowWorld(t, bubbleTime(), func(*ReadConfig) {})
 			if _, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -239,12 +239,12 @@ func TestSlowRead_Refused(t *testing.T) {
 	})
 	t.Run("time", func(t *testing.T) {
 		clock := &tickingClock{}
-		w := newSlowWorld(t, clock, func(o *Options) { o.SlowReadTime = 20 * time.Millisecond })
+		w := newSlowWorld(t, clock.Mono, func(c *ReadConfig) { c.Time = 20 * time.Millisecond })
 		clock.step = 5 * time.Millisecond
 		check(t, w, "BUSY", "time", slowReads[3].commands)
 	})
 	t.Run("memory", func(t *testing.T) {
-		w := newSlowWorld(t, &tickingClock{}, func(o *Options) { o.SlowReadMemory = 1 << 20 })
+		w := newSlowWorld(t, new(tickingClock).Mono, func(c *ReadConfig) { c.Memory = 1 << 20 })
 		check(t, w, "OOM", "memory", repeated(2, "sunion", "one", "two"))
 	})
 }
@@ -253,7 +253,7 @@ func TestSlowRead_Refused(t *testing.T) {
 // more.
 func TestSlowRead_Gone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, bubbleClock{time.Now()}, func(*Options) {})
+		w := newSlowWorld(t, bubbleTime(), func(*ReadConfig) {})
 		done := make(chan struct{})
 		l, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
@@ -280,10 +280,10 @@ func TestSlowRead_Gone(t *testing.T) {
 }
 
 // TestSlowRead_ClientLeft checks that a read ends with an error of its own when
-// its client leaves, and not before watchAfter.
+// its client leaves, and not before WatchAfter.
 func TestSlowRead_ClientLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, bubbleClock{time.Now()}, func(o *Options) { o.SlowReadWait = time.Hour })
+		w := newSlowWorld(t, bubbleTime(), func(c *ReadConfig) { c.Wait = time.Hour })
 		if _, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -291,16 +291,16 @@ func TestSlowRead_ClientLeft(t *testing.T) {
 		close(left)
 		begun := time.Now()
 		run := w.run(done, slowReads[0].commands...)
-		run.watch = func() (<-chan struct{}, func(), error) { return left, func() { stopped++ }, nil }
-		if _, _, err := w.h.read(nil, run); !errors.Is(err, errClientLeft) {
+		run.Watch = func() (<-chan struct{}, func(), error) { return left, func() { stopped++ }, nil }
+		if _, _, err := w.h.Read(nil, run); !errors.Is(err, ErrClientLeft) {
 			t.Errorf("its client has left: %v", err)
 		}
-		if took := time.Since(begun); took != watchAfter || stopped != 1 {
-			t.Errorf("ended after %v, want %v; stopped %d watches", took, watchAfter, stopped)
+		if took := time.Since(begun); took != WatchAfter || stopped != 1 {
+			t.Errorf("ended after %v, want %v; stopped %d watches", took, WatchAfter, stopped)
 		}
-		run.watch = func() (<-chan struct{}, func(), error) { return nil, func() { stopped++ }, nil }
+		run.Watch = func() (<-chan struct{}, func(), error) { return nil, func() { stopped++ }, nil }
 		time.AfterFunc(time.Second, func() { close(done) })
-		if _, _, err := w.h.read(nil, run); !errors.Is(err, fairshare.ErrLost) || stopped != 2 {
+		if _, _, err := w.h.Read(nil, run); !errors.Is(err, fairshare.ErrLost) || stopped != 2 {
 			t.Errorf("done was closed: %v, stopped %d watches", err, stopped)
 		}
 	})
@@ -317,19 +317,20 @@ func (measuring) RunScript(call fsm.ScriptCall) fsm.Reply {
 // waits for its slot is not part of the time that its read may run.
 func TestSlowRead_ScriptWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock := bubbleClock{time.Now()}
-		w := newSlowWorld(t, clock, func(o *Options) { o.SlowReadTime = 100 * time.Millisecond })
+		mono := bubbleTime()
+		w := newSlowWorld(t, mono, func(c *ReadConfig) { c.Time = 100 * time.Millisecond })
 		w.write([]string{"script", "load", "compare"})
-		host := &scriptHost{
-			interpreter: measuring{}, clock: clock, stats: w.h.stats, limit: time.Second, brief: time.Second,
-			reads: fairshare.New(1, math.MaxInt64, clock.Mono), slow: make(map[string]time.Duration),
+		host := &Scripts{
+			cfg:   ScriptConfig{Interpreter: measuring{}, Mono: mono, Limit: time.Second, Metrics: scriptMetrics()},
+			brief: time.Second,
+			reads: fairshare.New(1, math.MaxInt64, mono), slow: make(map[string]time.Duration),
 		}
 		l, err := host.reads.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		run := w.run(nil, []string{"eval_ro", "compare", "0"})
-		run.req.Runner = host.runner(nil)
+		run.Request.Runner = host.Runner(nil)
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -348,19 +349,20 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 // not part of the time that it shares with other scripts of its command.
 func TestHostedRunner_SharedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clock, stats := bubbleClock{time.Now()}, newCounters()
-		host := &scriptHost{
-			interpreter: still{}, clock: clock, stats: stats, limit: time.Second, brief: time.Second,
-			reads: fairshare.New(1, math.MaxInt64, clock.Mono), slow: make(map[string]time.Duration),
+		mono := bubbleTime()
+		host := &Scripts{
+			cfg:   ScriptConfig{Interpreter: still{}, Mono: mono, Limit: time.Second, Metrics: scriptMetrics()},
+			brief: time.Second,
+			reads: fairshare.New(1, math.MaxInt64, mono), slow: make(map[string]time.Duration),
 		}
 		l, err := host.reads.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		begun := int64(clock.Mono()) + 1
+		begun := int64(mono()) + 1
 		ended := make(chan string, 1)
 		go func() {
-			reply := host.runner(nil).RunScript(fsm.ScriptCall{SHA: "a", ScriptBudget: fsm.DryRun, Begun: &begun, Cut: func() {}})
+			reply := host.Runner(nil).RunScript(fsm.ScriptCall{SHA: "a", ScriptBudget: fsm.DryRun, Begun: &begun, Cut: func() {}})
 			ended <- reply.Text()
 		}()
 		synctest.Wait()
