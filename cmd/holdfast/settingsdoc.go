@@ -55,7 +55,7 @@ nodes have been upgraded.
 ## Refused parameters
 
 Holdfast cannot do what these parameters promise. "CONFIG SET" accepts only the
-present value.
+current value.
 
 | parameter | why |
 |---|---|
