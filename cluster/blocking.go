@@ -19,8 +19,8 @@ import (
 // The leader also sends the replies, which is a few milliseconds faster.
 //
 // The state machine may contain waiters of this node for which no connection
-// waits any more, because the reply has arrived or the client has disconnected.
-// sweep sends a group that removes them.
+// waits, because the reply has arrived or the client has disconnected. sweep sends
+// a group that removes them.
 type waits struct {
 	machine   *machine.Machine
 	forwarder *forwarder
@@ -240,13 +240,13 @@ func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	return reply, nil
 }
 
-// Waited returns a channel that receives the reply when the present wait is
+// Waited returns a channel that receives the reply when the current wait is
 // served. It receives nil when the cluster no longer has the waiter, because
 // this node was not connected to the leader for too long. The command must then
 // be executed again.
 func (s *Session) Waited() <-chan []byte { return s.wait.out }
 
-// Unblock ends the present wait. The reply is not nil if the wait had been
+// Unblock ends the current wait. The reply is not nil if the wait had been
 // served. The outcome of an error is always unknown: the blocking command may
 // have been served before, even if the command that ends the wait was not
 // executed.
@@ -282,7 +282,7 @@ func (s *Session) Unblock() ([]byte, error) {
 	return nil, nil
 }
 
-// Abandon ends the present wait of a client that has disconnected. It does not
+// Abandon ends the current wait of a client that has disconnected. It does not
 // wait for the outcome.
 func (s *Session) Abandon() {
 	ws := s.node.waits

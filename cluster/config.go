@@ -148,7 +148,7 @@ type Options struct {
 	ExpireEvery, ClockEntryEvery time.Duration
 
 	// ScriptTime is the time limit of one script. A script that takes longer
-	// than BriefScriptTime first gets a dry run beside the log, before it may
+	// than BriefScriptTime first gets a dry run outside of the log, before it may
 	// delay the writes of other clients.
 	ScriptTime, BriefScriptTime time.Duration
 	// ScriptWait is how long a slow script, or a heavy write, waits for its

@@ -22,7 +22,7 @@ func (c *testCluster) wantFatal(id, text string) {
 			c.t.Errorf("%s ended with %q, want %q", id, err, text)
 		}
 	case <-time.After(waitLimit):
-		c.t.Fatalf("%s goes on, want %q", id, text)
+		c.t.Fatalf("%s continues to run, want %q", id, text)
 	}
 }
 

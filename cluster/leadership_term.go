@@ -34,7 +34,7 @@ func (ls *leaderships) current() *leadership {
 }
 
 // keep opens and closes the leadership when raft reports a change. The report
-// may be outdated when it is read, so keep uses the present state of raft. It
+// may be outdated when it is read, so keep uses the current state of raft. It
 // runs until the node stops.
 func (ls *leaderships) keep() {
 	for {

@@ -12,10 +12,10 @@ import (
 // suspender is the part of a leadership that decides which nodes' waiters are
 // served. An element that is given to a waiter whose node is gone would be
 // lost. So the leader suspends, in the log, the waiters of a node that is not
-// connected, lets others have the locks that they wait for after passAfter, and
-// ends them after WaiterGrace. Replies that were served before
-// remain until the node has received them, has restarted, or is no longer a
-// member.
+// connected. If the node is still not connected after passAfter, other waiters
+// get the locks that its waiters wait for. After WaiterGrace, the leader ends its
+// waiters. Replies that were served before remain until the node has received
+// them, has restarted, or is no longer a member.
 //
 // keepTime calls checkWaiters every ExpireEvery, and when a link begins or ends.
 // Only that goroutine uses the suspender, so it needs no lock.
@@ -104,13 +104,13 @@ func (ld *leadership) nextState(s fsm.WaitSession, features int, now time.Durati
 	return ""
 }
 
-// passAfter is how long the locks that the clients of a node wait for are kept
-// for them after the node has gone. A node whose leader has changed is linked
-// again sooner.
+// passAfter is how long a node must have had no link before other waiters get the
+// locks that its waiters wait for. It is longer than a node takes to connect to a
+// new leader, so a change of leader alone does not cost a waiter the lock.
 const passAfter = 25 * time.Millisecond
 
-// dropGraces is the multiple of WaiterGrace for which the replies that were
-// served to a node are kept after the node has gone and is known not to return.
+// dropGraces is a multiple of WaiterGrace: replies that were served to a node which
+// is gone, and is known not to return, are kept for that long.
 const dropGraces = 60
 
 // mayReturn reports whether a session that has no link may be linked again: its

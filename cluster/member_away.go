@@ -91,7 +91,7 @@ func (ms *membership) tellOnce(id, text string, fields ...any) {
 }
 
 // operatorChanged records that an operator has changed the members: from now
-// on, the present number of voters counts as the original one.
+// on, the current number of voters counts as the original one.
 func (ms *membership) operatorChanged() {
 	if ms.membersSetting(settingVoters) == "" {
 		return

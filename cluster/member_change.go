@@ -42,7 +42,7 @@ type membership struct {
 	transfers   *transfers
 	status      *statusReporter
 	health      *health.Book
-	// submit executes a group as a client's.
+	// submit executes a group as if a client had sent it.
 	submit func(g *fsm.Group) ([]byte, error)
 
 	changes changeLock

@@ -57,7 +57,7 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 		return errNotLed
 	}
 	if req.auto && !ms.away.Has(req.Node) { // the node was added again meanwhile
-		return fmt.Errorf("%s is not away any more", req.Node)
+		return fmt.Errorf("%s is no longer away", req.Node)
 	}
 	// Passing this index makes raft refuse the removal if the membership has
 	// changed since checkRemoval checked it.

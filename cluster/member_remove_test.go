@@ -155,9 +155,9 @@ func TestRemove_MembersHaveChanged(t *testing.T) {
 }
 
 // TestRemove_Waited: a removal that has waited for another change has little
-// time left to ask the members, or its node does not lead any more. The node
-// must not take members for dead then, and must not advise the operator to
-// force the removal.
+// time left to ask the members, or its node no longer leads. The node must not
+// take members for dead then, and must not advise the operator to force the
+// removal.
 func TestRemove_Waited(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {

@@ -283,7 +283,7 @@ func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 // delay is like stall, for the opposite direction: it delays what is sent to
 // the node to. The bytes arrive when flow is called, although the sender has
 // given the connection up long before. The replies are lost, because the answer
-// that the connection does not exist any more is delayed as long.
+// that the connection no longer exists is delayed as long.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) {

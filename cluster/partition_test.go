@@ -212,7 +212,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 			want(leader, bulk("2"), "GET", "n")
 			want(f, bulk("2"), "GET", "n")
 			if got := c.log.Count(linked); got != links+1 {
-				t.Errorf("the link was made anew %d times, so nothing was tested", got-links)
+				t.Errorf("the link was replaced %d times, so nothing was tested", got-links)
 			}
 		})
 	}

@@ -70,7 +70,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 		wg.Go(func() {
 			reply, err := cl.do(mget...)
 			if err != nil || reply != want {
-				t.Errorf("MGET beside others: %d bytes, %v", len(reply), err)
+				t.Errorf("MGET at the same time as others: %d bytes, %v", len(reply), err)
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 	flow()
 	wg.Wait()
 	if got := c.log.Count(follower + ": linked to leader"); got != links {
-		t.Errorf("the link was made anew %d times", got-links)
+		t.Errorf("the link was replaced %d times", got-links)
 	}
 }
 
@@ -103,8 +103,8 @@ func TestReplies_ManyOperations(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestReplies_SlowReads checks that reads that walk many keys run beside the
-// log, also on behalf of another node.
+// TestReplies_SlowReads checks that reads that walk many keys do not delay the
+// log, even if they run on behalf of another node.
 func TestReplies_SlowReads(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -17,7 +17,7 @@ import (
 // there. If a group contains a script that needs longer, the group is not
 // executed and its reply says so (fsm.TooLong). Its session then asks the
 // leader for a dry run of the group, as a read: on a copy-on-write clone,
-// beside the log. If the scripts end in the dry run, the session sends the
+// outside of the log. If the scripts end in the dry run, the session sends the
 // group again, and they may then use Options.ScriptTime. A script that does not
 // end in its dry run has delayed other clients only for the brief time.
 //

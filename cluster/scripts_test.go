@@ -333,8 +333,8 @@ func (c *compiler) CompileScript(body []byte) string {
 	return c.lines.CompileScript(body)
 }
 
-// TestScripts_Compile checks that writes go on while a large script is
-// compiled, and that the script is executed then.
+// TestScripts_Compile checks that writes continue while a large script is
+// compiled, and that the script is executed afterwards.
 func TestScripts_Compile(t *testing.T) {
 	t.Parallel()
 	r := &compiler{lines: newLines(), began: make(chan struct{}), finish: make(chan struct{})}
@@ -470,7 +470,7 @@ func TestScripts_LostDryRun(t *testing.T) {
 	<-l.spinning
 	<-l.spinning
 	c.isolate(leader)
-	if got := awaitResult(t, "a script whose trial lost its leader", twice); got.reply != ":2\r\n" {
+	if got := awaitResult(t, "a script whose dry run lost its leader", twice); got.reply != ":2\r\n" {
 		t.Errorf("the script answered %q, %v, want :2", got.reply, got.err)
 	}
 	c.net.heal()
@@ -521,8 +521,8 @@ func TestScripts_LostLeadership(t *testing.T) {
 }
 
 // TestScripts_ReadOnly checks that read-only scripts are reads. They run on any
-// node and beside a script that is running, and need no entry once they are in
-// the cache.
+// node, even while another script runs, and need no entry once they are in the
+// cache.
 func TestScripts_ReadOnly(t *testing.T) {
 	t.Parallel()
 	l := newLines()

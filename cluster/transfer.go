@@ -310,7 +310,7 @@ func electionError(target string, err error) error {
 	return outcome.NewChangeUnknown(fmt.Errorf("%s may not have been asked to campaign: %w", target, err))
 }
 
-// elected waits until this node, which led, knows the present leader.
+// elected waits until this node, which led, knows the current leader.
 func (t *transfers) elected(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*t.cfg.Options.HeartbeatTimeout)
 	defer cancel()

@@ -82,7 +82,7 @@ func TestTransfer_Refused(t *testing.T) {
 }
 
 // TestTransfer_TargetStopsCatchingUp checks that the leader gives up on a
-// target that does not get the last entries in time. The leader goes on
+// target that does not get the last entries in time. The leader continues
 // leading, and processes what has been waiting meanwhile.
 func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestTransfer_AskedTooLate(t *testing.T) {
 		if got := outcome.Of(err); !errors.Is(err, outcome.ErrUnknown) || got != outcome.Unknown {
 			t.Errorf("asked at %s: %v: outcome %d, want unknown", asked, err, got)
 		}
-		if err != nil && strings.Contains(err.Error(), "goes on leading") {
+		if err != nil && strings.Contains(err.Error(), "leads again") {
 			t.Errorf("asked at %s: %v", asked, err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestTransfer_AskedTooLate(t *testing.T) {
 		flow()
 	}
 	// n3 is usually elected now. If its heartbeat timeout has made it a candidate
-	// before, raft ignores the request to campaign, and n1 goes on leading.
+	// before, raft ignores the request to campaign, and n1 continues to lead.
 	c.ready("n1", "n2", "n3")
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }
@@ -158,7 +158,7 @@ func TestTransfer_ToTheLeader(t *testing.T) {
 }
 
 // TestTransfer_TargetDies: a target may die at any moment of a transfer. The
-// old leader goes on leading, or another node is elected, and no acknowledged
+// old leader continues to lead, or another node is elected, and no acknowledged
 // write is lost.
 func TestTransfer_TargetDies(t *testing.T) {
 	t.Parallel()
@@ -180,7 +180,7 @@ func TestTransfer_TargetDies(t *testing.T) {
 		begun := time.Now()
 		c.leader(c.others(target)...)
 		l.progress(5)
-		t.Logf("writes went on %v after the death of %s", time.Since(begun), target)
+		t.Logf("writes continued %v after the death of %s", time.Since(begun), target)
 		c.open(target)
 		c.ready(target)
 	}

@@ -95,7 +95,7 @@ type Peer struct {
 //     succeeded, it refuses commands that add data (fsm.Command.Grows) before
 //     they get into the log. All other commands work.
 //   - A leader also refuses them if so many voters are below their reserve that
-//     the rest is no majority. If a majority can store no entries, then no
+//     the rest is not a majority. If a majority can store no entries, then no
 //     command that changes data can be committed, not even a deletion. A few
 //     voters that are short of room do not stop the cluster.
 //   - A follower with less room than the next log segment needs accepts no more

@@ -164,8 +164,8 @@ func (q *Queue) missLocked(index uint64, why string) {
 }
 
 // Mark adds a mark after everything that waits now. The delivering goroutine
-// calls f when it reaches the mark. If nothing is delivered any more, Mark
-// calls f itself.
+// calls f when it reaches the mark. If no more events are delivered, Mark calls
+// f itself.
 func (q *Queue) Mark(f func()) {
 	q.mu.Lock()
 	if q.closed {

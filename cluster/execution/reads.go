@@ -371,8 +371,8 @@ func (h *Reads) cloned(index uint64) *fsm.Machine {
 }
 
 // isSlow reports whether a read must start as a slow read: it has scripts,
-// which may run for long without a step, or the last read of its connection was
-// slow.
+// which may run for a long time without a step, or the last read of its
+// connection was slow.
 func (h *Reads) isSlow(run *Run) bool {
 	if fsm.HasScripts(run.Request.Body) {
 		return true

@@ -249,8 +249,8 @@ func TestSlowRead_Refused(t *testing.T) {
 	})
 }
 
-// TestSlowRead_Gone checks that a read ends when no client waits for it any
-// more.
+// TestSlowRead_Gone checks that a read ends when its client no longer waits for
+// it.
 func TestSlowRead_Gone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowWorld(t, bubbleTime(), func(*ReadConfig) {})

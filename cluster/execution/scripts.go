@@ -56,7 +56,7 @@ type runningScript struct {
 // Errors of scripts that were ended. The first is the text of Redis.
 const (
 	msgScriptKilled = "ERR Script killed by user with SCRIPT KILL..."
-	msgScriptLost   = "ERR script was ended because its node does not lead any more"
+	msgScriptLost   = "ERR script was ended because its node no longer leads"
 	msgLoadTimeout  = "ERR FUNCTION LOAD timeout"
 	msgScriptPanic  = "ERR script made the interpreter fail and was rolled back"
 	msgScriptRoom   = "BUSY the script was not run: other slow scripts occupied all slots for too long, try again later"

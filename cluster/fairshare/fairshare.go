@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Slots is a number of slots for work of one kind. The work that has had the
-// least processor time lately goes first: of the users, then of the connections
-// of a user, then in order of arrival. Work that runs for longer than a slice
-// gives its slot to waiting work and waits to get it back. So short work waits
-// for few slices, no matter how much work the others have.
+// Slots is a number of slots for work of one kind. A free slot goes to the user
+// that has had the least processor time recently, among the connections of that
+// user to the one that has had the least, and among the work of one connection to
+// the first that arrived. Work that runs for longer than a slice gives its slot to
+// waiting work and waits to get it back. So short work waits for few slices, no
+// matter how much work the others have.
 type Slots struct {
 	mono  func() time.Duration // the time since an arbitrary moment
 	slice time.Duration
@@ -61,7 +62,7 @@ type slotWait struct {
 var (
 	// ErrNoSlot means that no slot became free within the time limit.
 	ErrNoSlot = errors.New("no slot became free in time")
-	// ErrLost means that nothing waits for the result of the work any more.
+	// ErrLost means that nothing waits for the result of the work.
 	ErrLost = errors.New("the result of the work is no longer wanted")
 )
 

@@ -18,7 +18,8 @@ func NewAbsences() *Absences { return &Absences{since: make(map[string]time.Dura
 
 // Note records which members are away at the time now. It returns the member
 // that has been away for longest, and for how long. It forgets all nodes that
-// are not members: a node that is removed and added again starts anew.
+// are not members: if a node is removed and added again, its earlier absence does
+// not count.
 func (a *Absences) Note(members []Member, now time.Duration, away func(Member) bool) (m Member, longest time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

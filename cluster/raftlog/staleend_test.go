@@ -14,7 +14,7 @@ import (
 )
 
 // restoreOnly is a machine that only restores snapshots. It refuses those for
-// which the function keeps says that the present state stays.
+// which the function keeps says that the current state stays.
 type restoreOnly struct {
 	log   *endedLog
 	snaps raft.SnapshotStore

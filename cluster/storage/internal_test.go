@@ -165,7 +165,7 @@ func TestWatchdog_StoppedProcess(t *testing.T) {
 		last = last.Add(w.interval)
 	}
 	if err := w.tick(last, last.Add(w.interval)); err == nil {
-		t.Fatal("a write that hangs on is not noticed")
+		t.Fatal("a write that still hangs is not noticed")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // lockDir locks the directory for this process. The lock ends when the file is
-// closed or the process ends, in whatever way.
+// closed or the process ends, even if it is killed.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

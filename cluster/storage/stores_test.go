@@ -191,7 +191,7 @@ func TestLog_Model(t *testing.T) {
 
 // TestLog_ReadWhileCompacting reads entries while they are deleted, which raft
 // does for a slow follower. Every read returns the right entry or reports that
-// the entry does not exist any more.
+// the entry no longer exists.
 func TestLog_ReadWhileCompacting(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		cfg := config(t, t.TempDir(), kind)
@@ -315,7 +315,7 @@ func TestOpen_RemovesLogBehindInstalledSnapshot(t *testing.T) {
 		}{
 			"log ends before":     {30, 2, nil},
 			"log is of a branch":  {10, 2, nil},
-			"log goes on from it": {10, 1, entries(1, 20, 10)},
+			"log continues":       {10, 1, entries(1, 20, 10)},
 			"log ends with it":    {20, 1, entries(1, 20, 10)},
 			"log ends one before": {21, 1, nil},
 		} {

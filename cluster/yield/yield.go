@@ -1,5 +1,5 @@
-// Package yield lets a goroutine that computes for long give way to goroutines
-// that wait for the network.
+// Package yield lets a goroutine that computes for a long time give way to
+// goroutines that wait for the network.
 //
 // runtime.Gosched is not sufficient for that. If no other goroutine is ready,
 // the scheduler returns to the caller without polling the network. On a single
