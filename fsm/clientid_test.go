@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestClientIDs: blocks are consecutive, also after a snapshot, and reserving
+// TestClientIDs: blocks are consecutive, even after a snapshot, and reserving
 // fails when the free numbers are used up.
 func TestClientIDs(t *testing.T) {
 	f := newFeed(t)

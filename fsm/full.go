@@ -51,7 +51,7 @@ func (w *Weigher) createsKey(args [][]byte) bool {
 }
 
 // full returns the error with which a call of a script's command is refused,
-// or "". As in Redis, a script that has written something may go on: an error
+// or "". As in Redis, a script that has written something may continue: an error
 // could leave its work half done.
 func (s *scriptRun) full(row *Command) string {
 	if row.Flags&DenyOOM == 0 || s.before != nil {

@@ -115,7 +115,7 @@ func TestFunction_Restored(t *testing.T) {
 	}
 }
 
-// A restore adds all libraries or none, also if there is no room for all.
+// A restore adds all libraries or none, even if there is no room for all.
 func TestFunction_RestoreIsBounded(t *testing.T) {
 	s := newStage(t)
 	s.quick = true

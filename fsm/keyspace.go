@@ -45,7 +45,7 @@ func (c *Ctx) LookupString(key []byte) (o *keyspace.Object, wrongType bool) {
 }
 
 // LookupType looks up a key as Lookup does and also reports whether the value
-// has another type than t.
+// has a type other than t.
 func (c *Ctx) LookupType(key []byte, t keyspace.Type) (o *keyspace.Object, wrongType bool) {
 	o = c.Lookup(key)
 	return o, o != nil && o.Type != t
@@ -56,7 +56,7 @@ func (c *Ctx) LookupType(key []byte, t keyspace.Type) (o *keyspace.Object, wrong
 func (c *Ctx) Store(o *keyspace.Object) { c.store(o, false) }
 
 // store is like Store. If written is set, o has a new token, and gets back the
-// token of the object that it replaces if the grant goes on.
+// token of the object that it replaces if the grant continues.
 func (c *Ctx) store(o *keyspace.Object, written bool) {
 	c.Change()
 	o.Version = c.pos
@@ -256,8 +256,8 @@ func (m *Machine) disown() { m.owner = &container.Owner{} }
 // objects that were removed. A sum does not depend on the order of the
 // removals. So the sum that a bucket will have after an expired key was removed
 // is known before the removal. If another key of the bucket is removed, a
-// transaction fails without need, and its client tries again as after any
-// failed transaction.
+// transaction fails needlessly, and its client tries again as after any failed
+// transaction.
 //
 // removed is part of the state from FeatureAbsent on.
 type removed struct {
@@ -269,7 +269,7 @@ type removed struct {
 // watched key, present or absent, may have had another value between two
 // exchanges, although no object has changed. So an exchange changes the
 // versions of all keys of both databases. As with removed, a transaction may
-// fail without need.
+// fail needlessly.
 //
 // exchanges is part of the state from FeatureMend on.
 type exchanges [Databases]Pos

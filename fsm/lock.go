@@ -52,7 +52,8 @@ const (
 	LockExpired     = "expired"
 	LockBroken      = "broken"
 	LockOverwritten = "overwritten"
-	// LockUndelivered: the client that had waited could not be told.
+	// LockUndelivered: the grant could not be delivered to the client that had
+	// waited for it.
 	LockUndelivered = "undelivered"
 )
 
@@ -228,7 +229,7 @@ type provisional struct {
 	token Pos
 }
 
-// holds reports whether the grant is still the present one of its lock.
+// holds reports whether the grant is still the current grant of its lock.
 func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	db := c.db
 	c.db = p.db

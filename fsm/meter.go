@@ -16,7 +16,7 @@ type meter struct {
 	steps uint64 // charged so far
 	check uint64 // number of steps at which ask is called next; 0 at first
 	bytes int    // bytes of intermediate results and replies: see ChargeMemory
-	asked int    // number of bytes up to which the budget has agreed
+	asked int    // bytes that the budget has approved so far
 
 	budget *Budget // nil: count only
 	// over is the reason for which the budget has ended the group, nil if it

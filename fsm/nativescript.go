@@ -30,7 +30,7 @@ type nativeScript struct {
 	// names it.
 	line int
 	run  func(s *nativeRun) Reply
-	// fit, unless nil, is a further condition.
+	// fit, unless nil, is an additional condition.
 	fit func(keys, argv [][]byte) bool
 }
 

@@ -314,8 +314,8 @@ func (r *Reply) encodedSize(proto int) int {
 // string.
 const replyMemory = int64(unsafe.Sizeof(Reply{}))
 
-// Held estimates how many bytes of memory the reply keeps alive if the state
-// does not refer to its strings any more.
+// Held estimates how many bytes of memory the reply keeps alive if the state no
+// longer refers to its strings.
 func (r *Reply) Held() int64 {
 	n := replyMemory + int64(len(r.s))
 	for i := range r.elems {

@@ -107,7 +107,7 @@ func TestScan_Most(t *testing.T) {
 	reply, _ := f.read(0, "SCAN 0 COUNT 1000000 MATCH none")
 	cursor, keys := scanReply(t, reply)
 	if cursor == "0" || len(keys) != 0 {
-		t.Errorf("SCAN answers %q with %d keys, want a cursor to go on", cursor, len(keys))
+		t.Errorf("SCAN answers %q with %d keys, want a cursor for the next call", cursor, len(keys))
 	}
 }
 

@@ -293,7 +293,7 @@ type ScriptRunner interface {
 	// implementation should cache the result.
 	CompileScript(body []byte) string
 	// RunScript executes a script, whose commands go through call.Do. It must
-	// return within its budget, whatever the script does. If an error ends the
+	// return within its budget, no matter what the script does. If an error ends the
 	// script, the reply is an Error with the tail that Redis adds (" script:
 	// <sha>, on @user_script:<line>."), and the writes of the script are rolled
 	// back. If the script returns an error as its value, the reply is an
@@ -317,7 +317,7 @@ type ScriptGuard interface {
 }
 
 // ScriptRules is implemented by runners that refuse some commands of the
-// machine to all clients, whatever the user.
+// machine to all clients, regardless of the user.
 type ScriptRules interface {
 	// Refuses returns "" if scripts may call a command, and otherwise Redis'
 	// error text, without the tail. cmd is nil for commands of the connection,
@@ -372,7 +372,7 @@ type ScriptCall struct {
 	Command  [][]byte
 	// Register is set, in place of Function, if a library is loaded. The runner
 	// calls it for each function that the code registers; it may refuse the
-	// function. While the code runs, redis.call and whatever else only
+	// function. While the code runs, redis.call and everything else that only
 	// functions may use is missing. An error in the code is returned as the
 	// error of FUNCTION LOAD, with its code.
 	Register func(f library.Function) (refusal string)

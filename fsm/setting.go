@@ -9,7 +9,7 @@ import (
 )
 
 // Settings are values that CONFIG SET changes for the whole cluster. They are
-// in the log and in snapshots, so every node uses the same values, also after a
+// in the log and in snapshots, so every node uses the same values, even after a
 // restart.
 
 const (

@@ -235,7 +235,7 @@ func TestSnapshot_ManyReplies(t *testing.T) {
 	}
 }
 
-var golden = flag.Bool("golden", false, "write the golden files of the current formats anew")
+var golden = flag.Bool("golden", false, "write new golden files in the current formats")
 
 // TestGolden fixes the formats: entries and snapshots of earlier programs must
 // always be readable, and give the same state.

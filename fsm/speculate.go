@@ -190,7 +190,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 			return nil, true, nil
 		case sp.dryRun:
 			sp.replies = reply.Append(sp.replies, c.proto)
-			if sp.ops++; c.cut { // the group is ended, whatever the other operations do
+			if sp.ops++; c.cut { // the group has ended, so the operations that are left do not run
 				if len(c.r.d.Rest) > 0 {
 					sp.ops++
 				}
@@ -343,7 +343,7 @@ func (c *Ctx) effects() (Reply, error) {
 // ScriptBudget says how long the scripts of a group may run. No entry can be
 // proposed while the leader executes a group speculatively, so scripts get
 // little time at first. A script that needs more is executed in a dry run: on a
-// clone that is then dropped, beside the writes of other clients. Only a script
+// clone that is then dropped, while other clients continue to write. Only a script
 // whose dry run has ended by itself gets more time in the speculative
 // execution.
 type ScriptBudget byte
@@ -628,7 +628,7 @@ func (c *Ctx) speculateRead(cmd, row *Command, args [][]byte) Reply {
 }
 
 // recordSubstitute records the command that must be logged in place of a costly
-// read, besides its reply. For a connection with tracking that is an EXISTS of
+// read, in addition to its reply. For a connection with tracking that is an EXISTS of
 // the keys: it is cheap, and it makes the connection's node register the read.
 // Other connections need no command.
 func (c *Ctx) recordSubstitute(draws uint64, row *Command, args [][]byte) {

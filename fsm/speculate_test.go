@@ -968,6 +968,6 @@ func TestSpeculation_TooLong(t *testing.T) {
 		s.seq++
 		s.batch.Add(stageSession, 0, s.seq, c.body)
 		s.quick = false
-		s.want("after the trial", c.want)
+		s.want("after the dry run", c.want)
 	}
 }

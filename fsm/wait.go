@@ -64,8 +64,8 @@ type waitNode struct {
 	// locks is the number of waiters for locks: the open ones, and those whose
 	// grant is provisional.
 	locks int
-	// passed: the node was not connected for long enough that others get the
-	// locks that its waiters wait for.
+	// passed: the node has been disconnected for so long that other waiters get
+	// the locks that its waiters wait for.
 	passed bool
 }
 
@@ -523,8 +523,8 @@ func (c *Ctx) serveQueue(k waitKey) {
 	}
 }
 
-// endGroupReads ends the waits of group reads on a key that has no stream any
-// more.
+// endGroupReads ends the waits of group reads on a key that no longer has a
+// stream.
 func (c *Ctx) endGroupReads(k waitKey) {
 	if o := c.Lookup([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
 		return

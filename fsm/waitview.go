@@ -57,7 +57,7 @@ var waitCommands = []Command{
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N)",
 		Syntax:     "origin position [origin position ...]",
-		Doc:        "Remove waiters whose clients do not wait any more",
+		Doc:        "Remove waiters whose clients no longer wait",
 	},
 	{
 		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,

@@ -204,7 +204,7 @@ func (w *Weigher) command(args [][]byte) int {
 
 // growKeys records that a write without a WorkFunc may have made its keys grow.
 // A write with many keys (DEL, MSET) adds no elements to any of them, and a
-// string that it writes is the argument behind the key. Recording an element
+// string that it writes is the argument after the key. Recording an element
 // for each key would cost as much as the write: DEL may name half a million
 // keys.
 func (w *Weigher) growKeys(args [][]byte, keys []int) {

@@ -87,7 +87,7 @@ type worldStart struct {
 	last       []byte // body of the last group
 }
 
-// keptClone is a clone that must not change any more.
+// keptClone is a clone that must no longer change.
 type keptClone struct {
 	m     *fsm.Machine
 	state []byte

@@ -286,7 +286,7 @@ func (e *jsonEncoder) table(t *Table, depth int) {
 const jsonDepth = 1
 
 // arrayLength returns the length of a table that is a list, or -1 if the table
-// is no list.
+// is not a list.
 func (e *jsonEncoder) arrayLength(t *Table) int {
 	most, items := int32(0), 0.0
 	for k := Nil; ; items++ {

@@ -210,7 +210,7 @@ func runLibrary(st *State) {
 	st.lib.show(functionGlobals)
 	f := st.lib.functions[st.call.Function]
 	if f == nil {
-		st.plainErrorf("the library does not register it any more")
+		st.plainErrorf("the library no longer registers it")
 	}
 	st.lib.callee = f
 	st.reply = st.toReply(st.Call(f, bytesTable(st, st.call.Keys), bytesTable(st, st.call.Args)))

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
-// slot is an element of a DB. It contains the hash beside the pointer to
-// save a cache miss at every comparison.
+// slot is an element of a DB. It contains the hash next to the pointer, to save a
+// cache miss in every comparison.
 type slot struct {
 	hash uint64
 	obj  *Object

@@ -341,7 +341,7 @@ func (l *packReader) integer() int64 {
 }
 
 // moment reads a wall clock time. It replaces a time in the future with the
-// present time.
+// current time.
 func (s *streamReader) moment() stream.Moment {
 	at := int64(s.uint64())
 	if at < 0 || at > s.now.Wall {
