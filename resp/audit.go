@@ -109,9 +109,9 @@ func (r *row) audits(args [][]byte) bool {
 	return true
 }
 
-// auditWords is the maximum number of arguments of a command in the audit log,
-// and auditBytes that of bytes of an argument. Of longer commands, the line says
-// how much is missing.
+// auditWords is the maximum number of arguments that the audit log prints of a
+// command, and auditBytes the maximum number of bytes that it prints of an
+// argument. If a command is longer, the line says how much is missing.
 const (
 	auditWords = 16
 	auditBytes = 128

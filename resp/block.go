@@ -204,7 +204,8 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 }
 
 // endWait ends the current wait. If the state machine has already served the
-// command, endWait returns its reply, otherwise instead.
+// command, endWait returns that reply. Otherwise it returns the given reply
+// instead.
 func (c *conn) endWait(instead fsm.Reply) (reply []byte, err error) {
 	if reply, err = c.exec.Unblock(); err != nil || reply != nil {
 		return reply, err

@@ -40,7 +40,7 @@ func TestConn_YieldsWhenBusy(t *testing.T) {
 			}
 			// Without yields, it ran 10 and 37 times: when a batch ended.
 			if ran < 80 {
-				t.Errorf("another goroutine ran %d times beside %d commands, want at least 80", ran, commands)
+				t.Errorf("another goroutine ran %d times during %d commands, want at least 80", ran, commands)
 			}
 		})
 	}

@@ -358,7 +358,7 @@ type busy time.Duration
 // refusalTime is an estimate of the time that it takes to refuse a command.
 const refusalTime = busy(2 * time.Microsecond)
 
-// yield lets other connections in if this one has been busy for long.
+// yield lets other connections run if this one has been busy for a long time.
 func (b *busy) yield() {
 	if *b >= busy(yield.Every) {
 		*b = 0

@@ -244,7 +244,7 @@ func TestPipeline_Splitting(t *testing.T) {
 	}{
 		{"small", mixed, "[7]"},
 		{"a large reply", []string{"SET big " + strings.Repeat("x", 200_000), "GET big", "GET big"}, "[1 2]"}, // limited by bytes
-		{"large replies beside a write", []string{"SET k v", "GET big", "GET big"}, "[3]"},
+		{"large replies and a write", []string{"SET k v", "GET big", "GET big"}, "[3]"},
 		{"after them", mixed, "[2 3 1 1]"},
 		{"later", slices.Repeat([]string{"SET k v", "GET k"}, 70), "[" + strings.Repeat("1 ", 123) + "17]"},
 		{"later still", mixed, "[7]"},

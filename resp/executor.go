@@ -16,7 +16,7 @@ type Executor interface {
 	// Block runs a group whose only operation is a blocking command of
 	// connection origin. If fsm.Waiting recognizes the reply, the command
 	// waits. The connection must then receive from Waited, or call Unblock or
-	// Abandon, before it goes on. With own, the reply comes after this node has
+	// Abandon, before it continues. With own, the reply comes after this node has
 	// applied the entry that served the command, so OwnEventsDelivered also
 	// waits for the events of that entry.
 	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
@@ -29,13 +29,13 @@ type Executor interface {
 	// a group in pieces. group is the number of the piece, as in Sent. op is the
 	// position of the piece's first operation in the whole group.
 	OnPiece(f func(group uint64, op int))
-	// Waited returns the channel that delivers the reply when the present wait
+	// Waited returns the channel that delivers the reply when the current wait
 	// is served. It delivers nil if the command has to be run again.
 	Waited() <-chan []byte
-	// Unblock ends the present wait. The reply is not nil if the command had
+	// Unblock ends the current wait. The reply is not nil if the command had
 	// already been served.
 	Unblock() ([]byte, error)
-	// Abandon ends the present wait of a client that has disconnected.
+	// Abandon ends the current wait of a client that has disconnected.
 	Abandon()
 	// WatchClient sets the function that watches whether the client disconnects.
 	// Do may call it, in order to end a slow read.

@@ -85,8 +85,8 @@ func (o *outbox) resume() (queued bool) {
 // end sends the replies and the messages that were queued after them.
 func (o *outbox) end() error { return o.endBefore(0) }
 
-// endBefore is like end, for a connection that goes on to wait for a blocking
-// command. Messages that the command causes stay in the queue until resume.
+// endBefore is like end, for a connection that then waits for a blocking command.
+// Messages that the command causes stay in the queue until resume.
 func (o *outbox) endBefore(waiter fsm.Pos) error {
 	w := &o.c.w
 	w.mu.Lock()

@@ -168,8 +168,8 @@ func (c *conn) awaitDelivery(delivered func(f func())) bool {
 // the replies. All other messages follow the replies.
 func (c *conn) writeGroup(replies []byte) {
 	if len(replies) > sliceBytes {
-		// All of them stay in memory until the last one is sent: also while a
-		// message is being sent, and while the messages between them are.
+		// All replies stay in memory until the last one is sent, even while the
+		// messages between them are being sent.
 		c.mem.Add(int64(len(replies)))
 		c.w.charged = true
 		defer func() {

@@ -71,7 +71,7 @@ func subscribed(word string, n int) string {
 func message(channel, text string) string { return push(">", "message", channel, text) }
 
 // TestOwn_Order checks that a connection gets the events of its own commands
-// directly after their replies and before the next reply, also in a pipeline.
+// directly after their replies and before the next reply, even in a pipeline.
 func TestOwn_Order(t *testing.T) {
 	f, b := follower(t)
 	b.always()

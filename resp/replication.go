@@ -130,7 +130,7 @@ func waitaof(c *conn, args [][]byte) fsm.Reply {
 }
 
 // follows reports whether this node calls itself a replica, and returns the
-// leader. up reports whether there is a leader at present.
+// leader. up reports whether there is a leader now.
 func (s *Server) follows() (leader topology.Peer, up, yes bool) {
 	if s.cfg.Mode != Monitored && s.cfg.Mode != Clustered || s.cfg.Topology.Leads() {
 		return topology.Peer{}, true, false

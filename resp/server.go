@@ -538,7 +538,7 @@ const (
 	// Standalone is a plain server. Every node calls itself a master, because
 	// every node takes writes.
 	Standalone Mode = iota
-	// Monitored is a plain server beside a Sentinel port. The leader calls
+	// Monitored is a plain server with a Sentinel port next to it. The leader calls
 	// itself a master, the followers call themselves its replicas. All of them
 	// still take writes.
 	Monitored

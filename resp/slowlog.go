@@ -47,7 +47,7 @@ var slowlogRows = []row{
 }
 
 // An entry contains at most slowArgs arguments, and at most slowArgBytes bytes of
-// each, as in Redis. Of the others, it contains only the number.
+// each, as in Redis. It says how many arguments and bytes it omits.
 const (
 	slowArgs     = 32
 	slowArgBytes = 128

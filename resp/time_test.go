@@ -74,7 +74,7 @@ func TestPause(t *testing.T) {
 		took(b, "PING", "+PONG", 0)
 		a.expect("CLIENT PAUSE 1000 all", "+OK")
 		took(b, "GET a", "$-1", time.Second)
-		// WRITE delays only writes, also in transactions.
+		// WRITE delays only writes, even in transactions.
 		a.expect("CLIENT PAUSE 3000 WRITE", "+OK")
 		took(b, "GET a", "$-1", 0)
 		b.expect("MULTI", "+OK", "GET a", "+QUEUED")

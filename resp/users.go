@@ -315,8 +315,8 @@ type userClient struct {
 // users returns a userClient with the connection's executor.
 func (c *conn) users() userClient { return userClient{c.srv, c.exec} }
 
-// refresh reads the current users linearizably, whatever this node has applied
-// so far.
+// refresh reads the current users linearizably, regardless of what this node has
+// applied so far.
 func (c userClient) refresh() error {
 	known := c.srv.accounts.current.Load().table
 	out, err := c.ask(fsm.UsersCommand, strconv.FormatUint(uint64(known.Version), 10))

@@ -51,8 +51,8 @@ type sealedConn struct {
 
 	br        *bufio.Reader
 	readCheck recordCheck
-	rest      []byte // unread payload of the present record, in br's buffer
-	skip      int    // bytes of br that the present record occupies
+	rest      []byte // unread payload of the current record, in br's buffer
+	skip      int    // bytes of br that the current record occupies
 
 	writeCheck recordCheck
 	out        []byte // scratch

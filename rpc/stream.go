@@ -43,7 +43,7 @@ type Stream struct {
 	// and Flush wait for it.
 	space  sync.Cond
 	outbox []byte // complete frames only
-	// spare becomes the outbox while the present one is being written. It is
+	// spare becomes the outbox while the current one is being written. It is
 	// nil during that time.
 	spare []byte
 	// writing is set while a goroutine writes a former outbox. No other

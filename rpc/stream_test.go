@@ -118,7 +118,7 @@ func TestRecv_ErrFrameTooLarge(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if !errors.Is(theirs.Err(), rpc.ErrFrameTooLarge) {
-			t.Errorf("the stream goes on after a frame over the limit: %v", theirs.Err())
+			t.Errorf("the stream continues after a frame over the limit: %v", theirs.Err())
 		}
 		if _, _, err := ours.Recv(); err != io.EOF {
 			t.Errorf("other side: got %v, want %v", err, io.EOF)

@@ -60,8 +60,8 @@ const (
 	// maxThrottled bounds the number of entries. When it is reached, the entries
 	// whose window is over are dropped. If that is not enough, all are dropped.
 	maxThrottled = 10000
-	// maxThrottleUser is the longest user name, in bytes, that is kept. Of a
-	// longer name, the hash is kept.
+	// maxThrottleUser is the longest user name, in bytes, that is kept. A longer
+	// name is replaced by its hash.
 	maxThrottleUser = 64
 )
 
@@ -127,7 +127,7 @@ func (t *LoginThrottle) Reserve(addr net.Addr, user string, now time.Time) (wait
 	return wait, true
 }
 
-// expire resets the failures if the last one was before the present window.
+// expire resets the failures if the last one was before the current window.
 func (e *throttleEntry) expire(now time.Time) {
 	if now.Sub(e.last) > throttleWindow {
 		e.failures = 0
@@ -161,7 +161,7 @@ const (
 
 // Done ends a login that Reserve admitted. A success resets the failures of the
 // user at the address. The failures of the address stay; otherwise a client
-// with one valid password could go on guessing others.
+// with one valid password could continue to guess others.
 func (t *LoginThrottle) Done(addr net.Addr, user string, outcome LoginOutcome, now time.Time) {
 	ip := throttleAddr(addr)
 	if ip == "" {
@@ -188,7 +188,7 @@ func (t *LoginThrottle) Done(addr net.Addr, user string, outcome LoginOutcome, n
 	}
 }
 
-// entry returns the entry of a key, without failures before the present window.
+// entry returns the entry of a key, without failures before the current window.
 // It creates the entry if there is none.
 func (t *LoginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
 	e := t.by[key]

@@ -17,7 +17,7 @@ const (
 	// NoEffect parameters are stored by the cluster, so that CONFIG GET returns
 	// their values. The values have no other effect.
 	NoEffect Class = iota
-	// Refused parameters accept only their present value, because another value
+	// Refused parameters accept only their current value, because another value
 	// would promise a behavior that this program does not have.
 	Refused
 	// Immutable and Protected parameters cannot be changed in Redis either.
@@ -126,7 +126,7 @@ var memoryUnits = map[string]uint64{
 
 func memoryKind(low uint64) valueKind {
 	return func(value string) (canonical, wrong string) {
-		if value == "" { // Redis reads it so
+		if value == "" { // Redis reads an empty value as 0
 			value = "0"
 		}
 		digits := len(value) - len(strings.TrimLeft(value, "0123456789"))

@@ -331,7 +331,7 @@ type Sizes struct {
 	Subscriptions, Bytes int
 }
 
-// Sizes returns the present sizes.
+// Sizes returns the current sizes.
 func (h *Hub) Sizes() (z Sizes) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

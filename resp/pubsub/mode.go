@@ -113,7 +113,7 @@ func firstOverlap(there, added []string) int {
 	}
 	slices.SortFunc(sorted, func(a, b int) int { return strings.Compare(added[a], added[b]) })
 	// All strings that begin with a prefix directly follow it in sorted order,
-	// so the prefixes of the present string form a stack.
+	// so the prefixes of the current string form a stack.
 	var above []int
 	for _, i := range sorted {
 		for len(above) > 0 && !strings.HasPrefix(added[i], added[above[len(above)-1]]) {

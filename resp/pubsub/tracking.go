@@ -48,13 +48,13 @@ type tracking struct {
 	readingsOf      map[uint64]int
 	bytes, maxBytes int
 
-	// changedKeys are the keys that the present entry changed, while there are
+	// changedKeys are the keys that the current entry changed, while there are
 	// connections in BCAST mode. The value is the connection that alone changed
 	// the key, or 0. served are the connections whose blocking commands changed
 	// keys when they were served.
 	changedKeys map[string]uint64
 	served      map[uint64]fsm.Pos
-	// emptied is the last event in the present entry that emptied a database,
+	// emptied is the last event in the current entry that emptied a database,
 	// or nil.
 	emptied *fsm.Event
 }
@@ -80,7 +80,7 @@ type tracker struct {
 type prefixGroup struct {
 	prefix string
 	of     map[uint64]struct{}
-	// changedKeys are the keys with the prefix that the present entry changed.
+	// changedKeys are the keys with the prefix that the current entry changed.
 	changedKeys []string
 }
 
@@ -566,7 +566,7 @@ func (t *tracking) entryDone(index uint64) {
 	clear(t.served)
 }
 
-// groupsWithChanges assigns the keys that the present entry changed to the
+// groupsWithChanges assigns the keys that the current entry changed to the
 // groups of their prefixes. It returns these groups, sorted by prefix.
 func (t *tracking) groupsWithChanges() (groups []*prefixGroup) {
 	for piece := range slices.Chunk(sortedIDs(t.changedKeys), hubSlice) {
