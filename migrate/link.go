@@ -28,8 +28,8 @@ type Endpoint struct {
 	TLS            *tls.Config // nil for no TLS
 }
 
-// link sends commands to an endpoint. After a failure it connects anew, to the
-// next address. It is not safe for concurrent use.
+// link sends commands to an endpoint. After a failure it connects to the next
+// address. It is not safe for concurrent use.
 type link struct {
 	end  Endpoint
 	next int // index of the address to connect to
@@ -74,7 +74,7 @@ func (l *link) close() {
 	if l.pool == nil {
 		return
 	}
-	// Nothing depends on the end of a connection that is not used any more.
+	// Nothing depends on the end of a connection that is no longer used.
 	_ = l.conn.Close()
 	_ = l.pool.Close()
 	l.pool, l.conn = nil, nil

@@ -35,8 +35,8 @@ type Config struct {
 type Result struct {
 	Counts
 	Continued bool // an earlier import
-	// Verified are the keys that the source has at the end and the cluster too,
-	// and Missing those that the cluster does not have.
+	// Verified is the number of keys that the source has at the end and that the
+	// cluster has too. Missing is the number of those that the cluster lacks.
 	Verified, Missing int64
 	// MissingKeys are some of the missing keys.
 	MissingKeys []string
@@ -298,8 +298,8 @@ func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 	}
 }
 
-// verified counts keys that the cluster has, and those that it lacks but for the
-// gone ones.
+// verified counts the keys that the cluster has, and the keys that it lacks,
+// except those that are gone from the source.
 func (j *job) verified(present int, lost, gone []string) {
 	j.res.Verified += int64(present)
 	j.res.Missing += int64(len(lost) - len(gone))

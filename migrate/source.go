@@ -13,11 +13,12 @@ import (
 
 const (
 	scanCount = 512 // keys that SCAN looks at
-	// batchKeys and batchBytes bound what is in memory at once, but for one value
-	// that is larger.
+	// batchKeys and batchBytes bound what is in memory at once. A single value
+	// may be larger than batchBytes.
 	batchKeys  = 256
 	batchBytes = 4 << 20
-	// guessedBytes is the assumed size of a value whose server does not tell.
+	// guessedBytes is the assumed size of a value if the server does not report
+	// sizes.
 	guessedBytes = 256 << 10
 	// clusterDatabases is the number of databases of the target.
 	clusterDatabases = 16

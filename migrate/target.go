@@ -138,7 +138,7 @@ func (t *target) write(ctx context.Context, db int, items []item, outcome func(i
 	return nil
 }
 
-// result is what became of an item.
+// result is the outcome of writing an item.
 type result struct {
 	expired  bool
 	existing bool   // the target has the key with another value

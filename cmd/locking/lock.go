@@ -31,10 +31,10 @@ const (
 
 const (
 	dialTimeout = 3 * time.Second
-	// releaseLimit is how long a release is tried while the cluster has no leader.
-	// If all tries fail, the lease ends on its own.
+	// releaseLimit bounds the release of a lock. While the cluster has no leader,
+	// the release is tried again; if it fails, the lease ends on its own.
 	releaseLimit = 10 * time.Second
-	// lostLimit is how long the release of a lock that is probably lost is tried.
+	// lostLimit bounds the release of a lock that is probably lost.
 	lostLimit = time.Second
 )
 

@@ -221,11 +221,11 @@ func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]descripti
 			return nil, explain(err)
 		}
 		if len(reply) != 2 {
-			return nil, fmt.Errorf("LOCK LIST answered %d values instead of 2", len(reply))
+			return nil, fmt.Errorf("LOCK LIST returned %d values instead of 2", len(reply))
 		}
 		found, ok := reply[1].([]any)
 		if !ok {
-			return nil, fmt.Errorf("LOCK LIST answered a %T instead of a list", reply[1])
+			return nil, fmt.Errorf("LOCK LIST returned a %T instead of a list", reply[1])
 		}
 		for _, f := range found {
 			d, err := describe(f)
@@ -348,20 +348,20 @@ func describe(reply any) (description, error) {
 	return d, nil
 }
 
-// text returns the text with a name, or "" if there is none.
+// text returns a field that is a text, or "" if there is no such field.
 func (d description) text(name string) string {
 	s, _ := d[name].(string)
 	return s
 }
 
-// int returns the number with a name, or 0 if there is none.
+// int returns a field that is an integer, or 0 if there is no such field.
 func (d description) int(name string) int64 {
 	n, _ := d[name].(int64)
 	return n
 }
 
-// ms returns the duration with a name, which the node sends in milliseconds, as a
-// rounded text, or "-" if there is none.
+// ms returns a field in milliseconds as the text of a duration, rounded for a
+// reader, or "-" if there is no such field.
 func (d description) ms(name string) string {
 	n, ok := d[name].(int64)
 	if !ok || n < 0 {

@@ -255,7 +255,7 @@ func (p *problemList) add(db int, key, reason string) {
 
 func (p *problemList) close() error {
 	if p.file == nil {
-		return nil // a failed write to the terminal is no failure of the import
+		return nil // a failed write to the terminal is not a failure of the import
 	}
 	return errors.Join(p.err, p.file.Close())
 }

@@ -92,7 +92,7 @@ afterwards. --force removes the node anyway.`,
 		},
 	}
 	remove.Flags().BoolVar(&force, "force", false,
-		"remove the node even if the remaining voters that answer are no majority")
+		"remove the node even if the remaining voters that answer are not a majority")
 	cmd.AddCommand(memberListCommand(&addr, &login), memberSetCommand(&addr, &login), add, promote, remove)
 	cmd.AddCommand(&cobra.Command{
 		Use: "transfer [NODE]", Short: "Transfer leadership", Args: cobra.MaximumNArgs(1),

@@ -27,7 +27,7 @@ type auditFile struct {
 	file *os.File
 }
 
-// reopen opens the file anew. If that fails, it keeps the open file.
+// reopen opens the file again. If that fails, it keeps the file that is open.
 func (a *auditFile) reopen() error {
 	if a == nil {
 		return nil
@@ -69,8 +69,8 @@ func (a *auditFile) close() error {
 }
 
 // open returns the logger of the audit log, nil for none, and its file, nil if
-// the lines go to the node's log. The logger writes every line, whatever
-// --log-level is.
+// the lines go to the node's log. The logger writes every line, regardless of
+// --log-level.
 func (o *auditOptions) open(log *nodeLog) (hclog.Logger, *auditFile, error) {
 	switch o.to {
 	case "":

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// reloader reads certificates, secrets and the level of the log anew at each
-// SIGHUP. Many programs take SIGHUP as a request to reload.
+// reloader reloads certificates, secrets and the log level at each SIGHUP. Many
+// programs take SIGHUP as a request to reload.
 type reloader struct {
 	o      *options
 	stores tlsStores
@@ -61,7 +61,7 @@ func (r *reloader) watch() (stop func()) {
 	}
 }
 
-// reload reads everything anew. If a part is wrong, its previous values stay in
+// reload reads everything again. If a part is wrong, its previous values stay in
 // effect.
 func (r *reloader) reload() {
 	log := r.logs.main
@@ -137,7 +137,7 @@ func (r *reloader) readToken() error {
 	return err
 }
 
-// rereadOptions reads the settings of serve anew: those that the command line or
+// rereadOptions reads the settings of serve again: those that the command line or
 // the environment set, which are the same as at the start, and those of the
 // configuration file.
 func rereadOptions(old *pflag.FlagSet) (options, error) {
@@ -153,7 +153,7 @@ func rereadOptions(old *pflag.FlagSet) (options, error) {
 	return *o, flags.FromFile(f, old.Lookup(flags.ConfigName).Value.String())
 }
 
-// serveArgs returns the arguments behind the name of the command.
+// serveArgs returns the arguments after the name of the command.
 func serveArgs(args []string) []string {
 	for i, a := range args {
 		if a == "serve" {

@@ -12,7 +12,7 @@ import (
 type nodeLog struct {
 	main    hclog.Logger // suppresses lines that repeat
 	scripts hclog.Logger // logger of scripts, which have their own limit
-	audit   hclog.Logger // writes every line, whatever the level is
+	audit   hclog.Logger // writes every line, regardless of the level
 	format  string
 }
 

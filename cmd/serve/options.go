@@ -31,7 +31,7 @@ type options struct {
 	limits                      guard.Limits
 	limitFlags                  map[string]resp.LimitFlag
 	web                         httpOptions
-	reread                      func() (options, error) // reads the settings anew, for SIGHUP
+	reread                      func() (options, error) // reads the settings again, for SIGHUP
 	threads                     int
 	tests                       testOptions
 }
@@ -75,10 +75,10 @@ If other hosts can reach the peer port, every node needs the same secret: see
 first: see "holdfast member --help".
 
 On SIGTERM the node transfers leadership, completes the commands in flight, and
-exits. On SIGHUP it reads again: the files of --tls-cert-file and the like (as it
-does by itself when they change), of --requirepass-file and of --http-token-file,
-and log-level in the file of --config. It also opens the file of --audit-log
-anew. If a file is wrong, the node keeps its previous settings.
+exits. On SIGHUP it reads these again: the certificates (which it also reloads on
+its own when their files change), the files of --requirepass-file and
+--http-token-file, and log-level in the file of --config. It also reopens the
+file of --audit-log. If a file is wrong, the node keeps its previous settings.
 
 --config names a YAML file that sets flags, one "name: value" in each line, with
 the flags' names without "--". Flags and environment variables take precedence.
@@ -178,7 +178,7 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 		"how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
 	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime,
 		"how long a Lua script may run before it ends with an error; one that needs more than 2ms gets a dry run "+
-			"first, beside the writes of other clients")
+			"first, while other clients continue to write")
 	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait,
 		"how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); "+
 			"at least 60 times --script-time")

@@ -29,7 +29,7 @@ func TestTestClock(t *testing.T) {
 		t.Errorf("wall clock is %v behind, want an hour", back)
 	}
 	if again := c.Mono(); again != stopped {
-		t.Errorf("stopped clock went on from %v to %v", stopped, again)
+		t.Errorf("stopped clock advanced from %v to %v", stopped, again)
 	}
 	say("1h 2")
 	if err := c.read(); err != nil {

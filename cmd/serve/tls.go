@@ -71,7 +71,7 @@ func (o *tlsOptions) validate() error {
 		}
 	}
 	if _, ok := clientAuth[o.authClients]; !ok {
-		return fmt.Errorf("--tls-auth-clients is %q, not no, optional or yes", o.authClients)
+		return fmt.Errorf("--tls-auth-clients is %q, must be no, optional or yes", o.authClients)
 	}
 	for _, set := range []struct {
 		prefix string

@@ -36,9 +36,9 @@ func (a clusterAdapter) ConfirmLeader(ctx context.Context) (topology.Peer, error
 
 // Peers implements topology.Source.
 func (a clusterAdapter) Peers() []topology.Peer {
-	contacts := a.PeerHealth()
-	out := make([]topology.Peer, len(contacts))
-	for i, c := range contacts {
+	health := a.PeerHealth()
+	out := make([]topology.Peer, len(health))
+	for i, c := range health {
 		out[i] = a.peerOf(c)
 	}
 	return out

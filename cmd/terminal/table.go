@@ -25,7 +25,7 @@ func NewTable(header ...string) table.Writer {
 }
 
 // Row returns a row of a table whose cells have a color. The color is left out
-// if standard output is no terminal or NO_COLOR is set.
+// if standard output is not a terminal or NO_COLOR is set.
 func Row(c *color.Color, cells ...string) table.Row {
 	out := make(table.Row, len(cells))
 	for i, cell := range cells {

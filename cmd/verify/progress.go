@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/attack"
 )
 
-// lineEvery is the time between two lines of progress where the output is no
+// lineEvery is the time between two lines of progress if the output is not a
 // terminal.
 const lineEvery = 10 * time.Second
 
@@ -23,7 +23,7 @@ type liveProgress struct {
 	duration time.Duration
 	last     time.Duration // elapsed time at the last line
 
-	bar     progress.Writer // nil where the output is no terminal
+	bar     progress.Writer // nil if the output is not a terminal
 	tracker *progress.Tracker
 	drawn   chan struct{} // closed when the bar's goroutine has ended
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/attack"
 )
 
-// Where the output is no terminal, the progress is a line every ten seconds and
+// If the output is not a terminal, the progress is a line every ten seconds and
 // one when the load has ended, without escape sequences.
 func TestLiveProgress_NoTerminal(t *testing.T) {
 	var out strings.Builder

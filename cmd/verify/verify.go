@@ -90,8 +90,8 @@ Exit codes: 0 no violation; 1 a guarantee was violated; 2 no verdict.`,
 			"new temporary directory)")
 	f.StringVar(&o.html, "report", "", "write an HTML page with the history to this file")
 	f.StringVar(&o.summary, "json", "", "write a summary in JSON to this file; - for standard output")
-	// The seed is drawn anew at each start, so the help must not print it as
-	// the default.
+	// Each start draws another seed, so the help must not print it as the
+	// default.
 	f.Lookup("seed").DefValue = "random"
 	cmd.MarkFlagsMutuallyExclusive("local", "addrs")
 	return cmd
