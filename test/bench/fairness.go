@@ -54,7 +54,7 @@ type fairness struct {
 	elections    uint64
 	peak         int // peak resident memory of the node, in MB
 	effect       neighbor.Effect
-	others       neighbor.Longest // times of another client, beside the load
+	others       neighbor.Longest // times of another client during the load
 	failed       error            // error of a command of the victim or of the other client
 }
 
@@ -68,7 +68,7 @@ func (f *fairness) missed() bool {
 }
 
 // measureFairness runs each load on the leader and on a follower. A victim
-// takes locks through the same node, first alone and then beside the load.
+// takes locks through the same node, first alone and then during the load.
 func measureFairness(ctx context.Context, out io.Writer, dir, program string, o options,
 	loads []neighbor.Load) (missed bool, err error) {
 	c, err := startClusterWith(ctx, process.Config{Program: program, Dir: dir, Password: fairnessPassword}, o)
@@ -76,7 +76,7 @@ func measureFairness(ctx context.Context, out io.Writer, dir, program string, o 
 		return false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	fmt.Fprintf(out, "\nfairness: one client takes locks with SET NX PX, alone and beside a load of another client "+
+	fmt.Fprintf(out, "\nfairness: one client takes locks with SET NX PX, alone and during a load of another client "+
 		"on the same node; meanwhile, a third client logs in, runs new scripts and publishes messages, and the "+
 		"longest time of each is listed\n")
 	var rows []fairness
@@ -201,9 +201,9 @@ func runBoth(ctx context.Context, v *neighbor.Victim, b *neighbor.Bystander, sec
 // of the victim, of the bystander and its subscriber, and of awaitEnd.
 const ownConnections = 4
 
-// awaitEnd waits until the node has ended the commands of the load, which it may
-// go on with when the load's connections are closed. They would slow down the
-// quiet run of the next row.
+// awaitEnd waits until the node has ended the commands of the load. The node may
+// still execute them after the load's connections are closed, and they would slow
+// down the quiet run of the next row.
 func awaitEnd(ctx context.Context, to neighbor.Target) error {
 	c, err := load.Dial(ctx, to.Addr, to.Login, time.Minute)
 	if err != nil {

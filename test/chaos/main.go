@@ -197,7 +197,7 @@ func figures(r *attack.Report) error {
 		{"lock grants ended by expiry", r.Expired, 300},
 	} {
 		if f.got < f.want {
-			errs = append(errs, fmt.Errorf("%d %s, want %d at least", f.got, f.what, f.want))
+			errs = append(errs, fmt.Errorf("%d %s, want at least %d", f.got, f.what, f.want))
 		}
 	}
 	return errors.Join(errs...)

@@ -61,7 +61,7 @@ var aclRules = []string{
 // ruleWords matches the + and - rules in a line of ACL LIST.
 var ruleWords = regexp.MustCompile(`[-+][^ ()]+`)
 
-// starAmongKeys matches ~* beside other key patterns.
+// starAmongKeys matches ~* next to other key patterns.
 var starAmongKeys = regexp.MustCompile(`[~%]\S+ ~\*( |$)| ~\* [~%]`)
 
 // sameUser compares ACL LIST and ACL GETUSER of both servers. The command rules

@@ -82,7 +82,7 @@ func TestTracking(t *testing.T) {
 	wantInvalidations(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 2 k l`}, "MSET k 3 l 3", 2)
 	wantInvalidations(c, []string{`EVAL "return redis.call('GET', 'undeclared')" 1 k`}, "SET undeclared v", 0)
 	wantInvalidations(c, nil, "SET k 4", 1)
-	// A transaction reads a key beside a script.
+	// A transaction contains a script and the read of a key.
 	c.DoPipelined("MULTI", `EVAL "return redis.call('SET', KEYS[1], '1')" 1 l`, "GET k", "EXEC")
 	wantInvalidations(c, nil, "SET k 3", 1)
 	// The key expires.

@@ -313,7 +313,7 @@ func TestXreadgroup_Waits(t *testing.T) {
 		"swapdb":             {"a> " + read + "a BLOCK 0 STREAMS s >", "SWAPDB 0 3", "a<"},
 		"expired":            {"a> " + read + "a BLOCK 0 STREAMS s >", "PEXPIRE s 20", "a<"},
 		"expire in the past": {"a> " + read + "a BLOCK 0 STREAMS s >", "EXPIRE s -1", "a<"},
-		"deleted and made anew": {"a> " + read + "a BLOCK 0 STREAMS s >", "MULTI", "DEL s",
+		"deleted and created again": {"a> " + read + "a BLOCK 0 STREAMS s >", "MULTI", "DEL s",
 			"XGROUP CREATE s g $ MKSTREAM", "EXEC", "XADD s 5-5 f v", "a<"},
 		"deleted, made without": {"a> " + read + "a BLOCK 0 STREAMS s >", "MULTI", "DEL s", "XADD s 5-5 f v", "EXEC",
 			"a<"},

@@ -40,6 +40,6 @@
 // TestPatches_Apply fails as soon as the source has changed at a place that a
 // patch needs. To refresh the patch, commit the change and put the bug into the
 // working tree by hand. Then run go run ./test/controls -refresh NAME, which
-// writes the patch anew and keeps its comment. Restore the source with git
+// replaces the patch and keeps its comment. Restore the source with git
 // checkout.
 package main

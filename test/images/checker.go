@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// trial is an image and the promise that must hold on it.
-type trial struct {
+// job is the check of one image: the image and the promise that must hold on it.
+type job struct {
 	image   *image
 	promise *promise
 	spec    spec
@@ -24,7 +24,7 @@ type trial struct {
 	control bool   // the image comes from a disk that ignores fsync, and a check must fail
 }
 
-// verdict is the result of a trial.
+// verdict is the result of a job.
 type verdict struct {
 	refused    []string // last lines of nodes that did not start
 	violations []string
@@ -79,7 +79,7 @@ func (j *checker) cluster(sp spec) (*process.Cluster, error) {
 
 // try starts the program on an image. An error means that the image was not
 // checked.
-func (j *checker) try(ctx context.Context, t *trial) (*verdict, error) {
+func (j *checker) try(ctx context.Context, t *job) (*verdict, error) {
 	begun := time.Now()
 	c, err := j.cluster(t.spec)
 	if err != nil {
@@ -102,7 +102,7 @@ func (j *checker) try(ctx context.Context, t *trial) (*verdict, error) {
 	return v, err
 }
 
-func (j *checker) examine(ctx context.Context, c *process.Cluster, t *trial, v *verdict) error {
+func (j *checker) examine(ctx context.Context, c *process.Cluster, t *job, v *verdict) error {
 	if err := c.Start(); err != nil {
 		return err
 	}

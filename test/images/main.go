@@ -147,7 +147,7 @@ func figures(r *report) error {
 		{"kinds of mutations", len(r.Mutations), len(mutations)},
 	} {
 		if f.got < f.want {
-			errs = append(errs, fmt.Errorf("%d %s, want %d at least", f.got, f.what, f.want))
+			errs = append(errs, fmt.Errorf("%d %s, want at least %d", f.got, f.what, f.want))
 		}
 	}
 	return errors.Join(errs...)

@@ -30,14 +30,14 @@ func perform(ctx context.Context, p plan) (*report, error) {
 	defer cancel(nil)
 	rep := &report{Seed: p.seed, Program: p.program, Mutations: make(map[string]int), Kinds: make(map[string]int),
 		Refused: make(map[string]int), began: time.Now()}
-	trials := make(chan *trial, p.checkers)
+	jobs := make(chan *job, p.checkers)
 	var wg sync.WaitGroup
 	for i := range p.checkers {
 		j := newChecker(filepath.Join(p.dir, fmt.Sprintf("checker%d", i)), p.program)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			for t := range trials {
+			for t := range jobs {
 				if ctx.Err() != nil {
 					continue
 				}
@@ -50,8 +50,8 @@ func perform(ctx context.Context, p plan) (*report, error) {
 			}
 		}()
 	}
-	err := p.produce(ctx, rep, trials)
-	close(trials)
+	err := p.produce(ctx, rep, jobs)
+	close(jobs)
 	wg.Wait()
 	rep.Seconds = time.Since(rep.began).Seconds()
 	if err == nil {
@@ -61,7 +61,7 @@ func perform(ctx context.Context, p plan) (*report, error) {
 }
 
 // produce records clusters and draws images.
-func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) error {
+func (p plan) produce(ctx context.Context, rep *report, jobs chan<- *job) error {
 	total := 0
 	for _, s := range p.specs {
 		total += s.share
@@ -83,7 +83,7 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 		}
 		rep.recorded(rec, t, found, bad)
 		rng := rand.New(rand.NewPCG(p.seed, uint64(i)))
-		if err := p.draw(ctx, rng, t, found, p.images*s.share/total, seen, trials); err != nil {
+		if err := p.draw(ctx, rng, t, found, p.images*s.share/total, seen, jobs); err != nil {
 			return err
 		}
 		if s.nodes == 1 && p.controls > 0 {
@@ -93,7 +93,7 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 				return strings.HasSuffix(path, ".wal") ||
 					strings.HasSuffix(path, "log.db")
 			}
-			if err := p.controlImages(ctx, rng, t, found, forgets, trials); err != nil {
+			if err := p.controlImages(ctx, rng, t, found, forgets, jobs); err != nil {
 				return err
 			}
 		}
@@ -101,9 +101,9 @@ func (p plan) produce(ctx context.Context, rep *report, trials chan<- *trial) er
 	return nil
 }
 
-// draw makes n images at moments of a recording.
+// draw makes n images of random moments of a recording.
 func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int, n int, seen map[uint64]bool,
-	trials chan<- *trial) error {
+	jobs chan<- *job) error {
 	at := make(map[int]int)
 	for range n {
 		at[pick(rng, found)]++
@@ -129,8 +129,8 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 			if n--; n < 0 {
 				return nil
 			}
-			if err := submit(ctx, trials,
-				&trial{image: im, promise: t.promisedAt(i), spec: t.rec.spec, about: t.about(i)}); err != nil {
+			if err := submit(ctx, jobs,
+				&job{image: im, promise: t.promisedAt(i), spec: t.rec.spec, about: t.about(i)}); err != nil {
 				return err
 			}
 		}
@@ -142,7 +142,7 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 // Each image is taken right after the node acknowledged a command.
 func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int,
 	forgets func(string) bool,
-	trials chan<- *trial) error {
+	jobs chan<- *job) error {
 	at := make(map[int]bool)
 	for _, i := range found["reply"] {
 		at[i] = rng.IntN(len(found["reply"])) < p.controls
@@ -155,7 +155,7 @@ func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found 
 		if !at[i] {
 			continue
 		}
-		if err := submit(ctx, trials, &trial{image: draw(rng, pl.disks), promise: t.promisedAt(i), spec: t.rec.spec,
+		if err := submit(ctx, jobs, &job{image: draw(rng, pl.disks), promise: t.promisedAt(i), spec: t.rec.spec,
 			about: t.about(i), control: true}); err != nil {
 			return err
 		}
@@ -163,9 +163,9 @@ func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found 
 	return nil
 }
 
-func submit(ctx context.Context, trials chan<- *trial, t *trial) error {
+func submit(ctx context.Context, jobs chan<- *job, t *job) error {
 	select {
-	case trials <- t:
+	case jobs <- t:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -257,7 +257,7 @@ func (r *report) recorded(rec *recording, t *tape, found map[string][]int, bad [
 var digits = regexp.MustCompile(`[0-9]+|/[^ ]*/`)
 
 // count adds a verdict. If the verdict has a violation, count keeps the image.
-func (r *report) count(t *trial, v *verdict, dir string) {
+func (r *report) count(t *job, v *verdict, dir string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.checker += v.took

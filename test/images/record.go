@@ -73,9 +73,9 @@ type recorder struct {
 	lives      [][]life
 }
 
-// wrapper is the program that the cluster starts. It becomes the node, with
-// strace beside it. Every fsync is delayed, so that a kill or a loss of power
-// can happen during it.
+// wrapper is the program that the cluster starts. It becomes the node, and strace
+// traces it. Every fsync is delayed, so that a kill or a loss of power can happen
+// during it.
 const wrapper = `#!/bin/sh
 exec strace -D -f --seccomp-bpf -y -xx -ttt -T -s 33554432 -e signal=KILL -e trace=%s \
 	-e inject=fsync,fdatasync:delay_enter=%d -o %s/"$3".$$.trace %s "$@"

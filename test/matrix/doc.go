@@ -5,6 +5,6 @@
 //
 // Libraries that cannot be installed here are replayed. The tests send the
 // commands that the library sends, in its order, and check the parts of the
-// replies that the library checks. The scripts of these libraries are written
-// anew from their behavior.
+// replies that the library checks. The scripts of these libraries are not copies:
+// they were written from a description of their behavior.
 package matrix

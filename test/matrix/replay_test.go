@@ -14,7 +14,7 @@ var replayEntries = []entry{
 	{lib: "Redisson", replay: "2026-08", mode: "single server, RLock",
 		what: "lock, re-entry, watchdog, pub/sub wake-up, unlock with latch", run: redissonLock},
 	{lib: "Redisson", replay: "2026-08", mode: "WAIT after every script",
-		what: "connected_slaves and WAIT agree, also after the kill", run: redissonWait},
+		what: "connected_slaves and WAIT agree, even after the kill", run: redissonWait},
 	{lib: "Redisson", replay: "2026-08", mode: "RReadWriteLock",
 		what: "read locks with undeclared keys, renewal with a string loop bound", run: redissonReadLock},
 	{lib: "Redisson", replay: "2026-08", mode: "RFairLock, RSemaphore, RRateLimiter",

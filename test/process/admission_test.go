@@ -14,8 +14,8 @@ import (
 )
 
 // newcomer makes a node that is not a member of the cluster. It has ports of
-// its own and an empty directory. peers are the nodes that its --peers lists
-// beside itself.
+// its own and an empty directory. peers are the nodes that its --peers lists in
+// addition to itself.
 func (c *cluster) newcomer(id string, peers ...*process.Node) *process.Node {
 	c.t.Helper()
 	base, err := process.FreePorts(1, 3, 0)
@@ -169,6 +169,6 @@ func TestSecret_Create(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Dir(secret))
 	if err != nil || len(left) != 1 {
-		t.Errorf("beside the secret: %v, %v", left, err)
+		t.Errorf("directory of the secret: %v, %v", left, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestConfig_Kept checks that a setting that has no effect has the same value
-// on all nodes, also after the death of the leader and after a restart.
+// on all nodes, even after the death of the leader and after a restart.
 func TestConfig_Kept(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()

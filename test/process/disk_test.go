@@ -190,7 +190,7 @@ func TestDisk_Full(t *testing.T) {
 	// Without a reserve, a node fills its disk.
 	args := []string{"--disk-stall-timeout", stallTimeout.String(), "--disk-reserve", "0"}
 	c := newCluster(t, process.Config{Starter: starter, Args: args})
-	t.Cleanup(starter.Close) // runs after the cluster's cleanup: no process may use the mount any more
+	t.Cleanup(starter.Close) // runs after the cluster's cleanup: no process may use the mount then
 	small := c.Nodes[0]
 	for i, a := range small.Args {
 		if a == small.Dir {

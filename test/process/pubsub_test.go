@@ -135,7 +135,7 @@ func TestPubSub_UnsubscribeComesLater(t *testing.T) {
 }
 
 // TestNotify_KillOfLeader sets notify-keyspace-events on one node. The setting
-// is in effect on all nodes, also after a restart of all of them. A key that
+// is in effect on all nodes, even after a restart of all of them. A key that
 // expires while the leader is killed causes one event on each node.
 func TestNotify_KillOfLeader(t *testing.T) {
 	c := startCluster(t)

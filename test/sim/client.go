@@ -114,8 +114,8 @@ func (c *client) send() exchange {
 	c.h.count(err)
 	switch {
 	case c.proc.dead.Load():
-		// A dead process answers nothing, even if its goroutines went
-		// on and completed the request.
+		// A dead process answers nothing, even if its goroutines ran on
+		// and completed the request.
 		x.outcome, x.disconnected, x.err = checker.Unknown, true, errors.New("connection closed")
 		c.leave()
 		return x

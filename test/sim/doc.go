@@ -17,7 +17,7 @@
 //   - The files of cluster/storage. A simulated disk keeps the data that was
 //     synced and may lose the rest.
 //   - Processes. A crash ends a node between two of its steps. A stalled node
-//     receives nothing and writes nothing, but its timers go on.
+//     receives nothing and writes nothing, but its timers run.
 //   - Scripts. A stand-in runs them, because an interpreter takes no virtual
 //     time.
 //

@@ -278,8 +278,8 @@ func (inj *injection) quickRestart() bool {
 	return effective && d.effects().late > late
 }
 
-// stall keeps a node from sending, receiving and writing, while its timers go
-// on. It simulates a machine under far too much load.
+// stall keeps a node from sending, receiving and writing, while its timers run.
+// It simulates a machine under far too much load.
 func (inj *injection) stall() bool {
 	id := inj.pick()
 	if id == "" {

@@ -159,8 +159,8 @@ func (h *history) observe(stop <-chan struct{}) {
 			h.w.readBack()
 		}
 		now := h.w.elapsed()
-		// Only a leader that is ready expires keys, and only as long as
-		// its term goes on.
+		// Only a leader that is ready expires keys, and only until its term
+		// ends.
 		if !ready || is != term {
 			h.exclude(last, now+lookEvery)
 		}

@@ -8,12 +8,11 @@ import (
 // mixedScenario is the name of the scenario in a Schedule.
 const mixedScenario = "mixed requests"
 
-// mixedRequests lets the goroutine of a leader that replicates to n5 read an
-// entry so slowly that the leader is deposed meanwhile, and its log replaced by
-// that of the next leader. The goroutine then has the previous entry from its
-// own log, and the entry behind it from the log of the next leader. n5 reaches
-// the deposed leader only, so it does not know of the new term. It must not get
-// these entries.
+// mixedRequests slows down the goroutine of a leader that replicates to n5. While
+// the goroutine reads an entry, the leader is deposed, and its log is replaced by
+// that of the next leader. The goroutine then has one entry from its own log, and
+// the entry after it from the log of the next leader. n5 can reach only the deposed
+// leader, so it does not know of the new term. It must not get these entries.
 func mixedRequests(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 5)
 	w.opts.Window = 4
@@ -99,7 +98,7 @@ func (w *world) ledBy(id string) bool {
 }
 
 // writeThrough writes keys through a node, each by a client of its own. over is
-// closed when all writes have ended, with whatever outcome.
+// closed when all writes have ended, successfully or not.
 func (w *world) writeThrough(id string, n int) (over chan struct{}) {
 	over = make(chan struct{})
 	ended := make(chan struct{})

@@ -34,7 +34,7 @@ type world struct {
 	ports bool
 
 	wg    sync.WaitGroup // crashed processes that are being closed, and restarts by the supervisor
-	over  atomic.Bool    // set at the end: no node is restarted any more
+	over  atomic.Bool    // set at the end: from then on no node is restarted
 	exits map[string]int // planned exits of processes, by reason; guarded by mu
 
 	mu    sync.Mutex

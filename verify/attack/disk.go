@@ -103,7 +103,7 @@ func (d *disk) attach() error {
 	})
 }
 
-// detach unmounts the disk. No process may use it any more.
+// detach unmounts the disk, which no process may use at that time.
 func (d *disk) detach() error {
 	return d.room.starter.Do(func() error {
 		if err := unix.Unmount(d.mount, 0); err != nil {

@@ -40,7 +40,7 @@ type episode struct {
 	violations []checker.Violation
 	events     []Event
 	recoveries []checker.Recovery
-	families   Check // commands that ran beside the load, in an episode with two builds
+	families   Check // commands that ran during the load, in an episode with two builds
 	beside     Check // result of the clients of Config.Beside
 	besideBad  []checker.Violation
 	cutShort   bool     // a fault of the current step could not finish

@@ -368,7 +368,7 @@ func (s *injection) damage(ctx context.Context, what string,
 	if !strings.Contains(said, "holdfast") {
 		return "", nil
 	}
-	return fmt.Sprintf("%s refused %s in %s, and joined anew", n.ID, what, name), nil
+	return fmt.Sprintf("%s refused %s in %s, and joined again", n.ID, what, name), nil
 }
 
 // usedBytes returns the length of a file without the zero bytes at its end.

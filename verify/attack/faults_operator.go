@@ -340,7 +340,7 @@ func hangUp(ctx context.Context, s *injection) (string, error) {
 			return "", fmt.Errorf("%s ended", n.ID)
 		}
 	}
-	return fmt.Sprintf("%d processes went on", len(pids)), nil
+	return fmt.Sprintf("%d processes continued", len(pids)), nil
 }
 
 // flags are the flags that operators change between two starts of a node. They

@@ -153,7 +153,7 @@ func TestPoints_AreChosen(t *testing.T) {
 		for _, spec := range p.Points {
 			w, ok := ways[pointOf(spec)]
 			if !ok || w.fits != nil && !w.fits(p) {
-				t.Errorf("%s dealt to %v", spec, p)
+				t.Errorf("%s armed for %v", spec, p)
 			}
 			chosen[pointOf(spec)]++
 		}
@@ -164,6 +164,6 @@ func TestPoints_AreChosen(t *testing.T) {
 	all := failpoint.All()
 	slices.Sort(all)
 	if got := slices.Sorted(maps.Keys(chosen)); !slices.Equal(got, all) {
-		t.Errorf("dealt %s, want %s", strings.Join(got, ", "), strings.Join(all, ", "))
+		t.Errorf("armed %s, want %s", strings.Join(got, ", "), strings.Join(all, ", "))
 	}
 }

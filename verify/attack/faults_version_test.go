@@ -55,7 +55,7 @@ func TestPlans_Versions(t *testing.T) {
 			}
 		}
 		if got := seen[rollingUp] > 0 && seen[rollingDown] > 0 && seen[takenBack] > 0; got != tt.mixed || !tt.mixed && len(seen) > 0 {
-			t.Errorf("%s: dealt %v", tt.name, seen)
+			t.Errorf("%s: injected %v", tt.name, seen)
 		}
 	}
 }

@@ -38,8 +38,8 @@ type Config struct {
 	Keep   bool // keep all directories, not only those of violations
 }
 
-// Companion is a set of clients of another kind that run beside the load, for
-// example those of a client library.
+// Companion is a set of clients of another kind that run at the same time as the
+// load, for example those of a client library.
 type Companion interface {
 	// Stop ends the clients. It is called when the cluster has recovered. It
 	// returns how many results were checked and which violations were found.

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// stallProbe repeatedly writes and syncs a small file beside the data of the
+// stallProbe repeatedly writes and syncs a small file next to the data of the
 // nodes. It measures how long the machine's own disk stalls. Its goroutine ends
 // with ctx, after the current write has ended.
 type stallProbe struct {

@@ -59,7 +59,7 @@ type GroupEntry struct{ ID, Value string }
 //     client.
 //   - A read that is not a claim delivers an entry to one client only, and a
 //     client receives only what was added.
-//   - An acknowledged entry is not pending any more, and was not acknowledged
+//   - An acknowledged entry is no longer pending, and was not acknowledged
 //     twice.
 func Groups(added []Added, reads []GroupRead, acks []GroupAck, ends []GroupEnd) (checked int, bad []Violation) {
 	for _, end := range ends {

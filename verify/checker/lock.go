@@ -202,8 +202,8 @@ func fences(all []*Hold) []Violation {
 	return bad
 }
 
-// late finds refusals that no grant can explain any more: the cluster still
-// kept a lock whose time was over long before.
+// late finds refusals that no grant can explain: the cluster still kept a lock
+// whose time was over long before.
 func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 	if health == nil || !health.Known {
 		return nil

@@ -142,7 +142,7 @@ func (c *raw) discard(t *target) <-chan struct{} {
 		for {
 			line, more, err := r.ReadLine()
 			if err != nil {
-				return // the connection has ended, for whatever reason
+				return // the connection has ended; the reason does not matter
 			}
 			if whole && len(line) > 0 && line[0] == '-' {
 				t.answered(string(line[1:]))

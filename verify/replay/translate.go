@@ -338,11 +338,11 @@ func (t *translator) xadd(args []string, reply fsm.Reply, asIs redisCommand) []r
 }
 
 // neverIdle is an idle time that no pending entry has. A claim with it only
-// drops the pending entries that are not in the stream any more.
+// drops the pending entries that are no longer in the stream.
 const neverIdle = "9000000000000000"
 
-// xclaim translates XCLAIM to a command that drops the entries that are not in
-// the stream any more, and a command that names the claimed entries.
+// xclaim translates XCLAIM to a command that drops the entries that are no longer
+// in the stream, and a command that names the claimed entries.
 func (t *translator) xclaim(args []string, reply fsm.Reply, _ redisCommand) []redisCommand {
 	ids, last := args[5:], len(args)
 	for i := 5; i < len(args); i++ {

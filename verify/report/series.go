@@ -45,7 +45,7 @@ type slice struct {
 	Failed   int
 }
 
-// column is the area of a slice, over the height of all panels.
+// column is the rectangle of a time slice, as high as all panels together.
 type column struct {
 	X, W    float64
 	Failed  bool

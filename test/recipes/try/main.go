@@ -53,7 +53,7 @@ func run() error {
 		if *stop {
 			fmt.Print("half way: kill -9 a node now if you like, then press Enter ")
 			if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-				fmt.Println("(no terminal: going on)")
+				fmt.Println("(not a terminal: continuing)")
 			}
 		}
 	}
