@@ -52,7 +52,7 @@ type Features struct {
 
 	// checking is held while the reports are checked, and while a member is
 	// admitted: see WhileUnchanged. It is only taken with TryLock: it may be
-	// held for long, and the simulator's virtual time does not advance while a
+	// held for seconds, and the simulator's virtual time does not advance while a
 	// goroutine waits for a mutex.
 	checking sync.Mutex
 	// raising receives one value when the outcome of a raise is known. It is
