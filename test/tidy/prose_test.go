@@ -30,6 +30,13 @@ var habits = []habit{
 	{regexp.MustCompile(`\breturns about\b`), "write estimates"},
 	{regexp.MustCompile(`(?i)\b(for|by) what it's worth\b|\bneedless to say\b|\bof course\b|\bliar\b`),
 		"leave it out"},
+	{regexp.MustCompile(`(?i)\b(go|goes|going|went) on\b`), "write continue"},
+	{regexp.MustCompile(`(?i)\banew\b`), "write again, or a verb such as reload, reopen or replace"},
+	{regexp.MustCompile(`(?i)\bpresent (entry|feature|leader|number|owner|size|state|wait|window)s?\b`),
+		"write current"},
+	{regexp.MustCompile(`(?i)\bany more\b`), "write no longer"},
+	{regexp.MustCompile(`(?i)\blate ?comers?\b|\b(become|becomes|became) of\b`), "name what happens"},
+	{regexp.MustCompile(`(?i)\b(\w*[^e\W]|\w*[^r]e) (is|are) no (majority|member|terminal|voter|string)\b`), "write is not a"},
 }
 
 // TestProse_HasNoHabits finds the habits in comments, in the texts of the
@@ -122,11 +129,11 @@ var (
 	// codeWord matches a word that can only be an identifier: it has a capital
 	// letter after a small one.
 	codeWord = regexp.MustCompile(`\b[a-z]+[A-Z]\w*\b`)
-	// quotedText matches the parts of a comment that are no identifiers of the
+	// quotedText matches the parts of a comment that are not identifiers of the
 	// tree: quoted texts, escape sequences, options, paths and addresses.
 	quotedText = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|[\\w.:/<%#\\\\-]*[/<%#\\\\-][\\w.:/<>-]*")
 	// foreignNames are identifiers of other projects that comments mention.
-	foreignNames = map[string]bool{"luaO_chunkid": true, "processCommand": true, "recoverTail": true,
+	foreignNames = map[string]bool{"luaO_chunkid": true, "macOS": true, "processCommand": true, "recoverTail": true,
 		"securityWarningCommand": true}
 )
 
