@@ -170,14 +170,14 @@ func (inj *injection) removalTooMany() bool {
 	refused := false
 	for _, id := range ids {
 		if p := inj.w.node(id).running(); p != nil {
-			before, starts := inj.w.voters(), inj.w.starts()
+			before, starts, up := inj.w.voters(), inj.w.starts(), inj.runningNodes(ids)
 			led := leader.n.Status().Role == "leader" // if not, it asks another node
 			err := removeMember(leader.n, id)
 			if err != nil && strings.Contains(err.Error(), "reachable") {
 				refused = true
 			}
 			if led && (err == nil || errors.Is(err, outcome.ErrUnknown)) {
-				inj.tooMany(id, before, starts)
+				inj.tooMany(id, before, starts, up)
 			}
 			break
 		}
@@ -190,10 +190,12 @@ func (inj *injection) removalTooMany() bool {
 }
 
 // tooMany records a violation if the leader has proposed the removal of a node,
-// and the removal leaves fewer voters running than the new majority. before and
-// starts were read before the removal. Another fault may have started a node or
-// changed the members meanwhile. Then tooMany records nothing.
-func (inj *injection) tooMany(id string, before []string, starts map[string]uint64) {
+// and the removal leaves fewer voters running than the new majority. before,
+// starts and up (the nodes that ran) were read before the removal. Another fault
+// may have started or stopped a node since, or changed the members. A node that
+// ran at any time since then counts as running, because the leader may have
+// asked it at that time. If the members changed, tooMany records nothing.
+func (inj *injection) tooMany(id string, before []string, starts map[string]uint64, up []string) {
 	for _, other := range inj.w.ids() {
 		if !slices.Contains(before, other) {
 			return // it may have become a voter
@@ -203,7 +205,7 @@ func (inj *injection) tooMany(id string, before []string, starts map[string]uint
 	live := 0
 	for _, other := range left {
 		nd := inj.w.node(other)
-		if nd.running() != nil || nd.disk.starts() != starts[other] {
+		if slices.Contains(up, other) || nd.running() != nil || nd.disk.starts() != starts[other] {
 			live++
 		}
 	}
@@ -211,6 +213,17 @@ func (inj *injection) tooMany(id string, before []string, starts map[string]uint
 		inj.w.audit.violate("membership: the removal of %s was proposed, which leaves %d voters, %d of them running",
 			id, len(left), live)
 	}
+}
+
+// runningNodes returns those of the nodes that run.
+func (inj *injection) runningNodes(ids []string) []string {
+	var up []string
+	for _, id := range ids {
+		if inj.w.node(id).running() != nil {
+			up = append(up, id)
+		}
+	}
+	return up
 }
 
 // removalOfLeader removes the leader, which transfers its leadership first, and
