@@ -43,8 +43,8 @@ at --base-port. Peer ports are 1000 higher, HTTP ports 2000 higher, and with
 --sentinel, Sentinel ports 20000 higher. --data-dir keeps the data between runs.
 
 A node that dies is not restarted, so you can kill one and see how the others
-continue. From another terminal, "holdfast dev restart n2" restarts a node; stop,
-start and kill do what their names say. Ctrl-C stops all nodes. Each node's log
+continue. From another terminal, "holdfast dev restart n2" restarts a node; use
+stop, start and kill in the same way. Ctrl-C stops all nodes. Each node's log
 is kept in the data directory. Flags after -- are passed to every node.`,
 		Example: `  holdfast dev
   redis-cli -p 6380 SET lock:a me NX EX 600

@@ -95,7 +95,7 @@ killed it; 75 if the lock was not acquired within --wait; 76 if the lock was los
 		"time between SIGTERM and SIGKILL if the lock is lost, at most half of --ttl (default: a sixth of --ttl)")
 	f.StringVar(&o.owner, "owner", "", "owner of the lock, a unique text (default: HOST:PID:RANDOM)")
 	f.StringVar(&o.meta, "meta", "", "text that LOCK INFO and locks info show")
-	f.Lookup("wait").DefValue, f.Lookup("grace").DefValue = "", ""
+
 	o.define(f)
 	return cmd
 }

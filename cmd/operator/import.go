@@ -59,7 +59,7 @@ key, or finds at the end that a key is missing, it exits with code 1.
 
 import keeps its position in a state file. If it is interrupted, run the same
 command again to continue. Several addresses in --addr let it continue by itself
-when a node of the cluster fails. docs/migrate.md describes a whole move.`,
+when a node of the cluster fails. docs/migrate.md describes all steps.`,
 		Example: `  holdfast import redis://10.0.0.9:6379 --addr 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
   holdfast import rediss://app@10.0.0.9/2 --source-password-file pw --match 'lock:*'
   holdfast import /var/lib/redis/dump.rdb --addr 10.0.0.1:6379`,
@@ -72,7 +72,7 @@ when a node of the cluster fails. docs/migrate.md describes a whole move.`,
 	f.StringVar(&o.match, "match", "", "import only the keys that match this pattern, as in SCAN (from a server only)")
 	f.StringVar(&o.state, "state", "",
 		"file in which the import keeps its position (default: holdfast-import-SOURCE.state in this directory)")
-	f.BoolVar(&o.restart, "restart", false, "begin again, even if the state file is left of an interrupted import")
+	f.BoolVar(&o.restart, "restart", false, "begin again, even if the state file of an interrupted import exists")
 	f.StringVar(&o.listFile, "list-file", "",
 		"file to which the keys that were not imported are appended (default: standard error, at most 1000 of them)")
 	f.StringVar(&o.passwordFile, "source-password-file", "", "file with the password of the Redis server")

@@ -69,8 +69,8 @@ With --learner, it receives all data and does not vote until "member promote".`,
 	add.Flags().BoolVar(&learner, "learner", false, "do not make the node a voter until \"member promote\"")
 	promote := &cobra.Command{
 		Use: "promote NODE", Short: "Make a learner a voter", Args: cobra.ExactArgs(1),
-		Long: `Make a learner a voter: a node that was added with --learner. If it has not
-caught up yet, it becomes a voter when it has.`,
+		Long: `Make a voter of a learner, which is a node that was added with --learner. If the
+node has not caught up yet, it becomes a voter when it has.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return admin(cmd, "PROMOTE", args[0]) },
 	}
 	var force bool
@@ -113,8 +113,9 @@ func memberListCommand(addr *string, login *client.LoginFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the members of the cluster", Args: cobra.NoArgs,
 		Long: `List the members of the cluster: role, whether the member votes and whether it is
-reachable, the entries that it is behind the leader, the version of its program,
-and when a member that is away last answered the node that is asked.`,
+reachable, the number of entries by which it is behind the leader, the version of
+its program, and, for a member that is away, when it last answered the node of
+--addr.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			nodes, err := login.Status(cmd.Context(), *addr)
 			if err != nil {

@@ -20,19 +20,20 @@ type recoverOptions struct {
 	yes               bool
 }
 
-// recoverCommand returns the command that makes a new cluster of the data of one node.
+// recoverCommand returns the command that makes a new cluster from the data of one
+// node.
 func recoverCommand() *cobra.Command {
 	var o recoverOptions
 	cmd := &cobra.Command{
 		Use:   "recover --data-dir DIR --to NEW-DIR",
-		Short: "Make a new cluster of the data of one node, after the loss of a majority",
+		Short: "Make a new cluster from the data of one node, after the loss of a majority",
 		Long: `Make a new cluster of one node from the data directory of a stopped node, after
 the loss of a majority of the voters. Without --yes, recover only prints what it
 would do and what may be lost.
 
-Use it only if the lost nodes never come back. If several data directories are
-left, compare them with "holdfast inspect" and take the one with the highest last
-term and, among those, the highest last index.
+Use it only if the lost nodes will never come back. If you have several data
+directories, compare them with "holdfast inspect" and take the one with the highest
+last term; among those with the same term, take the one with the highest last index.
 
 recover reads the newest snapshot and the whole log, and writes the result to a new
 data directory. It does not change the old directory. The new cluster has another

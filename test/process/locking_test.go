@@ -209,7 +209,7 @@ func TestLock_Lost(t *testing.T) {
 	}
 	l.says("term")
 	l.wantExit(76)
-	if took := time.Since(stopped); took > ttl+2*time.Second { // 1 s for the release that is tried
+	if took := time.Since(stopped); took > ttl+2*time.Second { // 1 s for the attempt to release the lock
 		t.Errorf("the command ended %v after the last possible renewal of a lease of %v", took, ttl)
 	}
 	wantContains(t, "an unproved lock", l.printed(), "cannot be proved")
