@@ -237,7 +237,7 @@ func (f *founder) answerForm(req adminRequest) error {
 	}
 	mine := f.stores.Identity().ClusterID
 	if !empty || mine != "" && mine != req.ClusterID {
-		return fmt.Errorf("%w: %s has data or another cluster id already", ErrOtherCluster, f.cfg.NodeID)
+		return fmt.Errorf("%w: %s already has data or another cluster id", ErrOtherCluster, f.cfg.NodeID)
 	}
 	f.features.SetFounding(req.Features) // before the id is stored, because then this node starts
 	return f.stores.SetClusterID(req.ClusterID, false)

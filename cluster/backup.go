@@ -62,7 +62,7 @@ func (b *backups) begin(spawn func(func())) (BackupInfo, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.open) >= maxBackups {
-		return BackupInfo{}, fmt.Errorf("this node streams %d backups already: try again later", len(b.open))
+		return BackupInfo{}, fmt.Errorf("this node already streams %d backups: try again later", len(b.open))
 	}
 	b.last++
 	id := fmt.Sprint(b.last)

@@ -112,7 +112,7 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 		if _, leader := c.raft.running().LeaderWithID(); leader != id || !c.othersCampaign(id) {
 			break
 		}
-		c.log.Info("another voter campaigns already, waiting for its vote request", "leader", id)
+		c.log.Info("another voter is already campaigning, waiting for its vote request", "leader", id)
 		if !c.awaitCampaign(id, failoverStep) {
 			return
 		}

@@ -403,7 +403,7 @@ func TestFailover_WaitsForCandidate(t *testing.T) {
 	c.crash("n3")
 	eventually(t, "n1 to be a candidate", func() bool { return c.node("n1").Status().Role == "candidate" })
 	c.net.heal()
-	eventually(t, "n2 to wait for n1", func() bool { return c.log.Count("n2: another voter campaigns already") > 0 })
+	eventually(t, "n2 to wait for n1", func() bool { return c.log.Count("n2: another voter is already campaigning") > 0 })
 }
 
 // A voter with a slow disk may not have stored its own vote yet when the

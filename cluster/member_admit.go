@@ -97,7 +97,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 			reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
 			return ms.setLearner(req.Node, req.Learner)
 		}
-		return fmt.Errorf("%s is a member already, at %s: to replace it, run \"holdfast member remove %s\" first",
+		return fmt.Errorf("%s is already a member, at %s: to replace it, run \"holdfast member remove %s\" first",
 			m.ID, m.Addr, m.ID)
 	}
 	if err := ms.inUse(members, req.Addr); err != nil {

@@ -129,7 +129,7 @@ func TestAdmission_InUse(t *testing.T) {
 		return false
 	})
 	for _, test := range []struct{ id, addr, want string }{
-		{"n2", "n9:1", `n2 is a member already, at ` + address("n2") + `: to replace it, run "holdfast member remove n2" first`},
+		{"n2", "n9:1", `n2 is already a member, at ` + address("n2") + `: to replace it, run "holdfast member remove n2" first`},
 		{"n4", address("n2"), "address " + address("n2") + " is in use by the member n2"},
 		{"n4", "n2:6379", "address n2:6379 is the client port of the member n2"},
 		{"n 4", address("n4"), "contains whitespace"},
@@ -144,7 +144,7 @@ func TestAdmission_InUse(t *testing.T) {
 	}
 	c.add("n4")
 	c.add("n4") // adding it again changes nothing
-	if err := c.node("n1").AddMember("n4", address("n5")); err == nil || !strings.Contains(err.Error(), "member already") {
+	if err := c.node("n1").AddMember("n4", address("n5")); err == nil || !strings.Contains(err.Error(), "already a member") {
 		t.Errorf("added again with another address: %v", err)
 	}
 	// A node that starts with another address than it was added with is

@@ -71,7 +71,7 @@ var errStopping = errors.New("is being stopped")
 // can become available.
 var errAllStopping = errors.New("every other voter is being stopped")
 
-var errTransferring = errors.New("leadership is being transferred already")
+var errTransferring = errors.New("leadership is already being transferred")
 
 // transfers transfers the leadership of a node to another voter.
 type transfers struct {

@@ -11,7 +11,7 @@ import (
 
 // TestUsers_BeforeTheyAreConfirmed checks a node that was started without a
 // password: it lets no client in before it has read the users of the cluster,
-// and then demands the password of the cluster.
+// and then requires the cluster's password.
 func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	f := newFake(t)
 	a := dial(t, serve(t, f))

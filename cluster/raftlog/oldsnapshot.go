@@ -19,7 +19,7 @@ import (
 // the sender has given up long before. A sender that has not continues with the
 // entries that follow this node's log; the check of the preceding entry
 // succeeds because of endedLog.GetLog (snapend.go).
-var errOldSnapshot = errors.New("the log is ahead of the snapshot already")
+var errOldSnapshot = errors.New("the log is already ahead of the snapshot")
 
 // metaSnapshots is a snapshot store whose readers carry the metadata of the
 // snapshot, including its log index and term.

@@ -113,7 +113,7 @@ func (o *importOptions) run(cmd *cobra.Command, source string) (err error) {
 		Name: "target", Addrs: o.addrs, User: login.User, Password: login.Password, TLS: login.TLS,
 	}
 	if len(o.addrs) == 0 {
-		return errors.New("--addr names no node of the cluster")
+		return errors.New("--addr is empty: name at least one node of the cluster")
 	}
 	problems, err := o.problems(cmd.ErrOrStderr())
 	if err != nil {

@@ -29,7 +29,7 @@ func memberSetCommand(addr *string, login *client.LoginFlags) *cobra.Command {
 		Use: "set NODE=PEER-ADDR,…", Short: "Add and remove nodes until the cluster has the listed members",
 		Long: `Add and remove nodes until the cluster has the listed members. The command is for
 programs that change the size of a cluster, such as the Helm chart: it does
-nothing if the cluster has these members already.
+nothing if the cluster already has these members.
 
 Nodes are added first. A node that is a member and is not listed is an error,
 unless --remove is set. The leader checks each removal as it does for "member
@@ -64,7 +64,7 @@ again until --timeout.`,
 				}
 			}
 			if len(changes) == 0 {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the cluster has these %d members already\n", len(want))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "the cluster already has these %d members\n", len(want))
 			}
 			return err
 		},

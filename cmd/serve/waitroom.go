@@ -32,7 +32,7 @@ func (o *options) awaitRoom(ctx context.Context, log hclog.Logger, bound *ports,
 		"the node continues by itself (%v)", o.dataDir, cause)
 	log.Error("cannot start yet: " + text)
 	reason := ": " + text
-	if o.web.tokenFile != "" { // as /readyz, which gives no reason without the token
+	if o.web.tokenFile != "" { // like /readyz, which gives no reason without the token
 		reason = ""
 	}
 	mux := http.NewServeMux()

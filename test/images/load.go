@@ -92,7 +92,7 @@ func (s *session) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan st
 			}
 			s.got++
 			if strings.HasPrefix(string(said), "UNKNOWN") {
-				return err // the group may still be executed: use these keys no more
+				return err // the group may still be executed: do not use these keys again
 			}
 		}
 	}

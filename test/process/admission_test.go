@@ -89,7 +89,7 @@ func TestMember_Add(t *testing.T) {
 	want(t, n, "w", "GET", "k")
 
 	for _, tt := range []struct{ id, addr, says string }{
-		{"n2", process.Loopback(1), `n2 is a member already`},
+		{"n2", process.Loopback(1), `n2 is already a member`},
 		{"n5", c.Nodes[1].Peers, "is in use by the member n2"},
 		{"n5", "nowhere", "missing port"},
 	} {

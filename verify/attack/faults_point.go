@@ -292,7 +292,7 @@ func clientsCome(ctx context.Context, s *injection, n *node) {
 	_ = process.Poll(wait, n.ID+" to end", func() bool { return !n.Running() })
 }
 
-// leads transfers leadership to the node, unless it leads already.
+// leads transfers leadership to the node, unless it already leads.
 func leads(ctx context.Context, s *injection, n *node) { s.leading(ctx, n, func() {}) }
 
 // leading calls f if the node leads. Otherwise it transfers leadership to the

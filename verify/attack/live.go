@@ -27,7 +27,7 @@ type LiveConfig struct {
 type Progress struct {
 	Took     time.Duration // since the start of the load
 	Commands int           // sent so far
-	Leader   string        // node that said last that it leads, "" if none has
+	Leader   string        // last node that claimed to lead, "" if none has
 	Checking bool          // the load has ended, and its history is being checked
 }
 

@@ -95,7 +95,7 @@ func (c *client) take(queue string, block time.Duration) {
 
 // await sends one command whose reply may take as long as limit. It waits for
 // the reply, but not beyond the end of the load. Such a wait does not mean that
-// the cluster is ill.
+// the cluster is unhealthy.
 func (c *client) await(cmd []string, limit time.Duration) (v respwire.Value, call, ret time.Duration, err error) {
 	l := c.load
 	conn := c.conn

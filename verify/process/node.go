@@ -65,12 +65,12 @@ func (n *Node) Another() *Node {
 	return &Node{Args: n.Args, Env: n.Env, password: n.password, program: n.Program(), starter: n.starter}
 }
 
-// Use makes later starts run another program. Env adds variables to the
-// environment of this node's processes.
-func (n *Node) Use(program string, Env ...string) {
+// Use makes later starts run the given program, with the variables of env added to
+// its environment.
+func (n *Node) Use(program string, env ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.program, n.extra = program, Env
+	n.program, n.extra = program, env
 }
 
 // Program returns the path of the program that the next start runs.
