@@ -17,7 +17,7 @@
 // must find the bug. The next lines name the programs that run the control.
 // Each has a regular expression that one of the reported violations must match:
 //
-//	# Every read is local, also those that must be linearizable: porcupine must find it.
+//	# Every read is local, even those that must be linearizable: porcupine must find it.
 //	# sim: ^linearizable
 //	diff --git a/cluster/session.go b/cluster/session.go
 //	...
