@@ -327,10 +327,10 @@ const expireAgain = 5
 
 // keepTime suspends and ends the waiters of nodes without a link, and commits
 // clock entries while keys have a TTL. It commits one when a key has expired, so
-// that the key is removed and its events are delivered. One entry removes a bounded number of keys (see
-// fsm.FeatureBudget), so keepTime commits the next one soon if keys are left.
-// It also commits one at least every ClockEntryEvery, which bounds how much
-// elapsed time a failover loses.
+// that the key is removed and its events are delivered. One entry removes a
+// bounded number of keys (see fsm.FeatureBudget), so keepTime commits the next one
+// soon if keys are left. It also commits one at least every ClockEntryEvery, which
+// bounds how much elapsed time a failover loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
 	t := time.NewTicker(ld.opts.ExpireEvery)

@@ -324,7 +324,7 @@ func TestRotation_ErrorIsFinal(t *testing.T) {
 }
 
 // TestOpen_CrashWhileNew checks every state that a crash in the first Open can
-// leave behind node.json.
+// leave after node.json was created.
 func TestOpen_CrashWhileNew(t *testing.T) {
 	for _, kind := range []string{LogKindWAL, LogKindBoltDB} {
 		for n := range 6 {

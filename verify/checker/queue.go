@@ -234,8 +234,8 @@ func (q *queue) missing() {
 	}
 }
 
-// deadline returns the latest time at which an element had been taken, which is
-// when an element pushed after it had been taken.
+// deadline returns the latest time at which an element can have been taken: the
+// time at which an element that was pushed after it was taken.
 func (q *queue) deadline(p *Push) time.Duration {
 	end := Forever
 	for _, all := range []map[string][]*Take{q.removed, q.moved} {
