@@ -291,6 +291,9 @@ func ParsePeers(s string) ([]Peer, error) {
 	return peers, nil
 }
 
+// maxHostName is the longest name that DNS allows, in bytes.
+const maxHostName = 253
+
 // dialable checks an address to which other nodes are to connect, and returns
 // its host.
 func dialable(addr string) (host string, err error) {
@@ -300,6 +303,9 @@ func dialable(addr string) (host string, err error) {
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "", fmt.Errorf("address %s: port is not a number from 1 to 65535", addr)
+	}
+	if strings.ContainsAny(host, " \t\r\n,=/@") || len(host) > maxHostName {
+		return "", fmt.Errorf("address %q: the host is neither a name nor an IP address", addr)
 	}
 	return host, nil
 }
@@ -378,8 +384,8 @@ func checkNodeID(id string) error {
 	switch {
 	case id == "":
 		return errors.New("a node's id is empty")
-	case strings.ContainsAny(id, " \t\r\n,=/"):
-		return fmt.Errorf("%q contains whitespace or one of the characters , = /", id)
+	case strings.ContainsAny(id, " \t\r\n,=/@"): // a session's name is NODE@DIRECTORY
+		return fmt.Errorf("%q contains whitespace or one of the characters , = / @", id)
 	case len(id) > 64:
 		return errors.New("a node's id is longer than 64 bytes")
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -82,6 +83,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	if err := checkPeerAddr(req.Addr); err != nil {
 		return fmt.Errorf("address of %s: %w", req.Node, err)
 	}
+	note, wrong := ms.answersAt(ctx, Peer{ID: req.Node, Addr: req.Addr})
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	if err := ms.changes.lock(ctx); err != nil {
@@ -94,7 +96,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	}
 	if m, ok := member.Find(members, req.Node); ok {
 		if !m.Voter && m.Addr == req.Addr {
-			reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
+			reply.Done = fmt.Sprintf("%s may join, at %s%s", req.Node, req.Addr, note)
 			return ms.setLearner(req.Node, req.Learner)
 		}
 		return fmt.Errorf("%s is already a member, at %s: to replace it, run \"holdfast member remove %s\" first",
@@ -102,6 +104,9 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	}
 	if err := ms.inUse(members, req.Addr); err != nil {
 		return err
+	}
+	if wrong != nil {
+		return wrong
 	}
 	if p, ok := ms.cfg.peer(req.Node); ok && p.Addr != req.Addr {
 		return fmt.Errorf("--peers of %s says that %s is at %s: "+
@@ -119,8 +124,41 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	}
 	ms.log.Info("member added as non-voter, becomes a voter when it has caught up",
 		"node", req.Node, "address", req.Addr)
-	reply.Done = fmt.Sprintf("%s may join, at %s", req.Node, req.Addr)
+	reply.Done = fmt.Sprintf("%s may join, at %s%s", req.Node, req.Addr, note)
 	return nil
+}
+
+// answersAt asks the address at which a node is to be added which process
+// answers there. If another node or another program does, wrong says so, because
+// then the new node cannot use the address. note tells the operator about a
+// problem that may pass. If nothing answers, both are empty: the node may be
+// started later.
+func (ms *membership) answersAt(ctx context.Context, p Peer) (note string, wrong error) {
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	err := ms.peers.askContext(ctx, p.Addr, p.ID, adminRequest{Op: opProbe}, &adminReply{})
+	var refused *rpc.RefusedError
+	var dns *net.DNSError
+	switch {
+	case err == nil:
+	case errors.As(err, &refused) && refused.Reason == rpc.ReasonWrongNode:
+		return "", fmt.Errorf("another node answers at %s: %s", p.Addr, refused.Text)
+	case errors.Is(err, rpc.ErrNotPeer):
+		return "", notPeerPort(p.Addr, rpc.WhatAnswers(err))
+	case errors.As(err, &dns):
+		return fmt.Sprintf("; but %s cannot resolve %s at present: %s", ms.cfg.NodeID, dns.Name, dns.Err), nil
+	case errors.Is(err, rpc.ErrSecret):
+		return "; but the process that answers there has another cluster secret", nil
+	case errors.Is(err, context.DeadlineExceeded):
+		if answers := ms.silentPort(p.Addr); answers != "" {
+			return "", notPeerPort(p.Addr, answers)
+		}
+	}
+	return "", nil
+}
+
+func notPeerPort(addr, answers string) error {
+	return fmt.Errorf("%s is no peer port: %s; a new node is added with its peer address (its --peer-addr)", addr, answers)
 }
 
 // inUse returns an error if a port of a member has the address.

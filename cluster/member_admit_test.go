@@ -1,10 +1,13 @@
 package cluster_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/cluster"
@@ -134,6 +137,11 @@ func TestAdmission_InUse(t *testing.T) {
 		{"n4", "n2:6379", "address n2:6379 is the client port of the member n2"},
 		{"n 4", address("n4"), "contains whitespace"},
 		{"", address("n4"), "empty"},
+		{"n4@", address("n4"), "contains whitespace or one of the characters , = / @"},
+		{"n4", "a b:7379", "the host is neither a name nor an IP address"},
+		{"n4", "n1@n4:7379", "the host is neither a name nor an IP address"},
+		{"n4", "http://n4:7379", "too many colons"},
+		{"n4", "n4:0", "port is not a number from 1 to 65535"},
 		{"n4", "n4", "missing port"},
 		{"n4", "0.0.0.0:7379", "not an address that another node can reach"},
 	} {
@@ -155,6 +163,64 @@ func TestAdmission_InUse(t *testing.T) {
 	eventually(t, "n4 to be refused", func() bool {
 		return strings.Contains(c.node("n4").Status().Detail, "was added with the address "+address("n4"))
 	})
+}
+
+// The leader looks at the address of a new node. It refuses the address if
+// another program answers there, and reports a name that it cannot resolve,
+// which may get an address later.
+func TestAdmission_OtherProgram(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, 1)
+	c.change = func(cfg *cluster.Config) {
+		peer := cfg.PeerDialer
+		cfg.PeerDialer = func(ctx context.Context, addr string) (net.Conn, error) {
+			answers := map[string]string{"web:80": "HTTP/1.1 400 Bad Request\r\n", "other:6379": "+PONG\r\n", "dumb:1": "?"}
+			switch text, ok := answers[addr]; {
+			case addr == "gone:1":
+				return nil, &net.DNSError{Err: "no such host", Name: "gone", IsNotFound: true}
+			case ok:
+				return answerLine(t, text), nil
+			}
+			return peer(ctx, addr)
+		}
+	}
+	c.open("n1")
+	c.ready("n1")
+	add := func(id, addr string) (string, error) { return c.node("n1").Add(t.Context(), id, addr, false) }
+	for addr, want := range map[string]string{
+		"web:80":     "web:80 is no peer port: an HTTP port answers",
+		"other:6379": "other:6379 is no peer port: a client port (Redis protocol) answers",
+	} {
+		if done, err := add("n2", addr); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("add at %s: %q, %v, want %q", addr, done, err, want)
+		}
+	}
+	if done, err := add("n2", "dumb:1"); err != nil || done != "n2 may join, at dumb:1" {
+		t.Errorf("add at an address with a silent program: %q, %v", done, err)
+	}
+	if done, err := add("n3", "gone:1"); err != nil || !strings.HasSuffix(done, "n1 cannot resolve gone at present: no such host") {
+		t.Errorf("add with a name that has no address: %q, %v", done, err)
+	}
+}
+
+// answerLine returns a connection to a program that answers each line with
+// text, and nothing before the end of a line.
+func answerLine(t *testing.T, text string) net.Conn {
+	near, far := net.Pipe()
+	var done sync.WaitGroup
+	t.Cleanup(func() { near.Close(); done.Wait() })
+	done.Go(func() {
+		defer far.Close()
+		for lines := bufio.NewReader(far); ; {
+			if _, err := lines.ReadString('\n'); err != nil {
+				return
+			}
+			if _, err := far.Write([]byte(text)); err != nil {
+				return
+			}
+		}
+	})
+	return near
 }
 
 // A second process with the id of a live node is refused, with the advice not

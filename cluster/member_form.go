@@ -111,7 +111,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 		known = min(known, r.Features)
 		switch {
 		case err != nil:
-			absent = append(absent, fmt.Sprintf("%s (%s)", p.ID, absence(p, err)))
+			absent = append(absent, fmt.Sprintf("%s (%s)", p.ID, f.absence(p, err)))
 		case r.Member:
 			err := f.join(p, r)
 			if !errors.Is(err, errWaiting) {

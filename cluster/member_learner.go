@@ -73,6 +73,9 @@ func (n *Node) Promote(ctx context.Context, id string) (done string, err error) 
 
 // promoteNow answers opPromote.
 func (ms *membership) promoteNow(ctx context.Context, req adminRequest, reply *adminReply) error {
+	if err := checkNodeID(req.Node); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	if err := ms.changes.lock(ctx); err != nil {

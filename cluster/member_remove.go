@@ -32,6 +32,8 @@ func (n *Node) Remove(ctx context.Context, id string, force bool) (done string, 
 // remove answers opRemove. Only the leader executes it.
 func (a *admin) remove(ctx context.Context, req adminRequest, reply *adminReply) error {
 	switch {
+	case req.Node == "":
+		return checkNodeID(req.Node)
 	case !a.raft.leads():
 		return errNotLed
 	case req.Node == a.cfg.NodeID:

@@ -15,17 +15,20 @@ import (
 
 // absence returns why a node of --peers cannot be asked, and the remedy if the
 // cause is not simply that the node has not been started yet.
-func absence(p Peer, err error) string {
+func (e *environment) absence(p Peer, err error) string {
 	var dns *net.DNSError
 	switch {
 	case errors.Is(err, rpc.ErrSecret):
 		return "cluster secret does not match"
 	case errors.Is(err, rpc.ErrNotPeer):
 		return noPeerPort(p, rpc.WhatAnswers(err))
-	case errors.Is(err, rpc.ErrHandshakeTimeout) && servesClients(p.Addr):
-		return noPeerPort(p, "a client port (Redis protocol) answers")
 	case errors.As(err, &dns):
 		return fmt.Sprintf("cannot resolve %s: %s; correct --peers or the DNS", dns.Name, dns.Err)
+	}
+	if errors.Is(err, rpc.ErrHandshakeTimeout) {
+		if answers := e.silentPort(p.Addr); answers != "" {
+			return noPeerPort(p, answers)
+		}
 	}
 	return shortReason(err)
 }
@@ -35,24 +38,40 @@ func noPeerPort(p Peer, answers string) string {
 		"not its --client-addr or --http-addr"
 }
 
-// servesClients reports whether a Redis server answers at an address. A client
-// port does not answer the handshake of a node, because it waits for the end of
-// a line.
-func servesClients(addr string) bool {
-	conn, err := net.DialTimeout("tcp", addr, statusLimit)
+// silentPort returns what answers at an address where the handshake of a node
+// gets no answer: a client port and an HTTP port wait for the end of a line. It
+// returns "" if neither of them answers.
+func (e *environment) silentPort(addr string) string {
+	ctx, cancel := context.WithTimeout(e.ctx, statusLimit)
+	defer cancel()
+	dial := e.cfg.PeerDialer
+	if dial == nil {
+		dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		}
+	}
+	conn, err := dial(ctx, addr)
 	if err != nil {
-		return false
+		return ""
 	}
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(statusLimit)); err != nil {
-		return false
+		return ""
 	}
 	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-		return false
+		return ""
 	}
 	var first [1]byte
-	_, err = io.ReadFull(conn, first[:])
-	return err == nil && (first[0] == '+' || first[0] == '-')
+	if _, err := io.ReadFull(conn, first[:]); err != nil {
+		return ""
+	}
+	switch first[0] {
+	case '+', '-':
+		return "a client port (Redis protocol) answers"
+	case 'H': // HTTP/1.1 400 Bad Request
+		return "an HTTP port answers"
+	}
+	return ""
 }
 
 // shortReason returns why a request to a member failed, in a few words and

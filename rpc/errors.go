@@ -78,7 +78,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("rpc: %s refused a %s connection: %s", e.Addr, e.Service, e.Text)
+	return fmt.Sprintf("rpc: %s refused a connection for %s: %s", e.Addr, e.Service, e.Text)
 }
 
 // Is makes errors.Is(err, ErrSecret) true for a refusal because of the secret.

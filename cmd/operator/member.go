@@ -54,7 +54,12 @@ matter. The node becomes a voter when it has caught up.`,
 	var learner bool
 	add := &cobra.Command{
 		Use: "add NODE PEER-ADDR", Short: "Permit a node to join the cluster, with this id and peer address",
-		Args: cobra.ExactArgs(2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return errors.New("give the id of the node and its peer address: holdfast member add n4 10.0.0.4:7379")
+			}
+			return nil
+		},
 		Long: `Permit a node to join the cluster, with this id and peer address. No member may
 use the id or the address. The node becomes a voter when it has caught up.
 With --learner, it receives all data and does not vote until "member promote".`,
@@ -100,6 +105,9 @@ afterwards. --force removes the node anyway.`,
 the node does not answer, is not a voter, or is too far behind, the transfer is
 refused and the leader continues to lead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && args[0] == "" { // perhaps a variable of a shell that is not set
+				return errors.New("the id of the node is empty: leave it out to let the leader choose the node")
+			}
 			return admin(cmd, append([]string{"TRANSFER"}, args...)...)
 		},
 	})

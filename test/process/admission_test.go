@@ -48,6 +48,9 @@ func waitOutput(t *testing.T, n *process.Node, text string) {
 
 var addCommand = regexp.MustCompile(`run \\?"holdfast (member add [^"\\]+)\\?"`)
 
+// localhost returns an address with the name of this machine as its host.
+func localhost(addr string) string { return "localhost" + addr[strings.LastIndexByte(addr, ':'):] }
+
 // TestMember_Add starts a process that names a member in --peers but is not a
 // member itself. It cannot join: it has no data, and its end has no effect on
 // the cluster. It prints the command that admits it, and the command works.
@@ -91,6 +94,10 @@ func TestMember_Add(t *testing.T) {
 	for _, tt := range []struct{ id, addr, says string }{
 		{"n2", process.Loopback(1), `n2 is already a member`},
 		{"n5", c.Nodes[1].Peers, "is in use by the member n2"},
+		{"n5", localhost(c.Nodes[1].Peers), `this is node "n2", not "n5"`},
+		{"n5", localhost(c.Nodes[1].Clients), "is no peer port: a client port (Redis protocol) answers"},
+		{"n5", localhost(c.Nodes[1].HTTP), "is no peer port: an HTTP port answers"},
+		{"n5@", process.Loopback(1), "contains whitespace or one of the characters"},
 		{"n5", "nowhere", "missing port"},
 	} {
 		o := invoke(t, nil, "member", "add", tt.id, tt.addr, "--addr", c.Nodes[2].Clients)
