@@ -121,6 +121,40 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.wantFatal("n3", fmt.Sprintf("the cluster uses feature version %d and this program knows %d: install the newer program again", fsm.MaxFeatures, older))
 }
 
+// A node with an older program that gets its state from a snapshot ends, as it
+// does when it applies the entry that raises the feature version. It can never
+// apply an entry again.
+func TestFeatures_NewerSnapshot(t *testing.T) {
+	t.Parallel()
+	claims := map[string]int{"n1": older, "n2": older, "n3": older}
+	c := prepare(t, 3, func(o *cluster.Options) { o.TrailingBytes = 1 })
+	c.change = func(cfg *cluster.Config) { cfg.Features = claims[cfg.NodeID] }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	c.caughtUp()
+	c.stop("n3")
+	for _, id := range []string{"n1", "n2"} {
+		c.stop(id)
+		delete(claims, id)
+		c.open(id)
+		c.ready(id)
+	}
+	c.transfer("n1")
+	c.node("n1").Raise(fsm.MaxFeatures) // although n3 does not answer
+	eventually(t, "the raise to be applied", func() bool { return c.node("n1").Features() == fsm.MaxFeatures })
+	for i := range 200 { // more entries than remain after a snapshot
+		c.client("n1").want(t, ok, "SET", "k", fmt.Sprint(i))
+	}
+	for _, id := range []string{"n1", "n2"} {
+		if err := c.node(id).Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.members["n3"].dies = true
+	c.open("n3")
+	c.wantFatal("n3", fmt.Sprintf("cannot read the leader's snapshot: the cluster uses feature version %d and this program knows %d: install the newer program again", fsm.MaxFeatures, older))
+}
+
 // A node whose program does not know the feature version of the cluster is not
 // admitted; the error names the version that it needs. A non-voter counts among
 // the members that must know a feature version.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -118,6 +119,18 @@ func (n *Node) Ready(ctx context.Context) error {
 
 // Linked reports whether the node currently has a link to a leader.
 func (n *Node) Linked() bool { return n.forwarder.isLinked() }
+
+// NotReady returns why this node should get no clients, or "". A node that
+// cannot catch up has a link to the leader, but its own state becomes older.
+func (n *Node) NotReady() string {
+	if behind := n.snapshots.health.behind(n.machine.Applied()); behind != "" {
+		return behind
+	}
+	if n.Linked() {
+		return ""
+	}
+	return cmp.Or(n.founder.waitsFor(), "no leader")
+}
 
 // Watch returns a channel that receives a token after the leader or the result
 // of PeerHealth has changed. Changes in quick succession may share a token. stop

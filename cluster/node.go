@@ -292,7 +292,7 @@ func (n *Node) openRaftLog() *raftlog.Log {
 		},
 		Settling: n.raft.settling,
 		Full:     n.disk.Scarce,
-		Refused:  func(err error) { n.snapshots.done(err) },
+		Refused:  func(err error) { n.snapshots.refused(err) },
 		Fatal:    n.fatal,
 	})
 }
@@ -350,11 +350,8 @@ func (n *Node) newMachine() *machine.Machine {
 			n.announceQuarantine()
 			n.snapshots.done(nil)
 		},
-		Newer: func(err error) {
-			n.log.Error("this node cannot read the leader's snapshot and stays behind: "+
-				"upgrade this node to the version of the leader", "this_version", n.cfg.Version, "error", err)
-		},
-		Fatal: n.fatal,
+		Unreadable: func(err error) { n.snapshots.refused(err) },
+		Fatal:      n.fatal,
 	})
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // snapshotAfter is how long the entries since the last snapshot may have taken
@@ -25,6 +27,11 @@ const (
 	snapshotRetryMax = 5 * time.Minute
 )
 
+// refusedEvery is the minimum time between two log lines about snapshots of the
+// leader that this node does not accept. The leader sends such a snapshot again
+// every few seconds.
+const refusedEvery = 30 * time.Second
+
 // snapshotHealth is the outcome of the latest attempts to get a snapshot. mu
 // guards the other fields.
 type snapshotHealth struct {
@@ -33,6 +40,10 @@ type snapshotHealth struct {
 	err    error         // error of the last attempt, nil if it succeeded
 	since  time.Time     // wall clock at the first of these failures
 	again  time.Duration // monotonic time of the next attempt of keep
+	sent   bool          // the leader sent the snapshot that failed
+	newer  bool          // a newer program wrote that snapshot
+	at     uint64        // index that this node had applied then
+	logged time.Duration // monotonic time of the last log line of refused
 }
 
 // note records the outcome of an attempt, at the given monotonic and wall time.
@@ -41,7 +52,7 @@ func (h *snapshotHealth) note(err error, mono time.Duration, wall time.Time) (wa
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil {
-		h.failed, h.err, h.again = 0, nil, 0
+		h.failed, h.err, h.again, h.sent, h.newer = 0, nil, 0, false, false
 		return 0
 	}
 	if h.err == nil {
@@ -53,6 +64,31 @@ func (h *snapshotHealth) note(err error, mono time.Duration, wall time.Time) (wa
 	return wait
 }
 
+// behind describes why this node cannot catch up, because a newer program wrote
+// the leader's snapshot. It is empty if nothing is known to prevent that.
+func (h *snapshotHealth) behind(applied uint64) string {
+	h.mu.Lock()
+	newer := h.newer
+	h.mu.Unlock()
+	if !newer {
+		return ""
+	}
+	return h.text(applied)
+}
+
+// refused records that a snapshot of the leader was not accepted, when this node
+// had applied the index applied. It reports whether that must be logged.
+func (h *snapshotHealth) refused(err error, applied uint64, mono time.Duration, wall time.Time) (log bool) {
+	h.note(err, mono, wall)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if log = !h.sent || mono-h.logged >= refusedEvery; log {
+		h.logged = mono
+	}
+	h.sent, h.newer, h.at = true, errors.Is(err, fsm.ErrVersion), applied
+	return log
+}
+
 // waits reports whether it is too early for another attempt. mono is the
 // monotonic time.
 func (h *snapshotHealth) waits(mono time.Duration) bool {
@@ -62,12 +98,17 @@ func (h *snapshotHealth) waits(mono time.Duration) bool {
 }
 
 // text describes the failure for an operator. It is empty while snapshots
-// succeed.
-func (h *snapshotHealth) text() string {
+// succeed, and if this node has applied entries since it refused a snapshot of
+// the leader. applied is the index that it has applied.
+func (h *snapshotHealth) text(applied uint64) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.err == nil {
+	switch {
+	case h.err == nil, h.sent && applied > h.at:
 		return ""
+	case h.sent:
+		return fmt.Sprintf("snapshots of the leader have been refused since %s, this node stays behind: %v",
+			h.since.UTC().Format(time.RFC3339), h.err)
 	}
 	return fmt.Sprintf("snapshots have failed since %s, the log is kept: %v", h.since.UTC().Format(time.RFC3339), h.err)
 }
@@ -115,8 +156,30 @@ func (s *snapshotter) snapshot() error {
 	return err
 }
 
-// done records the outcome of an attempt to get a snapshot, either of
-// this node's own state or from the leader.
+// refused records that this node does not accept a snapshot that the leader
+// sent. If the cluster uses a feature version that this program does not know,
+// the node ends, as it does at the entry that raises the version: it can never
+// apply an entry again.
+func (s *snapshotter) refused(err error) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.stats.SnapshotFailures.Inc()
+	if errors.Is(err, fsm.ErrDowngrade) {
+		s.fatal(fmt.Errorf("cannot read the leader's snapshot: %w", err))
+		return
+	}
+	if errors.Is(err, fsm.ErrVersion) {
+		err = fmt.Errorf("install the version of the leader on this node, which has %s: %w",
+			cmp.Or(s.cfg.Version, "another version"), err)
+	}
+	if s.health.refused(err, s.machine.Applied(), s.clock.Mono(), s.clock.Wall()) {
+		s.log.Error("snapshot of the leader refused, this node stays behind", "error", err)
+	}
+}
+
+// done records the outcome of an attempt to get a snapshot: of this node's own
+// state, or one of the leader that was accepted.
 func (s *snapshotter) done(err error) {
 	wait := s.health.note(err, s.clock.Mono(), s.clock.Wall())
 	if err != nil {

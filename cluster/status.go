@@ -64,7 +64,7 @@ func (sr *statusReporter) own() NodeStatus {
 		Uptime:   sr.clock.Wall().Sub(sr.started).Seconds(),
 		LogBytes: sr.stores.LogBytes(), Reachable: true, Ready: sr.forwarder.isLinked(), PID: pid,
 		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
-		SnapshotError: sr.snapshots.health.text(), DiskStatus: sr.disk.Status(),
+		SnapshotError: sr.snapshots.health.text(sr.machine.Applied()), DiskStatus: sr.disk.Status(),
 		FeatureStatus: health.FeatureStatus{
 			Features: sr.features.Reports(), FeatureVersion: sr.machine.Features(),
 			FeaturesBlocked: features.Describe(sr.features.Blockers()),

@@ -82,13 +82,16 @@ var featureCommands = []Command{
 // Features returns the feature version of the cluster as of the last entry.
 func (m *Machine) Features() int { return m.features }
 
-// CheckFeatures returns an error if the state needs a higher feature version
+// ErrDowngrade means that the state needs a feature version that this program
+// does not know. It wraps ErrVersion.
+var ErrDowngrade = fmt.Errorf("install the newer program again: %w", ErrVersion)
+
+// CheckFeatures returns ErrDowngrade if the state needs a higher feature version
 // than known, the highest one that a program knows.
 func (m *Machine) CheckFeatures(known int) error {
 	if m.features > known {
-		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: install the newer "+
-			"program again: %w",
-			m.features, known, ErrVersion)
+		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: %w",
+			m.features, known, ErrDowngrade)
 	}
 	return nil
 }

@@ -34,9 +34,9 @@ type Config struct {
 	Rebased func(lease int64)
 	// Restored is called after a snapshot has replaced the state.
 	Restored func()
-	// Newer is called when the leader sends a snapshot that this program cannot
-	// read. It is called at most once in newerEvery.
-	Newer func(err error)
+	// Unreadable is called when the leader has sent a snapshot that cannot be
+	// read.
+	Unreadable func(err error)
 	// Fatal is called when the machine has stopped. It must end the process.
 	Fatal func(error)
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// newerEvery is the minimum time between two calls of Config.Newer.
-const newerEvery = 30 * time.Second
-
 // Machine adapts fsm.Machine to raft.BatchingFSM and holds the lock of the
 // state machine. Its other methods are safe for concurrent use.
 //
@@ -36,9 +33,6 @@ type Machine struct {
 	// snapshot, although the entries that follow the older one may have been
 	// deleted.
 	unread error
-
-	newerSaid bool          // Config.Newer has been called
-	newerAt   time.Duration // monotonic time of that call
 
 	// mu guards m. A function that changes the state or makes a clone needs the
 	// write lock, because a clone changes which parts of the state m may write
@@ -257,8 +251,8 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	if err != nil {
 		if a.starting {
 			a.unread = err
-		} else if errors.Is(err, fsm.ErrVersion) {
-			a.tooNew(err)
+		} else {
+			a.cfg.Unreadable(err)
 		}
 		return err
 	}
@@ -280,18 +274,6 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	a.cfg.Restored()
 	a.wake()
 	return nil
-}
-
-// tooNew reports a snapshot that a newer program wrote, at most once in
-// newerEvery, because the leader sends the snapshot again and again. It needs
-// no lock: raft calls Restore from one goroutine.
-func (a *Machine) tooNew(err error) {
-	now := a.cfg.Mono()
-	if a.newerSaid && now-a.newerAt < newerEvery {
-		return
-	}
-	a.newerSaid, a.newerAt = true, now
-	a.cfg.Newer(err)
 }
 
 // snapshot is a raft.FSMSnapshot.

@@ -15,8 +15,9 @@ const repeatEvery = 30 * time.Second
 // repeatLogger is the logger that raft uses. raft contacts a member that does
 // not answer several times a second and logs every failure. A node that is
 // down, or that was added and has not been started, would thus fill the
-// leader's log. repeatLogger logs the first failure, and then one in every
-// repeatEvery. It logs the others at the debug level.
+// leader's log. The leader also sends a snapshot again and again to a member
+// that does not accept it. repeatLogger logs the first failure, and then one in
+// every repeatEvery. It logs the others at the debug level.
 type repeatLogger struct {
 	hclog.Logger
 
@@ -44,7 +45,14 @@ func (l *repeatLogger) Error(msg string, args ...any) {
 // repeated reports whether the line belongs to the lines that repeat and was
 // logged less than repeatEvery ago.
 func (l *repeatLogger) repeated(msg string, args []any) bool {
-	if msg != "failed to heartbeat to" || len(args) < 2 || args[0] != "peer" {
+	switch msg {
+	case "failed to heartbeat to", "failed to install snapshot", "failed to send snapshot to":
+		if len(args) < 2 || args[0] != "peer" {
+			return false
+		}
+	case "failed to finalize snapshot", "failed to copy snapshot": // sent by the leader
+		args = []any{"", ""}
+	default:
 		return false
 	}
 	key := fmt.Sprint(msg, args[1])

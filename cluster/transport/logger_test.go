@@ -21,9 +21,14 @@ func TestRepeatLogger(t *testing.T) {
 			time.Sleep(time.Second / 4)
 		}
 		log.Error("failed to heartbeat to", "peer", "n5:1", "error", "refused")
+		for range 6 { // for a minute
+			log.Error("failed to send snapshot to", "peer", "n6:1", "error", "newer")
+			log.Error("failed to finalize snapshot", "error", "newer of n7")
+			time.Sleep(10 * time.Second)
+		}
 		log.Error("failed to take snapshot", "error", "disk")
 		log.Error("failed to take snapshot", "error", "disk")
-		for text, want := range map[string]int{"n4:1": 120, "n5:1": 1, "snapshot": 2} {
+		for text, want := range map[string]int{"n4:1": 120, "n5:1": 1, "n6:1": 2, "n7": 2, "take snapshot": 2} {
 			if got := strings.Count(out.String(), text); got != want {
 				t.Errorf("%d lines with %s, want %d", got, text, want)
 			}

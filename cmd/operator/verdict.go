@@ -59,7 +59,7 @@ func assess(nodes []cluster.NodeStatus) verdict {
 			v.problem("commands that add data are refused")
 		}
 		if n.SnapshotError != "" {
-			v.problem("%s cannot take snapshots: %s", n.ID, n.SnapshotError)
+			v.problem("%s: %s", n.ID, n.SnapshotError)
 		}
 		if n.FeaturesBlocked != "" {
 			v.advice = append(v.advice, "the feature version cannot be raised: "+n.FeaturesBlocked)

@@ -50,7 +50,7 @@ func TestAssess(t *testing.T) {
 		{"far behind", []cluster.NodeStatus{up("n1", "leader"), behind, up("n3", "follower")}, exitDegraded,
 			"Degraded: n2 is 20001 entries behind; tolerates 1 more failure", 0},
 		{"no snapshot", []cluster.NodeStatus{up("n1", "leader"), noSnapshot, up("n3", "follower")}, exitDegraded,
-			"Degraded: n2 cannot take snapshots: no space left on device; tolerates 1 more failure", 0},
+			"Degraded: n2: no space left on device; tolerates 1 more failure", 0},
 		{"low disk", []cluster.NodeStatus{refusing, low, up("n3", "follower")}, exitDegraded,
 			"Degraded: commands that add data are refused; " +
 				"n2 has 100MiB of disk space left, less than its reserve of 512MiB; tolerates 1 more failure", 0},

@@ -35,18 +35,14 @@ func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, token 
 		token.protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if node.Linked() {
+		reason := node.NotReady()
+		if reason == "" {
 			fmt.Fprintln(w, "ready")
 			return
 		}
 		if !token.admits(r) { // the reason names other nodes
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
-		}
-		st := node.Status()
-		reason := "no leader"
-		if st.Detail != "" {
-			reason = st.Detail
 		}
 		http.Error(w, "not ready: "+reason, http.StatusServiceUnavailable)
 	})
