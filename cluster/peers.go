@@ -167,5 +167,5 @@ func (hs handshake) authorize(h rpc.Hello) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not a member of this cluster", h.NodeID)
+	return fmt.Errorf("%s is %w", h.NodeID, rpc.ErrNotMember)
 }

@@ -71,7 +71,11 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	}
 	if m.cfg.Authorize != nil {
 		if err := m.cfg.Authorize(hello); err != nil {
-			return fail(m.refuse(c, ReasonUnauthorized, err.Error()))
+			reason := ReasonUnauthorized
+			if errors.Is(err, ErrNotMember) {
+				reason = ReasonNotMember
+			}
+			return fail(m.refuse(c, reason, err.Error()))
 		}
 	}
 	self := m.self(hello.Service, hello.NodeID)
@@ -169,7 +173,7 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 				"service", hello.Service, "suppressed", n)
 		}
 	case errors.As(err, &refused):
-		if n, ok := m.refusals.allow(); ok {
+		if n, ok := m.refusals.allow(hello.NodeID, refused); ok {
 			m.log.Warn("connection refused", "remote", c.RemoteAddr(), "node", hello.NodeID, "cluster", hello.ClusterID,
 				"service", hello.Service, "reason", refused.text, "suppressed", n)
 		}
@@ -193,14 +197,54 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 	}
 }
 
+// Bounds of the log lines about refused nodes. A node that was removed may keep
+// running for weeks and is refused for the same reason each time, so the pause
+// between two lines of a node and a reason doubles from throttlePause to
+// maxRefusalPause. At most maxRefusalKinds of them are remembered, because a
+// stranger may claim any name.
+const (
+	maxRefusalPause = time.Hour
+	maxRefusalKinds = 100
+)
+
+// refusals limits the log lines about refused nodes.
+type refusals struct {
+	mu    sync.Mutex
+	kinds map[refusalKind]*throttle
+}
+
+type refusalKind struct {
+	node string
+	refusal
+}
+
+// allow is like throttle.allow.
+func (r *refusals) allow(node string, why *refusal) (skipped int, ok bool) {
+	r.mu.Lock()
+	kind := refusalKind{node, *why}
+	t := r.kinds[kind]
+	if t == nil {
+		if r.kinds == nil || len(r.kinds) >= maxRefusalKinds {
+			r.kinds = make(map[refusalKind]*throttle)
+		}
+		t = &throttle{longest: maxRefusalPause}
+		r.kinds[kind] = t
+	}
+	r.mu.Unlock()
+	return t.allow()
+}
+
 // throttlePause is the minimum time between two log lines of a kind.
 const throttlePause = 5 * time.Second
 
 // throttle limits one kind of log line.
 type throttle struct {
+	longest time.Duration // if not 0, the pause doubles up to this after each line
+
 	mu      sync.Mutex
 	next    time.Time // earliest time of the next line
-	skipped int       // lines suppressed since the last one
+	pause   time.Duration
+	skipped int // lines suppressed since the last one
 }
 
 // allow reports whether a line may be written now, and how many lines were
@@ -214,6 +258,7 @@ func (t *throttle) allow() (skipped int, ok bool) {
 		return 0, false
 	}
 	skipped, t.skipped = t.skipped, 0
-	t.next = now.Add(throttlePause)
+	t.pause = max(throttlePause, min(2*t.pause, t.longest))
+	t.next = now.Add(t.pause)
 	return skipped, true
 }

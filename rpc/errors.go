@@ -28,6 +28,12 @@ var (
 	// ReasonSecret matches it.
 	ErrSecret = errors.New("rpc: cluster secret does not match")
 
+	// ErrNotMember reports that the dialer is not a member of the acceptor's
+	// cluster. An error of Config.Authorize that wraps it makes the acceptor
+	// refuse with ReasonNotMember, and a RefusedError with that reason matches
+	// it.
+	ErrNotMember = errors.New("not a member of this cluster")
+
 	// ErrWrongNode reports that another node than the expected one answered,
 	// and did not refuse.
 	ErrWrongNode = errors.New("rpc: another node answered")
@@ -66,6 +72,7 @@ const (
 	ReasonLayout       Reason = 5 // the acceptor does not know this layout of the handshake
 	ReasonSecret       Reason = 6 // the two secrets differ, or only one of the two nodes has a secret
 	// 7 is statusChallenge.
+	ReasonNotMember Reason = 8 // Config.Authorize returned ErrNotMember; the text is that of the error
 )
 
 // RefusedError is the error of Dial for a connection that the acceptor refused.
@@ -81,8 +88,12 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("rpc: %s refused a connection for %s: %s", e.Addr, e.Service, e.Text)
 }
 
-// Is makes errors.Is(err, ErrSecret) true for a refusal because of the secret.
-func (e *RefusedError) Is(target error) bool { return target == ErrSecret && e.Reason == ReasonSecret }
+// Is makes errors.Is(err, ErrSecret) true for a refusal because of the secret, and
+// errors.Is(err, ErrNotMember) for one because the dialer is not a member.
+func (e *RefusedError) Is(target error) bool {
+	return target == ErrSecret && e.Reason == ReasonSecret ||
+		target == ErrNotMember && e.Reason == ReasonNotMember
+}
 
 // FrameSizeError reports a frame over Config.MaxFrame. If Send returns it, the
 // stream is intact; if Recv returns it, the stream has ended.

@@ -28,7 +28,7 @@ type Mux struct {
 	ctx      context.Context // ends with the Mux
 	cancel   context.CancelFunc
 	notPeers throttle // log lines about other programs and failed handshakes
-	refusals throttle // log lines about refused nodes
+	refusals refusals // log lines about refused nodes
 	secrets  throttle // log lines about secrets that do not match
 	limited  throttle // log lines about MaxConns
 	accepts  throttle // log lines about errors of Accept
