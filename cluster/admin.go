@@ -25,6 +25,7 @@ const (
 	opPromote  = "promote"  // leader: make a non-voter a voter
 	opTransfer = "transfer" // leader: transfer leadership
 	opStatus   = "status"
+	opRemoved  = "removed" // the leader tells a node that it was removed; the node asks the leader again
 )
 
 type adminRequest struct {
@@ -201,6 +202,9 @@ func (a *admin) answer(ctx context.Context, req adminRequest, reply *adminReply)
 		return a.members.promoteNow(ctx, req, reply)
 	case opTransfer:
 		return a.transfers.transfer(ctx, req.Node, reply)
+	case opRemoved:
+		signal(a.status.removal.now)
+		return nil
 	case opStatus:
 		st := a.status.own()
 		reply.Status = &st

@@ -174,6 +174,19 @@ func (ws *waits) restored() {
 	}
 }
 
+// giveUp ends all waits, because this node was removed: no reply will arrive. The
+// connections then run their commands again, which fail, and report that the
+// outcome is unknown.
+func (ws *waits) giveUp() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for origin, w := range ws.live {
+		if w.pos != 0 { // otherwise the command itself is still in flight
+			ws.endLocked(origin, w, nil)
+		}
+	}
+}
+
 // Waiters whose replies have arrived may remain in the machine for keepSweeps
 // sweeps, or until there are keepArrived of them. One group then removes them
 // all.

@@ -47,10 +47,11 @@ type lastLeader struct {
 // campaigned before this node noticed; then this node campaigns one step later
 // than its rank requires. If the last leader accepts the connection, it is
 // alive, and the election is left to raft's timers. The caller dials again only
-// if the dial got no answer.
-func (c *campaigner) seekLast(last *lastLeader) {
+// if the dial got no answer. seekLast returns an error if the last leader says
+// that this node is not a member.
+func (c *campaigner) seekLast(last *lastLeader) error {
 	if last.id == "" || last.id == c.self || !c.cfg.Options.FastFailover {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Options.DialTimeout)
 	defer cancel()
@@ -71,14 +72,16 @@ func (c *campaigner) seekLast(last *lastLeader) {
 			case errors.Is(err, syscall.ECONNREFUSED):
 				c.health.Silent(string(last.id))
 				c.campaign(last, 1)
+			case errors.Is(err, rpc.ErrNotMember):
+				return err
 			}
-			return
+			return nil
 		case <-c.leaderships.changed:
 			if _, leader := c.raft.running().LeaderWithID(); leader != "" {
 				signal(c.leaderships.changed)
 				cancel()
 				<-dialled
-				return
+				return nil
 			}
 		}
 	}

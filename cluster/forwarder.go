@@ -27,9 +27,10 @@ type forwarder struct {
 	// enough for timeouts of seconds, and reading the clock is a system call.
 	coarse atomic.Int64
 
-	mu     sync.Mutex
-	closed bool
-	writes link // nil while there is no leader
+	mu      sync.Mutex
+	closed  bool
+	removed bool // this node is not a member: see expel
+	writes  link // nil while there is no leader
 	// pending holds the groups from number first on, in order. A group with a
 	// known outcome is nil until all groups before it have an outcome too.
 	first   uint64
@@ -40,7 +41,7 @@ type forwarder struct {
 	answering sync.WaitGroup // goroutines started by shareLocked
 
 	readMu    sync.Mutex
-	readsShut bool
+	readsShut error    // the error of all further reads; nil while reads are accepted
 	reads     readLink // nil while there is no leader
 	readWait  []*call
 }
@@ -89,6 +90,11 @@ func (fw *forwarder) write(c *call) {
 	if fw.closed {
 		fw.mu.Unlock()
 		c.finish(nil, outcome.ErrClosed)
+		return
+	}
+	if fw.removed {
+		fw.mu.Unlock()
+		c.finish(nil, outcome.ErrRemoved)
 		return
 	}
 	if fw.writes == nil {
@@ -234,13 +240,13 @@ func (fw *forwarder) advanceLocked() {
 func (fw *forwarder) read(c *call) {
 	c.since = fw.coarse.Load()
 	fw.readMu.Lock()
+	if err := fw.readsShut; err != nil {
+		fw.readMu.Unlock()
+		c.finish(nil, err)
+		return
+	}
 	l := fw.reads
 	if l == nil {
-		if fw.readsShut {
-			fw.readMu.Unlock()
-			c.finish(nil, outcome.ErrClosed)
-			return
-		}
 		fw.readWait = append(fw.readWait, c)
 	}
 	fw.readMu.Unlock()
@@ -253,9 +259,9 @@ func (fw *forwarder) read(c *call) {
 // the next link, or until sweep ends it.
 func (fw *forwarder) requeue(c *call) {
 	fw.readMu.Lock()
-	if fw.readsShut {
+	if err := fw.readsShut; err != nil {
 		fw.readMu.Unlock()
-		c.finish(nil, outcome.ErrClosed)
+		c.finish(nil, err)
 		return
 	}
 	// The read may have been under way for longer than LeaderWait on a link
@@ -308,7 +314,7 @@ func (fw *forwarder) sweep() {
 	mono := fw.clock.Mono()
 	fw.coarse.Store(int64(mono))
 	now := int64(mono)
-	var refused, unknown []*call
+	var refused []*call
 	fw.mu.Lock()
 	keep := fw.unsent[:0]
 	for _, c := range fw.unsent {
@@ -319,12 +325,7 @@ func (fw *forwarder) sweep() {
 		}
 	}
 	fw.unsent = keep
-	for i, c := range fw.pending {
-		if c != nil && c != abandoned && now-c.since > int64(fw.opts.ResolveWait) {
-			unknown = append(unknown, c)
-			fw.pending[i] = abandoned
-		}
-	}
+	unknown := fw.abandonLocked(func(c *call) bool { return now-c.since > int64(fw.opts.ResolveWait) })
 	fw.mu.Unlock()
 	fw.readMu.Lock()
 	keepReads := fw.readWait[:0]
@@ -348,17 +349,81 @@ func (fw *forwarder) sweep() {
 	for _, c := range refused {
 		c.finish(nil, outcome.ErrNoLeader)
 	}
-	for _, c := range unknown {
-		c.finish(nil, outcome.ErrUnknown)
-	}
-	fw.stats.Unknown.Add(float64(len(unknown)))
+	fw.endUnknown(unknown)
 }
 
-// drained reports whether no group waits for its outcome.
+// expel makes the forwarder refuse new groups and reads, because this node is no
+// longer a member. Groups that were sent keep waiting for their replies until
+// the link ends: see giveUp.
+func (fw *forwarder) expel() {
+	fw.mu.Lock()
+	fw.removed = true
+	refused := fw.unsent
+	fw.unsent = nil
+	fw.mu.Unlock()
+	fw.readMu.Lock()
+	if fw.readsShut == nil {
+		fw.readsShut = outcome.ErrRemoved
+	}
+	refused = append(refused, fw.readWait...)
+	fw.readWait = nil
+	fw.readMu.Unlock()
+	for _, c := range refused {
+		c.finish(nil, outcome.ErrRemoved)
+	}
+}
+
+// readmit undoes expel.
+func (fw *forwarder) readmit() {
+	fw.mu.Lock()
+	fw.removed = false
+	fw.mu.Unlock()
+	fw.readMu.Lock()
+	if fw.readsShut == outcome.ErrRemoved {
+		fw.readsShut = nil
+	}
+	fw.readMu.Unlock()
+}
+
+// giveUp ends all groups that were sent as unknown, if this node is not a member
+// and has no link: no leader will report their outcome.
+func (fw *forwarder) giveUp() {
+	fw.mu.Lock()
+	var unknown []*call
+	if fw.removed && fw.writes == nil {
+		unknown = fw.abandonLocked(func(*call) bool { return true })
+	}
+	fw.mu.Unlock()
+	fw.endUnknown(unknown)
+}
+
+// abandonLocked replaces the sent groups that match by abandoned and returns
+// them. mu must be held.
+func (fw *forwarder) abandonLocked(match func(*call) bool) (unknown []*call) {
+	for i, c := range fw.pending {
+		if c != nil && c != abandoned && match(c) {
+			unknown = append(unknown, c)
+			fw.pending[i] = abandoned
+		}
+	}
+	return unknown
+}
+
+// endUnknown ends calls whose outcome this node cannot learn.
+func (fw *forwarder) endUnknown(calls []*call) {
+	for _, c := range calls {
+		c.finish(nil, outcome.ErrUnknown)
+	}
+	fw.stats.Unknown.Add(float64(len(calls)))
+}
+
+// drained reports whether no group waits for its outcome. Groups that were given
+// up do not count once no leader accepts them.
 func (fw *forwarder) drained() bool {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
-	return len(fw.pending) == 0 && len(fw.unsent) == 0
+	waits := func(c *call) bool { return c != nil && c != abandoned || !fw.removed }
+	return !slices.ContainsFunc(fw.pending, waits) && len(fw.unsent) == 0
 }
 
 // close ends all calls and refuses new ones. Calls that were never sent end as
@@ -371,7 +436,7 @@ func (fw *forwarder) close() {
 	fw.unsent, fw.pending = nil, nil
 	fw.mu.Unlock()
 	fw.readMu.Lock()
-	fw.readsShut = true
+	fw.readsShut = outcome.ErrClosed
 	unsent = append(unsent, fw.readWait...)
 	fw.readWait = nil
 	fw.readMu.Unlock()

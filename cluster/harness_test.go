@@ -592,7 +592,8 @@ func (l *load) run(ctx context.Context, m *member) {
 			last = v
 		case errors.Is(err, outcome.ErrUnknown):
 			l.unknown.Add(1)
-		case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrClosed):
+		case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrClosed),
+			errors.Is(err, outcome.ErrRemoved):
 			l.refused.Add(1)
 			<-tick.C
 		default:

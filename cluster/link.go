@@ -125,6 +125,7 @@ type linker struct {
 	leading     *leading
 	health      *health.Book
 	failover    *campaigner
+	removal     *removalWatch
 }
 
 // dialLeader opens both streams to the leader, and waits until the leadership
@@ -197,6 +198,7 @@ var (
 	// errLeaderless differs from outcome.ErrNoLeader, which is the outcome of a
 	// group.
 	errLeaderless = errors.New("no leader is known")
+	errRemoved    = errors.New("this node was removed from the cluster")
 )
 
 // run serves the link until one of its streams ends. It then closes the link
@@ -456,8 +458,13 @@ func (l *remoteLink) confirm(payload []byte) error {
 // stops.
 func (k *linker) keep() {
 	var last lastLeader
+	refusals := 0 // in succession, because this node is not a member
 	for k.ctx.Err() == nil {
 		err := k.linkOnce(&last)
+		if k.removal.removed.Load() {
+			k.forwarder.giveUp()
+			k.waits.giveUp()
+		}
 		if errors.Is(err, ErrStaleSession) {
 			k.fatal(err)
 			return
@@ -465,20 +472,38 @@ func (k *linker) keep() {
 		if err != nil && k.ctx.Err() == nil {
 			k.log.Debug("failed to link to the leader", "error", err)
 		}
+		pause := k.cfg.Options.RelinkEvery
+		if errors.Is(err, rpc.ErrNotMember) {
+			signal(k.removal.now)
+			pause = min(pause<<min(refusals, 10), maxRefusedPause)
+			refusals++
+		} else {
+			refusals = 0
+		}
 		select {
 		case <-k.ctx.Done():
 		case <-k.leaderships.changed: // try again at once
-		case <-time.After(k.cfg.Options.RelinkEvery):
+		case <-time.After(pause):
 		}
 	}
 }
 
+// maxRefusedPause bounds the pause between two attempts to link to a leader that
+// refuses this node because it is not a member. The node may have been added
+// again, or the refusing node may not know yet that this one was added.
+const maxRefusedPause = time.Second
+
 // linkOnce links to the current leader and returns when that link has ended. It
 // stores the leader in last.
 func (k *linker) linkOnce(last *lastLeader) error {
+	if k.removal.removed.Load() {
+		return errRemoved
+	}
 	addr, id := k.raft.running().LeaderWithID()
 	if id == "" {
-		k.failover.seekLast(last)
+		if err := k.failover.seekLast(last); err != nil {
+			return err
+		}
 		return errLeaderless
 	}
 	*last = lastLeader{id, addr}
@@ -529,7 +554,8 @@ func (k *linker) linkOnce(last *lastLeader) error {
 				return errors.Join(err, <-ended)
 			}
 		case <-k.leaderships.changed:
-			if _, now := k.raft.running().LeaderWithID(); now == id {
+			_, now := k.raft.running().LeaderWithID()
+			if done := k.removal.removed.Load() && k.forwarder.drained(); now == id && !done {
 				continue
 			}
 			l.close()

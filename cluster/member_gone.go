@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
@@ -20,18 +21,29 @@ type removalWatch struct {
 	raft    *raftInstance
 	peers   *peers
 	founder *founder
+	// changed is called after removed has changed.
+	changed func(removed bool)
+	// now, of capacity 1, makes keep ask at once: the leader has told this node
+	// that it was removed, or has refused it.
+	now chan struct{}
 
-	unlisted unlisted // belongs to keep
+	unlisted unlisted      // belongs to keep
+	asked    time.Duration // by Clock.Mono, of the last question of a removed node; belongs to keep
 
 	removed atomic.Bool
 	twin    atomic.Bool // another process runs as this node
 }
 
 // A node asks after goneAfter without a leader, and then at intervals of
-// goneEvery.
+// goneEvery. Once it knows that it was removed, it asks at intervals of
+// againEvery whether it has been added again. If there is a hint that it was
+// removed, it asks at once, up to hintedTries times at intervals of hintedEvery.
 const (
-	goneAfter = 2 * time.Second
-	goneEvery = time.Second
+	goneAfter   = 2 * time.Second
+	goneEvery   = time.Second
+	againEvery  = 10 * time.Second
+	hintedTries = 20
+	hintedEvery = 50 * time.Millisecond
 )
 
 // keep asks until the node stops.
@@ -43,11 +55,28 @@ func (w *removalWatch) keep() {
 		select {
 		case <-w.ctx.Done():
 			return
+		case <-w.now:
+			if !w.removed.Load() {
+				w.askAtOnce()
+			}
+			continue
 		case <-t.C:
 		}
 		r := w.raft.running()
 		_, self := member.Find(membersOf(r), w.cfg.NodeID)
-		if _, leader := r.LeaderWithID(); leader != "" && self {
+		_, leader := r.LeaderWithID()
+		if w.removed.Load() {
+			// raft may still name the leader that removed this node.
+			if leader == "" && w.clock.Mono()-w.asked < againEvery {
+				continue
+			}
+			w.asked = w.clock.Mono()
+			if listing, _, gone := w.ask(); !gone && listing.ID != "" {
+				w.report(member.Member{}, "")
+			}
+			continue
+		}
+		if leader != "" && self {
 			alone, w.unlisted = w.clock.Mono(), unlisted{}
 			w.report(member.Member{}, "")
 			continue
@@ -59,6 +88,37 @@ func (w *removalWatch) keep() {
 			w.report(leader, client)
 		} else if leader.ID != "" {
 			w.checkTwin()
+		}
+	}
+}
+
+// askHealthEvery is how long health.Book pauses between two requests to the
+// members.
+func (w *removalWatch) askHealthEvery() time.Duration {
+	if w.removed.Load() {
+		return againEvery
+	}
+	return health.AskEvery
+}
+
+// askAtOnce asks until it is certain whether this node was removed, for about a
+// second. The removal may have been made by a leader that has not committed it
+// yet, so one answer is not enough: see unlisted.
+func (w *removalWatch) askAtOnce() {
+	t := time.NewTicker(hintedEvery)
+	defer t.Stop()
+	for range hintedTries {
+		leader, client, gone := w.ask()
+		if gone {
+			w.report(leader, client)
+		}
+		if gone || leader.ID != "" {
+			return
+		}
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-t.C:
 		}
 	}
 }
@@ -148,6 +208,7 @@ func (w *removalWatch) report(leader member.Member, client string) {
 		}
 		if w.removed.Swap(false) {
 			w.founder.setPhase("")
+			w.changed(false)
 			w.log.Info("this node is a member of the cluster again")
 		}
 		return
@@ -162,5 +223,6 @@ func (w *removalWatch) report(leader member.Member, client string) {
 	text := fmt.Sprintf("this node was removed from the cluster: the leader %s does not list it. "+
 		"Stop it. To let it in again, move its data directory away, run \"%s\", and start it", leader.ID, command)
 	w.founder.setPhase(text)
+	w.changed(true)
 	w.log.Error(text)
 }

@@ -1,11 +1,15 @@
 package cluster_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
 // TestRemoved_Says checks that a removed node reports it in its status and log,
@@ -28,6 +32,66 @@ func TestRemoved_Says(t *testing.T) {
 	eventually(t, "n3 to say it after a restart", says)
 	if c.log.Count("this node was removed from the cluster") < 2 {
 		t.Error("the log does not say it")
+	}
+}
+
+// TestRemoved_AnswersAtOnce checks that the clients of a removed leader get the
+// replies to the commands that are in flight, and that later commands, reads of
+// the local state and commands that wait are answered at once.
+func TestRemoved_AnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait, o.ResolveWait = time.Hour, time.Hour })
+	c.transfer("n1")
+	w := c.waiter("n1", 7)
+	w.begin(t, "blpop", "nothing", "0")
+	outcomes := make(chan error, 8)
+	for range cap(outcomes) {
+		cl := c.client("n1")
+		go func() {
+			for {
+				if _, err := cl.do("INCR", "n"); err != nil {
+					outcomes <- err
+					return
+				}
+			}
+		}()
+	}
+	if err := c.node("n2").RemoveMember("n1"); err != nil {
+		t.Fatal(err)
+	}
+	late := time.After(waitLimit)
+	for range cap(outcomes) {
+		select {
+		case err := <-outcomes:
+			if !errors.Is(err, outcome.ErrRemoved) {
+				t.Errorf("a command failed with %v, want %v", err, outcome.ErrRemoved)
+			}
+		case <-late:
+			t.Fatal("the clients of the removed node wait")
+		}
+	}
+	select {
+	case reply := <-w.s.Waited():
+		if reply != nil {
+			t.Errorf("the command that waits was answered with %q", reply)
+		}
+	case <-late:
+		t.Error("the blocking command goes on waiting")
+	}
+	cl := c.client("n1")
+	if _, err := cl.do("GET", "n"); !errors.Is(err, outcome.ErrRemoved) {
+		t.Errorf("GET: %v", err)
+	}
+	cl.group.Reset(2, 0)
+	cl.group.Command(cl.node.Table().Find([]byte("GET")), 0, [][]byte{[]byte("GET"), []byte("n")})
+	if _, err := cl.s.Do(&cl.group, true, nil); !errors.Is(err, outcome.ErrRemoved) {
+		t.Errorf("a local read: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	c.node("n1").HandOver(ctx)
+	if ctx.Err() != nil {
+		t.Error("HandOver waits for groups that were given up")
 	}
 }
 

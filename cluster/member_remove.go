@@ -70,9 +70,11 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 	if err := ms.checkRemoval(ctx, req); err != nil {
 		return err
 	}
+	gone, _ := member.Find(ms.raft.members(), req.Node)
 	if err := ms.expel(ctx, req.Node, index); err != nil {
 		return fmt.Errorf("remove %s: %w", req.Node, err)
 	}
+	ms.tellRemoved(ctx, gone)
 	if !req.auto {
 		ms.operatorChanged()
 	}
@@ -82,6 +84,21 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 	ms.log.Info("member removed", "node", req.Node, "force", req.Force)
 	reply.Done = req.Node + " is removed"
 	return nil
+}
+
+// tellLimit bounds how long tellRemoved waits for the node.
+const tellLimit = 500 * time.Millisecond
+
+// tellRemoved tells a node that it was removed, so that it stops sending the
+// commands of its clients while this leader still serves its streams. A node
+// that does not hear it finds out by itself: see removalWatch.
+func (ms *membership) tellRemoved(ctx context.Context, m member.Member) {
+	ctx, cancel := context.WithTimeout(ctx, tellLimit)
+	defer cancel()
+	addr := string(ms.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+	if err := ms.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opRemoved}, &adminReply{}); err != nil {
+		ms.log.Debug("the removed node was not told", "node", m.ID, "error", err)
+	}
 }
 
 // expel removes a node. It fails if a later configuration than the one at index
@@ -100,6 +117,7 @@ func (a *admin) removeSelf(ctx context.Context, req adminRequest, reply *adminRe
 	if err := a.transfers.transfer(ctx, "", reply); err != nil {
 		return fmt.Errorf("%s leads and has to hand over before it is removed: %w", req.Node, err)
 	}
+	a.awaitLink(ctx)
 	next, err := a.askLeader(ctx, req)
 	if err != nil {
 		// Leadership has moved, so no error of the remaining steps may say that
@@ -108,6 +126,27 @@ func (a *admin) removeSelf(ctx context.Context, req adminRequest, reply *adminRe
 	}
 	reply.Done += ", " + next.Done
 	return nil
+}
+
+// linkLimit bounds how long awaitLink waits.
+const linkLimit = time.Second
+
+// awaitLink waits until this node is linked to the next leader, because then the
+// groups of its clients that were in flight are sent again. If the node were
+// removed before, no leader would accept them, and their outcome would stay
+// unknown.
+func (a *admin) awaitLink(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, linkLimit)
+	defer cancel()
+	t := time.NewTicker(5 * time.Millisecond)
+	defer t.Stop()
+	for !a.status.forwarder.isLinked() {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // halfRemoved describes the state after a leader has transferred its leadership

@@ -204,7 +204,10 @@ func (n *Node) connect() {
 		away: member.NewAbsences(), told: make(map[string]string),
 		submit: func(g *fsm.Group) ([]byte, error) { return n.NewSession().Do(g, false, nil) },
 	}
-	n.status.removal = &removalWatch{environment: env, raft: n.raft, peers: n.peers, founder: n.founder}
+	n.status.removal = &removalWatch{
+		environment: env, raft: n.raft, peers: n.peers, founder: n.founder, now: make(chan struct{}, 1),
+		changed: n.membershipChanged,
+	}
 	n.admin = &admin{
 		environment: env, raft: n.raft, peers: n.peers, founder: n.founder, members: n.members,
 		transfers: n.transfers, status: n.status,
@@ -216,7 +219,7 @@ func (n *Node) connect() {
 	n.linker = &linker{
 		environment: env, raft: n.raft, machine: n.machine, mux: n.mux, peers: n.peers,
 		forwarder: n.forwarder, waits: n.waits, leaderships: n.leaderships, leading: n.leading,
-		health: n.health, failover: n.failover,
+		health: n.health, failover: n.failover, removal: n.status.removal,
 	}
 	n.streams = &streamServer{
 		environment: env, machine: n.machine, forwarder: n.forwarder, leaderships: n.leaderships,
@@ -420,6 +423,7 @@ func (n *Node) newTransport() *transport.Transport {
 		ReplicatesTo: n.raft.replicatesTo,
 		Durable:      n.raftLog.Durable,
 		Closing:      n.closing.Load,
+		Removed:      n.status.removal.removed.Load,
 		Logger:       n.log.Named("transport"),
 	})
 }
@@ -450,8 +454,20 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.wg.Go(n.snapshots.keep)
 	n.wg.Go(func() { n.disk.Keep(n.ctx) })
 	n.wg.Go(n.status.removal.keep)
-	n.wg.Go(func() { n.health.Keep(n.ctx, n.ClusterStatus) })
+	n.wg.Go(func() { n.health.Keep(n.ctx, n.ClusterStatus, n.status.removal.askHealthEvery) })
 	return nil
+}
+
+// membershipChanged is called when this node has learned that it was removed, or
+// that it is a member again.
+func (n *Node) membershipChanged(removed bool) {
+	if removed {
+		n.forwarder.expel()
+		n.events.Lost(n.machine.Applied(), "this node was removed from the cluster")
+	} else {
+		n.forwarder.readmit()
+	}
+	signal(n.leaderships.changed) // for linker.keep
 }
 
 // newRaft creates raft on this node's log, from which raft restores the state.

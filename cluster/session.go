@@ -141,6 +141,9 @@ func (s *Session) read(local bool) ([]byte, error) {
 	c := &s.call
 	if local {
 		n := s.node
+		if n.status.removal.removed.Load() { // its state never changes again
+			return nil, outcome.ErrRemoved
+		}
 		// The read must see everything that this connection has seen before.
 		run := execution.Run{
 			Request: fsm.ReadRequest{

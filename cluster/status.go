@@ -115,7 +115,8 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 	if r := sr.raft.running(); r != nil {
 		members = membersOf(r)
 	}
-	if len(members) == 0 {
+	forming := len(members) == 0
+	if forming {
 		for _, p := range sr.cfg.Peers {
 			members = append(members, member.Member{ID: p.ID, Addr: p.Addr, Voter: true})
 		}
@@ -130,6 +131,9 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 	for i, m := range members {
 		if m.ID == sr.cfg.NodeID {
 			out[i] = sr.own()
+			if forming {
+				out[i].Voter = m.Voter
+			}
 			continue
 		}
 		wg.Add(1)

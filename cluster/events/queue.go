@@ -153,6 +153,19 @@ func (q *Queue) restored(index, group uint64) {
 	q.signal()
 }
 
+// Lost notes that the node receives no further events after index, and calls the
+// marks that wait for a group of this node.
+func (q *Queue) Lost(index uint64, why string) {
+	q.mu.Lock()
+	q.missLocked(index+1, why) // subscriptions made at index miss messages too
+	for _, m := range q.ownMarks {
+		q.entries = append(q.entries, entryEvents{mark: func() { m.f(0, 0) }})
+	}
+	q.ownMarks = nil
+	q.mu.Unlock()
+	q.signal()
+}
+
 // missLocked replaces the waiting events by a note that events up to index are
 // missing, which include the waiting ones. The note comes before the marks,
 // because a mark means that the events before it have been delivered. mu must

@@ -24,9 +24,9 @@ type PeerHealth struct {
 	Disk         DiskStatus
 }
 
-// askEvery is how often this node asks the members. It bounds how long a
+// AskEvery is how often this node asks the members. It bounds how long a
 // node that has died is still listed as alive.
-const askEvery = time.Second
+const AskEvery = time.Second
 
 // Book is what the members last reported about themselves. Its methods are safe
 // for concurrent use.
@@ -45,12 +45,14 @@ func NewBook(wall func() time.Time, changed func()) *Book {
 	return &Book{wall: wall, changed: changed, asap: make(chan struct{}, 1), last: make(map[string]PeerHealth)}
 }
 
-// Keep asks the members for their status until ctx ends.
-func (b *Book) Keep(ctx context.Context, ask func(context.Context) []NodeStatus) {
-	t := time.NewTicker(askEvery)
+// Keep asks the members for their status until ctx ends, and pauses for pause()
+// after each request.
+func (b *Book) Keep(ctx context.Context, ask func(context.Context) []NodeStatus, pause func() time.Duration) {
+	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
 		b.learn(ask(ctx))
+		t.Reset(pause())
 		select {
 		case <-ctx.Done():
 			return

@@ -8,6 +8,9 @@ var (
 	ErrNoLeader = NewNotExecuted(true, "no leader")
 	// ErrClosed means that the node is stopping and has not sent the group.
 	ErrClosed = NewNotExecuted(true, "the node is stopping")
+	// ErrRemoved means that the node is no longer a member of the cluster and has
+	// not sent the group. Clients have to use another node.
+	ErrRemoved = NewNotExecuted(true, "this node was removed from the cluster")
 	// ErrRefused means that the leader runs another version of the program,
 	// which does not know a command of the group.
 	ErrRefused = NewNotExecuted(false, "the leader runs another version of the program and "+

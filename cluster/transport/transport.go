@@ -43,6 +43,7 @@ type Transport struct {
 	selfAddr raft.ServerAddress
 	leads    func(term uint64) bool
 	durable  func(index uint64) uint64
+	removed  func() bool
 	probe    *peerProbe
 }
 
@@ -65,6 +66,8 @@ type Config struct {
 	// Closing reports whether this node is stopping. From then on, errors are
 	// logged at the debug level only.
 	Closing func() bool
+	// Removed reports whether this node knows that it is not a member any more.
+	Removed func() bool
 	Logger  hclog.Logger
 }
 
@@ -74,7 +77,7 @@ type Config struct {
 func New(ctx context.Context, cfg Config) *Transport {
 	return &Transport{
 		self: cfg.Self, selfAddr: cfg.SelfAddr,
-		leads: cfg.Leads, durable: cfg.Durable, probe: newPeerProbe(ctx, cfg.ReplicatesTo),
+		leads: cfg.Leads, durable: cfg.Durable, removed: cfg.Removed, probe: newPeerProbe(ctx, cfg.ReplicatesTo),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			ServerAddressProvider:   cfg.Addresses,
 			Logger:                  closingLogger{cfg.Logger, cfg.Closing},
@@ -187,11 +190,17 @@ func (t *Transport) RequestVote(
 }
 
 // RequestPreVote implements raft.WithPreVote. It repeats requests as
-// RequestVote does.
+// RequestVote does. It sends none for a removed node, which may not have
+// received its removal: every voter would refuse the request, and log that, once
+// per election timeout and forever.
 func (t *Transport) RequestPreVote(
 	id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,
 ) error {
+	if t.removed() {
+		resp.Term, resp.Granted = args.Term, false
+		return nil
+	}
 	return again(func() error { return t.NetworkTransport.RequestPreVote(id, target, args, resp) })
 }
 

@@ -74,7 +74,7 @@ func assess(nodes []cluster.NodeStatus) verdict {
 		}
 	}
 	v.majority = v.voters/2 + 1
-	if v.voters > 0 && v.voters%2 == 0 {
+	if v.leader != "" && v.voters > 0 && v.voters%2 == 0 {
 		v.advice = append(v.advice, fmt.Sprintf("%d voters tolerate no more failures than %d: "+
 			"add a node, or remove one", v.voters, v.voters-1))
 	}

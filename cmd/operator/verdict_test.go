@@ -47,6 +47,9 @@ func TestAssess(t *testing.T) {
 		{"no majority", []cluster.NodeStatus{up("n1", "candidate"), down("n2"), down("n3")}, exitNoLeader,
 			"No leader: writes wait until a majority of the voters is up and connected (1 of 3 voters are reachable, " +
 				"2 are needed)", 0},
+		{"forming", []cluster.NodeStatus{up("n1", "starting"), up("n2", "starting")}, exitNoLeader,
+			"No leader: writes wait until a majority of the voters is up and connected (2 of 2 voters are reachable, " +
+				"2 are needed)", 0},
 		{"far behind", []cluster.NodeStatus{up("n1", "leader"), behind, up("n3", "follower")}, exitDegraded,
 			"Degraded: n2 is 20001 entries behind; tolerates 1 more failure", 0},
 		{"no snapshot", []cluster.NodeStatus{up("n1", "leader"), noSnapshot, up("n3", "follower")}, exitDegraded,

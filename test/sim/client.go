@@ -125,7 +125,7 @@ func (c *client) send() exchange {
 			c.w.audit.violate("client %d: %v", c.id, err)
 		}
 		return x
-	case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrClosed):
+	case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrClosed), errors.Is(err, outcome.ErrRemoved):
 		x.outcome = checker.Refused
 	case errors.Is(err, outcome.ErrUnknown), errors.Is(err, outcome.ErrReplyLost):
 		x.outcome = checker.Unknown

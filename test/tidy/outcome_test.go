@@ -11,7 +11,7 @@ import (
 var notExecuted = map[string]map[string]bool{
 	"cluster/outcome": {
 		"NotExecuted": true, "NewNotExecuted": true, "Decode": true, "ErrNoLeader": true, "ErrClosed": true,
-		"ErrRefused": true, "ErrFeature": true, "ErrBehind": true,
+		"ErrRefused": true, "ErrFeature": true, "ErrBehind": true, "ErrRemoved": true,
 	},
 	"cluster": {
 		"readFailed": true, "errNotLed": true, "errChanging": true, "errUnconfirmed": true, "errMoved": true,
@@ -37,10 +37,10 @@ var mayClaim = map[string]string{
 	"cluster/session.go:read":                   "a read has no effect",
 	"cluster/session.go:readHere":               "a read has no effect",
 	"cluster/forwarder.go:write":                "the group was never sent",
-	"cluster/forwarder.go:read":                 "a read has no effect",
-	"cluster/forwarder.go:requeue":              "a read has no effect",
 	"cluster/forwarder.go:sweep":                "groups that were never sent, and reads",
 	"cluster/forwarder.go:close":                "groups that were never sent, and reads",
+	"cluster/forwarder.go:expel":                "groups that were never sent, and reads",
+	"cluster/forwarder.go:readmit":              "only compares",
 	"cluster/link.go:answer":                    "a read has no effect",
 	"cluster/script_dryrun.go:pieceRead":        "a read has no effect; inPieces says unknown after another piece",
 	"cluster/script_dryrun.go:sendAfterDryRun":  "a dry run is a read, and the group that it is for was not run",
