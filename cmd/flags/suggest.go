@@ -11,9 +11,10 @@ import (
 )
 
 // didYouMean returns a question that names the word of a list that is most
-// similar to a mistyped one, or "" if none is similar.
+// similar to a mistyped one, or "" if none is similar. Less than half of the
+// letters may differ.
 func didYouMean(typed string, words []string) string {
-	best, distance := "", max(2, len(typed)/4)+1
+	best, distance := "", min(max(2, len(typed)/4), (len(typed)-1)/2)+1
 	normal := strings.ToLower(strings.ReplaceAll(typed, "_", "-"))
 	for _, w := range words {
 		if d := levenshtein.ComputeDistance(normal, w); d < distance {
