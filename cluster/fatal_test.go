@@ -98,6 +98,28 @@ func breakFiles(t *testing.T, dir string) int {
 	return broken
 }
 
+// TestTwin_AtAnotherAddress checks that a copy of a data directory that is started
+// with another address says that the original runs.
+func TestTwin_AtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.transfer("n1")
+	c.stop("n3")
+	twin := c.place("twin", []cluster.Peer{peer("n1"), peer("n2"), {ID: "n3", Addr: address("twin")}})
+	if err := os.CopyFS(twin.dir, os.DirFS(c.members["n3"].dir)); err != nil {
+		t.Fatal(err)
+	}
+	c.open("n3")
+	c.ready("n3")
+	c.change = func(cfg *cluster.Config) { cfg.NodeID = "n3" }
+	c.open("twin")
+	eventually(t, "the copy to say that another process runs as n3", func() bool {
+		detail := c.node("twin").Status().Detail
+		return strings.Contains(detail, "another process runs as n3 at "+address("n3")) &&
+			strings.Contains(detail, "was the data directory copied?")
+	})
+}
+
 // Two processes use one identity, and the older one must notice that it is
 // obsolete. If its copy is one start behind, it has the same start count as the
 // other process; if it is further behind, it has a lower one.

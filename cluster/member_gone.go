@@ -28,6 +28,7 @@ type removalWatch struct {
 	now chan struct{}
 
 	unlisted unlisted      // belongs to keep
+	listedAt string        // address at which the leader lists this node; belongs to keep
 	asked    time.Duration // by Clock.Mono, of the last question of a removed node; belongs to keep
 
 	removed atomic.Bool
@@ -166,8 +167,8 @@ func (w *removalWatch) ask() (leader member.Member, client string, gone bool) {
 		if !ok || r.Leader != m.ID {
 			continue
 		}
-		if _, listed := member.Find(r.Members, w.cfg.NodeID); listed {
-			w.unlisted = unlisted{}
+		if self, listed := member.Find(r.Members, w.cfg.NodeID); listed {
+			w.unlisted, w.listedAt = unlisted{}, self.Addr
 			return m, "", false
 		}
 		if !w.unlisted.confirmed(r) {
@@ -182,12 +183,20 @@ func (w *removalWatch) ask() (leader member.Member, client string, gone bool) {
 	return member.Member{}, "", false
 }
 
-// checkTwin looks for another process that runs as this node at the address of
-// this node, because the data directory was copied or the address is wrong.
+// checkTwin looks for another process that runs as this node, because the data
+// directory was copied or the address is wrong. It asks at the address of this
+// node, and at the one that the cluster knows.
 func (w *removalWatch) checkTwin() {
+	for _, addr := range []string{w.cfg.AdvertisePeerAddr, w.listedAt} {
+		if addr != "" {
+			w.checkTwinAt(addr)
+		}
+	}
+}
+
+func (w *removalWatch) checkTwinAt(addr string) {
 	ctx, cancel := context.WithTimeout(w.ctx, statusLimit)
 	defer cancel()
-	addr := w.cfg.AdvertisePeerAddr
 	var r adminReply
 	err := w.peers.askContext(ctx, addr, w.cfg.NodeID, adminRequest{Op: opStatus}, &r)
 	if err != nil || r.Status == nil || r.Status.RunID == w.cfg.RunID || w.twin.Swap(true) {

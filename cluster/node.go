@@ -124,7 +124,8 @@ func Open(cfg Config) (*Node, error) {
 	if err := n.listen(); err != nil {
 		n.cancel()
 		n.raftLog.Close()
-		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w", cfg.PeerAddr, err), n.stores.Close())
+		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w (is another node running? choose another "+
+			"--peer-addr)", cfg.PeerAddr, err), n.stores.Close())
 	}
 	n.connect()
 	n.mux.Handle(rpc.ServiceAdmin, n.admin.serve)
@@ -149,6 +150,8 @@ func (n *Node) listen() error {
 	if n.cfg.ClientAddr != "" {
 		rc.ClientHint += ": use its client port, " + n.cfg.ClientAddr
 	}
+	// A request ends with the error of the handshake, which says why: see absence.
+	rc.HandshakeTimeout = adminTimeout - time.Second
 	rc.MaxFrame = 64 << 20
 	rc.Secret, rc.SecretOptional = n.cfg.Secret, n.cfg.SecretOptional
 	rc.Listener, rc.Dialer = n.cfg.PeerListener, n.cfg.PeerDialer
