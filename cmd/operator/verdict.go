@@ -31,10 +31,11 @@ const maxHealthyLag = 20_000
 func assess(nodes []cluster.NodeStatus) verdict {
 	v := verdict{leader: client.LeaderOf(nodes)}
 	for _, n := range nodes {
-		if n.Voter {
+		voter := n.Voter && n.Role != "removed" // a removed node may have been asked, which lists itself and others
+		if voter {
 			v.voters++
 		}
-		if n.Voter && n.Reachable && (!n.DiskFull || n.Role == "leader") {
+		if voter && n.Reachable && (!n.DiskFull || n.Role == "leader") {
 			v.reachable++
 		}
 		switch {

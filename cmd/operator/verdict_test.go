@@ -26,8 +26,7 @@ func TestAssess(t *testing.T) {
 	full.DiskFull = true
 	refusing := up("n1", "leader")
 	refusing.WritesRefused = "MISCONF"
-	removed := up("n3", "removed")
-	removed.Voter = false
+	removed := up("n3", "removed") // a removed node that is asked counts itself
 	for _, c := range []struct {
 		name   string
 		nodes  []cluster.NodeStatus
