@@ -322,3 +322,34 @@ func TestLimits_Sort(t *testing.T) {
 		t.Errorf("55 times 1 MiB: %.100q", got)
 	}
 }
+
+// TestLimits_Errors: these limits are reached without a large reply.
+func TestLimits_Errors(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	numbers := make([]string, 1<<16)
+	for i := range numbers {
+		numbers[i] = "1"
+	}
+	for range 17 {
+		f.call(append([]string{"RPUSH", "l"}, numbers...)...)
+	}
+	if got, want := f.call("SORT", "l", "LIMIT", "0", "1"), "-ERR SORT of more than 1048576 elements\r\n"; got != want {
+		t.Errorf("SORT of %s elements: %q", f.call("LLEN", "l"), got)
+	}
+	const size = 500 << 10
+	waits := 0
+	for {
+		f.origin++
+		got := f.call("BLPOP", strings.Repeat("k", size), "0")
+		if got == "-ERR too many clients wait in blocking commands\r\n" {
+			break
+		}
+		if waits++; strings.HasPrefix(got, "-") || waits*size > 64<<20 {
+			t.Fatalf("wait %d: %.100q", waits, got)
+		}
+	}
+	if waits < 120 {
+		t.Errorf("only %d clients may wait", waits)
+	}
+}

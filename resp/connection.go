@@ -141,7 +141,8 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 	wait, ok := s.accounts.logins.Reserve(addr, name, time.Now())
 	if !ok {
 		s.metrics.AuthFailures.Inc()
-		s.warn("throttle", "login refused: too many failed logins from this address", "client", c.id, "addr", addr)
+		s.refusal("failed_logins", "login refused and connection closed: too many failed logins from this address",
+			"client", c.id, "addr", addr)
 		c.done = true
 		c.auditLogin(name, c.srv.accounts.current.Load().find(name) != nil, "too many failed logins")
 		return msgThrottled
@@ -200,6 +201,8 @@ func (c *conn) wrongPassword() {
 	s.metrics.authFails.Add(1)
 	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.net.RemoteAddr())
 	if c.user.wrongPasswords++; c.user.wrongPasswords >= guard.MaxWrongPasswords {
+		s.refusal("failed_logins", "connection closed: too many failed logins on it", "client", c.id,
+			"addr", c.net.RemoteAddr())
 		c.done = true
 	}
 	if n := c.user.wrongPasswords - 1; n > 0 {

@@ -23,19 +23,24 @@ func dialIn(t testing.TB, l *testutil.Listener) *client {
 
 // inBubble runs f with a server in a synctest bubble, which has a fake clock.
 func inBubble(t *testing.T, f func(t *testing.T, l *testutil.Listener), change ...func(*resp.Config)) {
+	inBubbleWith(t, func(t *testing.T, l *testutil.Listener, _ *resp.Server) { f(t, l) }, change...)
+}
+
+// inBubbleWith is like inBubble, for a test that needs the server.
+func inBubbleWith(t *testing.T, f func(t *testing.T, l *testutil.Listener, s *resp.Server), change ...func(*resp.Config)) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testutil.NewListener(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
 		limits := guard.DefaultLimits()
 		limits.HandshakeTimeout, limits.UnauthIdle, limits.CommandTimeout, limits.WriteTimeout = 0, 0, 0, 0
-		serve(t, newFake(t), append(change, func(c *resp.Config) { c.Listener, c.Limits = l, limits })...)
-		f(t, l)
+		s := serve(t, newFake(t), append(change, func(c *resp.Config) { c.Listener, c.Limits = l, limits })...)
+		f(t, l, s)
 	})
 }
 
 // TestAuth_WrongPasswords checks that wrong passwords delay further attempts
 // and finally end the connection.
 func TestAuth_WrongPasswords(t *testing.T) {
-	inBubble(t, func(t *testing.T, l *testutil.Listener) {
+	inBubbleWith(t, func(t *testing.T, l *testutil.Listener, s *resp.Server) {
 		const wrong = "-WRONGPASS invalid username-password pair or user is disabled."
 		c := dialIn(t, l)
 		for i, want := range []time.Duration{0, 100, 200, 400, 800, 1600, 2000, 2000, 2000, 2000} {
@@ -46,6 +51,9 @@ func TestAuth_WrongPasswords(t *testing.T) {
 			}
 		}
 		c.wantEOF()
+		if n := metric(t, s, "holdfast_client_refused_total", "reason", "failed_logins"); n != 1 {
+			t.Errorf("%v connections were closed because of failed logins, want 1", n)
+		}
 		// The right password resets the number of wrong ones.
 		c = dialIn(t, l)
 		c.expect("AUTH wrong", wrong, "AUTH wrong", wrong, "AUTH right", "+OK")
