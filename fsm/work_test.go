@@ -257,10 +257,10 @@ func TestWork_ManyKeys(t *testing.T) {
 func TestDivide(t *testing.T) {
 	w := newMetered(t)
 	w.fill(5000)
-	union := []string{"sunionstore", "sum", "set"} // about 330,000 steps
+	union := []string{"zunionstore", "sum", "1", "set"} // about 540,000 steps
 	incr := []string{"incr", "n"}
 	group := func(commands ...[]string) []byte { return w.group(commands...).Bytes() }
-	limits := fsm.WorkLimits{Entry: 1_000_000, Operation: mostWork}
+	limits := fsm.WorkLimits{Entry: 1_700_000, Operation: mostWork}
 
 	out, rest, refused := w.divide(limits, group(union), group(incr), group(union, union), group(incr), group(union), group(incr))
 	if n, _ := out.Len(); n != 4 || refused != 0 || out.Depends() {
@@ -278,7 +278,7 @@ func TestDivide(t *testing.T) {
 	}
 
 	// The estimate for a group includes the growth that earlier groups cause.
-	copied := []string{"sunionstore", "sum", "new"}
+	copied := []string{"zunionstore", "sum", "1", "new"}
 	out, _, _ = w.divide(limits, group([]string{"copy", "set", "new"}), group(copied), group(copied), group(copied), group(copied))
 	if n, _ := out.Len(); n != 4 {
 		t.Errorf("%d groups fit, with unions of a set that the first one makes", n)
@@ -287,7 +287,7 @@ func TestDivide(t *testing.T) {
 	limits = fsm.WorkLimits{Entry: 200_000, Operation: 600_000}
 	tried := group(union)
 	fsm.SetScriptBudget(tried, fsm.DryRunPassed)
-	tooMuch := []string{"sunionstore", "sum", "set", "other"}
+	tooMuch := []string{"zunionstore", "sum", "2", "set", "other"}
 	refusal := group(incr, tooMuch, incr)
 	triedTooMuch := group(tooMuch)
 	fsm.SetScriptBudget(triedTooMuch, fsm.DryRunPassed)

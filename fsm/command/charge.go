@@ -11,6 +11,15 @@ import (
 // fsm has those that the state machine uses too.
 const (
 	stepsDraw = 8 // for going to a random position
+	// stepsMerge is the cost of comparing an element of a sorted sequence with
+	// another one and copying it.
+	stepsMerge = 3
+	// stepsBuild is the cost of adding an element to a new sequence, after the
+	// others.
+	stepsBuild = 8
+	// stepsScore is the cost of adding a member to a new sorted set that is
+	// built as a whole: its members are sorted by score and by hash.
+	stepsScore = 48
 	// stepsDistance is the cost of deciding whether a point is in an area.
 	stepsDistance = 16
 	// hllSteps is the cost of reading all registers of a HyperLogLog.

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
@@ -245,29 +244,35 @@ func readCollection(c *fsm.Ctx, r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
 	switch t {
 	case rdb.List:
 		v := as(keyspace.TypeList)
+		var all []string
 		r.Elements(func(elem, _ []byte) error {
-			v.List.Insert(owner, v.List.Len(), string(elem))
+			all = append(all, string(elem))
 			return nil
 		})
+		v.List = container.SeqOf(owner, all)
 	case rdb.Set:
 		v := as(keyspace.TypeSet)
-		r.Elements(func(member, _ []byte) error {
-			if !v.PutMember(owner, codec.View(member)) {
-				return rdb.ErrFormat
-			}
+		var all []member
+		r.Elements(func(name, _ []byte) error {
+			all = append(all, member{Hash: container.Hash(name), Name: string(name)})
 			return nil
 		})
+		if !v.FillSet(owner, all) {
+			r.Reject()
+		}
 	case rdb.Hash:
 		v := as(keyspace.TypeHash)
+		var all []container.Item[string]
 		r.Elements(func(field, value []byte) error {
-			switch {
-			case len(field) > fsm.MaxKeyBytes:
+			if len(field) > fsm.MaxKeyBytes {
 				return rdb.ErrTooLong
-			case !v.PutField(owner, codec.View(field), string(value)):
-				return rdb.ErrFormat
 			}
+			all = append(all, container.Item[string]{Hash: container.Hash(field), Name: string(field), Value: string(value)})
 			return nil
 		})
+		if !v.FillHash(owner, all) {
+			r.Reject()
+		}
 	case rdb.SortedSet:
 		readSortedSet(c, r, as(keyspace.TypeZSet))
 	case rdb.Stream:
@@ -281,15 +286,20 @@ func readSortedSet(c *fsm.Ctx, r *rdb.Reader, v *keyspace.Collection) {
 	if !r.Small() {
 		v.Grow(c.Owner(), keyspace.TypeZSet)
 	}
+	var all []container.Scored
 	longest := 0
-	r.Scores(func(member []byte, score float64) error {
-		if _, twice := v.Score.Find(codec.View(member)); twice || math.IsNaN(score) {
+	r.Scores(func(name []byte, score float64) error {
+		if math.IsNaN(score) {
 			return rdb.ErrFormat
 		}
-		v.PutScore(c.Owner(), codec.View(member), score)
-		longest = max(longest, len(member))
+		all = append(all, container.Scored{Score: score, Member: string(name)})
+		longest = max(longest, len(name))
 		return nil
 	})
+	if !v.FillScores(c.Owner(), all) {
+		r.Reject()
+		return
+	}
 	if r.Small() || v.Order.Len() > keyspace.CompactMembers || longest > keyspace.CompactBytes {
 		return
 	}

@@ -613,15 +613,16 @@ func geoStore(c *fsm.Ctx, q *geoQuery) fsm.Reply {
 		event = "geosearchstore"
 	}
 	n := open(c, nil, q.into, keyspace.TypeZSet)
+	found := make([]container.Scored, len(q.found.points))
 	for i := range q.found.points {
 		p := &q.found.points[i]
-		score := p.Score
-		c.Charge(fsm.StepsPut)
+		c.Charge(stepsScore)
+		found[i] = p.Scored
 		if q.storeDist {
-			score = p.distance / q.shape.Unit
+			found[i].Score = p.distance / q.shape.Unit
 		}
-		n.Coll.PutScore(c.Owner(), p.Member, score)
 	}
+	n.Coll.FillScores(c.Owner(), found)
 	return storeResult(c, n, "z", event)
 }
 

@@ -4,8 +4,8 @@ import "github.com/holdfast-kv/holdfast/fsm"
 
 import (
 	"math"
+	"slices"
 
-	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -267,12 +267,10 @@ func takeElements(c *fsm.Ctx, o *keyspace.Object, count int64, left bool) (elems
 		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, []byte(o.Key), keyspace.TypeList)
-	if count == size {
-		n.Coll.List = container.Seq[string]{}
+	if left {
+		n.Coll.Keep(c.Owner(), int(count), int(size))
 	} else {
-		for range count {
-			n.Coll.Pop(c.Owner(), left)
-		}
+		n.Coll.Keep(c.Owner(), 0, int(size-count))
 	}
 	storeOrRemove(c, n, "l", endEvent(left, "pop"))
 	return l.elems, fsm.Null
@@ -415,13 +413,11 @@ func lrem(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fsm.Zero
 	}
 	n := open(c, o, args[1], keyspace.TypeList)
-	for i, offset := range offsets {
-		c.Charge(fsm.StepsPut)
-		if count >= 0 {
-			offset -= i // i elements before it have been removed
-		}
-		n.Coll.List.Delete(c.Owner(), offset)
+	c.Charge(min(fsm.StepsPut*len(offsets), stepsBuild*size))
+	if count < 0 {
+		slices.Reverse(offsets)
 	}
+	n.Coll.DeleteElements(c.Owner(), offsets)
 	storeOrRemove(c, n, "l", "lrem")
 	return fsm.Int(int64(len(offsets)))
 }
@@ -442,25 +438,8 @@ func ltrim(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	size := o.Coll.List.Len()
 	from, to := span(start, end, size)
 	n := open(c, o, args[1], keyspace.TypeList)
-	c.Charge(fsm.StepsPut * min(to-from, size-(to-from)))
-	if to-from < size/2 { // fewer elements are kept than removed
-		var kept container.Seq[string]
-		n.Coll.List.Ascend(from, func(s *string) bool {
-			if kept.Len() == to-from {
-				return false
-			}
-			kept.Insert(c.Owner(), kept.Len(), *s)
-			return true
-		})
-		n.Coll.List = kept
-	} else {
-		for range size - to {
-			n.Coll.Pop(c.Owner(), false)
-		}
-		for range from {
-			n.Coll.Pop(c.Owner(), true)
-		}
-	}
+	c.Charge(min(fsm.StepsPut*(size-(to-from)), stepsBuild*(to-from)))
+	n.Coll.Keep(c.Owner(), from, to)
 	storeOrRemove(c, n, "l", "ltrim")
 	return fsm.OK
 }

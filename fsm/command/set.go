@@ -268,12 +268,20 @@ func spop(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, args[1], keyspace.TypeSet)
-	if len(l.elems) == s.Len() {
+	switch {
+	case len(l.elems) == s.Len():
 		n.Coll.Set = container.Dict[struct{}]{}
-	}
-	for _, r := range l.elems {
-		c.Charge(fsm.StepsPut)
-		if n.Coll.Set.Len() > 0 {
+	case n.Coll.Big && keyspace.Rebuild(len(l.elems), s.Len()):
+		c.Charge(stepsBuild * s.Len())
+		popped := make(map[string]bool, len(l.elems))
+		for i := range l.elems {
+			popped[l.elems[i].Text()] = true
+		}
+		kept := slices.DeleteFunc(s.Slice(0, s.Len()), func(m member) bool { return popped[m.Name] })
+		n.Coll.Set.Seq = container.SeqOf(c.Owner(), kept)
+	default:
+		for _, r := range l.elems {
+			c.Charge(fsm.StepsPut)
 			n.Coll.Set.Remove(c.Owner(), r.Text())
 		}
 	}
@@ -354,9 +362,12 @@ func sets(c *fsm.Ctx, keys [][]byte) (list []*keyspace.Object, wrong bool) {
 	return list, false
 }
 
+// member is a member of a set, with its hash.
+type member = container.Item[struct{}]
+
 // setOperation calls f for the members of a union, an intersection or a
 // difference until f returns false.
-type setOperation func(c *fsm.Ctx, list []*keyspace.Object, f func(member string) bool)
+type setOperation func(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool)
 
 // distinct returns the sets without repetitions. A command may name more than a
 // million sets.
@@ -374,14 +385,14 @@ func distinct(c *fsm.Ctx, list []*keyspace.Object) []*keyspace.Object {
 }
 
 // intersect walks the smallest set and looks up each member in the others.
-func intersect(c *fsm.Ctx, list []*keyspace.Object, f func(member string) bool) {
+func intersect(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	if slices.Contains(list, nil) {
 		return
 	}
 	list = distinct(c, list)
 	chargeSort(c, len(list))
 	slices.SortStableFunc(list, func(a, b *keyspace.Object) int { return a.Coll.Set.Len() - b.Coll.Set.Len() })
-	list[0].Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
+	list[0].Coll.Set.Ascend(0, func(e *member) bool {
 		c.Charge(1)
 		for _, o := range list[1:] {
 			c.Charge(fsm.StepsProbe)
@@ -389,26 +400,46 @@ func intersect(c *fsm.Ctx, list []*keyspace.Object, f func(member string) bool) 
 				return true
 			}
 		}
-		return f(e.Name)
+		return f(e)
 	})
 }
 
-// unite adds the members of all sets to a new set and calls f for each member
-// of that set. If all are sets of integers, the members come in numeric order,
-// as in Redis.
-func unite(c *fsm.Ctx, list []*keyspace.Object, f func(member string) bool) {
+// unite calls f for the members of all sets. If all are sets of integers, the
+// members come in numeric order, as in Redis.
+func unite(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
+	list = slices.DeleteFunc(distinct(c, list), func(o *keyspace.Object) bool { return o == nil })
+	large := slices.ContainsFunc(list, func(o *keyspace.Object) bool { return keyspace.LargeSet(o.Coll.Set.Len()) })
+	switch {
+	case !large:
+		uniteSmall(c, list, f)
+	case len(list) == 1:
+		list[0].Coll.Set.Ascend(0, func(e *member) bool {
+			c.Charge(1)
+			return f(e)
+		})
+	default: // the union is large, so its members are in the order of their hashes
+		all := merged(c, list)
+		for i := range all {
+			c.Charge(1)
+			if !f(&all[i]) {
+				return
+			}
+		}
+	}
+}
+
+// uniteSmall adds the members of all sets to a new set and calls f for each
+// member of that set.
+func uniteSmall(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	var sum *keyspace.Collection
 	owner := &container.Owner{}
-	for _, o := range distinct(c, list) {
-		if o == nil {
-			continue
-		}
+	for _, o := range list {
 		if sum == nil {
 			v := *o.Coll
-			sum = &v // unite uses its own owner, so the set in the database is not changed
+			sum = &v // it has its own owner, so the set in the database is not changed
 			continue
 		}
-		o.Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
+		o.Coll.Set.Ascend(0, func(e *member) bool {
 			c.Charge(fsm.StepsPut)
 			c.ChargeMemory(keyspace.ElementOverhead + len(e.Name))
 			sum.PutMember(owner, e.Name)
@@ -416,21 +447,51 @@ func unite(c *fsm.Ctx, list []*keyspace.Object, f func(member string) bool) {
 		})
 	}
 	if sum != nil {
-		sum.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
+		sum.Set.Ascend(0, func(e *member) bool {
 			c.Charge(1)
-			return f(e.Name)
+			return f(e)
 		})
 	}
 }
 
-func subtract(c *fsm.Ctx, list []*keyspace.Object, f func(member string) bool) {
+// merged returns the members of all sets in the order of their hashes, without
+// repetitions.
+func merged(c *fsm.Ctx, list []*keyspace.Object) []member {
+	if len(list) == 1 {
+		s := &list[0].Coll.Set
+		c.Charge(stepsMerge * s.Len())
+		c.ChargeMemory(keyspace.ElementOverhead * s.Len())
+		all := s.Slice(0, s.Len())
+		if s.Order != container.ByHash {
+			slices.SortFunc(all, func(a, b member) int { return a.Compare(&b) })
+		}
+		return all
+	}
+	a, b := merged(c, list[:len(list)/2]), merged(c, list[len(list)/2:])
+	c.Charge(stepsMerge * (len(a) + len(b)))
+	c.ChargeMemory(keyspace.ElementOverhead * (len(a) + len(b)))
+	all := make([]member, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		switch a[0].Compare(&b[0]) {
+		case -1:
+			all, a = append(all, a[0]), a[1:]
+		case 1:
+			all, b = append(all, b[0]), b[1:]
+		default:
+			all, a, b = append(all, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(all, a...), b...)
+}
+
+func subtract(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	if list[0] == nil {
 		return
 	}
 	in := inAny(c, distinct(c, list[1:]), list[0].Members())
-	list[0].Coll.Set.Ascend(0, func(e *container.Item[struct{}]) bool {
+	list[0].Coll.Set.Ascend(0, func(e *member) bool {
 		c.Charge(1)
-		return in(e.Name) || f(e.Name)
+		return in(e.Name) || f(e)
 	})
 }
 
@@ -444,7 +505,7 @@ func setReply(c *fsm.Ctx, keys [][]byte, operation setOperation) fsm.Reply {
 		return fsm.Error(fsm.MsgWrongType)
 	}
 	l := collector{c: c}
-	operation(c, list, func(member string) bool { return l.add(fsm.Bulk(member)) })
+	operation(c, list, func(m *member) bool { return l.add(fsm.Bulk(m.Name)) })
 	return l.reply(fsm.Set)
 }
 
@@ -462,16 +523,23 @@ func setStore(c *fsm.Ctx, args [][]byte, event string, operation setOperation) f
 		return fsm.Error(fsm.MsgWrongType)
 	}
 	n := open(c, nil, args[1], keyspace.TypeSet)
-	full := false
-	operation(c, list, func(member string) bool {
-		c.Charge(fsm.StepsPut)
-		n.Coll.PutMember(c.Owner(), member)
-		full = n.Coll.Set.Len() > keyspace.MaxElements
-		return !full
+	if o := list[0]; len(list) == 1 && o != nil && keyspace.LargeSet(o.Coll.Set.Len()) {
+		// The result is the set itself. It has the encoding of large values,
+		// which a set of this size always has.
+		n.Coll.Big, n.Coll.Set = true, o.Coll.Set
+		c.Disown() // o and n share nodes now
+		return storeResult(c, n, "s", event)
+	}
+	var members []member
+	operation(c, list, func(m *member) bool {
+		c.Charge(stepsBuild)
+		members = append(members, *m)
+		return len(members) <= keyspace.MaxElements
 	})
-	if full {
+	if len(members) > keyspace.MaxElements {
 		return fsm.Error(msgTooMany)
 	}
+	n.Coll.FillSet(c.Owner(), members)
 	return storeResult(c, n, "s", event)
 }
 
@@ -530,7 +598,7 @@ func sintercard(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fsm.Error(fsm.MsgWrongType)
 	}
 	found := int64(0)
-	intersect(c, list, func(string) bool {
+	intersect(c, list, func(*member) bool {
 		found++
 		return found != limit
 	})

@@ -428,9 +428,10 @@ func (s *sorting) reply() fsm.Reply {
 func (s *sorting) store() fsm.Reply {
 	n := open(s.Ctx, nil, s.into, keyspace.TypeList)
 	size := 0
+	var values []string
 	fail := s.each(func(value string, ok bool) bool {
-		s.Charge(fsm.StepsPut)
-		n.Coll.Push(s.Owner(), false, value)
+		s.Charge(stepsBuild)
+		values = append(values, value)
 		if s.get != nil { // without GET, the result is not larger than the source
 			size += len(value) + lookupCost
 		}
@@ -442,5 +443,6 @@ func (s *sorting) store() fsm.Reply {
 	case size > fsm.MaxReplyBytes:
 		return fsm.Error(msgSortStore)
 	}
+	n.Coll.List = container.SeqOf(s.Owner(), values)
 	return storeResult(s.Ctx, n, "l", "sortstore")
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -291,7 +292,7 @@ func moveWork(w *fsm.Weigher, args [][]byte) int {
 func restoreWork(w *fsm.Weigher, args [][]byte) int {
 	v := rdb.Weigh(args[3], fsm.RestoreLimits)
 	w.Grow(args[1], fsm.Growth{Other: v.Elements, Bytes: v.Bytes})
-	return v.Elements*fsm.StepsPut + v.Bytes/fsm.ScanBytes
+	return v.Elements*fsm.StepsPut + v.Bytes/fsm.ScanBytes // includes reading the payload
 }
 
 func sortingWork(w *fsm.Weigher, args [][]byte) int {
@@ -301,7 +302,7 @@ func sortingWork(w *fsm.Weigher, args [][]byte) int {
 		switch {
 		case i+1 < len(args) && fsm.IsWord(args[i], "STORE"):
 			w.Grow(args[i+1], fsm.Growth{Other: n})
-			steps += n * fsm.StepsPut
+			steps += n * stepsBuild
 		case i+1 < len(args) && (fsm.IsWord(args[i], "GET") || fsm.IsWord(args[i], "BY")):
 			steps += n * fsm.StepsProbe
 		}
@@ -334,7 +335,7 @@ func ltrimWork(w *fsm.Weigher, args [][]byte) int {
 	start, _ := number.ParseInt(args[2])
 	end, _ := number.ParseInt(args[3])
 	from, to := span(start, end, n)
-	return fsm.StepsPut / 2 * min(to-from, n-(to-from))
+	return min(fsm.StepsPut*(n-(to-from)), stepsBuild*(to-from))
 }
 
 // popWork returns the work of a command that removes elements and replies with
@@ -428,32 +429,45 @@ func distinctKeys(keys [][]byte) [][]byte {
 
 func setStoreWork(w *fsm.Weigher, args [][]byte) int {
 	keys := distinctKeys(args[2:])
-	sum, least, first := 0, math.MaxInt, 0
+	sum, least, first, most := 0, math.MaxInt, 0, 0
 	for i, key := range keys {
 		n := w.Size(key).Elems
 		if i == 0 {
 			first = n
 		}
-		sum, least = sum+n, min(least, n)
+		sum, least, most = sum+n, min(least, n), max(most, n)
 	}
 	probes := fsm.StepsProbe * (len(keys) - 1)
 	switch {
-	case fsm.IsWord(args[0], "SUNIONSTORE"):
+	case len(args) == 3: // a large set is shared
+		replaceKey(w, args[1], sum)
+		return min(sum, fewMembers) * fsm.StepsPut
+	case !fsm.IsWord(args[0], "SUNIONSTORE"):
+	case most <= fewMembers: // the union may be built member by member
 		replaceKey(w, args[1], sum)
 		return fsm.StepsPut*(sum-first) + (2+fsm.StepsPut)*sum
-	case fsm.IsWord(args[0], "SINTERSTORE"):
+	default:
+		replaceKey(w, args[1], sum)
+		return sum * (1 + stepsBuild + stepsMerge*(1+bits.Len(uint(len(keys)-1))))
+	}
+	if fsm.IsWord(args[0], "SINTERSTORE") {
 		replaceKey(w, args[1], least)
-		return least * (1 + probes + fsm.StepsPut)
+		return least*(1+probes+stepsBuild) + min(least, fewMembers)*fsm.StepsPut
 	}
 	replaceKey(w, args[1], first)
-	return differenceWork(first, sum, len(keys))
+	return differenceWork(first, sum, len(keys)) + first*(1+stepsBuild) + min(first, fewMembers)*fsm.StepsPut
 }
 
-// differenceWork returns the cost of a difference. Either the members of the
+// fewMembers is the size of a set below which its exact size does not matter
+// for the cost of storing it. It is larger than the size above which sets are
+// built as a whole, because earlier commands may make a set smaller.
+const fewMembers = 1024
+
+// differenceWork returns the cost of finding a difference. Either the members of the
 // first set are looked up in each other set, or the other sets are united
 // first, whichever costs less.
 func differenceWork(first, sum, sets int) int {
-	return min(first*fsm.StepsProbe*sets, 2*fsm.StepsPut*sum) + first*(1+2*fsm.StepsPut)
+	return min(first*fsm.StepsProbe*sets, 2*fsm.StepsPut*sum) + first*fsm.StepsPut
 }
 
 // replaceKey records that a key may receive a result of n elements.
@@ -469,16 +483,20 @@ func zsetStoreWork(w *fsm.Weigher, args [][]byte) int {
 		n := w.Size(args[i]).Elems
 		sum, least = sum+n, min(least, n)
 	}
+	few := min(sum, fewMembers) * 2 * fsm.StepsPut
 	switch {
+	case len(args) == 4 && w.Find(args[keys[0]], keyspace.TypeZSet) != nil: // a large sorted set is shared
+		replaceKey(w, args[1], sum)
+		return few
 	case fsm.IsWord(args[0], "ZUNIONSTORE"):
 		replaceKey(w, args[1], sum)
-		return sum * (2 + 4*fsm.StepsPut)
+		return sum*(2+fsm.StepsProbe+stepsScore) + few
 	case fsm.IsWord(args[0], "ZINTERSTORE"):
 		replaceKey(w, args[1], least)
-		return least * (1 + fsm.StepsProbe*len(keys) + 2*fsm.StepsPut)
+		return least*(1+fsm.StepsProbe*len(keys)+stepsScore) + few
 	}
 	replaceKey(w, args[1], first)
-	return differenceWork(first, sum, len(keys))
+	return differenceWork(first, sum, len(keys)) + first*stepsScore + few
 }
 
 func zrangestoreWork(w *fsm.Weigher, args [][]byte) int {
@@ -492,7 +510,7 @@ func zrangestoreWork(w *fsm.Weigher, args [][]byte) int {
 		}
 	}
 	replaceKey(w, args[1], n)
-	return n * (1 + 2*fsm.StepsPut)
+	return n*(1+stepsScore) + min(n, fewMembers)*2*fsm.StepsPut
 }
 
 func zremWork(w *fsm.Weigher, args [][]byte) int {
@@ -510,7 +528,7 @@ func zremWork(w *fsm.Weigher, args [][]byte) int {
 			n += to - from - o.Coll.Len(keyspace.TypeZSet) // all elements added since may be in the range
 		}
 	}
-	return n * 2 * fsm.StepsPut
+	return min(n*2*fsm.StepsPut, w.Size(args[1]).Elems*2*stepsBuild+2*fsm.StepsPut)
 }
 
 func geosearchstoreWork(w *fsm.Weigher, args [][]byte) int { return geoWork(w, args[2], args[1]) }

@@ -616,7 +616,7 @@ func takeScored(c *fsm.Ctx, o *keyspace.Object, count int64, fromMax, pairs bool
 		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, []byte(o.Key), keyspace.TypeZSet)
-	c.Charge(2 * fsm.StepsPut * (to - from))
+	c.Charge(stepsDeleteRange(to-from, size))
 	n.Coll.DeleteRange(c.Owner(), from, to)
 	storeOrRemove(c, n, "z", event)
 	return l.elems, fsm.Null

@@ -313,8 +313,10 @@ func (q *zquery) visits() int {
 	return sum
 }
 
-// run stores the result in v. It returns false if the result is too large or
-// takes too much work.
+// run stores the result in v, which must be empty and, unless the result of
+// another encoding is wanted, have the encoding of large values. If unchanged
+// reports true, v shares its nodes with the source afterward. run returns false
+// if the result is too large or takes too much work.
 func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	if q.op != zopDiff {
 		// As in Redis, the smallest source comes first. The order decides how
@@ -324,10 +326,16 @@ func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	if q.visits() > keyspace.MaxElements {
 		return false
 	}
+	if v.Big && q.unchanged() {
+		o := q.sources[0].o.Coll
+		v.Score, v.Order = o.Score, o.Order
+		return true
+	}
+	var all []container.Scored
 	put := func(member string, score float64) {
-		q.c.Charge(2 * fsm.StepsPut)
+		q.c.Charge(stepsScore)
 		q.c.ChargeMemory(2*keyspace.ElementOverhead + len(member))
-		v.PutScore(owner, member, score)
+		all = append(all, container.Scored{Score: score, Member: member})
 	}
 	switch q.op {
 	case zopUnion:
@@ -337,7 +345,21 @@ func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	default:
 		q.intersect(put)
 	}
-	return v.Order.Len() <= keyspace.MaxElements
+	if len(all) > keyspace.MaxElements {
+		return false
+	}
+	v.FillScores(owner, all)
+	return true
+}
+
+// unchanged reports whether the result is the same as the only source, with the
+// encoding of large values.
+func (q *zquery) unchanged() bool {
+	if len(q.sources) != 1 {
+		return false
+	}
+	w := &q.sources[0]
+	return w.weight == 1 && w.Len() > keyspace.CompactMembers && w.o.Type == keyspace.TypeZSet
 }
 
 // unite calls put for each member of any source. It puts a member that is in
@@ -347,7 +369,11 @@ func (q *zquery) unite(put func(member string, score float64)) {
 	objects, positions := q.objects(0)
 	members := make([][]container.Scored, len(objects)) // with their scores in the object
 	index := make([][]int, len(objects))                // and their positions in sums
-	at := make(map[string]int)
+	most := 0
+	for _, o := range objects {
+		most = max(most, o.Members())
+	}
+	at := make(map[string]int, most)
 	times := make([]int, len(objects))
 	for _, p := range positions {
 		times[p]++
@@ -497,6 +523,9 @@ func zstore(c *fsm.Ctx, name string, args [][]byte, op zop) fsm.Reply {
 	}
 	if whole {
 		n.Coll.CompactScores(c.Owner())
+		if q.unchanged() {
+			c.Disown() // n and the source share nodes now
+		}
 	}
 	return storeResult(c, n, "z", name)
 }

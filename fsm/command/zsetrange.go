@@ -187,11 +187,13 @@ func zrangestore(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	}
 	n := open(c, nil, args[1], keyspace.TypeZSet)
 	if o != nil {
+		var found []container.Scored
 		q.walk(o.Coll, func(m *container.Scored) bool {
-			c.Charge(2 * fsm.StepsPut)
-			n.Coll.PutScore(c.Owner(), m.Member, m.Score)
+			c.Charge(stepsScore)
+			found = append(found, *m)
 			return true
 		})
+		n.Coll.FillScores(c.Owner(), found)
 	}
 	return storeResult(c, n, "z", "zrangestore")
 }
@@ -236,8 +238,17 @@ func removeRange(
 		return fsm.Zero
 	}
 	n := open(c, o, key, keyspace.TypeZSet)
-	c.Charge(2 * fsm.StepsPut * (to - from))
+	c.Charge(stepsDeleteRange(to-from, o.Coll.Order.Len()))
 	n.Coll.DeleteRange(c.Owner(), from, to)
 	storeOrRemove(c, n, "z", event)
 	return fsm.Int(int64(to - from))
+}
+
+// stepsDeleteRange returns the cost of removing k of the n members of a sorted
+// set: see keyspace.Collection.DeleteRange.
+func stepsDeleteRange(k, n int) int {
+	if keyspace.Rebuild(k, n) {
+		return 2 * stepsBuild * n
+	}
+	return 2 * fsm.StepsPut * k
 }

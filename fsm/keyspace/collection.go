@@ -232,18 +232,6 @@ func (v *Collection) HasMember(member string) bool {
 	return ok
 }
 
-// DeleteRange removes the members of a sorted set at the positions in the
-// half-open range [from, to).
-func (v *Collection) DeleteRange(o *container.Owner, from, to int) {
-	if to-from == v.Order.Len() {
-		v.Score, v.Order = container.Dict[float64]{}, container.Seq[container.Scored]{}
-		return
-	}
-	for range to - from {
-		v.Score.Remove(o, v.Order.Delete(o, from).Member)
-	}
-}
-
 const (
 	// ElementOverhead estimates the memory of an element besides its bytes, in
 	// bytes.

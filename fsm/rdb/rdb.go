@@ -213,6 +213,10 @@ func (r *Reader) stop(err error) {
 	r.b = nil
 }
 
+// Reject makes the payload invalid because of an element that was read. It
+// replaces an error of a later element.
+func (r *Reader) Reject() { r.b, r.err = nil, ErrFormat }
+
 func (r *Reader) failed() bool { return r.err != nil }
 
 // unfold counts n bytes of the value that the payload does not contain. It

@@ -1,0 +1,189 @@
+package fsm_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// state returns what a client can see of a key: its encoding, its elements in
+// their order, and its payload.
+func (f *feed) state(key string) string {
+	f.t.Helper()
+	elements := map[string][]string{
+		"+set\r\n": {"SMEMBERS", key}, "+zset\r\n": {"ZRANGE", key, "0", "-1", "WITHSCORES"},
+		"+list\r\n": {"LRANGE", key, "0", "-1"}, "+hash\r\n": {"HGETALL", key},
+	}[f.call("TYPE", key)]
+	if elements == nil {
+		return "(nil)"
+	}
+	return strings.Join([]string{f.call("OBJECT", "ENCODING", key), f.call(elements...), f.dump(key)}, "\n")
+}
+
+// TestBuilt checks that commands that build a collection as a whole have the
+// same result as commands that add or remove its elements one by one. It uses
+// values around the sizes at which the encoding and the way of building change.
+func TestBuilt(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	f.raise(fsm.FeatureMend)
+	rng := rand.New(rand.NewPCG(7, 7))
+	same := func(what, a, b string) {
+		t.Helper()
+		if a, b := f.state(a), f.state(b); a != b {
+			t.Errorf("%s: %.200q, want %.200q", what, a, b)
+		}
+	}
+	add := func(key, cmd string, n int, words func(i int) []string) {
+		f.call("DEL", key)
+		for i := range n {
+			f.call(append([]string{cmd, key}, words(i)...)...)
+		}
+	}
+	for _, n := range []int{3, 127, 128, 129, 511, 512, 513, 1500} {
+		word := "m"
+		if n%2 == 1 { // sets of integers
+			word = ""
+		}
+		add("s", "SADD", n, func(i int) []string { return []string{fmt.Sprint(word, i)} })
+		add("s2", "SADD", 700, func(i int) []string { return []string{fmt.Sprint(word, i*3)} })
+		add("z", "ZADD", n, func(i int) []string { return []string{fmt.Sprint(rng.IntN(50) - 9), fmt.Sprint("m", i)} })
+		add("z2", "ZADD", 200, func(i int) []string { return []string{"1", fmt.Sprint("m", i*5)} })
+		add("l", "RPUSH", n, func(i int) []string { return []string{fmt.Sprint(i % 7)} })
+		add("h", "HSET", n, func(i int) []string { return []string{fmt.Sprint("m", i), fmt.Sprint(i)} })
+
+		for _, op := range []string{"UNION", "INTER", "DIFF"} {
+			for _, keys := range [][]string{{"s"}, {"s", "s"}, {"s", "s2"}, {"s2", "s"}, {"s2", "none", "s"}} {
+				f.call(append([]string{"S" + op + "STORE", "got"}, keys...)...)
+				f.call("DEL", "want")
+				for _, m := range f.list(append([]string{"S" + op}, keys...)...) {
+					f.call("SADD", "want", m)
+				}
+				same(fmt.Sprint("S", op, keys, n), "got", "want")
+			}
+			for _, keys := range [][]string{{"1", "z"}, {"2", "z", "z2"}, {"2", "z2", "z"}, {"2", "s", "z"}, {"2", "z", "z"}} {
+				f.call(append([]string{"Z" + op + "STORE", "got"}, keys...)...)
+				f.call("DEL", "want")
+				pairs := f.list(append(append([]string{"Z" + op}, keys...), "WITHSCORES")...)
+				for i := 0; i < len(pairs); i += 2 {
+					f.call("ZADD", "want", pairs[i+1], pairs[i])
+				}
+				if f.call("ZRANGE", "got", "0", "-1", "WITHSCORES") != f.call("ZRANGE", "want", "0", "-1", "WITHSCORES") {
+					t.Errorf("Z%s %v of %d members differs", op, keys, n)
+				}
+			}
+		}
+		f.call("ZRANGESTORE", "got", "z", "1", "-2")
+		f.call("COPY", "z", "want", "REPLACE")
+		f.call("ZPOPMIN", "want")
+		f.call("ZPOPMAX", "want")
+		if a, b := f.call("ZRANGE", "got", "0", "-1", "WITHSCORES"), f.call("ZRANGE", "want", "0", "-1", "WITHSCORES"); a != b {
+			t.Errorf("ZRANGESTORE of %d members", n)
+		}
+
+		for _, key := range []string{"s", "z", "l", "h"} {
+			if got := f.call("RESTORE", "got", "0", f.dump(key), "REPLACE"); got != "+OK\r\n" {
+				t.Fatalf("RESTORE of %s: %q", key, got)
+			}
+			same(fmt.Sprint("RESTORE ", key, n), "got", key)
+		}
+
+		// Removing many elements, and one by one.
+		f.call("COPY", "l", "got", "REPLACE")
+		f.call("COPY", "l", "want", "REPLACE")
+		f.call("LREM", "got", "0", "3")
+		for f.call("LREM", "want", "1", "3") == ":1\r\n" {
+		}
+		same("LREM", "got", "want")
+		some := max(n/10, 1)
+		f.call("COPY", "l", "got", "REPLACE")
+		f.call("LREM", "got", fmt.Sprint(-some), "2")
+		f.call("COPY", "l", "want", "REPLACE")
+		for range some {
+			f.call("LREM", "want", "-1", "2")
+		}
+		same("LREM from the end", "got", "want")
+		cut := rng.IntN(n)
+		f.call("COPY", "l", "got", "REPLACE")
+		f.call("COPY", "l", "want", "REPLACE")
+		f.call("LTRIM", "got", fmt.Sprint(cut), "-2")
+		f.call("RPOP", "want")
+		for range cut {
+			f.call("LPOP", "want")
+		}
+		same("LTRIM", "got", "want")
+		f.call("COPY", "z", "got", "REPLACE")
+		f.call("COPY", "z", "want", "REPLACE")
+		f.call("ZREMRANGEBYRANK", "got", "1", fmt.Sprint(cut))
+		for range cut {
+			f.call("ZREMRANGEBYRANK", "want", "1", "1")
+		}
+		same("ZREMRANGEBYRANK", "got", "want")
+		for _, m := range f.list("ZRANGE", "got", "0", "-1") {
+			if f.call("ZSCORE", "got", m) != f.call("ZSCORE", "z", m) {
+				t.Fatalf("the score of %s has changed", m)
+			}
+		}
+	}
+	if a, b := snapshotOf(t, f.m), snapshotOf(t, restore(t, snapshotOf(t, f.m))); string(a) != string(b) {
+		t.Error("a restored machine differs from the original")
+	}
+}
+
+// list returns the elements of the reply to a command.
+func (f *feed) list(words ...string) (all []string) {
+	f.t.Helper()
+	for i, line := range strings.Split(strings.TrimSuffix(f.call(words...), "\r\n"), "\r\n") {
+		if i > 0 && i%2 == 0 {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// TestBuilt_Shared checks that a result that shares its nodes with its source
+// stays as it is when the source changes, and the other way round.
+func TestBuilt_Shared(t *testing.T) {
+	t.Parallel()
+	f := newFeed(t)
+	f.raise(fsm.FeatureMend)
+	set, zset := []string{"SADD", "s"}, []string{"ZADD", "z"}
+	for i := range 3000 {
+		set = append(set, fmt.Sprint("m", i))
+		zset = append(zset, fmt.Sprint(i%100), fmt.Sprint("m", i))
+	}
+	f.call(set...)
+	f.call(zset...)
+	for _, tt := range []struct {
+		source string
+		store  []string
+		change []string
+	}{
+		{"s", []string{"SUNIONSTORE", "d", "s"}, []string{"SREM", "", "m7"}},
+		{"s", []string{"SDIFFSTORE", "d", "s"}, []string{"SADD", "", "new"}},
+		{"z", []string{"ZUNIONSTORE", "d", "1", "z"}, []string{"ZADD", "", "5", "m7"}},
+		{"z", []string{"ZDIFFSTORE", "d", "1", "z"}, []string{"ZREMRANGEBYRANK", "", "5", "9"}},
+	} {
+		for _, key := range []string{"d", tt.source} {
+			f.call(tt.store...)
+			before := f.state(tt.source)
+			if f.state("d") != before {
+				t.Fatalf("%v: the result differs from its source", tt.store)
+			}
+			tt.change[1] = key
+			other := "d"
+			if key == "d" {
+				other = tt.source
+			}
+			if got := f.call(tt.change...); strings.HasPrefix(got, "-") {
+				t.Fatalf("%v: %q", tt.change, got)
+			}
+			if f.state(other) != before || f.state(key) == before {
+				t.Errorf("%v: %v also changes %s, or not %s", tt.store, tt.change, other, key)
+			}
+		}
+	}
+}
