@@ -214,14 +214,15 @@ func TestSnapshots_Retain(t *testing.T) {
 	}
 }
 
-// TestSnapshots_Private checks that only the owner can read a snapshot.
-func TestSnapshots_Private(t *testing.T) {
+// TestPrivate checks that only the owner can read the files of a data
+// directory: the log, the snapshots and all others.
+func TestPrivate(t *testing.T) {
 	s, cfg := newNode(t, "")
 	store(t, s, entries(1, 10, 10)...)
-	id := snapshot(t, s, 5, 1, []byte("secret"))
+	snapshot(t, s, 5, 1, []byte("secret"))
 	closeStores(t, s)
-	err := filepath.WalkDir(filepath.Join(cfg.Dir, "snapshots", id), func(path string, d os.DirEntry, err error) error {
-		if err != nil {
+	err := filepath.WalkDir(cfg.Dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || path == cfg.Dir { // the test has made the directory itself
 			return err
 		}
 		info, err := d.Info()

@@ -128,8 +128,9 @@ func (l *segmentList) makeFile(s types.SegmentInfo) error {
 	if err != nil {
 		return err
 	}
+	err = os.Chmod(l.path(s), 0o600) // raft-wal creates files that every user can read
 	// the first Sync of a new file also syncs the directory
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // GetStable implements types.MetaStore. It is unused, because the log is not

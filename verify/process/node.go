@@ -88,7 +88,7 @@ func (n *Node) Start(extra ...string) error {
 	if n.run.alive() {
 		return fmt.Errorf("start %s: %w", n.ID, errRunning)
 	}
-	log, err := os.OpenFile(n.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(n.LogFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
