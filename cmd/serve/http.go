@@ -18,64 +18,83 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// serveHTTP serves health, status and metrics. /healthz reports that the
-// process runs, /readyz that it is connected to a leader, and /status returns
-// this node's part of "holdfast status --json". All but the first two need the
-// token, if there is one.
-func serveHTTP(ln net.Listener, node *cluster.Node, clients *resp.Server, token *httpToken,
-	withPprof bool, log hclog.Logger) *http.Server {
+// httpPages are what the HTTP port serves: health, status and metrics. /healthz
+// reports that the process runs, /readyz that it is connected to a leader, and
+// /status returns this node's part of "holdfast status --json". All but the
+// first two need the token, if there is one.
+type httpPages struct {
+	// notReady returns why the node is not ready, "" if it is.
+	notReady func() string
+	status   func() cluster.NodeStatus
+	metrics  http.Handler
+	token    *httpToken
+	pprof    bool
+	log      hclog.Logger
+}
+
+func newHTTPPages(node *cluster.Node, clients *resp.Server, token *httpToken, withPprof bool, log hclog.Logger) httpPages {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(node.Collectors()...)
 	registry.MustRegister(clients.Metrics().Collectors()...)
+	return httpPages{
+		notReady: node.NotReady, status: node.Status, token: token, pprof: withPprof, log: log,
+		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}),
+	}
+}
 
+func (p httpPages) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics",
-		token.protect(promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})))
+	mux.Handle("GET /metrics", p.token.protect(p.metrics))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		reason := node.NotReady()
+		reason := p.notReady()
 		if reason == "" {
 			fmt.Fprintln(w, "ready")
 			return
 		}
-		if !token.admits(r) { // the reason names other nodes
+		if !p.token.admits(r) { // the reason names other nodes
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}
 		http.Error(w, "not ready: "+reason, http.StatusServiceUnavailable)
 	})
-	mux.Handle("GET /status", token.protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /status", p.token.protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(node.Status()); err != nil {
-			log.Debug("status not sent", "error", err)
+		if err := json.NewEncoder(w).Encode(p.status()); err != nil {
+			p.log.Debug("status not sent", "error", err)
 		}
 	})))
-	if withPprof {
+	if p.pprof {
 		for path, serve := range map[string]http.HandlerFunc{
 			"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/trace": pprof.Trace,
 			"/debug/pprof/symbol": pprof.Symbol,
 		} {
-			mux.Handle(path, token.protect(serve))
+			mux.Handle(path, p.token.protect(serve))
 		}
 	}
+	return mux
+}
+
+// serveHTTP serves the pages until the server that it returns is closed.
+func serveHTTP(ln net.Listener, p httpPages) *http.Server {
 	conns := &httpConns{most: maxHTTPConns}
 	srv := &http.Server{
 		ConnState:         conns.state,
-		Handler:           mux,
+		Handler:           p.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          log.StandardLogger(nil),
+		ErrorLog:          p.log.StandardLogger(nil),
 	}
-	if !withPprof { // a profile takes as long as the client requests
+	if !p.pprof { // a profile takes as long as the client requests
 		srv.WriteTimeout = 30 * time.Second
 	}
 	go func() {
 		if err := srv.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("http port closed", "error", err)
+			p.log.Error("http port closed", "error", err)
 		}
 	}()
 	return srv

@@ -122,7 +122,7 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 		return errors.Join(err, clients.Close(), node.Close(), bound.close())
 	}
 	r.clients.Store(clients)
-	web := serveHTTP(bound.http, node, clients, &r.token, o.web.pprof, log.Named("http"))
+	web := serveHTTP(bound.http, newHTTPPages(node, clients, &r.token, o.web.pprof, log.Named("http")))
 	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", p.cluster.AdvertisePeerAddr,
 		"http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", o.version, "pid", os.Getpid())
 
