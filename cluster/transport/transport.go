@@ -66,7 +66,7 @@ type Config struct {
 	// Closing reports whether this node is stopping. From then on, errors are
 	// logged at the debug level only.
 	Closing func() bool
-	// Removed reports whether this node knows that it is not a member any more.
+	// Removed reports whether this node knows that it is no longer a member.
 	Removed func() bool
 	Logger  hclog.Logger
 }

@@ -32,7 +32,9 @@ type httpPages struct {
 	log      hclog.Logger
 }
 
-func newHTTPPages(node *cluster.Node, clients *resp.Server, token *httpToken, withPprof bool, log hclog.Logger) httpPages {
+func newHTTPPages(
+	node *cluster.Node, clients *resp.Server, token *httpToken, withPprof bool, log hclog.Logger,
+) httpPages {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
