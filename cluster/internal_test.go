@@ -180,3 +180,18 @@ func TestSnapshotHealth_Refused(t *testing.T) {
 		t.Errorf("without room: text %q, behind %q", h.text(10), h.behind(10))
 	}
 }
+
+// The next group wakes the proposer while a clock entry is due, regardless of how
+// many groups the proposer expected.
+func TestLeadership_ClockEntryEndsTheWait(t *testing.T) {
+	ld := &leadership{
+		leaderParts: leaderParts{opts: Options{Window: 1}},
+		batches:     batches{filling: &fsm.BatchBuilder{}}, clockWaits: []func(){func() {}},
+	}
+	ld.commitWait.Proposed(4)
+	ld.commitWait.Applied(4, time.Millisecond)
+	ld.batches.filling.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, 1, noop)
+	if b, _, ok := ld.next(); !ok || b == nil || !ld.commitWait.Suffices(1) {
+		t.Error("while a clock entry is due, the proposer waits for more groups")
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/commitwait"
 	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
@@ -24,7 +25,7 @@ import (
 //
 // One goroutine, propose, makes the product's only calls of raft.Apply for
 // groups. Groups that arrive while an entry is in flight go into the next
-// entry; see commitWait for how long that entry stays open.
+// entry; see package commitwait for how long that entry stays open.
 type leadership struct {
 	term uint64
 	// start is the log index of the TermStart. Entries before it do not belong
@@ -50,7 +51,7 @@ type leadership struct {
 	clockWaits     []func() // called after an entry with a newer stamp
 	accepted       map[fsm.SessionID]uint64
 	receivers      map[fsm.SessionID][]resultReceiver
-	commitWait     commitWait
+	commitWait     commitwait.Wait
 	lastEntryStamp int64 // stamp of the last entry, in lease clock nanoseconds
 
 	work chan struct{} // capacity 1: there is something to propose, or the leadership ended
@@ -263,7 +264,7 @@ func (ld *leadership) applied(res *fsm.Result) {
 	took := ld.clock.Mono() - p.stamped
 	if len(ld.pipeline.inflight) == 0 {
 		waiting, _ := ld.batches.filling.Len()
-		ld.commitWait.applied(waiting, took)
+		ld.commitWait.Applied(waiting, took)
 	}
 	ld.checkQuietLocked()
 	if ld.pipeline.waitSlot {

@@ -47,7 +47,7 @@ func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte
 	// While some commands are refused, divide must see every group.
 	ld.batches.filling.Weighed(steps, depends || steps > limit || full)
 	ld.accepted[id] = max(ld.accepted[id], seq)
-	wake := groups+1 >= ld.commitWait.enough
+	wake := ld.commitWait.Suffices(groups + 1)
 	ld.mu.Unlock()
 	if wake {
 		signal(ld.work)
@@ -144,12 +144,12 @@ func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
 			<-ld.work
 		case work && len(ld.pipeline.inflight) < ld.windowLocked():
 			if len(ld.batches.full) == 0 && len(ld.clockWaits) == 0 && len(ld.pipeline.inflight) == 0 {
-				if wait := ld.commitWait.begin(groups); wait > 0 {
+				if wait := ld.commitWait.Begin(groups); wait > 0 {
 					ld.commitWaitLocked(wait)
 					continue
 				}
 			}
-			ld.commitWait.proposed(groups)
+			ld.commitWait.Proposed(groups)
 			p := proposal{clockWaits: ld.clockWaits}
 			ld.clockWaits = nil
 			var b *fsm.BatchBuilder
@@ -190,7 +190,7 @@ func (ld *leadership) commitWaitLocked(wait time.Duration) {
 	}
 	ld.mu.Lock()
 	groups, _ := ld.batches.filling.Len()
-	ld.commitWait.waited(groups)
+	ld.commitWait.Waited(groups)
 	ld.mu.Unlock()
 }
 

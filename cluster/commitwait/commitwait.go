@@ -1,18 +1,21 @@
-package cluster
+// Package commitwait decides how long the proposer of a leader waits for more
+// groups before it proposes the next entry.
+package commitwait
 
 import "time"
 
-// commitWait delays the next entry until the clients that were just answered
+// Wait delays the next entry until the clients that were just answered
 // have had time to send their next command. Without it, clients that send one
 // command after another split into two halves: the commands of one half are in
 // the log while the other half waits. Entries are then half as full, although
 // each entry costs three nodes an fsync and about a dozen messages.
 //
-// commitWait is not a fixed delay. An entry is delayed only if more groups are
+// Wait is not a fixed delay. An entry is delayed only if more groups are
 // expected, the wait ends when they have arrived, and after a wait in which
-// they did not arrive, several entries are not delayed. The leadership's lock
-// must be held for all methods.
-type commitWait struct {
+// they did not arrive, several entries are not delayed. A Wait is
+// not safe for concurrent use: the leadership's lock must be held for all
+// methods. The zero value is ready for use.
+type Wait struct {
 	// expected is the number of groups in the entry that was applied last, plus
 	// the number that were waiting at that time.
 	expected int
@@ -34,16 +37,16 @@ const (
 	maxMissed = 8
 )
 
-// applied notes that the last entry was applied while waiting groups were there
+// Applied notes that the last entry was applied while waiting groups were there
 // for the next one, and that it took that long.
-func (t *commitWait) applied(waiting int, took time.Duration) {
+func (t *Wait) Applied(waiting int, took time.Duration) {
 	t.expected, t.took = t.last+waiting, took
 }
 
-// begin returns how long to wait for more groups than there are, or 0 to
+// Begin returns how long to wait for more groups than there are, or 0 to
 // propose at once. After a result above 0, the caller must wait and then call
-// waited: until then, submit does not wake the proposer for every group.
-func (t *commitWait) begin(groups int) time.Duration {
+// Waited: until then, Suffices says which group must wake the proposer.
+func (t *Wait) Begin(groups int) time.Duration {
 	enough := t.expected - t.expected/16 // do not wait for the last few
 	wait := min(2*t.took, maxCommitWait)
 	if groups == 0 || groups >= enough || t.skip > 0 || wait <= 0 {
@@ -53,9 +56,9 @@ func (t *commitWait) begin(groups int) time.Duration {
 	return wait
 }
 
-// waited notes with how many groups a wait ended. An entry is delayed at most
+// Waited notes with how many groups a wait ended. An entry is delayed at most
 // once.
-func (t *commitWait) waited(groups int) {
+func (t *Wait) Waited(groups int) {
 	if groups >= t.enough {
 		t.missed = 0
 	} else {
@@ -65,8 +68,12 @@ func (t *commitWait) waited(groups int) {
 	t.enough, t.expected = 0, 0
 }
 
-// proposed notes that an entry with this number of groups is being proposed.
-func (t *commitWait) proposed(groups int) {
+// Suffices reports whether a number of groups ends the current wait. It is true if
+// the proposer does not wait.
+func (t *Wait) Suffices(groups int) bool { return groups >= t.enough }
+
+// Proposed notes that an entry with this number of groups is being proposed.
+func (t *Wait) Proposed(groups int) {
 	t.last, t.expected = groups, 0
 	t.skip = max(t.skip-1, 0)
 }

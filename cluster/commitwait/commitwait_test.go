@@ -1,0 +1,88 @@
+package commitwait
+
+import (
+	"testing"
+	"time"
+)
+
+// entry lets groups wait, proposes them, and applies them with waiting groups
+// for the next entry.
+func (t *Wait) entry(groups, waiting int) {
+	t.Proposed(groups)
+	t.Applied(waiting, time.Millisecond)
+}
+
+func TestWait_Halves(t *testing.T) {
+	var u Wait
+	if u.Begin(25) != 0 {
+		t.Error("waits before anything is known")
+	}
+	u.entry(25, 25) // fifty clients, half of which have been answered
+	if got := u.Begin(25); got != 2*time.Millisecond {
+		t.Fatalf("waits %v for the other half, want twice as long as the entry took", got)
+	}
+	if u.enough != 47 {
+		t.Errorf("waits for %d groups of 50, want 47", u.enough)
+	}
+	u.Waited(47)
+	u.entry(47, 3)
+	if got := u.Begin(48); got != 0 {
+		t.Errorf("waits %v when nearly all are there", got)
+	}
+}
+
+func TestWait_Alone(t *testing.T) {
+	var u Wait
+	for range 3 {
+		if got := u.Begin(1); got != 0 {
+			t.Fatalf("a client that is alone waits %v", got)
+		}
+		u.entry(1, 0)
+	}
+}
+
+func TestWait_SlowEntry(t *testing.T) {
+	var u Wait
+	u.Proposed(4)
+	u.Applied(4, time.Minute)
+	if got := u.Begin(4); got != maxCommitWait {
+		t.Errorf("waits %v, want %v at most", got, maxCommitWait)
+	}
+}
+
+// If the proposer does not wait, the next group wakes it, regardless of how many
+// groups it expected.
+func TestWait_NotTaken(t *testing.T) {
+	var u Wait
+	u.Proposed(4)
+	u.Applied(4, 0)
+	if u.Begin(4) != 0 || u.enough != 0 {
+		t.Errorf("without a time to wait for, the proposer waits for %d groups", u.enough)
+	}
+}
+
+// If clients send at their own times, and not because they were answered, the
+// proposer waits for them less and less often.
+func TestWait_InVain(t *testing.T) {
+	var u Wait
+	waits := 0
+	for range 10_000 {
+		if u.Begin(5) > 0 {
+			waits++
+			u.Waited(6)
+		}
+		u.entry(6, 5)
+	}
+	if most := maxMissed + 10_000>>maxMissed + 1; waits > most || waits < 20 {
+		t.Errorf("%d waits without the expected groups, want 20 to %d", waits, most)
+	}
+	u.skip = 0
+	if u.Begin(5) == 0 {
+		t.Fatal("does not wait once more")
+	}
+	u.Waited(11)
+	u.entry(6, 5)
+	if u.Begin(5) == 0 {
+		t.Error("a wait that was not in missed is not repeated")
+	}
+}
