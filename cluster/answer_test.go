@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -16,7 +17,7 @@ import (
 // it.
 func TestForwarder_AnswersEarly(t *testing.T) {
 	const n = 100
-	stats := newCounters()
+	stats := metrics.New()
 	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: stats, first: 1}
 	fw.linked(new(numbers), 0)
 	var mu sync.Mutex

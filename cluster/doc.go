@@ -24,7 +24,7 @@
 //   - failover.go, transfer.go, leader.go: elections that do not wait for raft's
 //     timers, transfers of leadership, and which node leads.
 //   - admin.go, peers.go, status.go: requests between nodes.
-//   - node.go, raft.go, snapshots.go, events.go, metrics.go: the node itself.
+//   - node.go, raft.go, snapshots.go, events.go: the node itself.
 //
 // # Parts and locks
 //

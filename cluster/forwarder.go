@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
@@ -21,7 +22,7 @@ type forwarder struct {
 	id    fsm.SessionID
 	clock Clock
 	opts  Options
-	stats *Counters
+	stats *metrics.Counters
 
 	// coarse is Clock.Mono at the last sweep, in nanoseconds. It is exact
 	// enough for timeouts of seconds, and reading the clock is a system call.

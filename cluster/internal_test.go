@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -21,7 +22,7 @@ import (
 // earlier one. The new one must not count entries that the earlier one
 // proposed.
 func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
-	stats := newCounters()
+	stats := metrics.New()
 	called := 0
 	ld := &leadership{
 		start: 10, leaderParts: leaderParts{clock: systemClock{}, stats: stats},
@@ -51,7 +52,7 @@ func (l *numbers) send(_, seq uint64, _ []byte) error {
 // gap in the numbers, because no later group of the node would ever be
 // executed.
 func TestForwarder_StartIsOwed(t *testing.T) {
-	stats := newCounters()
+	stats := metrics.New()
 	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: stats, first: 1}
 	var first, second, third numbers
 	fw.linked(&first, 0)

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/readindex"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -72,7 +73,7 @@ type leaderParts struct {
 	host      *execution.Scripts
 	clock     Clock
 	opts      Options
-	stats     *Counters
+	stats     *metrics.Counters
 	fatal     func(error)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
+	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
@@ -51,7 +53,7 @@ type environment struct {
 	clock   Clock
 	self    raft.ServerID
 	session fsm.SessionID // session of this start of the node
-	stats   *Counters
+	stats   *metrics.Counters
 	stores  Stores
 	table   *fsm.Table
 
@@ -236,7 +238,7 @@ func newEnvironment(ctx context.Context, cfg *Config) (*environment, error) {
 		log:   cfg.Logger,
 		clock: cfg.Clock,
 		self:  raft.ServerID(cfg.NodeID),
-		stats: newCounters(),
+		stats: metrics.New(),
 		table: command.NewTable(),
 		ctx:   ctx,
 	}
@@ -668,7 +670,20 @@ func (n *Node) Snapshot() error {
 
 // Collectors returns the node's metrics.
 func (n *Node) Collectors() []prometheus.Collector {
-	return append(n.stats.collectors(), nodeCollector{n})
+	return n.stats.Collectors(metrics.Source{
+		Status: n.Status, Blocked: n.blockers, Reads: n.reads, Machine: n.machine,
+	})
+}
+
+// blockers says of each member whether it keeps the feature version from being
+// raised.
+func (n *Node) blockers() map[string]bool {
+	blocked := n.features.Blockers()
+	all := make(map[string]bool)
+	for _, m := range n.raft.members() {
+		all[m.ID] = slices.ContainsFunc(blocked, func(b features.Blocker) bool { return b.ID == m.ID })
+	}
+	return all
 }
 
 // sweep ends the calls that have waited too long, and removes the waits

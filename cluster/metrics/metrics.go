@@ -1,16 +1,16 @@
-package cluster
+// Package metrics contains the metrics of a node of the cluster.
+package metrics
 
 import (
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/cluster/execution"
-	"github.com/holdfast-kv/holdfast/cluster/features"
+	"github.com/holdfast-kv/holdfast/cluster/health"
+	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Counters are the metrics of a node. Collectors returns them for registration.
+// Counters are the metrics that a node counts.
 type Counters struct {
 	Entries         prometheus.Counter
 	EntryGroups     prometheus.Histogram
@@ -42,7 +42,8 @@ type Counters struct {
 	SnapshotFailures prometheus.Counter
 }
 
-func newCounters() *Counters {
+// New returns new metrics.
+func New() *Counters {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help})
 	}
@@ -105,17 +106,28 @@ func newCounters() *Counters {
 	return c
 }
 
-func (c *Counters) collectors() []prometheus.Collector {
+// Collectors returns the metrics and the state of the node, for registration.
+func (c *Counters) Collectors(node Source) []prometheus.Collector {
 	return []prometheus.Collector{
 		c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries,
 		c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts,
 		c.ScriptsRefused, c.WritesRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused, c.SlowReadSeconds,
-		c.DiskSeconds, c.Snapshots, c.SnapshotFailures,
+		c.DiskSeconds, c.Snapshots, c.SnapshotFailures, nodeCollector{node},
 	}
 }
 
+// Source is what the state of a node is read from at the time of a scrape.
+type Source struct {
+	Status func() health.NodeStatus
+	// Blocked says of each member whether it keeps the feature version from
+	// being raised. It is called on a leader only.
+	Blocked func() map[string]bool
+	Reads   *execution.Reads
+	Machine *machine.Machine
+}
+
 // nodeCollector reports the state of the node at the time of the scrape.
-type nodeCollector struct{ n *Node }
+type nodeCollector struct{ node Source }
 
 var (
 	descTerm    = prometheus.NewDesc("holdfast_raft_term", "Current raft term.", nil, nil)
@@ -170,7 +182,7 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v uint64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
 	}
-	st := c.n.Status()
+	st := c.node.Status()
 	gauge(descTerm, float64(st.Term))
 	gauge(descCommit, float64(st.Commit))
 	gauge(descApplied, float64(st.Applied))
@@ -187,16 +199,14 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descFeatures, float64(st.FeatureVersion))
 	gauge(descQuarantine, st.Quarantine)
 	if st.Role == "leader" {
-		blocked := c.n.features.Blockers()
-		for _, m := range membersOf(c.n.raft.running()) {
-			blocks := slices.ContainsFunc(blocked, func(b features.Blocker) bool { return b.ID == m.ID })
-			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), m.ID)
+		for id, blocks := range c.node.Blocked() {
+			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), id)
 		}
 	}
-	gauge(descSlowRun, float64(c.n.reads.Running()))
-	gauge(descSlowWait, float64(c.n.reads.Waiting()))
-	gauge(descSlowBytes, float64(c.n.reads.Charged()))
-	c.n.machine.View(func(m *fsm.Machine) {
+	gauge(descSlowRun, float64(c.node.Reads.Running()))
+	gauge(descSlowWait, float64(c.node.Reads.Waiting()))
+	gauge(descSlowBytes, float64(c.node.Reads.Charged()))
+	c.node.Machine.View(func(m *fsm.Machine) {
 		stats := m.Stats()
 		gauge(descKeys, float64(m.Len()))
 		gauge(descVolatile, float64(m.Volatile()))
