@@ -21,8 +21,7 @@
 //   - script_dryrun.go: dry runs of scripts, and pipelines that are executed in
 //     pieces because they are costly.
 //   - member_*.go: forming, joining, adding and removing.
-//   - failover.go, transfer.go, leader.go: elections that do not wait for raft's
-//     timers, transfers of leadership, and which node leads.
+//   - transfer.go, leader.go: transfers of leadership, and which node leads.
 //   - admin.go, peers.go, status.go: requests between nodes.
 //   - node.go, raft.go, snapshots.go, events.go: the node itself.
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Campaign makes the node campaign now, as campaigner.campaign does.
+// Campaign makes the node campaign now, as failover.Campaigner.Campaign does.
 func (n *Node) Campaign() error {
 	self := n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr))
 	req := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{

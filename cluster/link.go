@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/failover"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
@@ -124,7 +125,7 @@ type linker struct {
 	leaderships *leaderships
 	leading     *leading
 	health      *health.Book
-	failover    *campaigner
+	failover    *failover.Campaigner
 	removal     *removalWatch
 }
 
@@ -457,7 +458,7 @@ func (l *remoteLink) confirm(payload []byte) error {
 // keep keeps the forwarder linked to the current leader until the node
 // stops.
 func (k *linker) keep() {
-	var last lastLeader
+	var last failover.Leader
 	refusals := 0 // in succession, because this node is not a member
 	for k.ctx.Err() == nil {
 		err := k.linkOnce(&last)
@@ -495,18 +496,18 @@ const maxRefusedPause = time.Second
 
 // linkOnce links to the current leader and returns when that link has ended. It
 // stores the leader in last.
-func (k *linker) linkOnce(last *lastLeader) error {
+func (k *linker) linkOnce(last *failover.Leader) error {
 	if k.removal.removed.Load() {
 		return errRemoved
 	}
 	addr, id := k.raft.running().LeaderWithID()
 	if id == "" {
-		if err := k.failover.seekLast(last); err != nil {
+		if err := k.failover.SeekLast(k.ctx, last); err != nil {
 			return err
 		}
 		return errLeaderless
 	}
-	*last = lastLeader{id, addr}
+	*last = failover.Leader{ID: id, Addr: addr}
 	ctx, cancel := context.WithCancel(k.ctx)
 	defer cancel()
 	if id == k.self {
@@ -522,7 +523,7 @@ func (k *linker) linkOnce(last *lastLeader) error {
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			k.health.Silent(string(id))
-			k.failover.campaign(last, 0)
+			k.failover.Campaign(k.ctx, last, 0)
 		}
 		return fmt.Errorf("link to leader %s at %s: %w", id, addr, err)
 	}

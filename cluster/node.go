@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/cluster/execution"
+	"github.com/holdfast-kv/holdfast/cluster/failover"
 	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
@@ -87,7 +88,7 @@ type parts struct {
 	leaderships *leaderships
 	leading     *leading
 	linker      *linker
-	failover    *campaigner
+	failover    *failover.Campaigner
 	transfers   *transfers
 
 	founder  *founder
@@ -217,10 +218,7 @@ func (n *Node) connect() {
 		environment: env, raft: n.raft, peers: n.peers, founder: n.founder, members: n.members,
 		transfers: n.transfers, status: n.status,
 	}
-	n.failover = &campaigner{
-		environment: env, raft: n.raft, raftLog: n.raftLog, mux: n.mux, peers: n.peers, health: n.health,
-		leaderships: n.leaderships,
-	}
+	n.failover = n.newCampaigner()
 	n.linker = &linker{
 		environment: env, raft: n.raft, machine: n.machine, mux: n.mux, peers: n.peers,
 		forwarder: n.forwarder, waits: n.waits, leaderships: n.leaderships, leading: n.leading,
@@ -413,6 +411,41 @@ func (n *Node) newScripts() *execution.Scripts {
 			Scripts: n.stats.Scripts, Seconds: n.stats.ScriptSeconds,
 			Refused: n.stats.ScriptsRefused, WritesRefused: n.stats.WritesRefused,
 		},
+	})
+}
+
+// newCampaigner returns the part of the node that starts elections.
+func (n *Node) newCampaigner() *failover.Campaigner {
+	return failover.New(failover.Config{
+		ID:           n.self,
+		Addr:         n.peers.addressOf(n.self, raft.ServerAddress(n.cfg.AdvertisePeerAddr)),
+		Enabled:      n.cfg.Options.FastFailover,
+		DialTimeout:  n.cfg.Options.DialTimeout,
+		Raft:         n.raft.running,
+		Messages:     n.raft.messages,
+		Members:      n.raft.members,
+		LastVoteTerm: n.raftLog.LastVoteTerm,
+		Dial: func(ctx context.Context, id raft.ServerID, addr raft.ServerAddress) error {
+			s, err := n.mux.Dial(ctx, string(n.peers.addressOf(id, addr)), rpc.ServiceWrite, string(id))
+			if err != nil {
+				return err
+			}
+			s.Close()
+			return nil
+		},
+		Ask: func(ctx context.Context, m member.Member) (health.NodeStatus, bool) {
+			var r adminReply
+			addr := n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
+			err := n.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
+			if err != nil || r.Status == nil {
+				return health.NodeStatus{}, false
+			}
+			return *r.Status, true
+		},
+		Silent:   n.health.Silent,
+		Changed:  n.leaderships.changed,
+		Stopping: n.stopping.Load,
+		Logger:   n.log,
 	})
 }
 

@@ -1,4 +1,5 @@
-package cluster
+// Package failover starts an election when the process of the leader has ended.
+package failover
 
 import (
 	"context"
@@ -7,11 +8,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/member"
-	"github.com/holdfast-kv/holdfast/cluster/raftlog"
+	"github.com/holdfast-kv/holdfast/cluster/transport"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -23,62 +25,78 @@ const failoverStep = 100 * time.Millisecond
 // request of another voter that is already a candidate.
 const maxCandidateWaits = 10
 
-// campaigner starts an election when the leader's process has ended.
-type campaigner struct {
-	*environment
-	raft        *raftInstance
-	raftLog     *raftlog.Log
-	mux         *rpc.Mux
-	peers       *peers
-	health      *health.Book
-	leaderships *leaderships
+// Campaigner starts an election when the leader's process has ended. Only one
+// goroutine may use it.
+type Campaigner struct{ cfg Config }
+
+// Config is what a Campaigner needs of its node.
+type Config struct {
+	ID   raft.ServerID
+	Addr raft.ServerAddress // peer address of this node
+	// Enabled says that elections do not wait for raft's timers.
+	Enabled     bool
+	DialTimeout time.Duration
+	Raft        func() *raft.Raft
+	Messages    func() *transport.Transport
+	Members     func() []member.Member
+	// LastVoteTerm returns the term of this node's last vote.
+	LastVoteTerm func() (uint64, error)
+	// Dial connects to the peer port of a node and closes the connection.
+	Dial func(ctx context.Context, id raft.ServerID, addr raft.ServerAddress) error
+	// Ask asks a member for its status.
+	Ask func(ctx context.Context, m member.Member) (st health.NodeStatus, ok bool)
+	// Silent records that the process of a node has ended.
+	Silent func(id string)
+	// Changed receives a token when the leader that raft names may have changed.
+	// Its capacity is 1. The Campaigner gives back the tokens of changes that
+	// its caller must see.
+	Changed  chan struct{}
+	Stopping func() bool // this node must not become leader
+	Logger   hclog.Logger
 }
 
-// lastLeader is the last leader that raft named. raft forgets its leader when
+// New returns a Campaigner.
+func New(cfg Config) *Campaigner { return &Campaigner{cfg: cfg} }
+
+// Leader is the last leader that raft named. raft forgets its leader when
 // it receives a message of a higher term, for instance from a candidate that
 // cannot win.
-type lastLeader struct {
-	id   raft.ServerID
-	addr raft.ServerAddress
+type Leader struct {
+	ID   raft.ServerID
+	Addr raft.ServerAddress
 }
 
-// seekLast dials the last leader while raft knows no leader. If its port
+// SeekLast dials the last leader while raft knows no leader. If its port
 // refuses the connection, the leader's process has died and another node has
 // campaigned before this node noticed; then this node campaigns one step later
 // than its rank requires. If the last leader accepts the connection, it is
 // alive, and the election is left to raft's timers. The caller dials again only
-// if the dial got no answer. seekLast returns an error if the last leader says
+// if the dial got no answer. SeekLast returns an error if the last leader says
 // that this node is not a member.
-func (c *campaigner) seekLast(last *lastLeader) error {
-	if last.id == "" || last.id == c.self || !c.cfg.Options.FastFailover {
+func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
+	if last.ID == "" || last.ID == c.cfg.ID || !c.cfg.Enabled {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Options.DialTimeout)
+	dialCtx, cancel := context.WithTimeout(ctx, c.cfg.DialTimeout)
 	defer cancel()
 	dialled := make(chan error, 1)
-	go func() {
-		s, err := c.mux.Dial(ctx, string(c.peers.addressOf(last.id, last.addr)), rpc.ServiceWrite, string(last.id))
-		if err == nil {
-			s.Close()
-		}
-		dialled <- err
-	}()
+	go func() { dialled <- c.cfg.Dial(dialCtx, last.ID, last.Addr) }()
 	for {
 		select {
 		case err := <-dialled:
 			switch {
 			case err == nil:
-				*last = lastLeader{}
+				*last = Leader{}
 			case errors.Is(err, syscall.ECONNREFUSED):
-				c.health.Silent(string(last.id))
-				c.campaign(last, 1)
+				c.cfg.Silent(string(last.ID))
+				c.Campaign(ctx, last, 1)
 			case errors.Is(err, rpc.ErrNotMember):
 				return err
 			}
 			return nil
-		case <-c.leaderships.changed:
-			if _, leader := c.raft.running().LeaderWithID(); leader != "" {
-				signal(c.leaderships.changed)
+		case <-c.cfg.Changed:
+			if _, leader := c.cfg.Raft().LeaderWithID(); leader != "" {
+				signal(c.cfg.Changed)
 				cancel()
 				<-dialled
 				return nil
@@ -87,36 +105,36 @@ func (c *campaigner) seekLast(last *lastLeader) error {
 	}
 }
 
-// campaign starts an election when the leader's port refuses connections, which
+// Campaign starts an election when the leader's port refuses connections, which
 // means that its process is gone. Because the node does not wait until
 // heartbeats are missing, a killed leader is replaced in a fraction of
 // HeartbeatTimeout. A host or network that fails silently refuses nothing, so
 // it is left to raft's timers. after is how many steps this node waits in
-// addition to those of its rank. A node calls campaign once for each leader
+// addition to those of its rank. A node calls Campaign once for each leader
 // that it loses.
 //
 // A wrong suspicion is safe, because an election still needs a majority and an
 // up-to-date log. The election is started by the TimeoutNow message that raft
 // uses for a transfer of leadership, which the node sends to itself.
-func (c *campaigner) campaign(last *lastLeader, after int) {
-	id, addr := last.id, last.addr
-	*last = lastLeader{}
+func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
+	id, addr := last.ID, last.Addr
+	*last = Leader{}
 	rank, ok := c.candidateOrder(id)
-	if !c.cfg.Options.FastFailover || !ok || c.stopping.Load() {
+	if !c.cfg.Enabled || !ok || c.cfg.Stopping() {
 		return
 	}
-	if !c.awaitCampaign(id, time.Duration(rank+after)*failoverStep) {
+	if !c.awaitCampaign(ctx, id, time.Duration(rank+after)*failoverStep) {
 		return
 	}
 	// A candidate with a slow disk sends its vote requests late. If two nodes
 	// are candidates in one term, they split the vote, and then both wait for
 	// raft's timers.
 	for range maxCandidateWaits {
-		if _, leader := c.raft.running().LeaderWithID(); leader != id || !c.othersCampaign(id) {
+		if _, leader := c.cfg.Raft().LeaderWithID(); leader != id || !c.othersCampaign(ctx, id) {
 			break
 		}
-		c.log.Info("another voter is already campaigning, waiting for its vote request", "leader", id)
-		if !c.awaitCampaign(id, failoverStep) {
+		c.cfg.Logger.Info("another voter is already campaigning, waiting for its vote request", "leader", id)
+		if !c.awaitCampaign(ctx, id, failoverStep) {
 			return
 		}
 	}
@@ -124,14 +142,14 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	// stores the term, then the vote. Each write takes as long as the disk, and
 	// between the steps the result of voted may belong to another term, or miss
 	// a vote that is about to be stored.
-	if err := c.raft.messages().AwaitRaft(); err != nil {
-		c.log.Warn("cannot campaign, raft does not respond", "error", err)
+	if err := c.cfg.Messages().AwaitRaft(); err != nil {
+		c.cfg.Logger.Warn("cannot campaign, raft does not respond", "error", err)
 		return
 	}
-	if c.raft.running().State() != raft.Follower {
+	if c.cfg.Raft().State() != raft.Follower {
 		return
 	}
-	switch _, leader := c.raft.running().LeaderWithID(); leader {
+	switch _, leader := c.cfg.Raft().LeaderWithID(); leader {
 	case id:
 	case "":
 		// Another node campaigned first. If this node voted for it, it may
@@ -146,25 +164,24 @@ func (c *campaigner) campaign(last *lastLeader, after int) {
 	default:
 		return // another node has won already
 	}
-	c.log.Info("leader is gone, campaigning", "leader", id, "address", addr)
-	self := c.peers.addressOf(c.self, raft.ServerAddress(c.cfg.AdvertisePeerAddr))
-	if err := c.raft.messages().StartElection(c.self, self); err != nil {
-		c.log.Warn("failed to start an election", "error", err)
+	c.cfg.Logger.Info("leader is gone, campaigning", "leader", id, "address", addr)
+	if err := c.cfg.Messages().StartElection(c.cfg.ID, c.cfg.Addr); err != nil {
+		c.cfg.Logger.Warn("failed to start an election", "error", err)
 	}
 }
 
 // awaitCampaign waits for d. It returns false if the node stops, or if another
 // leader than the lost one becomes known.
-func (c *campaigner) awaitCampaign(lost raft.ServerID, d time.Duration) bool {
+func (c *Campaigner) awaitCampaign(ctx context.Context, lost raft.ServerID, d time.Duration) bool {
 	due := time.After(d)
 	for {
 		select {
-		case <-c.ctx.Done():
+		case <-ctx.Done():
 			return false
-		case <-c.leaderships.changed:
-			// Wake linker.keep, so that it links to the new leader.
-			if _, leader := c.raft.running().LeaderWithID(); leader != "" && leader != lost {
-				signal(c.leaderships.changed)
+		case <-c.cfg.Changed:
+			// Wake the caller, so that it links to the new leader.
+			if _, leader := c.cfg.Raft().LeaderWithID(); leader != "" && leader != lost {
+				signal(c.cfg.Changed)
 				return false
 			}
 		case <-due:
@@ -184,23 +201,20 @@ const candidateAsk = 250 * time.Millisecond
 //
 // othersCampaign stops waiting when as many voters have answered as an election
 // needs votes, so a silent voter does not delay the election.
-func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
-	ctx, cancel := context.WithTimeout(c.ctx, candidateAsk)
-	term := c.raft.running().CurrentTerm()
-	all := slices.DeleteFunc(c.raft.members(), func(m member.Member) bool { return !m.Voter })
+func (c *Campaigner) othersCampaign(ctx context.Context, lost raft.ServerID) bool {
+	ctx, cancel := context.WithTimeout(ctx, candidateAsk)
+	term := c.cfg.Raft().CurrentTerm()
+	all := slices.DeleteFunc(c.cfg.Members(), func(m member.Member) bool { return !m.Voter })
 	needed := len(all) / 2 // votes in addition to this node's own
 	voters := slices.DeleteFunc(all, func(m member.Member) bool {
-		return m.ID == string(lost) || m.ID == c.cfg.NodeID
+		return m.ID == string(lost) || m.ID == string(c.cfg.ID)
 	})
 	type answer struct{ heard, campaigns bool }
 	answers := make(chan answer, len(voters))
 	for _, m := range voters {
 		go func() {
-			var r adminReply
-			addr := c.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
-			err := c.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
-			heard := err == nil && r.Status != nil
-			answers <- answer{heard, heard && r.Status.Role == "candidate" && r.Status.Term > term}
+			st, heard := c.cfg.Ask(ctx, m)
+			answers <- answer{heard, heard && st.Role == "candidate" && st.Term > term}
 		}()
 	}
 	defer func() {
@@ -228,23 +242,31 @@ func (c *campaigner) othersCampaign(lost raft.ServerID) bool {
 
 // voted reports whether this node has voted in the current term. It is valid
 // only after transport.Transport.AwaitRaft.
-func (c *campaigner) voted() bool {
-	term, err := c.raftLog.LastVoteTerm()
-	return err == nil && term >= c.raft.running().CurrentTerm()
+func (c *Campaigner) voted() bool {
+	term, err := c.cfg.LastVoteTerm()
+	return err == nil && term >= c.cfg.Raft().CurrentTerm()
 }
 
 // candidateOrder returns this node's position, from 0, among the voters without
 // the lost leader, in the order of ids. voter is false if this node is not a
 // voter.
-func (c *campaigner) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
-	for _, m := range c.raft.members() {
+func (c *Campaigner) candidateOrder(lost raft.ServerID) (rank int, voter bool) {
+	for _, m := range c.cfg.Members() {
 		if !m.Voter || m.ID == string(lost) {
 			continue
 		}
-		if m.ID == c.cfg.NodeID {
+		if m.ID == string(c.cfg.ID) {
 			return rank, true
 		}
 		rank++
 	}
 	return 0, false
+}
+
+// signal puts a token into a channel of capacity 1, unless it contains one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
