@@ -4,125 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
+	"github.com/holdfast-kv/holdfast/cluster/snapshot"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// maxBackups bounds the backups that a node streams at the same time. Each of
-// them keeps a copy-on-write clone of the state.
-const maxBackups = 4
-
-// backupIdle is how long a backup waits for the next read of its client.
-const backupIdle = time.Minute
-
 // BackupInfo describes a backup that a node streams.
-type BackupInfo struct {
-	ID string `json:"id"` // for ReadBackup and CloseBackup
-	fsm.SnapshotHead
-	Node string `json:"node"`
-	Keys int    `json:"keys"`
-}
-
-// backups are the backups that this node streams to clients. A backup is the
-// snapshot of a copy-on-write clone of the state, so the cluster does not wait
-// for it. The client reads it piece by piece, and the goroutine that writes the
-// snapshot waits while the client does not read.
-type backups struct {
-	*environment
-	machine *machine.Machine
-
-	mu   sync.Mutex
-	open map[string]*openBackup
-	last int
-}
-
-// openBackup is a backup that is being streamed. A call that reads a piece
-// holds reading. The idle timer closes the pipe, which ends the writing
-// goroutine.
-type openBackup struct {
-	r       *io.PipeReader
-	idle    *time.Timer
-	reading sync.Mutex
-}
-
-var errNodeStops = errors.New("this node is stopping")
-
-var errBackupIdle = errors.New("the client did not read the backup for a minute")
-
-// begin makes a clone of the state and starts to write its snapshot. spawn starts a
-// goroutine that the node waits for.
-func (b *backups) begin(spawn func(func())) (BackupInfo, error) {
-	clone := b.machine.Clone()
-	clone.ForBackup()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.open) >= maxBackups {
-		return BackupInfo{}, fmt.Errorf("this node already streams %d backups: try again later", len(b.open))
-	}
-	b.last++
-	id := fmt.Sprint(b.last)
-	r, w := io.Pipe()
-	o := &openBackup{r: r}
-	o.idle = time.AfterFunc(backupIdle, func() {
-		b.forget(id)
-		r.CloseWithError(errBackupIdle)
-	})
-	if b.open == nil {
-		b.open = make(map[string]*openBackup)
-	}
-	b.open[id] = o
-	stop := context.AfterFunc(b.ctx, func() { r.CloseWithError(errNodeStops) })
-	spawn(func() {
-		defer stop()
-		err := clone.WriteSnapshot(w, fsm.Sessions{})
-		w.CloseWithError(err) // nil is io.EOF for the reader
-		if err != nil {
-			b.log.Info("backup ended early", "id", id, "error", err)
-		}
-	})
-	return BackupInfo{ID: id, SnapshotHead: clone.Head(), Node: b.cfg.NodeID, Keys: clone.Len()}, nil
-}
-
-func (b *backups) forget(id string) *openBackup {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	o := b.open[id]
-	delete(b.open, id)
-	return o
-}
-
-// read returns the next bytes of a backup, at most limit. It returns none at the end.
-func (b *backups) read(id string, limit int) ([]byte, error) {
-	b.mu.Lock()
-	o := b.open[id]
-	b.mu.Unlock()
-	if o == nil {
-		return nil, fmt.Errorf("no backup %q on this node: it has ended, or was not read for a minute", id)
-	}
-	o.reading.Lock()
-	defer o.reading.Unlock()
-	o.idle.Stop()
-	defer o.idle.Reset(backupIdle)
-	buf := make([]byte, limit)
-	n, err := io.ReadFull(o.r, buf)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = nil
-	}
-	return buf[:n], err
-}
-
-// close ends a backup.
-func (b *backups) close(id string) {
-	if o := b.forget(id); o != nil {
-		o.idle.Stop()
-		o.r.Close()
-	}
-}
+type BackupInfo = snapshot.BackupInfo
 
 // BeginBackup begins to stream a backup of the state at one log index. The backup
 // contains every write that was acknowledged before the call.
@@ -130,17 +21,17 @@ func (n *Node) BeginBackup(ctx context.Context) (BackupInfo, error) {
 	if err := n.catchUp(ctx); err != nil {
 		return BackupInfo{}, err
 	}
-	return n.snapshots.backups.begin(n.wg.Go)
+	return n.backups.Begin(n.ctx, n.wg.Go)
 }
 
 // ReadBackup returns the next bytes of a backup, at most limit, and none at the
 // end. The backup ends if it is not read for a minute.
 func (n *Node) ReadBackup(id string, limit int) ([]byte, error) {
-	return n.snapshots.backups.read(id, limit)
+	return n.backups.Read(id, limit)
 }
 
 // CloseBackup ends a backup.
-func (n *Node) CloseBackup(id string) { n.snapshots.backups.close(id) }
+func (n *Node) CloseBackup(id string) { n.backups.Close(id) }
 
 // CheckEmpty returns an error if a restore needs to replace data. The restore itself
 // checks it again.
@@ -187,7 +78,7 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	case <-ctx.Done():
 		return fmt.Errorf("the outcome of the restore is unknown: %w", ctx.Err())
 	case <-n.ctx.Done():
-		return fmt.Errorf("the outcome of the restore is unknown: %w", errNodeStops)
+		return fmt.Errorf("the outcome of the restore is unknown: %w", snapshot.ErrNodeStops)
 	}
 	if c.err != nil {
 		return c.err

@@ -23,7 +23,7 @@
 //   - member_*.go: forming, joining, adding and removing.
 //   - transfer.go, leader.go: transfers of leadership, and which node leads.
 //   - admin.go, peers.go, status.go: requests between nodes.
-//   - node.go, raft.go, snapshots.go, events.go: the node itself.
+//   - node.go, raft.go, events.go: the node itself.
 //
 // # Parts and locks
 //
@@ -79,7 +79,7 @@
 //     each remoteLink, one per stream,
 //   - membership.keep makes non-voters that have caught up voters, and raises the
 //     feature version,
-//   - snapshotter.keep takes snapshots,
+//   - snapshot.Taker.Keep takes snapshots,
 //   - health.Book.Keep asks the members for their status.
 //
 // raftlog owns the asynchronous log writer, which ends after raft. A leadership

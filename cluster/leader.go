@@ -123,7 +123,7 @@ func (n *Node) Linked() bool { return n.forwarder.isLinked() }
 // NotReady returns why this node should get no clients, or "". A node that
 // cannot catch up has a link to the leader, but its own state becomes older.
 func (n *Node) NotReady() string {
-	if behind := n.snapshots.health.behind(n.machine.Applied()); behind != "" {
+	if behind := n.snapshots.Behind(); behind != "" {
 		return behind
 	}
 	if n.Linked() {

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
+	"github.com/holdfast-kv/holdfast/cluster/snapshot"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/cluster/transport"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -71,7 +72,8 @@ type parts struct {
 	raft      *raftInstance
 	raftLog   *raftlog.Log
 	machine   *machine.Machine
-	snapshots *snapshotter
+	snapshots *snapshot.Taker
+	backups   *snapshot.Backups
 	events    *events.Queue
 
 	forwarder *forwarder
@@ -122,8 +124,8 @@ func Open(cfg Config) (*Node, error) {
 	n.reads = n.newReads()
 	n.waits = newWaits(n.machine, n.forwarder)
 	n.clientIDs = newClientIDs(env, n.machine, n.forwarder)
-	n.snapshots = &snapshotter{environment: env, raft: n.raft, machine: n.machine, disk: n.disk}
-	n.snapshots.backups = &backups{environment: env, machine: n.machine}
+	n.snapshots = n.newSnapshotTaker()
+	n.backups = snapshot.NewBackups(n.cfg.NodeID, n.machine, n.log)
 	if err := n.listen(); err != nil {
 		n.cancel()
 		n.raftLog.Close()
@@ -298,7 +300,7 @@ func (n *Node) openRaftLog() *raftlog.Log {
 		},
 		Settling: n.raft.settling,
 		Full:     n.disk.Scarce,
-		Refused:  func(err error) { n.snapshots.refused(err) },
+		Refused:  func(err error) { n.snapshots.Refused(n.ctx, err) },
 		Fatal:    n.fatal,
 	})
 }
@@ -354,9 +356,9 @@ func (n *Node) newMachine() *machine.Machine {
 		Restored: func() {
 			n.waits.restored()
 			n.announceQuarantine()
-			n.snapshots.done(nil)
+			n.snapshots.Done(nil)
 		},
-		Unreadable: func(err error) { n.snapshots.refused(err) },
+		Unreadable: func(err error) { n.snapshots.Refused(n.ctx, err) },
 		Fatal:      n.fatal,
 	})
 }
@@ -411,6 +413,25 @@ func (n *Node) newScripts() *execution.Scripts {
 			Scripts: n.stats.Scripts, Seconds: n.stats.ScriptSeconds,
 			Refused: n.stats.ScriptsRefused, WritesRefused: n.stats.WritesRefused,
 		},
+	})
+}
+
+// newSnapshotTaker returns the part of the node that takes its snapshots.
+func (n *Node) newSnapshotTaker() *snapshot.Taker {
+	return snapshot.NewTaker(snapshot.Config{
+		Raft:     n.raft.running,
+		Machine:  n.machine,
+		Stores:   n.stores,
+		RoomFor:  n.disk.RoomFor,
+		Mono:     n.clock.Mono,
+		Wall:     n.clock.Wall,
+		Every:    n.cfg.Options.SnapshotBytes,
+		Trailing: n.cfg.Options.TrailingBytes,
+		Taken:    n.stats.Snapshots,
+		Failed:   n.stats.SnapshotFailures,
+		Version:  n.cfg.Version,
+		Fatal:    n.fatal,
+		Logger:   n.log,
 	})
 }
 
@@ -489,7 +510,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 	n.wg.Go(func() { n.leaderships.watchLeader(observations) })
 	n.wg.Go(n.linker.keep)
 	n.wg.Go(n.members.keep)
-	n.wg.Go(n.snapshots.keep)
+	n.wg.Go(func() { n.snapshots.Keep(n.ctx) })
 	n.wg.Go(func() { n.disk.Keep(n.ctx) })
 	n.wg.Go(n.status.removal.keep)
 	n.wg.Go(func() { n.health.Keep(n.ctx, n.ClusterStatus, n.status.removal.askHealthEvery) })
@@ -685,7 +706,7 @@ func (n *Node) awaitApplied(ctx context.Context, index uint64) error {
 	select {
 	case ok := <-applied:
 		if !ok {
-			return errNodeStops
+			return snapshot.ErrNodeStops
 		}
 		return nil
 	case <-ctx.Done():
@@ -698,7 +719,7 @@ func (n *Node) Snapshot() error {
 	if n.raft.running() == nil {
 		return outcome.ErrNoLeader
 	}
-	return n.snapshots.snapshot()
+	return n.snapshots.Take(n.ctx)
 }
 
 // Collectors returns the node's metrics.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
+	"github.com/holdfast-kv/holdfast/cluster/snapshot"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -46,7 +47,7 @@ type statusReporter struct {
 	founder   *founder
 	features  *features.Features
 	forwarder *forwarder
-	snapshots *snapshotter
+	snapshots *snapshot.Taker
 	health    *health.Book
 	disk      *diskspace.Monitor
 	removal   *removalWatch
@@ -64,7 +65,7 @@ func (sr *statusReporter) own() NodeStatus {
 		Uptime:   sr.clock.Wall().Sub(sr.started).Seconds(),
 		LogBytes: sr.stores.LogBytes(), Reachable: true, Ready: sr.forwarder.isLinked(), PID: pid,
 		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
-		SnapshotError: sr.snapshots.health.text(sr.machine.Applied()), DiskStatus: sr.disk.Status(),
+		SnapshotError: sr.snapshots.Problem(), DiskStatus: sr.disk.Status(),
 		FeatureStatus: health.FeatureStatus{
 			Features: sr.features.Reports(), FeatureVersion: sr.machine.Features(),
 			FeaturesBlocked: features.Describe(sr.features.Blockers()),

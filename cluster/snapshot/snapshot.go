@@ -1,21 +1,25 @@
-package cluster
+// Package snapshot takes the snapshots of a node, and streams backups, which are
+// snapshots for clients.
+package snapshot
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/holdfast-kv/holdfast/cluster/diskspace"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // snapshotAfter is how long the entries since the last snapshot may have taken
-// to apply before keep takes a snapshot. It bounds how long a few
+// to apply before Keep takes a snapshot. It bounds how long a few
 // costly entries can delay a restart.
 const snapshotAfter = 10 * time.Second
 
@@ -39,7 +43,7 @@ type snapshotHealth struct {
 	failed int           // attempts that failed since the last success
 	err    error         // error of the last attempt, nil if it succeeded
 	since  time.Time     // wall clock at the first of these failures
-	again  time.Duration // monotonic time of the next attempt of keep
+	again  time.Duration // monotonic time of the next attempt of Keep
 	sent   bool          // the leader sent the snapshot that failed
 	newer  bool          // a newer program wrote that snapshot
 	at     uint64        // index that this node had applied then
@@ -113,98 +117,132 @@ func (h *snapshotHealth) text(applied uint64) string {
 	return fmt.Sprintf("snapshots have failed since %s, the log is kept: %v", h.since.UTC().Format(time.RFC3339), h.err)
 }
 
-// snapshotter takes the snapshots of a node.
-type snapshotter struct {
-	*environment
-	raft    *raftInstance
-	machine *machine.Machine
-	backups *backups // backups of this node's state, for clients
-	disk    *diskspace.Monitor
-	health  snapshotHealth
+// Taker takes the snapshots of a node. Its methods are safe for concurrent use.
+type Taker struct {
+	cfg    Config
+	health snapshotHealth
 }
 
-// keep takes a snapshot when the log has grown by SnapshotBytes, or
+// Config is what a Taker needs of its node.
+type Config struct {
+	Raft    func() *raft.Raft
+	Machine *machine.Machine
+	Stores  Stores
+	// RoomFor returns an error if there is no room for a snapshot of that many
+	// bytes.
+	RoomFor func(bytes int64) error
+	Mono    func() time.Duration // monotonic time
+	Wall    func() time.Time
+	// Every is how many bytes of log are applied between two snapshots, and
+	// Trailing how many bytes of log remain after a snapshot.
+	Every, Trailing int64
+	Taken, Failed   prometheus.Counter
+	Version         string // of this program
+	Fatal           func(error)
+	Logger          hclog.Logger
+}
+
+// Stores is what a Taker needs of the storage of a node.
+type Stores interface {
+	Log() raft.LogStore
+	Snapshots() raft.SnapshotStore
+	LogBytes() int64 // bytes of the log
+}
+
+// NewTaker returns the Taker of a node.
+func NewTaker(cfg Config) *Taker { return &Taker{cfg: cfg} }
+
+// Problem says why snapshots fail, and since when. It is empty while they
+// succeed, and if this node has applied entries since it refused a snapshot of
+// the leader.
+func (s *Taker) Problem() string { return s.health.text(s.cfg.Machine.Applied()) }
+
+// Behind describes why this node cannot catch up, because a newer program wrote
+// the leader's snapshot. It is empty if nothing is known to prevent that.
+func (s *Taker) Behind() string { return s.health.behind(s.cfg.Machine.Applied()) }
+
+// Keep takes a snapshot when the log has grown by Config.Every bytes, or
 // when the entries since the last snapshot took snapshotAfter to apply. raft by
 // itself counts entries, although an entry can have a hundred bytes or 256 KiB,
-// and take a microsecond or a second. keep runs until the node stops.
-func (s *snapshotter) keep() {
+// and take a microsecond or a second. Keep runs until ctx ends.
+func (s *Taker) Keep(ctx context.Context) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		if s.stores.LogBytes() < s.cfg.Options.SnapshotBytes && s.machine.Spent() < snapshotAfter {
+		if s.cfg.Stores.LogBytes() < s.cfg.Every && s.cfg.Machine.Spent() < snapshotAfter {
 			continue
 		}
-		if s.health.waits(s.clock.Mono()) {
+		if s.health.waits(s.cfg.Mono()) {
 			continue
 		}
-		_ = s.snapshot() // snapshot records, logs and counts an error
+		_ = s.Take(ctx) // Take records, logs and counts an error
 	}
 }
 
-// snapshot takes a snapshot now and deletes the entries that it covers, except
-// for about TrailingBytes. If it fails, the log and the earlier snapshots remain.
-func (s *snapshotter) snapshot() error {
+// Take takes a snapshot now and deletes the entries that it covers, except
+// for about Config.Trailing bytes. If it fails, the log and the earlier snapshots remain.
+func (s *Taker) Take(ctx context.Context) error {
 	err := s.take()
-	if s.ctx.Err() == nil {
-		s.done(err)
+	if ctx.Err() == nil {
+		s.Done(err)
 	}
 	return err
 }
 
-// refused records that this node does not accept a snapshot that the leader
+// Refused records that this node does not accept a snapshot that the leader
 // sent. If the cluster uses a feature version that this program does not know,
 // the node ends, as it does at the entry that raises the version: it can never
 // apply an entry again.
-func (s *snapshotter) refused(err error) {
-	if s.ctx.Err() != nil {
+func (s *Taker) Refused(ctx context.Context, err error) {
+	if ctx.Err() != nil {
 		return
 	}
-	s.stats.SnapshotFailures.Inc()
+	s.cfg.Failed.Inc()
 	if errors.Is(err, fsm.ErrDowngrade) {
-		s.fatal(fmt.Errorf("cannot read the leader's snapshot: %w", err))
+		s.cfg.Fatal(fmt.Errorf("cannot read the leader's snapshot: %w", err))
 		return
 	}
 	if errors.Is(err, fsm.ErrVersion) {
 		err = fmt.Errorf("install the version of the leader on this node, which has %s: %w",
 			cmp.Or(s.cfg.Version, "another version"), err)
 	}
-	if s.health.refused(err, s.machine.Applied(), s.clock.Mono(), s.clock.Wall()) {
-		s.log.Error("snapshot of the leader refused, this node stays behind", "error", err)
+	if s.health.refused(err, s.cfg.Machine.Applied(), s.cfg.Mono(), s.cfg.Wall()) {
+		s.cfg.Logger.Error("snapshot of the leader refused, this node stays behind", "error", err)
 	}
 }
 
-// done records the outcome of an attempt to get a snapshot: of this node's own
+// Done records the outcome of an attempt to get a snapshot: of this node's own
 // state, or one of the leader that was accepted.
-func (s *snapshotter) done(err error) {
-	wait := s.health.note(err, s.clock.Mono(), s.clock.Wall())
+func (s *Taker) Done(err error) {
+	wait := s.health.note(err, s.cfg.Mono(), s.cfg.Wall())
 	if err != nil {
-		s.stats.SnapshotFailures.Inc()
-		s.log.Error("snapshot failed, the log and the snapshots before it are kept",
-			"error", err, "log_bytes", s.stores.LogBytes(), "retry_in", wait)
+		s.cfg.Failed.Inc()
+		s.cfg.Logger.Error("snapshot failed, the log and the snapshots before it are kept",
+			"error", err, "log_bytes", s.cfg.Stores.LogBytes(), "retry_in", wait)
 	}
 }
 
 // room returns an error if a snapshot of the size of the last one would take the
 // space that the log needs for its next segment.
-func (s *snapshotter) room() error {
-	list, err := s.stores.Snapshots().List()
+func (s *Taker) room() error {
+	list, err := s.cfg.Stores.Snapshots().List()
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	return s.disk.RoomFor(list[0].Size)
+	return s.cfg.RoomFor(list[0].Size)
 }
 
-func (s *snapshotter) take() error {
-	first, err := s.stores.Log().FirstIndex()
+func (s *Taker) take() error {
+	first, err := s.cfg.Stores.Log().FirstIndex()
 	if err != nil {
 		return err
 	}
-	last, err := s.stores.Log().LastIndex()
+	last, err := s.cfg.Stores.Log().LastIndex()
 	if err != nil {
 		return err
 	}
@@ -214,24 +252,24 @@ func (s *snapshotter) take() error {
 	if err := s.room(); err != nil {
 		return err
 	}
-	average := max(s.stores.LogBytes()/int64(last-first), 1)
-	rc := s.raft.running().ReloadableConfig()
-	rc.TrailingLogs = uint64(min(max(s.cfg.Options.TrailingBytes/average, 64), 10240))
-	if err := s.raft.running().ReloadConfig(rc); err != nil {
+	average := max(s.cfg.Stores.LogBytes()/int64(last-first), 1)
+	rc := s.cfg.Raft().ReloadableConfig()
+	rc.TrailingLogs = uint64(min(max(s.cfg.Trailing/average, 64), 10240))
+	if err := s.cfg.Raft().ReloadConfig(rc); err != nil {
 		return err
 	}
-	begun, spent := s.clock.Mono(), s.machine.Spent()
-	err = s.raft.running().Snapshot().Error()
+	begun, spent := s.cfg.Mono(), s.cfg.Machine.Spent()
+	err = s.cfg.Raft().Snapshot().Error()
 	if err == nil || errors.Is(err, raft.ErrNothingNewToSnapshot) {
-		s.machine.Forget(spent)
+		s.cfg.Machine.Forget(spent)
 	}
 	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
 		return nil
 	}
 	if err == nil {
-		s.stats.Snapshots.Inc()
-		s.log.Info("snapshot taken", "took", s.clock.Mono()-begun,
-			"log_bytes_before", average*int64(last-first), "log_bytes", s.stores.LogBytes(),
+		s.cfg.Taken.Inc()
+		s.cfg.Logger.Info("snapshot taken", "took", s.cfg.Mono()-begun,
+			"log_bytes_before", average*int64(last-first), "log_bytes", s.cfg.Stores.LogBytes(),
 			"trailing_entries", rc.TrailingLogs)
 	}
 	return err
