@@ -121,8 +121,8 @@ func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err er
 	// connection waits. From here on, messages that the connection did not ask
 	// for may be sent too. redcon keeps the error and ends the connection with
 	// it.
-	_ = c.out.endBefore(c.wait.pos)
-	defer c.out.resume()
+	_ = c.out.EndBefore(c.wait.pos)
+	defer c.out.Resume()
 	b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 	c.wait.blocked.Store(b)
 	defer c.wait.blocked.Store(nil)
@@ -283,11 +283,11 @@ func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
 // accept the reply, it releases the lock, because the client does not know that
 // it has the lock. reply is the encoded reply.
 func (c *conn) deliverGrant(args [][]byte, reply []byte) {
-	if len(reply) == 0 || reply[0] != ':' || c.w.silent() {
+	if len(reply) == 0 || reply[0] != ':' || c.w.Silent() {
 		return
 	}
-	c.w.send()
-	if !c.w.failed {
+	c.w.Send()
+	if !c.w.Failed() {
 		return
 	}
 	token := bytes.TrimSuffix(reply[1:], []byte("\r\n"))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
+	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
@@ -316,7 +317,7 @@ func (c *conn) line(now time.Time) string {
 	for _, name := range []string{"qbuf", "qbuf-free", "argv-mem", "multi-mem", "rbs", "rbp", "obl"} {
 		number(name, 0)
 	}
-	messages, bytes := c.out.pending()
+	messages, bytes := c.out.Pending()
 	number("oll", int64(messages))
 	number("omem", int64(bytes))
 	number("tot-mem", int64(bytes))
@@ -564,13 +565,13 @@ func clientNoTouch(c *conn, args [][]byte) fsm.Reply {
 func clientReply(c *conn, args [][]byte) fsm.Reply {
 	switch strings.ToUpper(string(args[2])) {
 	case "ON":
-		c.w.mode = replyOn
+		c.w.Mode = output.ReplyOn
 		return fsm.OK
 	case "OFF":
-		c.w.mode = replyOff
+		c.w.Mode = output.ReplyOff
 	case "SKIP":
-		if c.w.mode != replyOff {
-			c.w.mode = replySkipNext
+		if c.w.Mode != output.ReplyOff {
+			c.w.Mode = output.ReplySkipNext
 		}
 	default:
 		return fsm.Error(msgSyntax)

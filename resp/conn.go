@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
@@ -43,8 +44,8 @@ type conn struct {
 	pieces pieces
 	busy   busy
 
-	w   writer             // sends replies and messages
-	out *outbox            // queues messages
+	w   output.Writer      // sends replies and messages
+	out *output.Outbox     // queues messages
 	sub *pubsub.Subscriber // its subscriptions
 	mem *clientmem.Account // its share of the memory for clients
 
@@ -69,11 +70,12 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 		id: s.cluster.ClientID(), proto: 2, created: now,
 	}
 	c.activity.last.Store(now.UnixNano())
-	c.out = newOutbox(c)
 	c.sub = pubsub.NewSubscriber(c.id, audience{c})
 	c.mem = s.clientMem.Account(c.evict)
-	c.w = writer{rc: rc, net: c.net, mem: c.mem, pushed: &s.metrics.bytesOut, pushers: s.pushers}
-	c.w.early.send = c.w.sendEarly
+	c.w.Init(output.WriterConfig{
+		Redcon: rc, Net: c.net, Memory: c.mem, Pushed: &s.metrics.bytesOut, Pushers: s.pushers,
+	})
+	c.out = output.NewOutbox(&s.outboxes, c.id, &c.w, c.cutOff)
 	c.exec.OnPiece(c.pieceExecuted)
 	// confirmed is read first: it is set after the users are current.
 	c.user.early = !s.accounts.confirmed.Load()
@@ -92,7 +94,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 // serve runs a pipeline. Commands after QUIT are dropped, as in Redis.
 func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.activity.last.Store(time.Now().UnixNano())
-	c.out.begin()
+	c.out.Begin()
 	received := len(first.Raw)
 	c.command(first.Args)
 	for i := range rest {
@@ -104,8 +106,7 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	}
 	c.flushLast()
 	c.srv.metrics.bytesIn.Add(uint64(received))
-	c.srv.metrics.bytesOut.Add(uint64(c.w.sent))
-	c.w.sent = 0
+	c.srv.metrics.bytesOut.Add(uint64(c.w.TakeSent()))
 	c.group.Release(2 * maxGroupBytes)
 	c.group.Reset(c.proto, c.id) // a released group has lost its header too
 	if c.ended() {
@@ -115,11 +116,11 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	// redcon would flush only after handle has returned. Before that, Stop
 	// could end the connection, or another goroutine could send a message ahead
 	// of the replies. redcon keeps the error and ends the connection with it.
-	_ = c.out.end()
+	_ = c.out.End()
 }
 
 // ended reports whether the connection runs no further command.
-func (c *conn) ended() bool { return c.done || c.w.failed || c.killed.Load() }
+func (c *conn) ended() bool { return c.done || c.w.Failed() || c.killed.Load() }
 
 // command runs one command. Then it ends the effects of CLIENT REPLY SKIP and
 // CLIENT CACHING, which apply to one command.
@@ -127,9 +128,9 @@ func (c *conn) command(args [][]byte) {
 	if len(args) == 0 {
 		return
 	}
-	skip := c.w.mode == replySkipNext
+	skip := c.w.Mode == output.ReplySkipNext
 	if skip {
-		c.w.mode = replySkip
+		c.w.Mode = output.ReplySkip
 	}
 	r := c.take(args)
 	c.busy.yield()
@@ -139,8 +140,8 @@ func (c *conn) command(args [][]byte) {
 	}
 	if skip {
 		c.flush()
-		if c.w.mode == replySkip {
-			c.w.mode = replyOn
+		if c.w.Mode == output.ReplySkip {
+			c.w.Mode = output.ReplyOn
 		}
 	}
 }
@@ -235,18 +236,18 @@ func (c *conn) answer(r *row, args [][]byte) {
 	c.pieces = nil // there is one reply, and no message belongs before it: see writeGroup
 	c.show(r, c.db, args)
 	if c.info.monitor { // the line about this MONITOR command comes right after its reply
-		defer c.out.drain()
+		defer c.out.Drain()
 	}
 	switch {
 	case r.has(fsm.AlwaysAnswers):
-		c.w.put(reply.Append(nil, proto))
+		c.w.Put(reply.Append(nil, proto))
 		return
 	case reply.Exceeds(pieceBytes):
 		c.setReserved(reply.Held())
-		c.w.stream(&reply, proto)
+		c.w.Stream(&reply, proto)
 		c.setReserved(0)
 	default:
-		c.w.write(reply.Append(nil, proto))
+		c.w.Write(reply.Append(nil, proto))
 	}
 	if r.answered != nil {
 		r.answered(c)
@@ -297,14 +298,14 @@ func (c *conn) refuse(r *row, text string) {
 // reply writes one reply, after the replies of the group before it.
 func (c *conn) reply(r fsm.Reply) {
 	c.flush()
-	c.w.write(r.Append(nil, c.proto))
+	c.w.Write(r.Append(nil, c.proto))
 }
 
 // setProto changes the RESP version for the following commands.
 func (c *conn) setProto(proto int) {
 	c.proto = proto
 	c.group.Reset(proto, c.id)
-	c.out.setProto(proto)
+	c.out.SetProto(proto)
 	c.edit(func(i *clientInfo) { i.proto = proto })
 }
 
@@ -333,8 +334,19 @@ func (c *conn) setMulti(m *multi) {
 // hangUp closes the connection after the written replies have been sent.
 func (c *conn) hangUp() {
 	c.done = true
-	if err := c.w.close(); err != nil {
+	if err := c.w.Close(); err != nil {
 		c.srv.log.Debug("cannot close connection", "client", c.id, "error", err)
+	}
+}
+
+// cutOff closes the connection, because its client reads messages too slowly.
+func (c *conn) cutOff(reason string, bytes int) {
+	c.srv.metrics.CutOff.Inc()
+	c.srv.warn("slow_subscriber", "subscriber cut off",
+		"client", c.id, "addr", c.net.RemoteAddr(), "reason", reason, "bytes", bytes)
+	c.kill()
+	if err := ignoreClosed(c.net.Close()); err != nil {
+		c.srv.log.Debug("cannot close subscriber", "client", c.id, "error", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/slots"
 )
 
@@ -348,9 +349,9 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.leaveAll()
 	c.monitorEnd()
 	c.trackingOff()
-	c.out.drain()             // a client would read a message after this reply as its next reply
-	if c.w.mode == replyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
-		c.w.mode = replyOn
+	c.out.Drain()                    // a client would read a message after this reply as its next reply
+	if c.w.Mode == output.ReplyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
+		c.w.Mode = output.ReplyOn
 	}
 	c.setLocal(false)
 	c.setDB(0)

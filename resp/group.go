@@ -52,9 +52,9 @@ func (c *conn) flush() {
 // flushLast flushes the group at the end of a pipeline. If the group writes,
 // and the pipeline has no other replies, its replies may be sent early.
 func (c *conn) flushLast() {
-	c.w.early.may = c.w.sent == 0 && c.group.Write && !c.w.silent()
+	c.w.AllowEarly(!c.w.Sent() && c.group.Write && !c.w.Silent())
 	c.flush()
-	c.w.early.may = false
+	c.w.AllowEarly(false)
 }
 
 // answerGroup writes the replies of the group and empties it. If err is not
@@ -68,11 +68,11 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 		text := errorText(err)
 		line := fsm.Error(text).Append(nil, c.proto)
 		for range c.batch.rows {
-			c.w.write(line)
+			c.w.Write(line)
 		}
 		c.srv.metrics.failed(c.batch.rows, d, text)
 	} else {
-		c.writeGroup(c.w.early.rest(out))
+		c.writeGroup(c.w.Rest(out))
 		c.srv.metrics.group(c.batch.rows, d, out)
 	}
 	if len(c.batch.rows) > 0 {
@@ -80,7 +80,7 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 		c.slow(r, c.batch.first, len(c.batch.rows)-1, r.has(fsm.Fast), d)
 	}
 	c.reset()
-	c.out.drain()
+	c.out.Drain()
 }
 
 // reset empties the group.
@@ -98,7 +98,7 @@ func (c *conn) do(local bool) ([]byte, error) {
 	c.pieces = nil
 	c.batch.ownEvents = c.group.Write && c.mayCauseOwnEvents()
 	if !c.batch.ownEvents {
-		return c.exec.Do(&c.group, local, c.w.early.now())
+		return c.exec.Do(&c.group, local, c.w.Early())
 	}
 	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go
 	if err == nil {
@@ -142,7 +142,7 @@ func (c *conn) runReads() {
 			}
 			c.trackedPieces(keys)
 			c.reset()
-			c.out.drain()
+			c.out.Drain()
 			return
 		}
 		if pieces > 0 {
@@ -168,7 +168,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 		n--
 	}
 	left = p.Left || large != nil
-	c.w.write(out)
+	c.w.Write(out)
 	c.srv.metrics.group(c.batch.rows[:n], took, out)
 	if n > 0 {
 		r := c.batch.rows[0]
@@ -180,7 +180,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 		switch {
 		case size <= c.batch.reserved || c.mem.TryReserve(size-c.batch.reserved):
 			c.batch.reserved = max(size, c.batch.reserved)
-			c.w.stream(large, c.proto)
+			c.w.Stream(large, c.proto)
 		default:
 			// The reply is not kept while there is no room: it is read again
 			// when there is.
@@ -190,7 +190,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 				c.batch.reserved = size
 				return c.skip(n, true)
 			}
-			c.w.write(fsm.Error(msgNoRoom).Append(nil, c.proto))
+			c.w.Write(fsm.Error(msgNoRoom).Append(nil, c.proto))
 			c.srv.metrics.errors.add(msgNoRoom)
 		}
 		c.setReserved(0)
@@ -239,7 +239,7 @@ func (c *conn) evict(bytes int64) {
 	c.srv.refusal("client_memory", "closed a client to free memory for clients",
 		"client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(),
 		"bytes", bytes, "limit", c.srv.clientMem.Limit())
-	c.out.discard()
+	c.out.Discard()
 	c.kill()
 	if err := ignoreClosed(c.net.Close()); err != nil {
 		c.srv.log.Debug("cannot close evicted client", "client", c.id, "error", err)

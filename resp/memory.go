@@ -128,7 +128,7 @@ func memoryStats(c *conn, args [][]byte) fsm.Reply {
 	st := c.srv.cluster.State()
 	pushes := 0
 	for _, d := range c.srv.connections() {
-		_, n := d.out.pending()
+		_, n := d.out.Pending()
 		pushes += n
 	}
 	start := min(uint64(startHeap), f.HeapAlloc)

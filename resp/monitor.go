@@ -56,7 +56,7 @@ func (f *monitorStream) send(line []byte) {
 	defer f.mu.RUnlock()
 	p := pubsub.NewPayload(line)
 	for c := range f.readers {
-		c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return p })
+		c.out.Push(pubsub.Cause{}, func(int) *pubsub.Payload { return p })
 	}
 }
 

@@ -159,7 +159,7 @@ func multiBegin(c *conn, args [][]byte) fsm.Reply {
 
 // sendMessages is the answered hook of EXEC: messages that the transaction caused
 // follow its reply.
-func sendMessages(c *conn) { c.out.drain() }
+func sendMessages(c *conn) { c.out.Drain() }
 
 // abortTransaction is the refused hook of EXEC. The transaction ends, so that it
 // is never executed in part.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
@@ -167,13 +168,13 @@ func (c *conn) awaitDelivery(delivered func(f func())) bool {
 // group come first, and messages that the group's operations caused come between
 // the replies. All other messages follow the replies.
 func (c *conn) writeGroup(replies []byte) {
-	if len(replies) > sliceBytes {
+	if len(replies) > output.SliceBytes {
 		// All replies stay in memory until the last one is sent, even while the
 		// messages between them are being sent.
 		c.mem.Add(int64(len(replies)))
-		c.w.charged = true
+		c.w.SetCharged(true)
 		defer func() {
-			c.w.charged = false
+			c.w.SetCharged(false)
 			c.mem.Add(-int64(len(replies)))
 		}()
 	}
@@ -183,14 +184,14 @@ func (c *conn) writeGroup(replies []byte) {
 // writeBetween writes the replies of a group and the messages between them.
 func (c *conn) writeBetween(replies []byte) {
 	written := 0
-	for _, m := range c.out.takeUntil(c.pieces.end()) {
-		for before := c.pieces.repliesBefore(m.cause); written < before; written++ {
+	for _, m := range c.out.TakeUntil(c.pieces.end()) {
+		for before := c.pieces.repliesBefore(m.Cause); written < before; written++ {
 			n := wire.Len(replies)
-			c.w.write(replies[:n])
+			c.w.Write(replies[:n])
 			replies = replies[n:]
 		}
-		c.w.put(m.Bytes)
+		c.w.Put(m.Bytes)
 	}
 	c.pieces = nil
-	c.w.write(replies)
+	c.w.Write(replies)
 }

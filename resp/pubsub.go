@@ -232,7 +232,7 @@ func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	if !c.tx.interleaving { // messages of the topics precede the confirmation
 		// In a transaction they must not precede its replies: an invalidation
 		// of a key that the transaction has read may be among them.
-		c.out.drain()
+		c.out.Drain()
 	}
 	return fsm.Raw(out)
 }
@@ -262,11 +262,11 @@ type audience struct{ c *conn }
 
 // Push implements pubsub.Conn.
 func (a audience) Push(why pubsub.Cause, encode func(proto int) *pubsub.Payload) {
-	a.c.out.push(why, encode)
+	a.c.out.Push(why, encode)
 }
 
 // CutOff implements pubsub.Conn.
-func (a audience) CutOff(reason string) { a.c.out.cutOff(reason) }
+func (a audience) CutOff(reason string) { a.c.out.CutOff(reason) }
 
 // Closing implements pubsub.Conn.
 func (a audience) Closing() bool { return a.c.killed.Load() }

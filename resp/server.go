@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/sentinel"
 	"github.com/holdfast-kv/holdfast/resp/topology"
@@ -151,7 +152,8 @@ type Server struct {
 	metrics    *Metrics
 	hub        *pubsub.Hub
 	clientMem  *clientmem.Budget
-	pushers    *pushers
+	pushers    *output.Pushers
+	outboxes   output.Node
 	monitor    *sentinel.Monitor // nil except in mode Sentinel
 	accounts   accounts
 	diag       diagnostics
@@ -239,7 +241,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	cmds := newCommandTable(table, cfg.Mode == Sentinel)
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds, audit: auditLog{log: cfg.Audit, node: cfg.NodeID},
-		metrics: newMetrics(cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory), pushers: newPushers(),
+		metrics: newMetrics(cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory), pushers: output.NewPushers(),
 		accounts:     accounts{seed: seedOf(cmds.catalog, cfg.Users, cfg.RequirePass), log: aclLog{max: aclLogMax}},
 		port:         port{served: make(chan struct{}), released: make(chan struct{})},
 		run:          processRun{id: cfg.RunID, started: time.Now()},
@@ -254,6 +256,9 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s.saves.last.Store(s.run.started.Unix())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
 		s.port.number = a.Port
+	}
+	s.outboxes = output.Node{
+		Memory: s.clientMem, Limits: &s.cfg.Limits, Go: s.life.background.Go, Closed: s.port.released, Logger: s.log,
 	}
 	s.hub = pubsub.New(s.hubConfig())
 	s.metrics.hub = s.hub
@@ -439,7 +444,7 @@ func (s *Server) closed(rc redcon.Conn, err error) {
 	s.mu.Unlock()
 	s.hub.Leave(c.sub)
 	c.monitorEnd()
-	c.out.close()
+	c.out.Close()
 	c.mem.End()
 	if err != nil {
 		s.log.Debug("connection ended", "client", c.id, "addr", rc.RemoteAddr(), "error", err)

@@ -1,4 +1,4 @@
-package resp
+package output
 
 import (
 	"testing"
@@ -14,24 +14,25 @@ import (
 // written.
 type flooded struct {
 	redcon.Conn
-	c       *conn
+	w       Writer
+	out     *Outbox
 	written int
 }
 
 // newFlooded returns a connection whose outbox's goroutine does not run.
 func newFlooded() *flooded {
-	s := &Server{cfg: Config{Limits: guard.DefaultLimits()}, metrics: &Metrics{}, clientMem: clientmem.New(0)}
+	limits := guard.DefaultLimits()
+	node := &Node{Memory: clientmem.New(0), Limits: &limits}
 	f := &flooded{}
-	c := &conn{srv: s, mem: s.clientMem.Account(nil)}
-	c.w = writer{rc: f, mem: c.mem}
-	f.c, c.out = c, newOutbox(c)
-	c.out.running = true
+	f.w.Init(WriterConfig{Redcon: f, Memory: node.Memory.Account(nil)})
+	f.out = NewOutbox(node, 1, &f.w, nil)
+	f.out.running = true
 	return f
 }
 
 func (f *flooded) WriteRaw([]byte) {
 	if f.written++; f.written < 10_000 {
-		f.c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+more\r\n")) })
+		f.out.Push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+more\r\n")) })
 	}
 }
 
@@ -39,17 +40,16 @@ func (f *flooded) WriteRaw([]byte) {
 // than they are written.
 func TestOutbox_Flood(t *testing.T) {
 	f := newFlooded()
-	c := f.c
-	c.out.begin()
-	c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
-	c.w.mu.Lock()
-	c.out.release(0)
-	c.w.mu.Unlock()
+	f.out.Begin()
+	f.out.Push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
+	f.w.mu.Lock()
+	f.out.release(0)
+	f.w.mu.Unlock()
 	if f.written != 1 {
 		t.Errorf("%d messages were written before the pipeline ended, want 1", f.written)
 	}
-	if n, _ := c.out.pending(); n != 1 || len(c.out.wake) != 1 {
-		t.Errorf("%d messages are left to the goroutine, which is woken %d times", n, len(c.out.wake))
+	if n, _ := f.out.Pending(); n != 1 || len(f.out.wake) != 1 {
+		t.Errorf("%d messages are left to the goroutine, which is woken %d times", n, len(f.out.wake))
 	}
 }
 
@@ -59,15 +59,15 @@ func TestOutbox_Flood(t *testing.T) {
 func TestOutbox_Begin(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		begin func(o *outbox)
+		begin func(o *Outbox)
 		want  int
 	}{
-		{"pipeline", (*outbox).begin, 1},
-		{"blocking command", func(o *outbox) { o.resume() }, 0},
+		{"pipeline", (*Outbox).Begin, 1},
+		{"blocking command", func(o *Outbox) { o.Resume() }, 0},
 	} {
 		f := newFlooded()
-		f.c.out.push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
-		test.begin(f.c.out)
+		f.out.Push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
+		test.begin(f.out)
 		if f.written != test.want {
 			t.Errorf("%s: %d messages were written, want %d", test.name, f.written, test.want)
 		}

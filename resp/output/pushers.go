@@ -1,4 +1,4 @@
-package resp
+package output
 
 import (
 	"runtime"
@@ -6,20 +6,21 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 )
 
-// pushers bounds the number of outboxes that send at the same time. A message
+// Pushers bounds the number of outboxes that send at the same time. A message
 // to 4000 subscribers wakes 4000 goroutines. If each of them sent at once, the
 // goroutines of all other clients would wait until 4000 messages have been
 // sent, with each step of a command. The outboxes that wait for a slot do not
 // wait for a processor.
 //
 // An outbox does not hold a slot while it waits for its client to read.
-type pushers struct {
+type Pushers struct {
 	slots chan *yield.Pace // the free slots, each with the pace of the outboxes that use it
 }
 
-func newPushers() *pushers {
+// NewPushers returns the Pushers of a node.
+func NewPushers() *Pushers {
 	n := 2 * runtime.GOMAXPROCS(0)
-	p := &pushers{make(chan *yield.Pace, n)}
+	p := &Pushers{make(chan *yield.Pace, n)}
 	for range n {
 		p.slots <- &yield.Pace{}
 	}
@@ -27,7 +28,7 @@ func newPushers() *pushers {
 }
 
 // send calls try, which must not wait, when there is a slot.
-func (p *pushers) send(try func()) {
+func (p *Pushers) send(try func()) {
 	pace := <-p.slots
 	try()
 	pace.Check()

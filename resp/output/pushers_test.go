@@ -1,4 +1,4 @@
-package resp
+package output
 
 import (
 	"runtime"
@@ -10,7 +10,7 @@ import (
 // TestPushers_Bounded checks that only a few outboxes send at the same time, and
 // that all of them get their turn.
 func TestPushers_Bounded(t *testing.T) {
-	p := newPushers()
+	p := NewPushers()
 	var sending, most, sent atomic.Int64
 	var all sync.WaitGroup
 	for range 200 {

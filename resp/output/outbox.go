@@ -1,32 +1,40 @@
-package resp
+package output
 
 import (
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/clientmem"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
-// outbox queues what the server sends to a connection without a request:
+// Outbox queues what the server sends to a connection without a request:
 // messages of channels and invalidations.
 //
 // While the connection's goroutine serves a pipeline, that goroutine alone
 // writes to the socket. It inserts the queued messages between the replies, so
 // that no message overtakes the reply that it must follow. At all other times
 // the outbox's own goroutine writes.
-type outbox struct {
-	c    *conn
-	wake chan struct{} // signals that the queue has messages to send; capacity 1
-	done chan struct{} // closed when the connection has ended
+type Outbox struct {
+	node   *Node
+	client uint64 // id of the connection
+	w      *Writer
+	// cutOffClient closes the connection. It is called with mu held.
+	cutOffClient func(reason string, bytes int)
+	wake         chan struct{} // signals that the queue has messages to send; capacity 1
+	done         chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex
 	proto   int  // RESP version of the connection
 	serving bool // the connection's goroutine serves a pipeline and writes
 	running bool // the goroutine has been started
 	closed  bool
-	queue   []message
+	queue   []Message
 	// waiter is the blocking command that the connection waits for while
 	// serving is false. Messages that this command caused stay in the queue
 	// until its reply is written. It is 0 if there is no such command.
@@ -41,10 +49,10 @@ type outbox struct {
 	over time.Time
 }
 
-// message is an encoded message and its cause.
-type message struct {
+// Message is an encoded message and its cause.
+type Message struct {
 	*pubsub.Payload
-	cause pubsub.Cause
+	Cause pubsub.Cause
 }
 
 const (
@@ -56,56 +64,66 @@ const (
 	rankBytes = 4 << 10
 )
 
-func newOutbox(c *conn) *outbox {
-	return &outbox{c: c, proto: 2, wake: make(chan struct{}, 1), done: make(chan struct{})}
+// Node is what all outboxes of a node share.
+type Node struct {
+	Memory *clientmem.Budget
+	Limits *guard.Limits
+	// Go starts a goroutine that the node waits for. Closed is closed when the
+	// goroutines must end.
+	Go     func(f func())
+	Closed <-chan struct{}
+	Logger hclog.Logger
 }
 
-// begin gives the connection's goroutine the exclusive right to write, for a
-// pipeline. It writes the messages that the outbox's goroutine has not written
-// yet before the replies: a client must not receive the reply of a later command
-// before an invalidation that was due earlier.
-func (o *outbox) begin() {
-	if o.resume() {
-		o.drain()
+// NewOutbox returns the outbox of a connection, whose memory is that of the
+// writer. cutOff counts and logs that the client reads too slowly, and closes the
+// connection. cutOff must not call the outbox.
+func NewOutbox(node *Node, client uint64, w *Writer, cutOff func(reason string, bytes int)) *Outbox {
+	return &Outbox{
+		node: node, client: client, w: w, cutOffClient: cutOff, proto: 2,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 }
 
-// resume is like begin, for a connection that has waited for a blocking
+// Begin gives the connection's goroutine the exclusive right to write, for a
+// pipeline. It writes the messages that the outbox's goroutine has not written
+// yet before the replies: a client must not receive the reply of a later command
+// before an invalidation that was due earlier.
+func (o *Outbox) Begin() {
+	if o.Resume() {
+		o.Drain()
+	}
+}
+
+// Resume is like Begin, for a connection that has waited for a blocking
 // command. The queued messages may be a consequence of that command, so they
-// follow its reply. resume reports whether there are any.
-func (o *outbox) resume() (queued bool) {
+// follow its reply. Resume reports whether there are any.
+func (o *Outbox) Resume() (queued bool) {
 	o.mu.Lock()
 	o.serving, o.waiter = true, 0
 	queued = len(o.queue) > 0
 	o.mu.Unlock()
-	o.c.mem.BeginWork()
+	o.w.cfg.Memory.BeginWork()
 	return queued
 }
 
-// end sends the replies and the messages that were queued after them.
-func (o *outbox) end() error { return o.endBefore(0) }
+// End sends the replies and the messages that were queued after them.
+func (o *Outbox) End() error { return o.EndBefore(0) }
 
-// endBefore is like end, for a connection that then waits for a blocking command.
-// Messages that the command causes stay in the queue until resume.
-func (o *outbox) endBefore(waiter fsm.Pos) error {
-	w := &o.c.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	o.release(waiter)
-	return w.endLocked()
-}
+// EndBefore is like End, for a connection that then waits for a blocking command.
+// Messages that the command causes stay in the queue until Resume.
+func (o *Outbox) EndBefore(waiter fsm.Pos) error { return o.w.endAfter(func() { o.release(waiter) }) }
 
 // release writes the queued messages after the replies. The outbox's goroutine
 // sends the messages that arrive meanwhile; if release sent them too, it might
-// never end in a flood of messages. The caller holds the lock of the
-// writer.
-func (o *outbox) release(waiter fsm.Pos) {
+// never end in a flood of messages. The caller is Writer.endAfter.
+func (o *Outbox) release(waiter fsm.Pos) {
 	o.mu.Lock()
 	o.waiter = waiter
 	taken := o.takeLocked()
 	o.mu.Unlock()
 	for i := range taken {
-		o.c.w.putLocked(taken[i].Bytes)
+		o.w.putLocked(taken[i].Bytes)
 		o.sent(taken[i : i+1])
 	}
 	o.mu.Lock()
@@ -117,16 +135,16 @@ func (o *outbox) release(waiter fsm.Pos) {
 }
 
 // sent records that messages taken from the queue have been sent.
-func (o *outbox) sent(taken []message) {
+func (o *Outbox) sent(taken []Message) {
 	o.mu.Lock()
 	o.releaseLocked(taken)
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.Rank(d)
+	o.w.cfg.Memory.Rank(d)
 }
 
 // releaseLocked takes back what was charged for messages.
-func (o *outbox) releaseLocked(taken []message) {
+func (o *Outbox) releaseLocked(taken []Message) {
 	bytes := 0
 	for i := range taken {
 		p := taken[i].Payload
@@ -137,45 +155,45 @@ func (o *outbox) releaseLocked(taken []message) {
 		}
 	}
 	o.count -= len(taken)
-	o.c.srv.clientMem.Push(-int64(bytes))
+	o.node.Memory.Push(-int64(bytes))
 }
 
 // rankLocked returns the change of the outbox's size since the last report to
 // the memory for clients, rounded to rankBytes. The caller passes the result to
 // Account.Rank after it has released o.mu.
-func (o *outbox) rankLocked() int64 {
+func (o *Outbox) rankLocked() int64 {
 	n := int64(o.size+o.count*messageBytes) / rankBytes * rankBytes
 	d := n - o.ranked
 	o.ranked = n
 	return d
 }
 
-// drain writes the queued messages after the replies so far.
-func (o *outbox) drain() {
+// Drain writes the queued messages after the replies so far.
+func (o *Outbox) Drain() {
 	o.mu.Lock()
 	taken := o.takeLocked()
 	o.mu.Unlock()
 	for i := range taken {
-		o.c.w.put(taken[i].Bytes)
+		o.w.Put(taken[i].Bytes)
 		o.sent(taken[i : i+1])
 	}
 }
 
-// drainLocked is like drain, for callers that must not wait for the network.
-func (o *outbox) drainLocked() {
+// drainLocked is like Drain, for callers that must not wait for the network.
+func (o *Outbox) drainLocked() {
 	taken := o.takeLocked()
 	for _, m := range taken {
-		o.c.w.buffer(m.Bytes)
+		o.w.buffer(m.Bytes)
 	}
 	o.releaseLocked(taken)
 }
 
 // takeLocked takes the messages that may be sent now from the queue. A message
 // after one that must wait also waits: messages keep their order.
-func (o *outbox) takeLocked() []message {
+func (o *Outbox) takeLocked() []Message {
 	n := len(o.queue)
 	if o.waiter != 0 {
-		if i := slices.IndexFunc(o.queue, func(m message) bool { return m.cause.Wait == o.waiter }); i >= 0 {
+		if i := slices.IndexFunc(o.queue, func(m Message) bool { return m.Cause.Wait == o.waiter }); i >= 0 {
 			n = i
 		}
 	}
@@ -186,17 +204,17 @@ func (o *outbox) takeLocked() []message {
 	return taken
 }
 
-// takeUntil takes the messages that the given group, or an operation before it
+// TakeUntil takes the messages that the given group, or an operation before it
 // in the log, caused. It stops at the first message for which this is not
 // known.
-func (o *outbox) takeUntil(group pubsub.Cause) []message {
+func (o *Outbox) TakeUntil(group pubsub.Cause) []Message {
 	if group.Index == 0 {
 		return nil
 	}
 	o.mu.Lock()
 	n := 0
 	for i := range o.queue {
-		before, in := o.queue[i].cause.Relative(group.Index, group.Position)
+		before, in := o.queue[i].Cause.Relative(group.Index, group.Position)
 		if !before && !in {
 			break
 		}
@@ -207,15 +225,15 @@ func (o *outbox) takeUntil(group pubsub.Cause) []message {
 	o.releaseLocked(taken)
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.Rank(d)
+	o.w.cfg.Memory.Rank(d)
 	return taken
 }
 
-// push queues a message. encode makes the message for the connection's RESP
-// version, or returns nil for no message. push never waits for the network: a
+// Push queues a message. encode makes the message for the connection's RESP
+// version, or returns nil for no message. Push never waits for the network: a
 // connection that does not read is closed at its own limit or at the limit of
 // the node.
-func (o *outbox) push(why pubsub.Cause, encode func(proto int) *pubsub.Payload) {
+func (o *Outbox) Push(why pubsub.Cause, encode func(proto int) *pubsub.Payload) {
 	o.mu.Lock()
 	if o.closed {
 		o.mu.Unlock()
@@ -224,15 +242,15 @@ func (o *outbox) push(why pubsub.Cause, encode func(proto int) *pubsub.Payload) 
 	charged := o.pushLocked(why, encode)
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.Rank(d)
+	o.w.cfg.Memory.Rank(d)
 	if charged {
-		o.c.srv.clientMem.Relieve()
+		o.node.Memory.Relieve()
 	}
 }
 
 // pushLocked queues a message. It reports whether the memory for clients was
 // charged.
-func (o *outbox) pushLocked(why pubsub.Cause, encode func(proto int) *pubsub.Payload) bool {
+func (o *Outbox) pushLocked(why pubsub.Cause, encode func(proto int) *pubsub.Payload) bool {
 	p := encode(o.proto)
 	if p == nil {
 		return false
@@ -242,37 +260,36 @@ func (o *outbox) pushLocked(why pubsub.Cause, encode func(proto int) *pubsub.Pay
 		return false
 	}
 	if o.size == 0 { // from here on the client has something to read
-		o.c.mem.Touch()
+		o.w.cfg.Memory.Touch()
 	}
-	o.queue = append(o.queue, message{p, why})
+	o.queue = append(o.queue, Message{p, why})
 	o.size += len(p.Bytes)
 	o.count++
 	bytes := messageBytes
 	if p.Queues.Add(1) == 1 {
 		bytes += len(p.Bytes)
 	}
-	o.c.srv.clientMem.Push(int64(bytes))
+	o.node.Memory.Push(int64(bytes))
 	if o.serving {
-		return true // end sends the message
+		return true // End sends the message
 	}
 	o.runLocked()
 	return true
 }
 
 // runLocked starts the outbox's goroutine if necessary and wakes it.
-func (o *outbox) runLocked() {
+func (o *Outbox) runLocked() {
 	if !o.running {
 		o.running = true
-		o.c.srv.life.background.Add(1)
-		go o.run()
+		o.node.Go(o.run)
 	}
 	signal(o.wake)
 }
 
 // limit returns the name of the limit that n more bytes would exceed, or "" if
 // they exceed none.
-func (o *outbox) limit(n int, now time.Time) string {
-	l := &o.c.srv.cfg.Limits
+func (o *Outbox) limit(n int, now time.Time) string {
+	l := o.node.Limits
 	size := o.size + n
 	switch {
 	case l.PushHard > 0 && size > l.PushHard:
@@ -287,38 +304,32 @@ func (o *outbox) limit(n int, now time.Time) string {
 	return ""
 }
 
-// cutOff closes the connection, because it would miss messages.
-func (o *outbox) cutOff(reason string) {
+// CutOff closes the connection, because it would miss messages.
+func (o *Outbox) CutOff(reason string) {
 	o.mu.Lock()
 	o.cutOffLocked(reason)
 	o.mu.Unlock()
 }
 
-func (o *outbox) cutOffLocked(reason string) {
+func (o *Outbox) cutOffLocked(reason string) {
 	if o.closed {
 		return
 	}
 	o.closed = true
-	s := o.c.srv
-	s.metrics.CutOff.Inc()
-	s.warn("slow_subscriber", "subscriber cut off",
-		"client", o.c.id, "addr", o.c.net.RemoteAddr(), "reason", reason, "bytes", o.size)
+	bytes := o.size
 	o.dropLocked()
-	o.c.kill()
-	if err := ignoreClosed(o.c.net.Close()); err != nil {
-		s.log.Debug("cannot close subscriber", "client", o.c.id, "error", err)
-	}
+	o.cutOffClient(reason, bytes)
 }
 
 // dropLocked drops the queued messages.
-func (o *outbox) dropLocked() {
+func (o *Outbox) dropLocked() {
 	o.releaseLocked(o.queue)
 	o.queue = nil
 }
 
-// discard drops the queued messages and refuses further ones. The connection
+// Discard drops the queued messages and refuses further ones. The connection
 // has been closed.
-func (o *outbox) discard() {
+func (o *Outbox) Discard() {
 	o.mu.Lock()
 	o.closed = true
 	o.dropLocked()
@@ -327,45 +338,36 @@ func (o *outbox) discard() {
 
 // run writes queued messages whenever the connection's goroutine does not
 // write.
-func (o *outbox) run() {
-	defer o.c.srv.life.background.Done()
+func (o *Outbox) run() {
 	for {
 		select {
 		case <-o.wake:
 		case <-o.done:
 			return
-		case <-o.c.srv.port.released:
+		case <-o.node.Closed:
 			return
 		}
 		if err := o.write(); err != nil {
 			// The connection's goroutine finds the socket closed and ends.
-			o.c.srv.log.Debug("cannot write to subscriber", "client", o.c.id, "error", err)
+			o.node.Logger.Debug("cannot write to subscriber", "client", o.client, "error", err)
 			return
 		}
 	}
 }
 
-func (o *outbox) write() error {
-	w := &o.c.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for {
-		all, taken := o.next()
-		if len(taken) == 0 {
-			return nil
-		}
-		err := w.messagesLocked(all)
-		o.sent(taken)
-		if err != nil {
-			return err
-		}
+func (o *Outbox) write() error {
+	var taken []Message
+	next := func() (all []byte) {
+		all, taken = o.next()
+		return all
 	}
+	return o.w.messages(next, func() { o.sent(taken) })
 }
 
 // next takes what the goroutine writes next: one large message, or a buffer
 // with several small messages. It returns nothing while the connection's
 // goroutine writes.
-func (o *outbox) next() (all []byte, taken []message) {
+func (o *Outbox) next() (all []byte, taken []Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.serving {
@@ -373,7 +375,7 @@ func (o *outbox) next() (all []byte, taken []message) {
 	}
 	taken = o.takeLocked()
 	n, size := 0, 0
-	for n < len(taken) && (n == 0 || size+len(taken[n].Bytes) <= sliceBytes) {
+	for n < len(taken) && (n == 0 || size+len(taken[n].Bytes) <= SliceBytes) {
 		size += len(taken[n].Bytes)
 		n++
 	}
@@ -391,8 +393,8 @@ func (o *outbox) next() (all []byte, taken []message) {
 	return all, taken
 }
 
-// close ends the outbox's goroutine. The caller is the connection's end.
-func (o *outbox) close() {
+// Close ends the outbox's goroutine. The caller is the connection's end.
+func (o *Outbox) Close() {
 	o.mu.Lock()
 	o.closed = true
 	o.dropLocked()
@@ -400,10 +402,10 @@ func (o *outbox) close() {
 	close(o.done)
 }
 
-// setProto changes the RESP version of further messages. Queued messages were
-// encoded for the old version, so setProto writes them before the reply that
+// SetProto changes the RESP version of further messages. Queued messages were
+// encoded for the old version, so SetProto writes them before the reply that
 // uses the new version.
-func (o *outbox) setProto(proto int) {
+func (o *Outbox) SetProto(proto int) {
 	o.mu.Lock()
 	if o.proto != proto {
 		o.drainLocked()
@@ -411,11 +413,11 @@ func (o *outbox) setProto(proto int) {
 	o.proto = proto
 	d := o.rankLocked()
 	o.mu.Unlock()
-	o.c.mem.Rank(d)
+	o.w.cfg.Memory.Rank(d)
 }
 
-// pending returns the number and the bytes of the messages that wait.
-func (o *outbox) pending() (messages, bytes int) {
+// Pending returns the number and the bytes of the messages that wait.
+func (o *Outbox) Pending() (messages, bytes int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.queue), o.size
