@@ -381,18 +381,18 @@ var boundedSettings = map[string]bounded{
 	},
 	"latency-monitor-threshold": {
 		0, maxThreshold,
-		func(s *Server) int64 { return s.diag.latency.threshold.Load() },
-		func(s *Server, n int64) { s.diag.latency.threshold.Store(n) },
+		func(s *Server) int64 { return s.diag.latency.Threshold.Load() },
+		func(s *Server, n int64) { s.diag.latency.Threshold.Store(n) },
 	},
 	"slowlog-log-slower-than": {
 		-1, maxThreshold,
-		func(s *Server) int64 { return s.diag.slowlog.threshold.Load() },
-		func(s *Server, n int64) { s.diag.slowlog.threshold.Store(n) },
+		func(s *Server) int64 { return s.diag.slowlog.Threshold.Load() },
+		func(s *Server, n int64) { s.diag.slowlog.Threshold.Store(n) },
 	},
 	"slowlog-max-len": {
 		0, maxSlowlog,
-		func(s *Server) int64 { return int64(s.diag.slowlog.limit()) },
-		func(s *Server, n int64) { s.diag.slowlog.setLimit(int(n)) },
+		func(s *Server) int64 { return int64(s.diag.slowlog.Limit()) },
+		func(s *Server, n int64) { s.diag.slowlog.SetLimit(int(n)) },
 	},
 }
 

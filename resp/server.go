@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/sentinel"
+	"github.com/holdfast-kv/holdfast/resp/slow"
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
@@ -175,8 +176,8 @@ type Server struct {
 // diagnostics is what the server records for operators.
 type diagnostics struct {
 	monitors monitorStream
-	slowlog  slowlog
-	latency  latencyEvents
+	slowlog  slow.Log
+	latency  slow.Latency
 }
 
 // saves records the snapshots that clients ask for.
@@ -250,8 +251,8 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		conns:        make(map[uint64]*conn),
 	}
 	s.metrics.clientMem, s.metrics.limits = s.clientMem, cfg.LimitFlags
-	s.diag.slowlog.max = startSlowlog
-	s.diag.slowlog.threshold.Store(startSlowerThan)
+	s.diag.slowlog.SetLimit(startSlowlog)
+	s.diag.slowlog.Threshold.Store(startSlowerThan)
 	s.life.ctx, s.life.stop = context.WithCancel(context.Background())
 	s.saves.last.Store(s.run.started.Unix())
 	if a, ok := ln.Addr().(*net.TCPAddr); ok {
