@@ -59,7 +59,7 @@ func (c *conn) block(r *row, args [][]byte) {
 	cmd, logged := c.waitForm(r, args)
 	c.group.Command(cmd, c.db, logged)
 	c.batch.rows, c.batch.first = append(c.batch.rows, r), args
-	c.activity.doing.Store(&r.stats.name)
+	c.activity.doing.Store(&r.stats.Name)
 	if c.waitPause(true) != nil {
 		c.done = true
 		return

@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/metrics"
 	"github.com/holdfast-kv/holdfast/resp/parameter"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/wire"
@@ -420,7 +419,7 @@ const maxACLLog = 10000
 var channelDefaults = map[bool]string{true: "allchannels", false: "resetchannels"}
 
 func configResetstat(c *conn, args [][]byte) fsm.Reply {
-	c.srv.metrics.reset()
+	c.srv.metrics.Reset()
 	return fsm.OK
 }
 
@@ -437,12 +436,8 @@ func yesNo(b bool) string {
 
 // LimitFlag is the value of a command-line flag that limits what clients may
 // do. CONFIG GET prints it under limitPrefix and the name of the flag. INFO
-// prints it in the section holdfast, and the metrics contain it as
-// holdfast_limit.
-type LimitFlag struct {
-	Value  string
-	Number float64 // the value as a number; seconds for a duration
-}
+// prints it in the section holdfast.
+type LimitFlag = metrics.LimitFlag
 
 // ClientMemoryLimit returns the limit of the bytes that all clients occupy
 // together, for a value of Limits.ClientMemory.
@@ -475,15 +470,5 @@ func infoLimits(p *infoPage) {
 	flags := p.srv.cfg.LimitFlags
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		p.line("limit_"+strings.ReplaceAll(name, "-", "_"), flags[name].Value)
-	}
-}
-
-var descLimit = newDesc("limit",
-	"Value of a flag that limits what clients may do; seconds for a duration.", "flag")
-
-// collectLimits sends the limits to Prometheus.
-func collectLimits(flags map[string]LimitFlag, ch chan<- prometheus.Metric) {
-	for name, f := range flags {
-		ch <- prometheus.MustNewConstMetric(descLimit, prometheus.GaugeValue, f.Number, name)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/metrics"
 	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
@@ -73,7 +74,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	c.sub = pubsub.NewSubscriber(c.id, audience{c})
 	c.mem = s.clientMem.Account(c.evict)
 	c.w.Init(output.WriterConfig{
-		Redcon: rc, Net: c.net, Memory: c.mem, Pushed: &s.metrics.bytesOut, Pushers: s.pushers,
+		Redcon: rc, Net: c.net, Memory: c.mem, Pushed: &s.metrics.BytesOut, Pushers: s.pushers,
 	})
 	c.out = output.NewOutbox(&s.outboxes, c.id, &c.w, c.cutOff)
 	c.exec.OnPiece(c.pieceExecuted)
@@ -105,8 +106,8 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 		c.command(rest[i].Args)
 	}
 	c.flushLast()
-	c.srv.metrics.bytesIn.Add(uint64(received))
-	c.srv.metrics.bytesOut.Add(uint64(c.w.TakeSent()))
+	c.srv.metrics.BytesIn.Add(uint64(received))
+	c.srv.metrics.BytesOut.Add(uint64(c.w.TakeSent()))
 	c.group.Release(2 * maxGroupBytes)
 	c.group.Reset(c.proto, c.id) // a released group has lost its header too
 	if c.ended() {
@@ -174,7 +175,7 @@ func (c *conn) take(args [][]byte) *row {
 // runNow runs a connection command, after the group before it.
 func (c *conn) runNow(r *row, args [][]byte) {
 	c.flush()
-	c.activity.doing.Store(&r.stats.name)
+	c.activity.doing.Store(&r.stats.Name)
 	if !r.has(fsm.NotPaused) && c.waitPause(false) != nil {
 		return
 	}
@@ -271,7 +272,7 @@ func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 		c.audit(r, args, "ok")
 	}
 	c.busy += busy(d)
-	c.srv.metrics.connectionCommand(r, d, reply)
+	c.srv.metrics.Command(r.stats, d, reply)
 	if !r.has(fsm.SkipSlowlog) {
 		c.slow(r, args, 0, r.has(fsm.Fast), d)
 	}
@@ -288,10 +289,11 @@ func (c *conn) refuse(r *row, text string) {
 	if c.tx.multi != nil {
 		c.tx.multi.dirty = true
 	}
+	var stats *metrics.Series
 	if r != nil {
-		r.stats.rejected.Add(1)
+		stats = r.stats
 	}
-	c.srv.metrics.errors.add(text)
+	c.srv.metrics.Reject(stats, text)
 	c.reply(fsm.Error(text))
 }
 

@@ -199,7 +199,6 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 func (c *conn) wrongPassword() {
 	s := c.srv
 	s.metrics.AuthFailures.Inc()
-	s.metrics.authFails.Add(1)
 	s.warn("auth", "client failed to authenticate", "client", c.id, "addr", c.net.RemoteAddr())
 	if c.user.wrongPasswords++; c.user.wrongPasswords >= guard.MaxWrongPasswords {
 		s.refusal("failed_logins", "connection closed: too many failed logins on it", "client", c.id,

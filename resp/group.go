@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/metrics"
 )
 
 // Limits of a group. A longer pipeline is executed as several groups.
@@ -35,7 +36,7 @@ func (c *conn) flush() {
 		c.reset()
 		return
 	}
-	c.activity.doing.Store(&c.batch.rows[len(c.batch.rows)-1].stats.name)
+	c.activity.doing.Store(&c.batch.rows[len(c.batch.rows)-1].stats.Name)
 	c.exec.begin()
 	if !c.group.Write {
 		c.runReads()
@@ -70,10 +71,10 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 		for range c.batch.rows {
 			c.w.Write(line)
 		}
-		c.srv.metrics.failed(c.batch.rows, d, text)
+		c.srv.metrics.FailedGroup(len(c.batch.rows), seriesOf(c.batch.rows), d, text)
 	} else {
 		c.writeGroup(c.w.Rest(out))
-		c.srv.metrics.group(c.batch.rows, d, out)
+		c.srv.countGroup(c.batch.rows, d, out)
 	}
 	if len(c.batch.rows) > 0 {
 		r := c.batch.rows[0]
@@ -169,7 +170,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 	}
 	left = p.Left || large != nil
 	c.w.Write(out)
-	c.srv.metrics.group(c.batch.rows[:n], took, out)
+	c.srv.countGroup(c.batch.rows[:n], took, out)
 	if n > 0 {
 		r := c.batch.rows[0]
 		c.slow(r, c.batch.first, n-1, r.has(fsm.Fast), took)
@@ -191,10 +192,10 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 				return c.skip(n, true)
 			}
 			c.w.Write(fsm.Error(msgNoRoom).Append(nil, c.proto))
-			c.srv.metrics.errors.add(msgNoRoom)
+			c.srv.metrics.Error(msgNoRoom)
 		}
 		c.setReserved(0)
-		c.srv.metrics.group(c.batch.rows[n:n+1], took, nil)
+		c.srv.countGroup(c.batch.rows[n:n+1], took, nil)
 		r := c.batch.rows[n]
 		c.slow(r, c.batch.first, 0, r.has(fsm.Fast), took)
 		c.batch.first = nil
@@ -202,6 +203,17 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 		n++
 	}
 	return c.skip(n, left)
+}
+
+// countGroup records a group that took d. out contains the replies, one for each
+// command.
+func (s *Server) countGroup(rows []*row, d time.Duration, out []byte) {
+	s.metrics.Group(len(rows), seriesOf(rows), d, out)
+}
+
+// seriesOf returns a function that returns the metrics of one of the rows.
+func seriesOf(rows []*row) func(i int) *metrics.Series {
+	return func(i int) *metrics.Series { return rows[i].stats }
 }
 
 // skip removes from the group n operations that have been answered.
@@ -235,7 +247,7 @@ func (c *conn) trackedPieces(keys []string) {
 
 // evict closes the connection because of the memory that it takes.
 func (c *conn) evict(bytes int64) {
-	c.srv.metrics.evicted.Add(1)
+	c.srv.metrics.Evicted.Add(1)
 	c.srv.refusal("client_memory", "closed a client to free memory for clients",
 		"client", c.id, "addr", c.net.RemoteAddr(), "user", c.userName(),
 		"bytes", bytes, "limit", c.srv.clientMem.Limit())

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
-	"runtime/metrics"
+	goruntime "runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/platform"
+	"github.com/holdfast-kv/holdfast/resp/metrics"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
@@ -65,7 +66,7 @@ type infoPage struct {
 	strings.Builder
 	srv   *Server
 	state State
-	stats totals
+	stats metrics.Totals
 	rate  float64
 	now   time.Time
 }
@@ -80,7 +81,7 @@ func info(c *conn, args [][]byte) fsm.Reply {
 	all := wanted["all"] || wanted["everything"]
 	standard := len(wanted) == 0 || wanted["default"] || all
 	p := &infoPage{srv: c.srv, state: c.srv.cluster.State(), now: time.Now()}
-	p.stats, p.rate = c.srv.metrics.sinceReset()
+	p.stats, p.rate = c.srv.metrics.SinceReset()
 	sections := infoSections
 	if c.srv.cfg.Mode == Sentinel {
 		sections = sentinelSections
@@ -145,8 +146,8 @@ func infoClients(p *infoPage) {
 // memoryUse returns the bytes of live objects, of memory obtained from the
 // system, and of the process' resident set.
 func memoryUse() (used, mapped, resident uint64) {
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
-	metrics.Read(samples)
+	samples := []goruntime.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
+	goruntime.Read(samples)
 	used, mapped = samples[0].Value.Uint64(), samples[1].Value.Uint64()
 	if resident = residentSet(); resident == 0 {
 		resident = mapped
@@ -226,21 +227,21 @@ func infoPersistence(p *infoPage) {
 
 func infoStats(p *infoPage) {
 	var calls, errors uint64
-	for _, s := range p.stats.series {
-		calls += s.calls
+	for _, s := range p.stats.Series {
+		calls += s.Calls
 	}
-	for _, n := range p.stats.errors {
+	for _, n := range p.stats.Errors {
 		errors += n
 	}
-	p.line("total_connections_received", p.stats.connections)
+	p.line("total_connections_received", p.stats.Accepted)
 	p.line("total_commands_processed", calls)
 	p.line("instantaneous_ops_per_sec", int64(p.rate+0.5))
-	p.line("total_net_input_bytes", p.stats.bytesIn)
-	p.line("total_net_output_bytes", p.stats.bytesOut)
-	p.line("rejected_connections", p.stats.refused)
+	p.line("total_net_input_bytes", p.stats.BytesIn)
+	p.line("total_net_output_bytes", p.stats.BytesOut)
+	p.line("rejected_connections", p.stats.Unserved)
 	p.line("expired_keys", p.state.Expired)
 	p.line("evicted_keys", 0)
-	p.line("evicted_clients", p.srv.metrics.evicted.Load())
+	p.line("evicted_clients", p.srv.metrics.Evicted.Load())
 	topics := p.srv.hub.Sizes().Topics
 	p.line("pubsub_channels", topics[pubsub.Channels])
 	p.line("pubsub_patterns", topics[pubsub.Patterns])
@@ -295,27 +296,27 @@ func infoCPU(p *infoPage) {
 // the arrival of the pipeline until the replies, including the exchange with
 // the cluster.
 func infoCommandstats(p *infoPage) {
-	for _, name := range slices.Sorted(maps.Keys(p.stats.series)) {
-		s := p.stats.series[name]
-		usec := s.nanos / 1000
+	for _, name := range slices.Sorted(maps.Keys(p.stats.Series)) {
+		s := p.stats.Series[name]
+		usec := s.Nanos / 1000
 		p.line("cmdstat_"+name, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
-			s.calls, usec, float64(usec)/float64(max(s.calls, 1)), s.rejected, s.failed))
+			s.Calls, usec, float64(usec)/float64(max(s.Calls, 1)), s.Rejected, s.Failed))
 	}
 }
 
 func infoErrorstats(p *infoPage) {
-	for _, code := range slices.Sorted(maps.Keys(p.stats.errors)) {
-		p.line("errorstat_"+code, fmt.Sprintf("count=%d", p.stats.errors[code]))
+	for _, code := range slices.Sorted(maps.Keys(p.stats.Errors)) {
+		p.line("errorstat_"+code, fmt.Sprintf("count=%d", p.stats.Errors[code]))
 	}
 }
 
 func infoLatencystats(p *infoPage) {
-	for _, name := range slices.Sorted(maps.Keys(p.stats.series)) {
-		s := p.stats.series[name]
-		if s.calls == 0 {
+	for _, name := range slices.Sorted(maps.Keys(p.stats.Series)) {
+		s := p.stats.Series[name]
+		if s.Calls == 0 {
 			continue
 		}
-		us := func(q float64) float64 { return float64(s.quantile(q).Microseconds()) }
+		us := func(q float64) float64 { return float64(s.Quantile(q).Microseconds()) }
 		p.line("latency_percentiles_usec_"+name,
 			fmt.Sprintf("p50=%.3f,p99=%.3f,p99.9=%.3f", us(0.5), us(0.99), us(0.999)))
 	}

@@ -256,7 +256,7 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 		}
 	}
 	took := time.Since(start)
-	c.srv.metrics.group(c.batch.rows, took, out[head:])
+	c.srv.countGroup(c.batch.rows, took, out[head:])
 	if len(m.cmds) > 0 {
 		c.slow(m.cmds[0].row, m.cmds[0].args, len(m.cmds)-1, false, took)
 	}
@@ -288,11 +288,7 @@ func (c *conn) largeTransaction(m *multi, large *fsm.Reply, start time.Time) fsm
 		case !q.row.data:
 			interleaved = append(interleaved, c.run(q.row, q.args))
 		default:
-			stats := q.row.stats
-			if stats.add(bucketOf(took), 1, took); data[0].IsError() {
-				stats.failed.Add(1)
-				c.srv.metrics.errors.add(data[0].Text())
-			}
+			c.srv.metrics.Command(q.row.stats, took, data[0])
 			interleaved, data = append(interleaved, data[0]), data[1:]
 		}
 	}

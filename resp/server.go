@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/resp/metrics"
 	"github.com/holdfast-kv/holdfast/resp/output"
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 	"github.com/holdfast-kv/holdfast/resp/sentinel"
@@ -150,7 +151,7 @@ type Server struct {
 	log        hclog.Logger
 	cluster    Cluster
 	cmds       commandTable
-	metrics    *Metrics
+	metrics    *metrics.Port
 	hub        *pubsub.Hub
 	clientMem  *clientmem.Budget
 	pushers    *output.Pushers
@@ -242,7 +243,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	cmds := newCommandTable(table, cfg.Mode == Sentinel)
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds, audit: auditLog{log: cfg.Audit, node: cfg.NodeID},
-		metrics: newMetrics(cmds.rows), clientMem: clientmem.New(cfg.Limits.ClientMemory), pushers: output.NewPushers(),
+		clientMem: clientmem.New(cfg.Limits.ClientMemory), pushers: output.NewPushers(),
 		accounts:     accounts{seed: seedOf(cmds.catalog, cfg.Users, cfg.RequirePass), log: aclLog{max: aclLogMax}},
 		port:         port{served: make(chan struct{}), released: make(chan struct{})},
 		run:          processRun{id: cfg.RunID, started: time.Now()},
@@ -250,7 +251,13 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		maxEventWait: maxEventWait,
 		conns:        make(map[uint64]*conn),
 	}
-	s.metrics.clientMem, s.metrics.limits = s.clientMem, cfg.LimitFlags
+	s.metrics = newMetrics(cmds.rows, metrics.State{
+		Open:    func() int { return s.port.guard.Open() },
+		Blocked: s.blocked.Load,
+		Hub:     func() *pubsub.Hub { return s.hub },
+		Memory:  s.clientMem,
+		Limits:  cfg.LimitFlags,
+	})
 	s.diag.slowlog.SetLimit(startSlowlog)
 	s.diag.slowlog.Threshold.Store(startSlowerThan)
 	s.life.ctx, s.life.stop = context.WithCancel(context.Background())
@@ -262,7 +269,6 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 		Memory: s.clientMem, Limits: &s.cfg.Limits, Go: s.life.background.Go, Closed: s.port.released, Logger: s.log,
 	}
 	s.hub = pubsub.New(s.hubConfig())
-	s.metrics.hub = s.hub
 	if cfg.Mode != Sentinel { // a Sentinel publishes only its own messages
 		cluster.Listen(s.hub)
 	}
@@ -273,7 +279,6 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	}
 	s.life.background.Go(s.bootstrapUsers)
 	s.port.guard = guard.NewListener(ln, cfg.Limits, s.hooks())
-	s.metrics.open, s.metrics.blocked = s.port.guard.Open, s.blocked.Load
 	s.port.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
 		s.monitor = sentinel.New(cfg.MasterName, cfg.Topology, s.hub.Announce)
@@ -306,11 +311,24 @@ func (l lateCloseListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
+// newMetrics returns the metrics of a port, and gives each row of its command
+// table a series. The subcommands of a command on data count for the container.
+func newMetrics(rows map[string]*row, state metrics.State) *metrics.Port {
+	m := metrics.New(state)
+	for _, r := range rows {
+		r.stats = m.Series(r.cmd.Name)
+		for i := range r.sub {
+			r.sub[i].stats = m.Series(r.sub[i].fullName())
+		}
+	}
+	return m
+}
+
 // Addr returns the address of the client port.
 func (s *Server) Addr() net.Addr { return s.port.guard.Addr() }
 
 // Metrics returns the server's metrics.
-func (s *Server) Metrics() *Metrics { return s.metrics }
+func (s *Server) Metrics() *metrics.Port { return s.metrics }
 
 // Stop refuses new connections and new pipelines. It waits until the pipelines
 // that are being executed are answered, or ctx is done. Pauses and sleeps end
@@ -431,7 +449,7 @@ func (s *Server) accept(rc redcon.Conn) bool {
 	s.mu.Unlock()
 	_ = c.applyUser() // the users may have changed after newConn read them
 	s.metrics.Connections.Inc()
-	s.metrics.connections.Add(1)
+	s.metrics.Accepted.Add(1)
 	return true
 }
 
@@ -480,7 +498,7 @@ func (s *Server) hooks() guard.Hooks {
 				"addr", g.RemoteAddr(), "kind", kind)
 		},
 		Refused: func(addr net.Addr, unauth bool) {
-			s.metrics.refused.Add(1)
+			s.metrics.Unserved.Add(1)
 			reason := "max_clients"
 			if unauth {
 				reason = "max_unauthenticated"

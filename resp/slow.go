@@ -218,9 +218,9 @@ func latencyDoctor(c *conn, args [][]byte) fsm.Reply {
 }
 
 func latencyHistogram(c *conn, args [][]byte) fsm.Reply {
-	t, _ := c.srv.metrics.sinceReset()
+	t, _ := c.srv.metrics.SinceReset()
 	var wanted []string
-	for name := range t.series {
+	for name := range t.Series {
 		container, _, _ := strings.Cut(name, "|")
 		if len(args) == 2 || slices.ContainsFunc(args[2:], func(a []byte) bool {
 			return strings.EqualFold(string(a), name) || strings.EqualFold(string(a), container)
@@ -231,19 +231,16 @@ func latencyHistogram(c *conn, args [][]byte) fsm.Reply {
 	slices.Sort(wanted)
 	var out []fsm.Reply
 	for _, name := range wanted {
-		s := t.series[name]
+		s := t.Series[name]
 		var buckets []fsm.Reply
-		n := uint64(0)
-		for i, in := range s.buckets {
-			if n += in; in > 0 {
-				buckets = append(buckets, fsm.Int(bucketBound(i).Microseconds()), fsm.Int(int64(n)))
-			}
+		for _, b := range s.Buckets() {
+			buckets = append(buckets, fsm.Int(b.Bound.Microseconds()), fsm.Int(int64(b.Calls)))
 		}
-		if n == 0 {
+		if len(buckets) == 0 {
 			continue // all calls were rejected
 		}
 		out = append(out, fsm.Bulk(name), fsm.Map([]fsm.Reply{
-			fsm.Bulk("calls"), fsm.Int(int64(s.calls)),
+			fsm.Bulk("calls"), fsm.Int(int64(s.Calls)),
 			fsm.Bulk("histogram_usec"), fsm.Map(buckets),
 		}))
 	}

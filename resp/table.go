@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/resp/metrics"
 )
 
 // row is a row of the command table. A command on data is executed by the
@@ -35,7 +36,7 @@ type row struct {
 	audited bool // some calls of the command appear in the audit log
 	parent  *row
 	subs    map[string]*row
-	stats   *series
+	stats   *metrics.Series
 }
 
 // hooks are functions that connections call for one command or a few, at one

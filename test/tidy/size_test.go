@@ -51,7 +51,7 @@ const maxFolderFiles = 30
 // may have. The types of each of them use each other's methods in both
 // directions, so moving a file to a package needs a new border first: lower the
 // number when a file moves, and do not raise it.
-var largeFolders = map[string]int{"cluster": 30, "resp": 31}
+var largeFolders = map[string]int{"cluster": 30, "resp": 30}
 
 // TestFolders_AreSmall checks the number of product files of each folder.
 func TestFolders_AreSmall(t *testing.T) {

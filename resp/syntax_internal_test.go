@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,57 +9,6 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
-
-func TestBucketOf(t *testing.T) {
-	for i := range bucketCount {
-		b := bucketBound(i)
-		if got := bucketOf(b); got != i {
-			t.Errorf("%v is in bucket %d, want %d", b, got, i)
-		}
-		if got := bucketOf(b + 1); got != i+1 {
-			t.Errorf("a little more than %v is in bucket %d, want %d", b, got, i+1)
-		}
-	}
-	for d, want := range map[time.Duration]int{-1: 0, 0: 0, 1: 0, time.Hour: bucketCount, 1<<63 - 1: bucketCount} {
-		if got := bucketOf(d); got != want {
-			t.Errorf("%v is in bucket %d, want %d", d, got, want)
-		}
-	}
-}
-
-func TestSum_Quantile(t *testing.T) {
-	var s series
-	for range 99 {
-		s.add(bucketOf(time.Millisecond), 1, time.Millisecond)
-	}
-	s.add(bucketOf(time.Second), 1, time.Second)
-	u := s.sum()
-	for q, want := range map[float64]time.Duration{0.5: bucketBound(5), 0.99: bucketBound(5), 0.999: bucketBound(15)} {
-		if got := u.quantile(q); got != want {
-			t.Errorf("quantile %v is %v, want %v", q, got, want)
-		}
-	}
-}
-
-// TestErrorCounts_Bounded: scripts can return any number of codes.
-func TestErrorCounts_Bounded(t *testing.T) {
-	var e errorCounts
-	for i := range 1000 {
-		e.add(fmt.Sprintf("CODE%d text", i))
-		e.add(strings.Repeat("X", 1000))
-	}
-	all := e.all()
-	if len(all) > maxErrorCodes+1 || all["other"] == 0 {
-		t.Errorf("%d codes, %d other", len(all), all["other"])
-	}
-	n := uint64(0)
-	for _, c := range all {
-		n += c
-	}
-	if n != 2000 {
-		t.Errorf("%d errors counted, want 2000", n)
-	}
-}
 
 func TestLogLimiter(t *testing.T) {
 	var q logLimiter
@@ -76,36 +24,6 @@ func TestLogLimiter(t *testing.T) {
 	}
 	if _, ok := q.allow("b", now); !ok {
 		t.Error("another reason must wait")
-	}
-}
-
-// TestMetrics_NoAllocation: recording a group allocates nothing.
-func TestMetrics_NoAllocation(t *testing.T) {
-	m, rows, out := metricsGroup(64)
-	if n := testing.AllocsPerRun(100, func() { m.group(rows, time.Millisecond, out) }); n != 0 {
-		t.Errorf("%v allocations a group", n)
-	}
-}
-
-func metricsGroup(n int) (*Metrics, []*row, []byte) {
-	table := clientPortRows(command.NewTable())
-	m := newMetrics(table)
-	var rows []*row
-	for range n {
-		rows = append(rows, table["set"])
-	}
-	return m, rows, []byte(strings.Repeat("$-1\r\n", n))
-}
-
-func BenchmarkMetrics_Group(b *testing.B) {
-	for _, n := range []int{1, 100} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			m, rows, out := metricsGroup(n)
-			for b.Loop() {
-				m.group(rows, time.Millisecond, out)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/command")
-		})
 	}
 }
 

@@ -1,9 +1,9 @@
-package resp
+// Package metrics contains the metrics of a client port.
+package metrics
 
 import (
 	"math"
 	"math/bits"
-	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
-// Metrics are the metrics of the client port. INFO prints them too. They are
+// Port contains the metrics of a client port. INFO prints them too. It is
 // safe for concurrent use.
-type Metrics struct {
+type Port struct {
 	Connections  prometheus.Counter
 	AuthFailures prometheus.Counter
 	Panics       prometheus.Counter
@@ -26,22 +26,35 @@ type Metrics struct {
 
 	Published, Delivered, Invalidations, CutOff prometheus.Counter
 
-	bytesIn, bytesOut      atomic.Uint64
-	connections, authFails atomic.Uint64     // like the counters above, for INFO
-	refused                atomic.Uint64     // connections refused because of MaxClients or MaxUnauth
-	evicted                atomic.Uint64     // connections closed because of the memory for clients
-	clientMem              *clientmem.Budget // nil until the port is open
-	limits                 map[string]LimitFlag
-	errors                 errorCounts
+	BytesIn, BytesOut atomic.Uint64
+	Accepted          atomic.Uint64 // like Connections, for INFO
+	Unserved          atomic.Uint64 // connections refused because of MaxClients or MaxUnauth
+	Evicted           atomic.Uint64 // connections closed because of the memory for clients
 
-	all     []*series // sorted by name
-	open    func() int
-	blocked func() int64
-	hub     *pubsub.Hub // nil until the port is open
+	errors errorCounts
+	state  State
+	all    []*Series
 
 	mu   sync.Mutex
-	zero totals // values at the last CONFIG RESETSTAT; guarded by mu
+	zero Totals // values at the last CONFIG RESETSTAT; guarded by mu
 	rate rate
+}
+
+// State is what the state of a port is read from at the time of a scrape. The
+// functions are called only then.
+type State struct {
+	Open    func() int   // open connections
+	Blocked func() int64 // connections in a blocking command that waits
+	Hub     func() *pubsub.Hub
+	Memory  *clientmem.Budget
+	Limits  map[string]LimitFlag
+}
+
+// LimitFlag is the value of a command-line flag that limits what clients may
+// do. The metrics contain it as holdfast_limit.
+type LimitFlag struct {
+	Value  string
+	Number float64 // the value as a number; seconds for a duration
 }
 
 // Latency buckets: the first bound is 50 µs, each further one is twice as
@@ -61,54 +74,73 @@ func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(d-1)/uint64(firstBucket)), bucketCount)
 }
 
-// series contains the metrics of one command. It is safe for concurrent use. It
+// Series contains the metrics of one command. It is safe for concurrent use. It
 // is not a prometheus.Histogram, because that takes a search and three atomic
 // additions per call; a pipeline of a thousand commands would pay them a
 // thousand times.
-type series struct {
-	name     string
+type Series struct {
+	Name     string
 	buckets  [bucketCount + 1]atomic.Uint64
 	nanos    atomic.Uint64
 	failed   atomic.Uint64 // executed with an error reply
 	rejected atomic.Uint64 // not executed: wrong arguments, not authenticated
 }
 
-func (s *series) add(bucket int, n uint64, d time.Duration) {
+func (s *Series) add(bucket int, n uint64, d time.Duration) {
 	s.buckets[bucket].Add(n)
 	s.nanos.Add(n * uint64(max(d, 0)))
 }
 
-// sum is a snapshot of a series.
-type sum struct {
-	buckets                 [bucketCount + 1]uint64
-	calls                   uint64
-	nanos, failed, rejected uint64
+// Sum is a snapshot of a series.
+type Sum struct {
+	Calls, Nanos, Failed, Rejected uint64
+
+	buckets [bucketCount + 1]uint64
 }
 
-func (s *series) sum() sum {
-	t := sum{nanos: s.nanos.Load(), failed: s.failed.Load(), rejected: s.rejected.Load()}
+func (s *Series) sum() Sum {
+	t := Sum{Nanos: s.nanos.Load(), Failed: s.failed.Load(), Rejected: s.rejected.Load()}
 	for i := range s.buckets {
 		t.buckets[i] = s.buckets[i].Load()
-		t.calls += t.buckets[i]
+		t.Calls += t.buckets[i]
 	}
 	return t
 }
 
-func (t sum) minus(u sum) sum {
+func (t Sum) minus(u Sum) Sum {
 	for i := range t.buckets {
 		t.buckets[i] -= u.buckets[i]
 	}
-	t.calls -= u.calls
-	t.nanos -= u.nanos
-	t.failed -= u.failed
-	t.rejected -= u.rejected
+	t.Calls -= u.Calls
+	t.Nanos -= u.Nanos
+	t.Failed -= u.Failed
+	t.Rejected -= u.Rejected
 	return t
 }
 
-// quantile returns the upper bound of the bucket that contains the q-quantile
+// Bucket is a bucket of a histogram of latencies: how many calls took up to Bound.
+type Bucket struct {
+	Bound time.Duration
+	Calls uint64
+}
+
+// Buckets returns the buckets that contain calls of their own. Each counts the
+// calls of those before it too.
+func (t Sum) Buckets() []Bucket {
+	var all []Bucket
+	n := uint64(0)
+	for i, in := range t.buckets {
+		if n += in; in > 0 {
+			all = append(all, Bucket{bucketBound(i), n})
+		}
+	}
+	return all
+}
+
+// Quantile returns the upper bound of the bucket that contains the q-quantile
 // of the calls.
-func (t sum) quantile(q float64) time.Duration {
-	want := uint64(math.Ceil(q * float64(t.calls)))
+func (t Sum) Quantile(q float64) time.Duration {
+	want := uint64(math.Ceil(q * float64(t.Calls)))
 	for i, n := range t.buckets {
 		if n >= want {
 			return bucketBound(i)
@@ -118,13 +150,13 @@ func (t sum) quantile(q float64) time.Duration {
 	return bucketBound(bucketCount)
 }
 
-// totals is a snapshot of everything that CONFIG RESETSTAT resets. The counters
+// Totals is a snapshot of everything that CONFIG RESETSTAT resets. The counters
 // themselves continue, because a scraper of /metrics must not see them
 // decrease.
-type totals struct {
-	series                                  map[string]sum
-	errors                                  map[string]uint64
-	connections, refused, bytesIn, bytesOut uint64
+type Totals struct {
+	Series                                map[string]Sum // by full name of the command
+	Errors                                map[string]uint64
+	Accepted, Unserved, BytesIn, BytesOut uint64
 }
 
 // rate computes the number of events per second from two values of a counter.
@@ -144,13 +176,12 @@ func (r *rate) read(now time.Time, count uint64) float64 {
 	return r.last
 }
 
-// newMetrics returns the metrics of a port, and gives each row of its command
-// table a series. The subcommands of a command on data count for the container.
-func newMetrics(rows map[string]*row) *Metrics {
+// New returns the metrics of a port.
+func New(state State) *Port {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "holdfast", Name: name, Help: help})
 	}
-	m := &Metrics{
+	m := &Port{
 		Connections: counter("client_connections_total", "Client connections accepted."),
 		AuthFailures: counter("client_auth_failures_total",
 			"Logins with a wrong user or password, and logins refused because too many had failed."),
@@ -166,78 +197,84 @@ func newMetrics(rows map[string]*row) *Metrics {
 		CutOff: counter("pubsub_cut_off_total",
 			"Connections closed because they read messages too slowly, would have missed some, "+
 				"or had patterns that took too many steps."),
-		open:    func() int { return 0 },
-		blocked: func() int64 { return 0 },
+		state: state,
 	}
-	for _, r := range rows {
-		r.stats = m.series(r.cmd.Name)
-		for i := range r.sub {
-			r.sub[i].stats = m.series(r.sub[i].fullName())
-		}
-	}
-	sort.Slice(m.all, func(i, j int) bool { return m.all[i].name < m.all[j].name })
 	return m
 }
 
-func (m *Metrics) series(name string) *series {
-	s := &series{name: name}
+// Series returns a new series for the command with a full name.
+func (m *Port) Series(name string) *Series {
+	s := &Series{Name: name}
 	m.all = append(m.all, s)
 	return s
 }
 
-// group records a group that took d. Each of its commands counts as having
-// taken d. out contains the replies, one for each command.
-func (m *Metrics) group(rows []*row, d time.Duration, out []byte) {
+// Group records a group of n commands that took d. Each of its commands counts as
+// having taken d. at returns the series of a command. out contains the replies,
+// one for each command.
+func (m *Port) Group(n int, at func(i int) *Series, d time.Duration, out []byte) {
 	bucket := bucketOf(d)
-	for i := 0; i < len(rows); {
-		n := 1
-		for i+n < len(rows) && rows[i+n] == rows[i] {
-			n++
+	for i := 0; i < n; {
+		s, same := at(i), 1
+		for i+same < n && at(i+same) == s {
+			same++
 		}
-		rows[i].stats.add(bucket, uint64(n), d)
-		i += n
+		s.add(bucket, uint64(same), d)
+		i += same
 	}
 	if !wire.MayHoldError(out) {
 		return
 	}
 	for i := 0; len(out) > 0; i++ {
-		n := wire.Len(out)
-		if n == 0 {
+		size := wire.Len(out)
+		if size == 0 {
 			return
 		}
-		if out[0] == '-' && i < len(rows) {
-			rows[i].stats.failed.Add(1)
+		if out[0] == '-' && i < n {
+			at(i).failed.Add(1)
 		}
-		m.countErrors(out[:n])
-		out = out[n:]
+		m.countErrors(out[:size])
+		out = out[size:]
 	}
 }
 
-// failed records a group for which each command got the error text.
-func (m *Metrics) failed(rows []*row, d time.Duration, text string) {
-	m.group(rows, d, nil)
-	for _, r := range rows {
-		r.stats.failed.Add(1)
+// FailedGroup records a group of n commands, each of which got the error text.
+func (m *Port) FailedGroup(n int, at func(i int) *Series, d time.Duration, text string) {
+	m.Group(n, at, d, nil)
+	for i := range n {
+		at(i).failed.Add(1)
 		m.errors.add(text)
 	}
 }
 
 // countErrors counts the errors in one reply.
-func (m *Metrics) countErrors(reply []byte) {
+func (m *Port) countErrors(reply []byte) {
 	if !wire.MayHoldError(reply) {
 		return
 	}
 	wire.EachError(reply, func(line []byte) { m.errors.add(string(line)) })
 }
 
-// connectionCommand records a connection command.
-func (m *Metrics) connectionCommand(r *row, d time.Duration, reply fsm.Reply) {
-	r.stats.add(bucketOf(d), 1, d)
+// Command records a command that took d.
+func (m *Port) Command(s *Series, d time.Duration, reply fsm.Reply) {
+	s.add(bucketOf(d), 1, d)
 	if reply.IsError() {
-		r.stats.failed.Add(1)
+		s.failed.Add(1)
 		m.errors.add(reply.Text())
 	}
 }
+
+// Reject records an error reply to a command that was not executed. s is nil if
+// there is no such command.
+func (m *Port) Reject(s *Series, text string) {
+	if s != nil {
+		s.rejected.Add(1)
+	}
+	m.errors.add(text)
+}
+
+// Error records an error reply.
+func (m *Port) Error(text string) { m.errors.add(text) }
 
 // maxErrorCodes bounds the number of error codes that are counted separately,
 // because scripts can return any code.
@@ -298,54 +335,54 @@ func (e *errorCounts) all() map[string]uint64 {
 }
 
 // now returns a snapshot of all values.
-func (m *Metrics) now() totals {
-	t := totals{
-		series: make(map[string]sum, len(m.all)), errors: m.errors.all(),
-		connections: m.connections.Load(), refused: m.refused.Load(),
-		bytesIn: m.bytesIn.Load(), bytesOut: m.bytesOut.Load(),
+func (m *Port) now() Totals {
+	t := Totals{
+		Series: make(map[string]Sum, len(m.all)), Errors: m.errors.all(),
+		Accepted: m.Accepted.Load(), Unserved: m.Unserved.Load(),
+		BytesIn: m.BytesIn.Load(), BytesOut: m.BytesOut.Load(),
 	}
 	for _, s := range m.all {
-		if u := s.sum(); u.calls+u.rejected > 0 {
-			t.series[s.name] = u
+		if u := s.sum(); u.Calls+u.Rejected > 0 {
+			t.Series[s.Name] = u
 		}
 	}
 	return t
 }
 
-// sinceReset returns the values since the last reset, and the number of
+// SinceReset returns the values since the last reset, and the number of
 // commands per second.
-func (m *Metrics) sinceReset() (totals, float64) {
+func (m *Port) SinceReset() (Totals, float64) {
 	t := m.now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var calls uint64
-	for _, s := range t.series {
-		calls += s.calls
+	for _, s := range t.Series {
+		calls += s.Calls
 	}
 	perSecond := m.rate.read(time.Now(), calls)
-	for name, s := range t.series {
-		if s = s.minus(m.zero.series[name]); s.calls+s.rejected > 0 {
-			t.series[name] = s
+	for name, s := range t.Series {
+		if s = s.minus(m.zero.Series[name]); s.Calls+s.Rejected > 0 {
+			t.Series[name] = s
 		} else {
-			delete(t.series, name)
+			delete(t.Series, name)
 		}
 	}
-	for code, n := range t.errors {
-		if n -= m.zero.errors[code]; n > 0 {
-			t.errors[code] = n
+	for code, n := range t.Errors {
+		if n -= m.zero.Errors[code]; n > 0 {
+			t.Errors[code] = n
 		} else {
-			delete(t.errors, code)
+			delete(t.Errors, code)
 		}
 	}
-	t.connections -= m.zero.connections
-	t.refused -= m.zero.refused
-	t.bytesIn -= m.zero.bytesIn
-	t.bytesOut -= m.zero.bytesOut
+	t.Accepted -= m.zero.Accepted
+	t.Unserved -= m.zero.Unserved
+	t.BytesIn -= m.zero.BytesIn
+	t.BytesOut -= m.zero.BytesOut
 	return t, perSecond
 }
 
-// reset makes sinceReset count from now on.
-func (m *Metrics) reset() {
+// Reset makes SinceReset count from now on.
+func (m *Port) Reset() {
 	t := m.now()
 	m.mu.Lock()
 	m.zero = t
@@ -353,7 +390,7 @@ func (m *Metrics) reset() {
 }
 
 // Collectors returns the collectors to register with Prometheus.
-func (m *Metrics) Collectors() []prometheus.Collector {
+func (m *Port) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.Connections, m.AuthFailures, m.Panics, m.Refused, m.Published, m.Delivered, m.Invalidations, m.CutOff,
 		portCollector{m},
@@ -389,6 +426,8 @@ var (
 		"Error replies, by their code.", "code")
 	descClientMemory = newDesc("client_memory_bytes",
 		"Bytes that clients make this node hold and that count for --max-client-memory.")
+	descLimit = newDesc("limit",
+		"Value of a flag that limits what clients may do; seconds for a duration.", "flag")
 	descEvicted = newDesc("client_evicted_total",
 		"Client connections closed because they held the most of the memory for clients.")
 )
@@ -397,8 +436,8 @@ func newDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("holdfast_"+name, help, labels, nil)
 }
 
-// portCollector is a prometheus.Collector of Metrics.
-type portCollector struct{ m *Metrics }
+// portCollector is a prometheus.Collector of Port.
+type portCollector struct{ m *Port }
 
 // Describe implements prometheus.Collector.
 func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
@@ -414,14 +453,16 @@ func (p portCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (p portCollector) Collect(ch chan<- prometheus.Metric) {
 	t := p.m.now()
-	collectLimits(p.m.limits, ch)
-	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(p.m.open()))
-	ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, float64(p.m.blocked()))
-	if m := p.m.clientMem; m != nil {
+	for name, f := range p.m.state.Limits {
+		ch <- prometheus.MustNewConstMetric(descLimit, prometheus.GaugeValue, f.Number, name)
+	}
+	ch <- prometheus.MustNewConstMetric(descClients, prometheus.GaugeValue, float64(p.m.state.Open()))
+	ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, float64(p.m.state.Blocked()))
+	if m := p.m.state.Memory; m != nil {
 		ch <- prometheus.MustNewConstMetric(descClientMemory, prometheus.GaugeValue, float64(m.Total()))
 	}
-	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(p.m.evicted.Load()))
-	if h := p.m.hub; h != nil {
+	ch <- prometheus.MustNewConstMetric(descEvicted, prometheus.CounterValue, float64(p.m.Evicted.Load()))
+	if h := p.m.state.Hub(); h != nil {
 		sizes := h.Sizes()
 		tracked, _, _ := h.TrackedSizes()
 		ch <- prometheus.MustNewConstMetric(descSubscriptions, prometheus.GaugeValue, float64(sizes.Subscriptions))
@@ -433,20 +474,20 @@ func (p portCollector) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, n uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	count(descBytesIn, t.bytesIn)
-	count(descBytesOut, t.bytesOut)
-	for code, n := range t.errors {
+	count(descBytesIn, t.BytesIn)
+	count(descBytesOut, t.BytesOut)
+	for code, n := range t.Errors {
 		count(descErrors, n, code)
 	}
-	for name, s := range t.series {
+	for name, s := range t.Series {
 		below := make(map[float64]uint64, bucketCount)
 		n := uint64(0)
 		for i := range bucketCount {
 			n += s.buckets[i]
 			below[bucketBound(i).Seconds()] = n
 		}
-		ch <- prometheus.MustNewConstHistogram(descLatency, s.calls, float64(s.nanos)/1e9, below, name)
-		count(descFailed, s.failed, name)
-		count(descRejected, s.rejected, name)
+		ch <- prometheus.MustNewConstHistogram(descLatency, s.Calls, float64(s.Nanos)/1e9, below, name)
+		count(descFailed, s.Failed, name)
+		count(descRejected, s.Rejected, name)
 	}
 }
