@@ -47,12 +47,6 @@ func TestSizes_AreBounded(t *testing.T) {
 // a reader finds a file by its name.
 const maxFolderFiles = 30
 
-// largeFolders lists the folders that have more files, with the number that they
-// may have. The types of each of them use each other's methods in both
-// directions, so moving a file to a package needs a new border first: lower the
-// number when a file moves, and do not raise it.
-var largeFolders = map[string]int{"cluster": 30, "resp": 30}
-
 // TestFolders_AreSmall checks the number of product files of each folder.
 func TestFolders_AreSmall(t *testing.T) {
 	files := make(map[string]int)
@@ -62,9 +56,7 @@ func TestFolders_AreSmall(t *testing.T) {
 		}
 	}
 	for dir, n := range files {
-		if most, large := largeFolders[dir]; large && n != most {
-			t.Errorf("%s has %d files, and largeFolders says %d: lower the number, or divide the folder", dir, n, most)
-		} else if !large && n > maxFolderFiles {
+		if n > maxFolderFiles {
 			t.Errorf("%s has %d files, at most %d are allowed: divide the folder", dir, n, maxFolderFiles)
 		}
 	}
