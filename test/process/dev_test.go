@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,22 +25,7 @@ type devRun struct {
 	base   int
 	dir    string
 	exited chan struct{}
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-// Write implements io.Writer for the output of dev.
-func (d *devRun) Write(b []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.out.Write(b)
-}
-
-func (d *devRun) printed() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.out.String()
+	out    testutil.Log // output of dev
 }
 
 // devRow matches a line of the table that dev prints.
@@ -59,7 +42,7 @@ func startDevAs(t *testing.T, cmd *exec.Cmd, base int, dir string, args ...strin
 	d := &devRun{t: t, base: base, dir: dir, exited: make(chan struct{}), cmd: cmd}
 	cmd.Args = append(cmd.Args, "dev", "--base-port", strconv.Itoa(base), "--data-dir", dir)
 	cmd.Args = append(cmd.Args, args...)
-	d.cmd.Stdout, d.cmd.Stderr = d, d
+	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
 	d.cmd.Env = process.CleanEnv()
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	starter, err := process.CommonStarter()
@@ -79,7 +62,7 @@ func startDevAs(t *testing.T, cmd *exec.Cmd, base int, dir string, args ...strin
 		}
 		<-d.exited
 		if t.Failed() {
-			t.Logf("dev printed:\n%s", d.printed())
+			t.Logf("dev printed:\n%s", d.out.String())
 		}
 	})
 	return d
@@ -90,12 +73,12 @@ func startDevAs(t *testing.T, cmd *exec.Cmd, base int, dir string, args ...strin
 func (d *devRun) table(nodes int) (pids map[string]int, leader string) {
 	d.t.Helper()
 	if err := process.Poll(testutil.Within(d.t, testutil.StartLimit), "the table of dev", func() bool {
-		return strings.Contains(d.printed(), "Ready.") || d.ended()
+		return strings.Contains(d.out.String(), "Ready.") || d.ended()
 	}); err != nil {
 		d.t.Fatal(err)
 	}
 	pids = make(map[string]int)
-	for i, m := range devRow.FindAllStringSubmatch(d.printed(), -1) {
+	for i, m := range devRow.FindAllStringSubmatch(d.out.String(), -1) {
 		if want := []string{process.Loopback(d.base + i), process.Loopback(d.base + 1000 + i),
 			process.Loopback(d.base + 2000 + i)}; m[3] != want[0] || m[4] != want[1] || m[5] != want[2] {
 			d.t.Errorf("addresses of %s: %v, want %v", m[1], m[3:6], want)
@@ -115,7 +98,7 @@ func (d *devRun) table(nodes int) (pids map[string]int, leader string) {
 		}
 	}
 	if len(pids) != nodes || leader == "" {
-		d.t.Fatalf("table of dev: %d nodes, leader %q in\n%s", len(pids), leader, d.printed())
+		d.t.Fatalf("table of dev: %d nodes, leader %q in\n%s", len(pids), leader, d.out.String())
 	}
 	return pids, leader
 }
@@ -143,7 +126,7 @@ func (d *devRun) waitEnd() int {
 func (d *devRun) waitFor(text string) {
 	d.t.Helper()
 	if err := process.Poll(testutil.Within(d.t, testutil.StartLimit), fmt.Sprintf("dev to say %q", text),
-		func() bool { return strings.Contains(d.printed(), text) }); err != nil {
+		func() bool { return strings.Contains(d.out.String(), text) }); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -194,7 +177,7 @@ func TestDev(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	d := startDev(t, base, dir)
 	pids, leader := d.table(3)
-	wantContains(t, "dev", d.printed(), "NODE", "PID", "CLIENTS", "PEERS", "HTTP", "ROLE", "redis-cli -p", dir,
+	wantContains(t, "dev", d.out.String(), "NODE", "PID", "CLIENTS", "PEERS", "HTTP", "ROLE", "redis-cli -p", dir,
 		"Ctrl-C")
 	any := &process.Node{ID: "n1", Clients: process.Loopback(base)}
 	want(t, any, "OK", "SET", "lock:a", "me", "NX", "EX", "600")
@@ -228,8 +211,8 @@ func TestDev(t *testing.T) {
 			t.Errorf("%s: %s, want %s", step.cmd, got, step.want)
 		}
 	}
-	if strings.Contains(d.printed(), "no leader") && !strings.Contains(d.printed(), " leads\n") {
-		t.Errorf("dev no longer finds the leader:\n%s", d.printed())
+	if strings.Contains(d.out.String(), "no leader") && !strings.Contains(d.out.String(), " leads\n") {
+		t.Errorf("dev no longer finds the leader:\n%s", d.out.String())
 	}
 	delete(pids, leader)
 
@@ -239,7 +222,7 @@ func TestDev(t *testing.T) {
 	if code := second.waitEnd(); code != 1 {
 		t.Errorf("second dev: exit code %d, want 1", code)
 	}
-	wantLine(t, second.printed(), "holdfast: ", "address already in use", "another cluster running? try --base-port")
+	wantLine(t, second.out.String(), "holdfast: ", "address already in use", "another cluster running? try --base-port")
 
 	// This is the signal that Ctrl-C sends.
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -265,9 +248,9 @@ func TestDev(t *testing.T) {
 	}
 	d = startDev(t, base, dir, "--", "--requirepass", "secret")
 	pids, _ = d.table(2)
-	wantLine(t, d.printed(), "n3 (pid ", " is gone: exit status 2", "n3.log")
-	wantLine(t, d.printed(), "holdfast member remove n3")
-	wantLine(t, d.printed(), "n3", process.Loopback(base+2), "gone")
+	wantLine(t, d.out.String(), "n3 (pid ", " is gone: exit status 2", "n3.log")
+	wantLine(t, d.out.String(), "holdfast member remove n3")
+	wantLine(t, d.out.String(), "n3", process.Loopback(base+2), "gone")
 	killDev(t, d, pids)
 }
 
@@ -352,7 +335,7 @@ func TestDev_NodesThatDoNotStart(t *testing.T) {
 	if code := d.waitEnd(); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	wantLine(t, d.printed(), "n2 (pid ", " is gone: exit status 1; its log: ", "n2.log")
-	wantLine(t, d.printed(), `--log-store is "leveldb"`)
-	wantLine(t, d.printed(), "holdfast: no node is left")
+	wantLine(t, d.out.String(), "n2 (pid ", " is gone: exit status 1; its log: ", "n2.log")
+	wantLine(t, d.out.String(), `--log-store is "leveldb"`)
+	wantLine(t, d.out.String(), "holdfast: no node is left")
 }

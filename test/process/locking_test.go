@@ -1,14 +1,12 @@
 package process_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,22 +20,7 @@ type locked struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-// Write implements io.Writer for the output of the program and of its command.
-func (l *locked) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(b)
-}
-
-func (l *locked) printed() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.String()
+	out  testutil.Log  // output of the program and of its command
 }
 
 // lock starts a program that runs a shell script while it holds a lock.
@@ -47,7 +30,7 @@ func (c *cluster) lock(key, script string, flags ...string) *locked {
 	args := append([]string{"lock", key, "--addr", c.addrs()}, flags...)
 	l.cmd = exec.Command(binary, append(args, "--", "sh", "-c", script)...)
 	l.cmd.Env = process.CleanEnv()
-	l.cmd.Stdout, l.cmd.Stderr = l, l
+	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
 	l.cmd.WaitDelay = time.Second // a test that fails may leave a child that keeps the pipe
 	if err := process.Start(l.cmd); err != nil {
 		c.t.Fatal(err)
@@ -69,8 +52,8 @@ func (c *cluster) lock(key, script string, flags ...string) *locked {
 func (l *locked) says(text string) {
 	l.t.Helper()
 	if err := process.Poll(testutil.Within(l.t, testutil.StartLimit), "holdfast lock to print "+strconv.Quote(text),
-		func() bool { return strings.Contains(l.printed(), text) }); err != nil {
-		l.t.Fatalf("%v; it printed\n%s", err, l.printed())
+		func() bool { return strings.Contains(l.out.String(), text) }); err != nil {
+		l.t.Fatalf("%v; it printed\n%s", err, l.out.String())
 	}
 }
 
@@ -87,10 +70,10 @@ func (l *locked) wantExit(code int) {
 	select {
 	case <-l.done:
 	case <-time.After(testutil.StartLimit):
-		l.t.Fatalf("holdfast lock does not end; it printed\n%s", l.printed())
+		l.t.Fatalf("holdfast lock does not end; it printed\n%s", l.out.String())
 	}
 	if got := l.cmd.ProcessState.ExitCode(); got != code {
-		l.t.Errorf("exit code %d, want %d; it printed\n%s", got, code, l.printed())
+		l.t.Errorf("exit code %d, want %d; it printed\n%s", got, code, l.out.String())
 	}
 }
 
@@ -123,9 +106,9 @@ func TestLock_Runs(t *testing.T) {
 	c := startCluster(t)
 	l := c.lock("a", `echo "$HOLDFAST_LOCK_KEY $HOLDFAST_LOCK_TOKEN"; exit 7`)
 	l.wantExit(7)
-	token, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(l.printed()), "a "))
+	token, err := strconv.Atoi(strings.TrimPrefix(strings.TrimSpace(l.out.String()), "a "))
 	if err != nil || token <= 0 {
-		t.Errorf("the command got %q", l.printed())
+		t.Errorf("the command got %q", l.out.String())
 	}
 	want(t, c.Nodes[0], "(nil)", "LOCK", "TOKEN", "a")
 	c.lock("a", "kill -9 $$").wantExit(128 + 9)
@@ -139,7 +122,7 @@ func TestLock_Runs(t *testing.T) {
 	wantContains(t, "locks", run(t, "locks", "--addr", c.addrs()), "first")
 	none := c.lock("a", "echo never", "--wait", "0")
 	none.wantExit(75)
-	wantContains(t, "lock --wait 0", none.printed(), `"a" is taken, first holds it`)
+	wantContains(t, "lock --wait 0", none.out.String(), `"a" is taken, first holds it`)
 	c.lock("a", "echo never", "--wait", "300ms").wantExit(75)
 	second := c.lock("a", "echo second")
 	c.awaitWaiters("a", 1)
@@ -153,7 +136,7 @@ func TestLock_Runs(t *testing.T) {
 	first.wantExit(128 + 15)
 	third.wantExit(0)
 	third.says("third")
-	if strings.Contains(second.printed()+none.printed(), "never") || strings.Contains(second.printed(), "\nsecond") {
+	if strings.Contains(second.out.String()+none.out.String(), "never") || strings.Contains(second.out.String(), "\nsecond") {
 		t.Error("a command ran without the lock")
 	}
 }
@@ -172,10 +155,10 @@ func TestLock_Signals(t *testing.T) {
 
 	l = c.lock("a", "echo pid $$; "+endless)
 	l.says("begun")
-	line, _, _ := strings.Cut(l.printed(), "\n")
+	line, _, _ := strings.Cut(l.out.String(), "\n")
 	pid, err := strconv.Atoi(strings.TrimPrefix(line, "pid "))
 	if err != nil {
-		t.Fatalf("the command printed %q", l.printed())
+		t.Fatalf("the command printed %q", l.out.String())
 	}
 	l.signal(syscall.SIGKILL)
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the command to end with holdfast lock",
@@ -196,7 +179,7 @@ func TestLock_Lost(t *testing.T) {
 	wantContains(t, "locks break", run(t, "locks", "break", "a", "--yes", "--addr", c.addrs()), "was broken")
 	refuses(t, []string{"is free"}, "locks", "break", "a", "--yes", "--addr", c.addrs())
 	l.wantExit(76)
-	wantContains(t, "a broken lock", l.printed(), "term", "lost")
+	wantContains(t, "a broken lock", l.out.String(), "term", "lost")
 
 	// The command of a lock that is not confirmed ends before the lease, so the
 	// next owner never meets it.
@@ -212,7 +195,7 @@ func TestLock_Lost(t *testing.T) {
 	if took := time.Since(stopped); took > ttl+2*time.Second { // 1 s for the attempt to release the lock
 		t.Errorf("the command ended %v after the last possible renewal of a lease of %v", took, ttl)
 	}
-	wantContains(t, "an unproved lock", l.printed(), "cannot be proved")
+	wantContains(t, "an unproved lock", l.out.String(), "cannot be proved")
 	for _, n := range c.Nodes {
 		send(t, n, syscall.SIGCONT)
 	}
@@ -247,7 +230,7 @@ func TestLock_LeaderKilled(t *testing.T) {
 		}); err != nil {
 		t.Fatal(err)
 	}
-	if slices.Contains(strings.Split(second.printed(), "\n"), "second") {
+	if slices.Contains(strings.Split(second.out.String(), "\n"), "second") {
 		t.Fatal("two owners hold the lock")
 	}
 	first.signal(syscall.SIGTERM)

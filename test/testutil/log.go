@@ -22,6 +22,13 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
+// String returns the whole log.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
 // Lines returns the lines that contain text.
 func (l *Log) Lines(text string) (found []string) {
 	l.mu.Lock()
