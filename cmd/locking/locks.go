@@ -3,7 +3,6 @@ package locking
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +77,7 @@ func listInto(cmd *cobra.Command) {
 				return err
 			}
 			if o.asJSON {
-				return printJSON(out, all)
+				return terminal.PrintJSON(out, all)
 			}
 			return printLocks(out, all)
 		})
@@ -104,7 +103,7 @@ func infoCommand() *cobra.Command {
 				case err != nil:
 					return err
 				case o.asJSON:
-					return printJSON(out, d) // null if the lock is free
+					return terminal.PrintJSON(out, d) // null if the lock is free
 				case d == nil:
 					_, err := fmt.Fprintf(out, "%s is free, and no client waits for it\n", shown(args[0]))
 					return err
@@ -158,8 +157,10 @@ func (o *locksOptions) defineOutput(cmd *cobra.Command) {
 // show prints a page once or, with --watch, repeatedly until the context ends. On
 // a terminal, each page then replaces the previous one.
 func (o *locksOptions) show(cmd *cobra.Command, page func(context.Context, *lock.Nodes, io.Writer) error) (err error) {
-	if o.watch && o.every < 100*time.Millisecond {
-		return fmt.Errorf("--interval is %v, must be at least 100ms", o.every)
+	if o.watch {
+		if err := terminal.CheckInterval(o.every); err != nil {
+			return err
+		}
 	}
 	nodes, err := o.open()
 	if err != nil {
@@ -174,31 +175,12 @@ func (o *locksOptions) show(cmd *cobra.Command, page func(context.Context, *lock
 	if !o.watch {
 		return ask(cmd.OutOrStdout())
 	}
-	file, ok := cmd.OutOrStdout().(*os.File)
-	clears := ok && term.IsTerminal(int(file.Fd()))
-	t := time.NewTicker(o.every)
-	defer t.Stop()
-	for {
-		var text strings.Builder
-		if clears {
-			text.WriteString("\x1b[H\x1b[2J")
+	return terminal.Repeat(cmd.Context(), cmd.OutOrStdout(), o.every, func(text io.Writer) error {
+		if err := ask(text); err != nil {
+			fmt.Fprintf(text, "holdfast: %v\n", err)
 		}
-		err := ask(&text)
-		if cmd.Context().Err() != nil {
-			return nil
-		}
-		if err != nil {
-			fmt.Fprintf(&text, "holdfast: %v\n", err)
-		}
-		if _, err := io.WriteString(cmd.OutOrStdout(), text.String()); err != nil {
-			return err
-		}
-		select {
-		case <-t.C:
-		case <-cmd.Context().Done():
-			return nil
-		}
-	}
+		return nil
+	})
 }
 
 // list asks for all locks that match the options.
@@ -399,12 +381,6 @@ func shown(s string) string {
 		return q
 	}
 	return s
-}
-
-func printJSON(out io.Writer, v any) error {
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 func printLocks(out io.Writer, all []description) error {

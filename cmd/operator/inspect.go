@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -78,9 +77,7 @@ data directory, it first copies the directory to the one for temporary files
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(i)
+				return terminal.PrintJSON(cmd.OutOrStdout(), i)
 			}
 			return i.print(cmd.OutOrStdout())
 		},

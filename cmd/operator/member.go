@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -130,9 +129,7 @@ its program, and, for a member that is away, when it last answered the node of
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(nodes)
+				return terminal.PrintJSON(cmd.OutOrStdout(), nodes)
 			}
 			return printMembers(cmd.OutOrStdout(), nodes)
 		},

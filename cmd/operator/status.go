@@ -2,16 +2,13 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/fatih/color"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cmd/client"
@@ -60,8 +57,10 @@ full disk.`,
 				}
 				o.addr = args[0]
 			}
-			if o.watch && o.every < 100*time.Millisecond {
-				return fmt.Errorf("--interval is %v, must be at least 100ms", o.every)
+			if o.watch {
+				if err := terminal.CheckInterval(o.every); err != nil {
+					return err
+				}
 			}
 			login, err := o.login.Login()
 			if err != nil {
@@ -91,9 +90,7 @@ func showStatus(ctx context.Context, o statusOptions, login load.Login, out, err
 	}
 	v := assess(nodes)
 	if o.asJSON {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(nodes)
+		err = terminal.PrintJSON(out, nodes)
 	} else {
 		err = printStatus(out, nodes, v)
 	}
@@ -106,35 +103,15 @@ func showStatus(ctx context.Context, o statusOptions, login load.Login, out, err
 // watchStatus prints the status again and again until ctx ends. On a terminal
 // each one replaces the one before.
 func watchStatus(ctx context.Context, o statusOptions, login load.Login, out io.Writer) error {
-	const clearScreen = "\x1b[H\x1b[2J"
-	file, ok := out.(*os.File)
-	onTerminal := ok && term.IsTerminal(int(file.Fd()))
-	t := time.NewTicker(o.every)
-	defer t.Stop()
-	for {
+	return terminal.Repeat(ctx, out, o.every, func(page io.Writer) error {
 		nodes, err := client.Status(ctx, o.addr, login)
-		if ctx.Err() != nil {
-			return nil
-		}
-		var page strings.Builder
-		if onTerminal {
-			page.WriteString(clearScreen)
-		}
-		fmt.Fprintf(&page, "%s  %s\n", time.Now().Format(time.DateTime), o.addr)
+		fmt.Fprintf(page, "%s  %s\n", time.Now().Format(time.DateTime), o.addr)
 		if err != nil {
-			fmt.Fprintf(&page, "no status: %v\n", err)
-		} else if err := printStatus(&page, nodes, assess(nodes)); err != nil {
-			return err
-		}
-		if _, err := io.WriteString(out, page.String()); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
+			fmt.Fprintf(page, "no status: %v\n", err)
 			return nil
-		case <-t.C:
 		}
-	}
+		return printStatus(page, nodes, assess(nodes))
+	})
 }
 
 func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict) error {

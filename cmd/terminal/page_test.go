@@ -1,0 +1,48 @@
+package terminal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
+)
+
+func TestRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+		defer stop()
+		var out strings.Builder
+		n := 0
+		err := terminal.Repeat(ctx, &out, time.Second, func(w io.Writer) error {
+			n++
+			_, err := fmt.Fprintf(w, "page %d\n", n)
+			return err
+		})
+		if err != nil || out.String() != "page 1\npage 2\npage 3\n" {
+			t.Errorf("%v, printed %q", err, &out)
+		}
+		failure := errors.New("no page")
+		if err := terminal.Repeat(t.Context(), &out, time.Second, func(io.Writer) error { return failure }); err != failure {
+			t.Errorf("the error of a page is %v", err)
+		}
+		if err := terminal.Repeat(ctx, &out, time.Second, func(io.Writer) error { return failure }); err != nil {
+			t.Errorf("the error of a page that was interrupted: %v", err)
+		}
+	})
+}
+
+func TestCheckInterval(t *testing.T) {
+	if err := terminal.CheckInterval(99 * time.Millisecond); err == nil ||
+		err.Error() != "--interval is 99ms, must be at least 100ms" {
+		t.Errorf("99 ms: %v", err)
+	}
+	if err := terminal.CheckInterval(100 * time.Millisecond); err != nil {
+		t.Error(err)
+	}
+}
