@@ -7,7 +7,8 @@ from redis import exceptions as redis_errors
 
 from ._errors import LostError, NoLockCommandError, TakenError, UnprovedError, transient, unknown_command
 from ._lease import (
-    LONGEST_WAIT, PROBE_EVERY, PROBE_LIMIT, REPLY_MARGIN, RETRY_MAX, RETRY_MIN, Pause, Request, monotonic, split,
+    LONGEST_WAIT, PROBE_EVERY, PROBE_LIMIT, REPLY_MARGIN, RETRY_MAX, RETRY_MIN, Lease, Pause, Request, monotonic,
+    split,
 )
 
 
@@ -174,36 +175,15 @@ async def _probe(node):
         await pings.disconnect()
 
 
-class AsyncHeld:
+class AsyncHeld(Lease):
     """A lock that was acquired. It is renewed until release."""
 
     def __init__(self, client, request, token, until):
-        self.token = token
-        """The fencing token. It is higher than those of all earlier owners."""
+        super().__init__(client, request, token, until)
         self.lost = asyncio.Event()
         """Set when the lock is lost, or when the lease may have ended."""
-        self._client, self._request, self._until = client, request, until
-        self._cause = None
         self._keeper = asyncio.ensure_future(self._keep())
         self._watch = asyncio.ensure_future(self._expire())
-
-    @property
-    def key(self):
-        return self._request.key
-
-    @property
-    def owner(self):
-        """The value of the lock."""
-        return self._request.owner
-
-    def left(self):
-        """Return the number of seconds for which the lease certainly lasts."""
-        return max(self._until - monotonic(), 0)
-
-    def check(self):
-        """Raise LostError or UnprovedError if lost is set."""
-        if self._cause is not None:
-            raise self._cause
 
     async def release(self):
         """Release the lock: see Held.release."""

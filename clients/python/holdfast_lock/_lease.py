@@ -58,6 +58,34 @@ class Request:
             raise LostError(f"lock {self.key!r}: the grant has token {int(reply)}, not {token}")
 
 
+class Lease:
+    """What Held and AsyncHeld have in common."""
+
+    def __init__(self, client, request, token, until):
+        self.token = token
+        """The fencing token. It is higher than those of all earlier owners."""
+        self._client, self._request, self._until = client, request, until
+        self._cause = None  # why the lock is lost; None while it is not
+
+    @property
+    def key(self):
+        return self._request.key
+
+    @property
+    def owner(self):
+        """The value of the lock."""
+        return self._request.owner
+
+    def left(self):
+        """Return the number of seconds for which the lease certainly lasts."""
+        return max(self._until - monotonic(), 0)
+
+    def check(self):
+        """Raise LostError or UnprovedError if lost is set."""
+        if self._cause is not None:
+            raise self._cause
+
+
 class Pause:
     """The growing pauses between tries."""
 

@@ -7,7 +7,8 @@ import redis
 
 from ._errors import LostError, NoLockCommandError, TakenError, UnprovedError, transient, unknown_command
 from ._lease import (
-    LONGEST_WAIT, PROBE_EVERY, PROBE_LIMIT, REPLY_MARGIN, RETRY_MAX, RETRY_MIN, Pause, Request, monotonic, split,
+    LONGEST_WAIT, PROBE_EVERY, PROBE_LIMIT, REPLY_MARGIN, RETRY_MAX, RETRY_MIN, Lease, Pause, Request, monotonic,
+    split,
 )
 
 
@@ -194,39 +195,18 @@ def _shut(conn):
             pass  # it is closed
 
 
-class Held:
+class Held(Lease):
     """A lock that was acquired. It is renewed until release."""
 
     def __init__(self, client, request, token, until):
-        self.token = token
-        """The fencing token. It is higher than those of all earlier owners."""
+        super().__init__(client, request, token, until)
         self.lost = threading.Event()
         """Set when the lock is lost, or when the lease may have ended."""
-        self._client, self._request, self._until = client, request, until
-        self._cause = None
         self._stop = threading.Event()
         self._keeper = threading.Thread(target=self._keep, daemon=True, name=f"renew lock {request.key}")
         self._keeper.start()
         self._watch = threading.Thread(target=self._expire, daemon=True, name=f"watch lock {request.key}")
         self._watch.start()
-
-    @property
-    def key(self):
-        return self._request.key
-
-    @property
-    def owner(self):
-        """The value of the lock."""
-        return self._request.owner
-
-    def left(self):
-        """Return the number of seconds for which the lease certainly lasts."""
-        return max(self._until - monotonic(), 0)
-
-    def check(self):
-        """Raise LostError or UnprovedError if lost is set."""
-        if self._cause is not None:
-            raise self._cause
 
     def release(self):
         """Release the lock, so that the next client can get it at once.
