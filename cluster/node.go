@@ -69,12 +69,11 @@ type environment struct {
 // parts are the objects that a node connects. Open makes all of them. Each part
 // has its own state and its own lock, and no part uses the lock of another.
 type parts struct {
-	raft      *raftInstance
-	raftLog   *raftlog.Log
-	machine   *machine.Machine
-	snapshots *snapshot.Taker
-	backups   *snapshot.Backups
-	events    *events.Queue
+	raft    *raftInstance
+	raftLog *raftlog.Log
+	machine *machine.Machine
+	snapshotParts
+	events *events.Queue
 
 	forwarder *forwarder
 	reads     *execution.Reads
@@ -99,6 +98,12 @@ type parts struct {
 	status   *statusReporter
 	health   *health.Book
 	disk     *diskspace.Monitor
+}
+
+// snapshotParts are the parts that write the state of the node.
+type snapshotParts struct {
+	snapshots *snapshot.Taker
+	backups   *snapshot.Backups // for clients
 }
 
 // Open opens the data directory and the peer port, starts the node, and
