@@ -137,7 +137,7 @@ type Config struct {
 	// Trailing how many bytes of log remain after a snapshot.
 	Every, Trailing int64
 	Taken, Failed   prometheus.Counter
-	Version         string // of this program
+	Version         string // version of this program
 	Fatal           func(error)
 	Logger          hclog.Logger
 }
