@@ -267,7 +267,9 @@ func readCollection(c *fsm.Ctx, r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
 			if len(field) > fsm.MaxKeyBytes {
 				return rdb.ErrTooLong
 			}
-			all = append(all, container.Item[string]{Hash: container.Hash(field), Name: string(field), Value: string(value)})
+			all = append(all, container.Item[string]{
+				Hash: container.Hash(field), Name: string(field), Value: string(value),
+			})
 			return nil
 		})
 		if !v.FillHash(owner, all) {

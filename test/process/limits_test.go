@@ -84,23 +84,30 @@ func TestLimits_Errors(t *testing.T) {
 		reply string
 		words []string
 	}{
-		{"ERR too many subscriptions: a connection may have 4 (--max-subscriptions)", []string{"SUBSCRIBE", "a", "b", "c", "d", "e"}},
-		{"ERR too many patterns: a connection may subscribe to 2 (--max-patterns)", []string{"PSUBSCRIBE", "a", "b", "c"}},
+		{"ERR too many subscriptions: a connection may have 4 (--max-subscriptions)",
+			[]string{"SUBSCRIBE", "a", "b", "c", "d", "e"}},
+		{"ERR too many patterns: a connection may subscribe to 2 (--max-patterns)",
+			[]string{"PSUBSCRIBE", "a", "b", "c"}},
 		{"OOM the subscriptions and prefixes", []string{"SUBSCRIBE", strings.Repeat("x", 15_000)}},
 		{"OOM slow reads need more than 1048576 bytes", []string{"LCS", "a", "b"}},
 		{"BUSY the command or transaction would take about", []string{"ZUNIONSTORE", "copy", "2", "s", "t"}},
-		{"BUSY the writes of the script would take longer", []string{"EVAL", "redis.call('ZUNIONSTORE', 'c', 2, 's', 't')", "0"}},
+		{"BUSY the writes of the script would take longer",
+			[]string{"EVAL", "redis.call('ZUNIONSTORE', 'c', 2, 's', 't')", "0"}},
 		{"ERR script exceeded its time limit (100 ms)", []string{"EVAL", "while true do end", "0"}},
 		{"ERR script answers or writes more than 16 MiB", []string{"EVAL", loop, "0"}},
-		{"ERR script is larger than 262144 bytes", []string{"EVAL", "return 1 --" + strings.Repeat("x", 262144), "0"}},
-		{"ERR script is larger than 262144 bytes", []string{"FUNCTION", "LOAD", "#!lua name=l\n--" + strings.Repeat("x", 262144)}},
-		{"ERR library is longer than 1 MiB", []string{"FUNCTION", "LOAD", "#!lua name=l\n--" + strings.Repeat("x", 1<<20)}},
+		{"ERR script is larger than 262144 bytes",
+			[]string{"EVAL", "return 1 --" + strings.Repeat("x", 262144), "0"}},
+		{"ERR script is larger than 262144 bytes",
+			[]string{"FUNCTION", "LOAD", "#!lua name=l\n--" + strings.Repeat("x", 262144)}},
+		{"ERR library is longer than 1 MiB",
+			[]string{"FUNCTION", "LOAD", "#!lua name=l\n--" + strings.Repeat("x", 1<<20)}},
 		{"ERR string exceeds maximum allowed size", []string{"SET", strings.Repeat("k", 512<<10+1), "v"}},
 		{"ERR string exceeds maximum allowed size", []string{"HSET", "h", strings.Repeat("k", 512<<10+1), "v"}},
 		{"ERR string exceeds maximum allowed size", []string{"SETRANGE", "long", fmt.Sprint(8 << 20), "v"}},
 		{"ERR Insufficient memory, transient memory for LCS", []string{"LCS", "long", "long"}},
 		{"ERR more than 262144 elements with repetitions", []string{"SRANDMEMBER", "s", "-262145"}},
-		{"ERR reply is larger than 50331648 bytes", append([]string{"MGET"}, slices.Repeat([]string{"long"}, 60)...)},
+		{"ERR reply is larger than 50331648 bytes",
+			append([]string{"MGET"}, slices.Repeat([]string{"long"}, 60)...)},
 	} {
 		for i, n := range c.Nodes[:2] {
 			if got := do(t, n, tt.words...); !strings.HasPrefix(got, tt.reply) {
