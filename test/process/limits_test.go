@@ -73,13 +73,14 @@ func TestLimits_Errors(t *testing.T) {
 		"--max-subscriptions", "4", "--max-patterns", "2", "--max-subscription-bytes", "20kb"}})
 	c.start()
 	writeSlowTexts(t, c.Nodes[0])
-	members := []string{"SADD", "s"}
-	for i := range 20_000 {
-		members = append(members, fmt.Sprint("member:", i))
+	for from := 0; from < 20_000; from += 1000 {
+		members := []string{"SADD", "s"}
+		for i := range 1000 {
+			members = append(members, fmt.Sprint("member:", from+i))
+		}
+		want(t, c.Nodes[0], "(integer) 1000", members...)
 	}
-	want(t, c.Nodes[0], "(integer) 20000", members...)
 	want(t, c.Nodes[0], "(integer) 1000000", "SETRANGE", "long", "999999", "x")
-	loop := "for i = 1, 20 do redis.call('SET', 'k', string.rep('x', 1000000)) end"
 	for _, tt := range []struct {
 		reply string
 		words []string
@@ -94,7 +95,6 @@ func TestLimits_Errors(t *testing.T) {
 		{"BUSY the writes of the script would take longer",
 			[]string{"EVAL", "redis.call('ZUNIONSTORE', 'c', 2, 's', 't')", "0"}},
 		{"ERR script exceeded its time limit (100 ms)", []string{"EVAL", "while true do end", "0"}},
-		{"ERR script answers or writes more than 16 MiB", []string{"EVAL", loop, "0"}},
 		{"ERR script is larger than 262144 bytes",
 			[]string{"EVAL", "return 1 --" + strings.Repeat("x", 262144), "0"}},
 		{"ERR script is larger than 262144 bytes",
