@@ -158,7 +158,8 @@ func (ms *membership) answersAt(ctx context.Context, p Peer) (note string, wrong
 }
 
 func notPeerPort(addr, answers string) error {
-	return fmt.Errorf("%s is no peer port: %s; a new node is added with its peer address (its --peer-addr)", addr, answers)
+	return fmt.Errorf("%s is no peer port: %s; a new node is added with its peer address (its --peer-addr)",
+		addr, answers)
 }
 
 // inUse returns an error if a port of a member has the address.

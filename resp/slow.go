@@ -130,7 +130,7 @@ func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration)
 }
 
 // An entry contains at most slowArgs arguments, and at most slowArgBytes bytes of
-// each, as in Redis. Of the others, it contains only the number.
+// each, as in Redis. It says how many arguments and bytes it omits.
 const (
 	slowArgs     = 32
 	slowArgBytes = 128

@@ -3,7 +3,6 @@ package execution
 import (
 	"errors"
 	"fmt"
-	"github.com/prometheus/client_golang/prometheus"
 	"math"
 	"strings"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/holdfast-kv/holdfast/cluster/events"
@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // tickingClock advances by one step each time it is read.
@@ -43,12 +44,6 @@ type durable struct{}
 
 func (durable) Await(uint64) bool                 { return true }
 func (durable) Outdated(*raft.SnapshotMeta) error { return nil }
-
-// bubbleTime returns the monotonic clock of a synctest bubble.
-func bubbleTime() func() time.Duration {
-	begun := time.Now()
-	return func() time.Duration { return time.Since(begun) }
-}
 
 func newSlowWorld(t *testing.T, mono func() time.Duration, change func(cfg *ReadConfig)) *slowWorld {
 	m := machine.New(machine.Config{
@@ -169,7 +164,7 @@ func TestSlowRead(t *testing.T) {
 // clones.
 func TestSlowRead_Slots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, bubbleTime(), func(*ReadConfig) {})
+		w := newSlowWorld(t, testutil.SinceNow(), func(*ReadConfig) {})
 		first, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -230,7 +225,7 @@ func TestSlowRead_Refused(t *testing.T) {
 	}
 	t.Run("place", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newSlowWorld(t, bubbleTime(), func(*ReadConfig) {})
+			w := newSlowWorld(t, testutil.SinceNow(), func(*ReadConfig) {})
 			if _, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -253,7 +248,7 @@ func TestSlowRead_Refused(t *testing.T) {
 // it.
 func TestSlowRead_Gone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, bubbleTime(), func(*ReadConfig) {})
+		w := newSlowWorld(t, testutil.SinceNow(), func(*ReadConfig) {})
 		done := make(chan struct{})
 		l, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil)
 		if err != nil {
@@ -283,7 +278,7 @@ func TestSlowRead_Gone(t *testing.T) {
 // its client leaves, and not before WatchAfter.
 func TestSlowRead_ClientLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSlowWorld(t, bubbleTime(), func(c *ReadConfig) { c.Wait = time.Hour })
+		w := newSlowWorld(t, testutil.SinceNow(), func(c *ReadConfig) { c.Wait = time.Hour })
 		if _, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +312,7 @@ func (measuring) RunScript(call fsm.ScriptCall) fsm.Reply {
 // waits for its slot is not part of the time that its read may run.
 func TestSlowRead_ScriptWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mono := bubbleTime()
+		mono := testutil.SinceNow()
 		w := newSlowWorld(t, mono, func(c *ReadConfig) { c.Time = 100 * time.Millisecond })
 		w.write([]string{"script", "load", "compare"})
 		host := &Scripts{
@@ -349,7 +344,7 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 // not part of the time that it shares with other scripts of its command.
 func TestHostedRunner_SharedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mono := bubbleTime()
+		mono := testutil.SinceNow()
 		host := &Scripts{
 			cfg:   ScriptConfig{Interpreter: still{}, Mono: mono, Limit: time.Second, Metrics: scriptMetrics()},
 			brief: time.Second,

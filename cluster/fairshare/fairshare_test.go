@@ -8,13 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-)
 
-// sinceNow returns the clock of a synctest bubble.
-func sinceNow() func() time.Duration {
-	begun := time.Now()
-	return func() time.Duration { return time.Since(begun) }
-}
+	"github.com/holdfast-kv/holdfast/test/testutil"
+)
 
 // work takes a slot for some milliseconds of processor time. Every millisecond
 // it offers the slot to other workers.
@@ -42,7 +38,7 @@ func work(p *Slots, who Worker, ms int, done <-chan struct{}) error {
 // time ends soon, however much work of other connections came before it.
 func TestSlots_Short(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(1, 10*time.Millisecond, sinceNow())
+		p := New(1, 10*time.Millisecond, testutil.SinceNow())
 		var wg sync.WaitGroup
 		for i := range 60 {
 			wg.Go(func() {
@@ -72,7 +68,7 @@ func TestSlots_Short(t *testing.T) {
 // of them has.
 func TestSlots_Users(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(2, 10*time.Millisecond, sinceNow())
+		p := New(2, 10*time.Millisecond, testutil.SinceNow())
 		done := make(chan struct{})
 		var wg sync.WaitGroup
 		had := make([]int, 2)
@@ -100,7 +96,7 @@ func TestSlots_Users(t *testing.T) {
 // others.
 func TestSlots_GiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := New(1, 10*time.Millisecond, sinceNow())
+		p := New(1, 10*time.Millisecond, testutil.SinceNow())
 		l, err := p.Enter(Worker{Conn: 1}, 0, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ type Entry struct {
 	At         time.Time
 	Took       time.Duration
 	Args       []string
-	Addr, Name string // of the client
+	Addr, Name string // address and name of the client
 }
 
 // Wants reports whether a command that took d belongs in the log.

@@ -136,7 +136,8 @@ func TestLock_Runs(t *testing.T) {
 	first.wantExit(128 + 15)
 	third.wantExit(0)
 	third.says("third")
-	if strings.Contains(second.out.String()+none.out.String(), "never") || strings.Contains(second.out.String(), "\nsecond") {
+	if printed := second.out.String(); strings.Contains(printed+none.out.String(), "never") ||
+		strings.Contains(printed, "\nsecond") {
 		t.Error("a command ran without the lock")
 	}
 }
