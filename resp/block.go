@@ -84,13 +84,17 @@ func (c *conn) block(r *row, args [][]byte) {
 			defer t.Stop()
 			over = t.C
 		}
+		// Other clients can end the wait as soon as INFO and CLIENT LIST show it.
+		b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
+		c.wait.blocked.Store(b)
 		c.edit(func(i *clientInfo) { i.blocked = true })
 		c.srv.blocked.Add(1)
 		for out = nil; err == nil && out == nil && !c.done; {
-			out, err = c.await(args, over)
+			out, err = c.await(b, args, over)
 		}
 		c.srv.blocked.Add(-1)
 		c.edit(func(i *clientInfo) { i.blocked = false })
+		c.wait.blocked.Store(nil)
 	}
 	if c.batch.ownEvents && err == nil && !c.done {
 		c.awaitOwnEvents()
@@ -116,16 +120,13 @@ func (c *conn) waitForm(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 // machine, for its timeout, or for another reason to end it. It returns nil if
 // the caller must call it again, or if the connection has ended. In the latter
 // case, c.done is set.
-func (c *conn) await(args [][]byte, over <-chan time.Time) (reply []byte, err error) {
+func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []byte, err error) {
 	// Replies of earlier commands in the pipeline are sent before the
 	// connection waits. From here on, messages that the connection did not ask
 	// for may be sent too. redcon keeps the error and ends the connection with
 	// it.
 	_ = c.out.EndBefore(c.wait.pos)
 	defer c.out.Resume()
-	b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
-	c.wait.blocked.Store(b)
-	defer c.wait.blocked.Store(nil)
 	if c.killed.Load() { // CLIENT KILL found no blocked to wake
 		c.abandon()
 		return nil, nil
