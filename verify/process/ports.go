@@ -3,11 +3,15 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // The ports of clusters are between lowestPort and highestPort. This is below
@@ -21,12 +25,16 @@ const (
 
 var (
 	portsMu       sync.Mutex
-	reservedPorts = make(map[int]bool) // reserved in this process
+	reservedPorts = make(map[int]bool) // reserved by this process
+	// portLocks is a file of this user whose byte n is locked by the process that
+	// has reserved port n. The kernel ends the locks with the process.
+	portLocks *os.File
 )
 
 // FreePorts returns the first port of n ranges in which no program listens.
 // Each range has count ports, and the ranges begin step apart. The ports stay
-// reserved in this process.
+// reserved until this process ends: other processes of this user do not get them
+// from FreePorts, even while no program listens in them because a node is down.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
@@ -37,6 +45,14 @@ func FreePorts(n, count, step int) (base int, err error) {
 			highest = low - 1
 		}
 	}
+	if portLocks == nil {
+		name := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-ports-%d", os.Getuid()))
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return 0, fmt.Errorf("reserve ports: %w", err)
+		}
+		portLocks = f
+	}
 	room := highest - lowestPort - (n-1)*step - count
 	for range 1000 {
 		base := lowestPort + rand.IntN(room)
@@ -46,30 +62,64 @@ func FreePorts(n, count, step int) (base int, err error) {
 				ports = append(ports, base+i*step+j)
 			}
 		}
-		if allFree(ports) {
-			for _, p := range ports {
-				reservedPorts[p] = true
-			}
+		if free, err := reserve(ports); err != nil {
+			return 0, err
+		} else if free {
 			return base, nil
 		}
 	}
 	return 0, errors.New("found no free ports")
 }
 
-func allFree(ports []int) bool {
-	for _, p := range ports {
-		if reservedPorts[p] {
-			return false
+// reserve reserves all ports if they are free, and reports whether they were.
+func reserve(ports []int) (free bool, err error) {
+	for i, p := range ports {
+		free, err := lockPort(p)
+		if err == nil && free {
+			continue
 		}
-		ln, err := net.Listen("tcp", Loopback(p))
-		if err != nil {
-			return false
+		for _, p := range ports[:i] {
+			err = errors.Join(err, unlockPort(p))
 		}
-		if err := ln.Close(); err != nil {
-			return false
-		}
+		return false, err
 	}
-	return true
+	for _, p := range ports {
+		reservedPorts[p] = true
+	}
+	return true, nil
+}
+
+// lockPort locks a port if neither this process nor another one has reserved it,
+// and no program listens in it.
+func lockPort(p int) (free bool, err error) {
+	if reservedPorts[p] {
+		return false, nil
+	}
+	err = setLock(p, unix.F_WRLCK)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return false, nil // another process has reserved it
+	}
+	if err != nil {
+		return false, err
+	}
+	ln, err := net.Listen("tcp", Loopback(p))
+	if err != nil {
+		return false, unlockPort(p) // a program listens
+	}
+	if err := ln.Close(); err != nil {
+		return false, errors.Join(err, unlockPort(p))
+	}
+	return true, nil
+}
+
+func unlockPort(p int) error { return setLock(p, unix.F_UNLCK) }
+
+func setLock(p int, kind int16) error {
+	l := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: int64(p), Len: 1}
+	if err := unix.FcntlFlock(portLocks.Fd(), unix.F_SETLK, &l); err != nil {
+		return fmt.Errorf("reserve port %d in %s: %w", p, portLocks.Name(), err)
+	}
+	return nil
 }
 
 // Loopback returns the address of a port on 127.0.0.1.
