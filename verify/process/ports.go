@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 
@@ -26,15 +25,12 @@ const (
 var (
 	portsMu       sync.Mutex
 	reservedPorts = make(map[int]bool) // reserved by this process
-	// portLocks is a file of this user whose byte n is locked by the process that
-	// has reserved port n. The kernel ends the locks with the process.
-	portLocks *os.File
+	portLocks     *os.File             // see LockPorts; nil if it was not called
 )
 
 // FreePorts returns the first port of n ranges in which no program listens.
 // Each range has count ports, and the ranges begin step apart. The ports stay
-// reserved until this process ends: other processes of this user do not get them
-// from FreePorts, even while no program listens in them because a node is down.
+// reserved until this process ends, see LockPorts for other processes.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
@@ -44,14 +40,6 @@ func FreePorts(n, count, step int) (base int, err error) {
 		if _, err := fmt.Sscan(string(b), &low); err == nil && low > lowestPort+5000 {
 			highest = low - 1
 		}
-	}
-	if portLocks == nil {
-		name := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-ports-%d", os.Getuid()))
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return 0, fmt.Errorf("reserve ports: %w", err)
-		}
-		portLocks = f
 	}
 	room := highest - lowestPort - (n-1)*step - count
 	for range 1000 {
@@ -69,6 +57,22 @@ func FreePorts(n, count, step int) (base int, err error) {
 		}
 	}
 	return 0, errors.New("found no free ports")
+}
+
+// LockPorts makes this process reserve ports also from other processes that have
+// called LockPorts with the same file, even while no program listens in them
+// because a node is down. Byte n of the file is locked by the process that has
+// reserved port n. The kernel ends the locks with the process. LockPorts creates
+// the file if there is none, and must be called before FreePorts.
+func LockPorts(name string) error {
+	portsMu.Lock()
+	defer portsMu.Unlock()
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("reserve ports: %w", err)
+	}
+	portLocks = f
+	return nil
 }
 
 // reserve reserves all ports if they are free, and reports whether they were.
@@ -115,6 +119,9 @@ func lockPort(p int) (free bool, err error) {
 func unlockPort(p int) error { return setLock(p, unix.F_UNLCK) }
 
 func setLock(p int, kind int16) error {
+	if portLocks == nil {
+		return nil
+	}
 	l := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: int64(p), Len: 1}
 	if err := unix.FcntlFlock(portLocks.Fd(), unix.F_SETLK, &l); err != nil {
 		return fmt.Errorf("reserve port %d in %s: %w", p, portLocks.Name(), err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +17,10 @@ import (
 // that process has ended.
 func TestFreePorts_OtherProcess(t *testing.T) {
 	const child = "HOLDFAST_TEST_RESERVE"
-	if os.Getenv(child) != "" {
+	if name := os.Getenv(child); name != "" {
+		if err := LockPorts(name); err != nil {
+			t.Fatal(err)
+		}
 		base, err := FreePorts(1, 1, 0)
 		fmt.Println("port", base, err)
 		if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
@@ -25,7 +29,8 @@ func TestFreePorts_OtherProcess(t *testing.T) {
 		return
 	}
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestFreePorts_OtherProcess$")
-	cmd.Env = append(os.Environ(), child+"=1")
+	name := filepath.Join(t.TempDir(), "ports")
+	cmd.Env = append(os.Environ(), child+"="+name)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +52,7 @@ func TestFreePorts_OtherProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FreePorts(1, 1, 0); err != nil { // opens the file
+	if err := LockPorts(name); err != nil {
 		t.Fatal(err)
 	}
 	portsMu.Lock()
