@@ -170,6 +170,8 @@ func TestAdmission_InUse(t *testing.T) {
 // which may get an address later.
 func TestAdmission_OtherProgram(t *testing.T) {
 	t.Parallel()
+	var programs sync.WaitGroup
+	t.Cleanup(programs.Wait) // after the nodes have closed their connections
 	c := prepare(t, 1)
 	c.change = func(cfg *cluster.Config) {
 		peer := cfg.PeerDialer
@@ -179,7 +181,7 @@ func TestAdmission_OtherProgram(t *testing.T) {
 			case addr == "gone:1":
 				return nil, &net.DNSError{Err: "no such host", Name: "gone", IsNotFound: true}
 			case ok:
-				return answerLine(t, text), nil
+				return answerLine(&programs, text), nil
 			}
 			return peer(ctx, addr)
 		}
@@ -204,12 +206,11 @@ func TestAdmission_OtherProgram(t *testing.T) {
 }
 
 // answerLine returns a connection to a program that answers each line with
-// text, and nothing before the end of a line.
-func answerLine(t *testing.T, text string) net.Conn {
+// text, and nothing before the end of a line. The program ends when the
+// connection is closed.
+func answerLine(programs *sync.WaitGroup, text string) net.Conn {
 	near, far := net.Pipe()
-	var done sync.WaitGroup
-	t.Cleanup(func() { near.Close(); done.Wait() })
-	done.Go(func() {
+	programs.Go(func() {
 		defer far.Close()
 		for lines := bufio.NewReader(far); ; {
 			if _, err := lines.ReadString('\n'); err != nil {
