@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
 // Broken returns an error if an index of a machine differs from the state that
@@ -18,6 +20,9 @@ func Broken(m *Machine) error {
 	}
 	if err := m.brokenExpiry(); err != nil {
 		return fmt.Errorf("expiry: %w", err)
+	}
+	if err := m.brokenBytes(); err != nil {
+		return fmt.Errorf("bytes of the data set: %w", err)
 	}
 	for node, s := range m.sessions {
 		bytes := 0
@@ -146,6 +151,58 @@ func (m *Machine) brokenExpiry() error {
 		return fmt.Errorf("%d keys with a deadline, %d in the index", total, n)
 	}
 	return nil
+}
+
+// brokenBytes compares the counted sizes of the databases with the sum over all
+// keys and all parts of their values.
+func (m *Machine) brokenBytes() error {
+	total := int64(0)
+	for db := range m.dbs {
+		n := int64(0)
+		m.dbs[db].Scan(func(o *keyspace.Object) bool {
+			n += recount(o)
+			return true
+		})
+		if counted := m.dbs[db].Bytes(); n != counted {
+			return fmt.Errorf("%d in database %d, counted %d", n, db, counted)
+		}
+		total += n
+	}
+	if m.Bytes() != total {
+		return fmt.Errorf("%d in all databases, counted %d", total, m.Bytes())
+	}
+	return nil
+}
+
+// recount returns the size of a key without the sums that the sequences keep.
+func recount(o *keyspace.Object) int64 {
+	none := keyspace.Object{Key: o.Key, Str: o.Str, Deadline: o.Deadline}
+	if o.Coll == nil {
+		return none.Bytes()
+	}
+	none.Coll = keyspace.NewCollection(o.Type)
+	n := none.Bytes()
+	v := o.Coll
+	v.Hash.Ascend(0, func(e *container.Item[string]) bool { n += e.Bytes(); return true })
+	v.List.Ascend(0, func(s *string) bool {
+		n += container.ItemBytes(2) + container.TextBytes(len(*s))
+		return true
+	})
+	v.Set.Ascend(0, func(e *container.Item[struct{}]) bool { n += e.Bytes(); return true })
+	v.Score.Ascend(0, func(e *container.Item[float64]) bool { n += e.Bytes(); return true })
+	v.Order.Ascend(0, func(e *container.Scored) bool { n += e.Bytes(); return true })
+	v.Stream.Entries.Ascend(0, func(e *stream.Entry) bool { n += e.Bytes(); return true })
+	v.Stream.Groups.Ascend(0, func(g *stream.Group) bool {
+		n += (&stream.Group{Name: g.Name}).Bytes()
+		g.Pending.Ascend(0, func(p *stream.PendingEntry) bool { n += p.Bytes(); return true })
+		g.Consumers.Ascend(0, func(k *stream.Consumer) bool {
+			n += (&stream.Consumer{Name: k.Name}).Bytes()
+			k.Pending.Ascend(0, func(id *stream.ID) bool { n += id.Bytes(); return true })
+			return true
+		})
+		return true
+	})
+	return n
 }
 
 // brokenLocks compares the grants with the keys.

@@ -135,6 +135,17 @@ func (m *Machine) Len() int {
 	return n
 }
 
+// Bytes returns the approximate memory of the data set: of all keys and their
+// values, in bytes. All nodes that run the same program count the same. It is no
+// part of the state: no entry depends on it.
+func (m *Machine) Bytes() int64 {
+	n := int64(0)
+	for _, db := range m.dbs {
+		n += db.Bytes()
+	}
+	return n
+}
+
 // DBSize returns the number of keys in one database.
 func (m *Machine) DBSize(db int) int { return m.dbs[db].Len() }
 

@@ -75,6 +75,11 @@ func runScript(t *testing.T, file string) {
 			i++
 		}
 		got := s.line(input)
+		for _, m := range s.machines {
+			if err := fsm.Broken(m); err != nil {
+				t.Fatalf("%s:%d: %s: %v", file, i, input, err)
+			}
+		}
 		if !*rewrite && strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("%s:%d: %s\ngot:\n%s\nwant:\n%s", file, i, input, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}

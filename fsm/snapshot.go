@@ -281,7 +281,8 @@ type snapshotLoader struct {
 	objects  uint64
 	grants   uint64 // grants of locks whose keys are still to come
 
-	open    *keyspace.Object // last object, if it is a collection
+	open    *keyspace.Object // last object
+	openIn  int              // its database
 	missing uint64           // number of its elements that are still to come
 	big     bool             // encoding that its record announced
 
@@ -380,20 +381,8 @@ func (l *snapshotLoader) block(b []byte) error {
 			if err := l.lock(d); err != nil {
 				return err
 			}
-		case recordElems:
-			if err := l.elements(d); err != nil {
-				return err
-			}
-		case recordGroup:
-			if err := l.group(d); err != nil {
-				return err
-			}
-		case recordReader:
-			if err := l.reader(d); err != nil {
-				return err
-			}
-		case recordPending:
-			if err := l.pendings(d); err != nil {
+		case recordElems, recordGroup, recordReader, recordPending:
+			if err := l.part(record, d); err != nil {
 				return err
 			}
 		case recordEnd:
@@ -442,10 +431,30 @@ func (l *snapshotLoader) object(d *codec.Decoder) error {
 		return err
 	}
 	l.groups = groups
-	l.open, l.missing, l.big = o, elements, o.Coll != nil && o.Coll.Big
+	l.open, l.openIn, l.missing, l.big = o, db, elements, o.Coll != nil && o.Coll.Big
 	l.objects++
 	l.granted(db, o)
 	return l.keep(db, o)
+}
+
+// part reads a part of the value of the last key, which is a collection.
+func (l *snapshotLoader) part(record byte, d *codec.Decoder) error {
+	before := l.open.Bytes()
+	var err error
+	switch record {
+	case recordElems:
+		err = l.elements(d)
+	case recordGroup:
+		err = l.group(d)
+	case recordReader:
+		err = l.reader(d)
+	case recordPending:
+		err = l.pendings(d)
+	}
+	if l.check == nil {
+		l.m.dbs[l.openIn].Grown(l.open.Bytes() - before)
+	}
+	return err
 }
 
 // keep adds a key to the machine. If the snapshot is only checked, it counts

@@ -12,6 +12,9 @@ func SeqOf[T any](o *Owner, items []T) Seq[T] {
 	if s.n == 0 {
 		return s
 	}
+	for i := range items {
+		s.bytes += sizeOf(&items[i])
+	}
 	var kids []kid[T] // the nodes of the level below, one more than there are items; nil below the leaves
 	for {
 		// The items divide a level into len(items)+1 gaps. Each node gets the

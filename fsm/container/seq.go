@@ -13,7 +13,7 @@ import "slices"
 // is a map or a sorted set with ranks; an unordered Seq is a list. The zero
 // value is empty and ready to use.
 //
-// A Seq is a value of two words, and copying it makes a copy-on-write clone.
+// A Seq is a value of three words, and copying it makes a copy-on-write clone.
 // Each node belongs to an owner, and a change by another owner copies the node
 // first. Two copies of a Seq may both be changed only if the owner has changed
 // since the copy was made; otherwise a change of one copy would also change the
@@ -23,8 +23,9 @@ import "slices"
 // insert at a position. Also, copying it writes to the original, and clones
 // that run concurrently share that original.
 type Seq[T any] struct {
-	root *node[T]
-	n    int
+	root  *node[T]
+	n     int
+	bytes int64 // sum of the sizes of the items: see Bytes
 }
 
 // Owner identifies an owner of nodes: two owners are the same if their pointers
@@ -52,6 +53,10 @@ type kid[T any] struct {
 
 // Len returns the number of items.
 func (s *Seq[T]) Len() int { return s.n }
+
+// Bytes returns the approximate memory of the items, in bytes. It depends on the
+// items alone, and not on the order in which they came. It takes O(1).
+func (s *Seq[T]) Bytes() int64 { return s.bytes }
 
 // At returns the item at a position, which must exist.
 func (s *Seq[T]) At(i int) T {
@@ -119,12 +124,19 @@ func (s *Seq[T]) Set(o *Owner, i int, item T) {
 			i -= n.kids[j].n + 1
 		}
 		if i == n.kids[j].n {
-			n.items[j] = item
+			s.put(&n.items[j], item)
 			return
 		}
 		n = s.own(o, &n.kids[j].node)
 	}
-	n.items[i] = item
+	s.put(&n.items[i], item)
+}
+
+// put replaces the item at a place in a node.
+func (s *Seq[T]) put(place *T, item T) {
+	s.bytes -= sizeOf(place)
+	*place = item
+	s.bytes += sizeOf(place)
 }
 
 // Insert inserts an item before the one at position i. i may be the length.
@@ -154,6 +166,7 @@ func (s *Seq[T]) Insert(o *Owner, i int, item T) {
 		n = s.own(o, &n.kids[j].node)
 	}
 	n.items = slices.Insert(n.items, i, item)
+	s.bytes += sizeOf(&n.items[i])
 }
 
 // split splits child j of n, which is full, into two nodes.
@@ -198,6 +211,7 @@ func (s *Seq[T]) delete(o *Owner, p **node[T], i int) T {
 	n := s.own(o, p)
 	if n.kids == nil {
 		item := n.items[i]
+		s.bytes -= sizeOf(&n.items[i])
 		n.items = slices.Delete(n.items, i, i+1)
 		return item
 	}
@@ -209,7 +223,9 @@ func (s *Seq[T]) delete(o *Owner, p **node[T], i int) T {
 	var item T
 	if i == k.n { // between two children: the last item of the left one replaces it
 		item = n.items[j]
+		s.bytes -= sizeOf(&n.items[j])
 		n.items[j] = s.delete(o, &k.node, k.n-1)
+		s.bytes += sizeOf(&n.items[j]) // delete has subtracted it
 	} else {
 		item = s.delete(o, &k.node, i)
 	}

@@ -42,6 +42,7 @@ type DB struct {
 	owner *trieOwner
 	root  *trieNode
 	n     int
+	bytes int64 // sum of the sizes of the objects: see Object.Bytes
 }
 
 // trieOwner identifies an owner of nodes. A DB may change only the nodes that
@@ -76,6 +77,13 @@ func NewDB() *DB {
 
 // Len returns the number of objects.
 func (d *DB) Len() int { return d.n }
+
+// Bytes returns the sum of Object.Bytes of all objects. It takes O(1).
+func (d *DB) Bytes() int64 { return d.bytes }
+
+// Grown records that an object of d was changed in place, which only the reader
+// of a snapshot may do, and that Object.Bytes has changed by a number of bytes.
+func (d *DB) Grown(bytes int64) { d.bytes += bytes }
 
 // Clone returns a database with the same content. Both may be changed afterward,
 // and neither sees the changes of the other. The caller must have exclusive
@@ -165,6 +173,15 @@ func (n *trieNode) ownSlots(i uint64) []slot {
 // Set stores o and returns the object that had its key before, or nil if there
 // was none.
 func (d *DB) Set(o *Object) *Object {
+	old := d.set(o)
+	d.bytes += o.Bytes()
+	if old != nil {
+		d.bytes -= old.Bytes()
+	}
+	return old
+}
+
+func (d *DB) set(o *Object) *Object {
 	s := slot{o.Hash, o}
 	n := d.own(&d.root)
 	for shift := trieTop; ; shift -= 4 {
@@ -225,6 +242,7 @@ func (d *DB) Delete(o *Object) bool {
 			return false
 		}
 		slots := n.ownSlots(i)
+		d.bytes -= slots[at].obj.Bytes() // o may be a changed copy of it
 		copy(slots[at:], slots[at+1:])
 		slots[len(slots)-1] = slot{}
 		k.slots = slots[:len(slots)-1]

@@ -1,0 +1,27 @@
+package keyspace
+
+import "github.com/holdfast-kv/holdfast/fsm/container"
+
+// These are the approximate sizes of what a key takes in addition to its name and
+// its value, in bytes. TestMachine_Bytes of package fsm compares them with
+// the heap. They are no part of the meaning of an entry.
+const (
+	objectBytes     = 128 // the object, and its slot in a DB
+	expiryBytes     = 48  // the entry of the ExpiryIndex
+	collectionBytes = 320 // the Collection, and its first node
+)
+
+// Bytes returns the approximate memory of the key and its value, in bytes. It
+// depends on what they contain alone, and not on how they came about, so all
+// nodes count the same. It takes O(1).
+func (o *Object) Bytes() int64 {
+	n := objectBytes + container.TextBytes(len(o.Key)+len(o.Str))
+	if o.Deadline != 0 {
+		n += expiryBytes
+	}
+	if v := o.Coll; v != nil {
+		n += collectionBytes + v.Hash.Bytes() + v.List.Bytes() + v.Set.Bytes() + v.Score.Bytes() + v.Order.Bytes() +
+			v.Stream.Entries.Bytes() + v.Stream.Groups.Bytes()
+	}
+	return n
+}

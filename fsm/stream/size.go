@@ -1,0 +1,41 @@
+package stream
+
+import "github.com/holdfast-kv/holdfast/fsm/container"
+
+// The methods in this file implement container.Sized. The numbers of words are
+// the sizes of the structs.
+
+// Bytes returns the approximate memory of the entry, in bytes.
+func (e *Entry) Bytes() int64 {
+	const words, fieldWords = 5, 2
+	n := container.ItemBytes(words)
+	for _, f := range e.Fields {
+		n += 8*fieldWords + container.TextBytes(len(f))
+	}
+	return n
+}
+
+// Bytes returns the approximate memory of the group, in bytes.
+func (g *Group) Bytes() int64 {
+	const words = 11
+	return container.ItemBytes(words) + container.TextBytes(len(g.Name)) + g.Pending.Bytes() + g.Consumers.Bytes()
+}
+
+// Bytes returns the approximate memory of the consumer, in bytes.
+func (k *Consumer) Bytes() int64 {
+	const words = 7
+	return container.ItemBytes(words) + container.TextBytes(len(k.Name)) + k.Pending.Bytes()
+}
+
+// Bytes returns the approximate memory of the pending entry, in bytes. All
+// pending entries of a consumer share its name.
+func (p *PendingEntry) Bytes() int64 {
+	const words = 7
+	return container.ItemBytes(words)
+}
+
+// Bytes returns the approximate memory of the ID, in bytes.
+func (a *ID) Bytes() int64 {
+	const words = 2
+	return container.ItemBytes(words)
+}
