@@ -19,3 +19,6 @@ func Elapsed() time.Duration {
 
 // Memory returns the size of the machine's memory in bytes.
 func Memory() (uint64, error) { return unix.SysctlUint64("hw.memsize") }
+
+// ProcessMemory returns how many bytes of memory this process may use.
+func ProcessMemory() (uint64, error) { return Memory() }

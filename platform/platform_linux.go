@@ -24,3 +24,15 @@ func Memory() (uint64, error) {
 	}
 	return uint64(info.Totalram) * uint64(info.Unit), nil
 }
+
+// ProcessMemory returns how many bytes of memory this process may use: the
+// memory of the machine, or the limit of the process's control groups if that is
+// less.
+func ProcessMemory() (uint64, error) {
+	memory, err := Memory()
+	limit, limited := cgroupMemory("/")
+	if limited && (err != nil || limit < memory) {
+		return limit, nil
+	}
+	return memory, err
+}

@@ -5,10 +5,6 @@
 package clientmem
 
 import (
-	"bytes"
-	"math"
-	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -377,26 +373,9 @@ func LimitFor(setting int64) int64 {
 	if setting > 0 {
 		return setting
 	}
-	return max(memoryLimit()/memoryPart, leastLimit)
-}
-
-// memoryLimit returns how many bytes of memory the process may use: the memory
-// of the machine, or the limit of its control group if that is less. It returns
-// 0 if the system reports neither.
-func memoryLimit() int64 {
-	limit := int64(math.MaxInt64)
-	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if b, err := os.ReadFile(name); err == nil {
-			if n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64); err == nil {
-				limit = min(limit, n)
-			}
-		}
+	memory, err := platform.ProcessMemory()
+	if err != nil {
+		memory = 0 // the system does not report it
 	}
-	if memory, err := platform.Memory(); err == nil {
-		limit = min(limit, int64(memory))
-	}
-	if limit == math.MaxInt64 {
-		return 0
-	}
-	return limit
+	return max(int64(memory/memoryPart), leastLimit)
 }
