@@ -204,8 +204,8 @@ type RaftOptions struct {
 	RemoveAwayAfter time.Duration
 }
 
-// SnapshotOptions are the sizes of the log and of what remains of it after a
-// snapshot.
+// SnapshotOptions are the sizes of the log, of what remains of it after a
+// snapshot, and of the data set.
 type SnapshotOptions struct {
 	// SnapshotBytes is the size of the log, in bytes, at which a snapshot is
 	// taken. TrailingBytes of the log are kept for followers that are slightly
@@ -219,6 +219,10 @@ type SnapshotOptions struct {
 	// of the disk or 1 GiB, whichever is less, but at least two segments of the
 	// log. 0 means that nothing is refused.
 	DiskReserve int64
+	// MaxMemory is the size of the data set, in bytes, above which this node, as
+	// leader, refuses commands that add data, unless the cluster has the setting
+	// maxmemory. 0 means no limit.
+	MaxMemory int64
 }
 
 // DefaultOptions returns the options for a local network and solid-state disks.

@@ -262,8 +262,12 @@ func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 		// Table.Check has accepted every group before speculative execution.
 		return nil, fmt.Errorf("divide a batch: %w", err)
 	}
-	if limits.Full == "" { // otherwise most refusals have another reason: see descRefused
+	switch limits.Full {
+	case "":
 		ld.stats.WritesRefused.Add(float64(refused))
+	case fsm.MsgOOM: // most refusals have this reason
+		ld.stats.MemoryRefused.Add(float64(refused))
+	default: // most refusals have another reason: see descRefused
 	}
 	ld.later(b, rest)
 	return out, nil

@@ -343,13 +343,14 @@ func (n *Node) newDiskMonitor() *diskspace.Monitor {
 // once raft runs.
 func (n *Node) newMachine() *machine.Machine {
 	return machine.New(machine.Config{
-		Table:    n.table,
-		Features: n.cfg.Features,
-		Log:      n.raftLog,
-		Events:   n.events,
-		Mono:     n.clock.Mono,
-		Metrics:  machine.Metrics{Seconds: n.stats.ApplySeconds, Steps: n.stats.ApplySteps, Slow: n.stats.SlowEntries},
-		Logger:   n.log,
+		Table:     n.table,
+		Features:  n.cfg.Features,
+		Log:       n.raftLog,
+		Events:    n.events,
+		Mono:      n.clock.Mono,
+		Metrics:   machine.Metrics{Seconds: n.stats.ApplySeconds, Steps: n.stats.ApplySteps, Slow: n.stats.SlowEntries},
+		Logger:    n.log,
+		MaxMemory: n.cfg.Options.MaxMemory,
 		Applied: func(index, term uint64, res *fsm.Result) {
 			n.leaderships.applied(index, term, res)
 			n.announce(index, res)
@@ -406,7 +407,7 @@ func (n *Node) newScripts() *execution.Scripts {
 		Interpreter: n.cfg.Scripts,
 		Guard:       acl.NewGuard(catalog),
 		Rules:       n.cfg.ScriptRules,
-		Full:        n.disk.Full,
+		Full:        n.noRoom,
 		Mono:        n.clock.Mono,
 		Limit:       opts.ScriptTime,
 		Brief:       opts.BriefScriptTime,

@@ -99,8 +99,11 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	if g.Grow > 0 && g.Grow == g.Ops() {
 		// The leader would refuse the whole group. A refusal here costs no room
 		// in the log.
-		if refusal := s.node.disk.Full(); refusal != "" {
-			reply := fsm.RefuseGroup(s.buf[:0], c.body, refusal)
+		if refusal := s.node.growthRefusal(); refusal != "" {
+			if refusal == fsm.MsgOOM {
+				s.node.stats.MemoryRefused.Add(float64(g.Ops()))
+			}
+			reply := fsm.RefuseGrowth(s.buf[:0], c.body, refusal)
 			s.keep(reply)
 			return reply, nil
 		}
@@ -122,6 +125,29 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 		return s.inPieces()
 	}
 	return c.reply, c.err
+}
+
+// MemoryRefused reports whether this node, as leader, refuses commands that add
+// data because the data set is larger than maxmemory. A follower refuses nothing:
+// its state may be older than a deletion that the leader has acknowledged.
+func (n *Node) MemoryRefused() bool { return n.machine.TooLarge() && n.raft.leads() }
+
+// growthRefusal returns the error for commands that add data, if this node knows
+// it without asking the leader, or "".
+func (n *Node) growthRefusal() string {
+	if n.MemoryRefused() {
+		return fsm.MsgOOM
+	}
+	return n.disk.Full()
+}
+
+// noRoom returns the error for commands that add data, or "". The leader calls it
+// before it proposes an entry.
+func (n *Node) noRoom() string {
+	if n.machine.TooLarge() {
+		return fsm.MsgOOM
+	}
+	return n.disk.Full()
 }
 
 // Sent returns the numbers of the first and the last group that the last Do

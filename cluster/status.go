@@ -53,6 +53,18 @@ type statusReporter struct {
 	removal   *removalWatch
 }
 
+// MemoryStatus is the size of the data set as a node counts it.
+type MemoryStatus = health.MemoryStatus
+
+// Memory returns the size of the data set and its limit.
+func (n *Node) Memory() MemoryStatus { return memoryOf(n.machine, n.raft) }
+
+func memoryOf(m *machine.Machine, r *raftInstance) MemoryStatus {
+	return MemoryStatus{
+		DatasetBytes: m.Bytes(), MaxMemory: m.MaxMemory(), MemoryRefused: m.TooLarge() && r.leads(),
+	}
+}
+
 func (sr *statusReporter) own() NodeStatus {
 	id := sr.stores.Identity()
 	st := NodeStatus{
@@ -65,7 +77,9 @@ func (sr *statusReporter) own() NodeStatus {
 		Uptime:   sr.clock.Wall().Sub(sr.started).Seconds(),
 		LogBytes: sr.stores.LogBytes(), Reachable: true, Ready: sr.forwarder.isLinked(), PID: pid,
 		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
-		SnapshotError: sr.snapshots.Problem(), DiskStatus: sr.disk.Status(),
+		SnapshotError: sr.snapshots.Problem(), RoomStatus: health.RoomStatus{
+			DiskStatus: sr.disk.Status(), MemoryStatus: memoryOf(sr.machine, sr.raft),
+		},
 		FeatureStatus: health.FeatureStatus{
 			Features: sr.features.Reports(), FeatureVersion: sr.machine.Features(),
 			FeaturesBlocked: features.Describe(sr.features.Blockers()),

@@ -14,6 +14,36 @@ type FullNotice interface {
 	Full() string
 }
 
+// MsgOOM is the error for commands that can make the data set grow while it is
+// larger than maxmemory, as in Redis.
+const MsgOOM = "OOM command not allowed when used memory > 'maxmemory'."
+
+// refusalOf returns the error in place of the reply of an operation that is
+// refused. For a transaction, it is the reply of EXEC, as in Redis.
+func refusalOf(op byte, text string) string {
+	if op == opTransaction {
+		return "EXECABORT Transaction discarded because of: " + text
+	}
+	return text
+}
+
+// RefuseGrowth appends an error in place of each reply of an encoded group whose
+// operations all can make the data set grow.
+func RefuseGrowth(dst, body []byte, text string) []byte {
+	var r groupReader
+	if r.open(body) != nil {
+		return dst
+	}
+	for len(r.d.Rest) > 0 {
+		op := r.d.Rest[0]
+		if r.skip() != nil {
+			break
+		}
+		dst = Error(refusalOf(op, text)).Append(dst, r.proto)
+	}
+	return dst
+}
+
 // Grows reports whether a call of the command can make the data set grow.
 func (cmd *Command) Grows(args [][]byte) bool { return cmd.Routed(args).Flags&DenyOOM != 0 }
 

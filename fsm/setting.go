@@ -3,6 +3,7 @@ package fsm
 import (
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
@@ -18,6 +19,9 @@ const (
 	// SettingIdempotent is the name of the setting lock-idempotent: patterns of
 	// keys, separated by spaces. See Ctx.Idempotent.
 	SettingIdempotent = "lock-idempotent"
+	// SettingMaxMemory is the name of the setting maxmemory: a number of bytes,
+	// 0 for no limit. See Machine.MaxMemory.
+	SettingMaxMemory = "maxmemory"
 )
 
 // These are the internal commands behind CONFIG SET and CONFIG GET.
@@ -154,6 +158,20 @@ func (m *Machine) Setting(name string) string {
 		}
 	}
 	return ""
+}
+
+// MaxMemory returns how many bytes the data set may have, 0 for no limit. set is
+// false if the cluster has no such setting. No entry depends on it: the leader
+// compares it with Bytes before it proposes an entry.
+func (m *Machine) MaxMemory() (bytes int64, set bool) {
+	if len(m.settings) == 0 {
+		return 0, false
+	}
+	bytes, err := strconv.ParseInt(m.Setting(SettingMaxMemory), 10, 64)
+	if err != nil || bytes < 0 {
+		return 0, false // the node that accepted the setting has checked it
+	}
+	return bytes, true
 }
 
 func getSettings(c *Ctx, args [][]byte) Reply {

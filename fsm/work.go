@@ -380,7 +380,7 @@ func (g *dividing) divide(body []byte) error {
 		switch {
 		case flags&Internal != 0:
 		case flags&DenyOOM != 0 && g.limits.Full != "":
-			refusal = g.limits.Full
+			refusal = refusalOf(start[0], g.limits.Full)
 		// An operator may always empty a database.
 		case n > g.limits.Operation && flags&Global == 0:
 			refusal = tooMuchWork(n, g.limits)

@@ -40,8 +40,8 @@ var configRows = []row{
 			Since:      "2.0.0",
 			Complexity: "O(N) where N is the number of settings",
 			Syntax:     "parameter value [parameter value ...]",
-			Doc: "Change settings: lock-idempotent, notify-keyspace-events and requirepass of the whole cluster, " +
-				"acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than " +
+			Doc: "Change settings: lock-idempotent, maxmemory, notify-keyspace-events and requirepass of the whole " +
+				"cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than " +
 				"and slowlog-max-len of this node until it is restarted; other parameters of Redis are " +
 				"kept without effect or refused: see docs/config.md",
 			Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
@@ -88,6 +88,7 @@ func (s *Server) settings() map[string]string {
 		"dir":                       s.cfg.DataDir,
 		fsm.SettingIdempotent:       "",
 		"maxclients":                strconv.Itoa(l.MaxClients),
+		fsm.SettingMaxMemory:        strconv.FormatInt(s.cluster.State().MaxMemory, 10),
 		"maxmemory-clients":         strconv.FormatInt(s.clientMem.Limit(), 10),
 		"notify-keyspace-events":    "",
 		"port":                      port,
@@ -134,7 +135,11 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 // isClusterSetting reports whether the cluster stores a setting, so that it is
 // the same on all nodes.
 func isClusterSetting(name string) bool {
-	return name == fsm.SettingNotify || name == fsm.SettingIdempotent || parameter.Replicated(name)
+	switch name {
+	case fsm.SettingNotify, fsm.SettingIdempotent, fsm.SettingMaxMemory:
+		return true
+	}
+	return parameter.Replicated(name)
 }
 
 // replicated returns the settings of the whole cluster that were ever changed.
@@ -248,7 +253,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if _, known := all[name]; !known {
 			return fsm.Error("ERR Unknown option or number of arguments for CONFIG SET - '" + string(args[i]) + "'")
 		}
-		if p := parameter.Find(name); p != nil && p.Class >= parameter.Immutable {
+		if p := parameter.Find(name); p != nil && (p.Class == parameter.Immutable || p.Class == parameter.Protected) {
 			return failed(string(args[i]), map[parameter.Class]string{
 				parameter.Immutable: "can't set immutable config",
 				parameter.Protected: "can't set protected config",
@@ -335,7 +340,8 @@ func withoutEffect(changes map[string]string) string {
 
 // OwnSettings returns the names of the settings that have an effect.
 func OwnSettings() (names []string) {
-	names = []string{"acl-pubsub-default", fsm.SettingIdempotent, fsm.SettingNotify, "requirepass"}
+	names = []string{"acl-pubsub-default", fsm.SettingIdempotent, fsm.SettingMaxMemory, fsm.SettingNotify,
+		"requirepass"}
 	for name := range boundedSettings {
 		names = append(names, name)
 	}

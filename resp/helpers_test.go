@@ -44,7 +44,9 @@ type fakeCluster struct {
 	// function that watches the client.
 	reading func(watch func() (left <-chan struct{}, stop func(), err error))
 	state   resp.State
-	admin   func(args []string) (string, error)
+	// memoryRefused is what MemoryRefused returns.
+	memoryRefused atomic.Bool
+	admin         func(args []string) (string, error)
 
 	clientID atomic.Uint64
 	listener resp.Listener
@@ -110,6 +112,8 @@ func (f *fakeCluster) indexOf(group uint64) uint64 {
 func (f *fakeCluster) Want(kinds fsm.EventKinds) { f.want.Store(uint32(kinds)) }
 
 func (f *fakeCluster) State() resp.State { return f.state }
+
+func (f *fakeCluster) MemoryRefused() bool { return f.memoryRefused.Load() }
 
 // FeatureVersion implements resp.Cluster.
 func (f *fakeCluster) FeatureVersion(need int) int {

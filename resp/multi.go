@@ -124,8 +124,14 @@ func (m *multi) len() int {
 	return len(m.cmds)
 }
 
-// enqueue adds a command to the transaction.
+// enqueue adds a command to the transaction. While the data set is larger than
+// maxmemory, it refuses commands that add data, as Redis does. Unlike Redis, it
+// accepts all others, because the transaction may release a lock.
 func (c *conn) enqueue(r *row, args [][]byte) {
+	if r.data && r.cmd.Grows(args) && c.srv.cluster.MemoryRefused() {
+		c.refuse(r, fsm.MsgOOM)
+		return
+	}
 	m, q := c.tx.multi, queued{row: r, args: args}
 	if r.data {
 		q.db = m.db

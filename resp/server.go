@@ -61,6 +61,9 @@ type Cluster interface {
 	// Admin runs a HOLDFAST subcommand that concerns the cluster and returns
 	// its output.
 	Admin(ctx context.Context, args []string) (string, error)
+	// MemoryRefused reports whether this node, as leader, refuses commands that
+	// add data because the data set is larger than maxmemory.
+	MemoryRefused() bool
 	// WatchUsers calls f with the ACL users of this node's state, once at the
 	// start and after each change. f may get an older table after a newer one.
 	WatchUsers(f func(*fsm.Users))
@@ -101,6 +104,9 @@ type State struct {
 	// the reason why commands that add data are refused, or "".
 	DiskFree, DiskTotal, DiskReserve int64
 	WritesRefused                    string
+	// Dataset is the approximate memory of the data set, and MaxMemory its
+	// limit, in bytes. MaxMemory is 0 for no limit.
+	Dataset, MaxMemory int64
 }
 
 // DBState holds the key counts of one database.

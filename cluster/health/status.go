@@ -17,7 +17,7 @@ type NodeStatus struct {
 	Leader    string `json:"leader,omitempty"`
 	LogStatus
 	Endpoints
-	DiskStatus
+	RoomStatus
 	Version  string  `json:"version,omitempty"`
 	Uptime   float64 `json:"uptime_seconds"`
 	Keys     int     `json:"keys"`
@@ -48,8 +48,28 @@ type NodeStatus struct {
 	Stopping bool `json:"stopping,omitempty"`
 }
 
+// RoomStatus says how much room a node has for data.
+type RoomStatus struct {
+	DiskStatus
+	MemoryStatus
+}
+
 // DiskStatus is the state of the disk with a node's data directory.
 type DiskStatus = diskspace.Status
+
+// MemoryStatus is the size of the data set as a node counts it.
+type MemoryStatus struct {
+	// DatasetBytes is the approximate memory of all keys and their values. Nodes
+	// that have applied the same entries report the same.
+	DatasetBytes int64 `json:"dataset_bytes"`
+	// MaxMemory is the size above which this node, as leader, refuses commands
+	// that add data: the setting of the cluster, or else --maxmemory. It
+	// is 0 for no limit.
+	MaxMemory int64 `json:"maxmemory_bytes,omitempty"`
+	// MemoryRefused is set on the leader while it refuses commands that add
+	// data because the data set is larger than MaxMemory.
+	MemoryRefused bool `json:"memory_refused,omitempty"`
+}
 
 // LogStatus describes which part of the log a node has received and applied.
 type LogStatus struct {

@@ -22,6 +22,9 @@ type Config struct {
 	Mono     func() time.Duration
 	Metrics  Metrics
 	Logger   hclog.Logger
+	// MaxMemory is the size in bytes that the data set may have, unless the
+	// cluster has the setting maxmemory. 0 means no limit.
+	MaxMemory int64
 
 	// Applied is called for each entry that was applied, in log order.
 	Applied func(index, term uint64, res *fsm.Result)

@@ -55,7 +55,10 @@ type Machine struct {
 	// means that no key has a deadline.
 	deadline atomic.Int64
 	wanted   atomic.Uint32 // fsm.EventKinds
-	features atomic.Int32  // feature version of the cluster
+	bytes    atomic.Int64  // size of the data set
+	// maxMemory is the setting of the cluster in bytes, -1 for none.
+	maxMemory atomic.Int64
+	features  atomic.Int32 // feature version of the cluster
 	// configured is the log index of the last configuration that has been
 	// applied and is therefore committed. 0 means that it is not known yet.
 	configured atomic.Uint64
@@ -77,6 +80,7 @@ type appliedWaiter struct {
 // New returns a machine with an empty state.
 func New(cfg Config) *Machine {
 	a := &Machine{cfg: cfg, m: fsm.New(cfg.Table)}
+	a.publishMemory()
 	watch := &entryWatch{log: cfg.Logger, metrics: cfg.Metrics}
 	a.watch = func(e *appliedEntry) { watch.applied(e, cfg.Mono()) }
 	return a
@@ -128,6 +132,7 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 			a.cfg.TermStarted(l.Index, l.Term, *res.TermStart, a.m.Clock().Lease)
 		}
 	}
+	a.publishMemory()
 	// Set features before applied: a goroutine that has waited for an entry
 	// must see the feature version that the entry set.
 	a.features.Store(int32(a.m.Features()))
@@ -263,6 +268,7 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	index, hash := m.Hash()
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}
 	a.cfg.Events.Restored(m)
+	a.publishMemory()
 	a.features.Store(int32(m.Features()))
 	if meta != nil {
 		a.configured.Store(meta.ConfigurationIndex)

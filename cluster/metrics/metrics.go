@@ -32,6 +32,9 @@ type Counters struct {
 	// WritesRefused counts the writes that would take too long on every node,
 	// and the heavy writes that got no slot.
 	WritesRefused prometheus.Counter
+	// MemoryRefused counts the commands that were refused because the data set
+	// is larger than maxmemory.
+	MemoryRefused prometheus.Counter
 	DiskSeconds   *prometheus.HistogramVec
 
 	SlowReads        prometheus.Counter
@@ -80,6 +83,9 @@ func New() *Counters {
 		WritesRefused: counter("writes_refused_total",
 			"Writes that this node, as leader, did not execute because they would take too long on every "+
 				"node (--max-write-time), or because other heavy writes occupied all slots."),
+		MemoryRefused: counter("maxmemory_refused_total",
+			"Commands and transactions that this node, as leader, refused because the data set is larger than "+
+				"maxmemory."),
 		ScriptsRefused: counter("scripts_refused_total",
 			"Slow scripts that this node did not run because others occupied all slots."),
 		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
@@ -111,8 +117,8 @@ func (c *Counters) Collectors(node Source) []prometheus.Collector {
 	return []prometheus.Collector{
 		c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries,
 		c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts,
-		c.ScriptsRefused, c.WritesRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused, c.SlowReadSeconds,
-		c.DiskSeconds, c.Snapshots, c.SnapshotFailures, nodeCollector{node},
+		c.ScriptsRefused, c.WritesRefused, c.MemoryRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused,
+		c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures, nodeCollector{node},
 	}
 }
 
@@ -155,6 +161,11 @@ var (
 		"Free bytes below which a leader refuses commands that add data (--disk-reserve).", nil, nil)
 	descRefused = prometheus.NewDesc("holdfast_disk_writes_refused",
 		"1 while this node leads and refuses commands that add data because the disk is almost full.", nil, nil)
+	descDataset = prometheus.NewDesc("holdfast_dataset_bytes",
+		"Approximate memory of all keys and their values, counted the same way on every node.", nil, nil)
+	descMaxMemory = prometheus.NewDesc("holdfast_maxmemory_bytes",
+		"Size of the data set above which this node, as leader, refuses commands that add data; 0 for no limit.",
+		nil, nil)
 	descFeatures = prometheus.NewDesc("holdfast_feature_version",
 		"Feature version of the cluster, as far as this node has applied the log.", nil, nil)
 	descBlocked = prometheus.NewDesc("holdfast_feature_version_blocked",
@@ -196,6 +207,8 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descDiskTotal, float64(st.DiskTotal))
 		gauge(descDiskReserve, float64(st.DiskReserve))
 	}
+	gauge(descDataset, float64(st.DatasetBytes))
+	gauge(descMaxMemory, float64(st.MaxMemory))
 	gauge(descFeatures, float64(st.FeatureVersion))
 	gauge(descQuarantine, st.Quarantine)
 	if st.Role == "leader" {

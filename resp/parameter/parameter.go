@@ -23,6 +23,9 @@ const (
 	// Immutable and Protected parameters cannot be changed in Redis either.
 	Immutable
 	Protected
+	// Effective parameters have the effect that they have in Redis, for the whole
+	// cluster.
+	Effective
 )
 
 // Parameter is a parameter of Redis for which this program has no setting of
@@ -435,7 +438,7 @@ var parameters = []Parameter{
 		Class: Refused, Why: "it is set by --max-clients",
 		kind: intKind(1, math.MaxUint32),
 	},
-	{Name: "maxmemory", Start: "0", Class: Refused, Why: "keys are never evicted", kind: memoryKind(0)},
+	{Name: "maxmemory", Start: "0", Class: Effective, kind: memoryKind(0)},
 	{
 		Name: "maxmemory-clients", Start: "0",
 		Class: Refused, Why: "it is set by --max-client-memory",
