@@ -2,11 +2,12 @@ package flags
 
 import "fmt"
 
-// Reserve is the value of --disk-reserve: bytes, or -1 for "auto".
-type Reserve int64
+// AutoSize is the value of a flag that counts bytes and depends on the machine by
+// default: bytes, or -1 for "auto".
+type AutoSize int64
 
 // Set implements pflag.Value.
-func (r *Reserve) Set(text string) error {
+func (r *AutoSize) Set(text string) error {
 	if text == "auto" {
 		*r = -1
 		return nil
@@ -15,12 +16,12 @@ func (r *Reserve) Set(text string) error {
 	if err := (size[int64]{&bytes}).Set(text); err != nil {
 		return fmt.Errorf("%w, and not \"auto\"", err)
 	}
-	*r = Reserve(bytes)
+	*r = AutoSize(bytes)
 	return nil
 }
 
 // String implements pflag.Value.
-func (r *Reserve) String() string {
+func (r *AutoSize) String() string {
 	if *r < 0 {
 		return "auto"
 	}
@@ -28,4 +29,4 @@ func (r *Reserve) String() string {
 }
 
 // Type implements pflag.Value.
-func (*Reserve) Type() string { return "size" }
+func (*AutoSize) Type() string { return "size" }

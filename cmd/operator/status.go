@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/go-units"
 	"github.com/fatih/color"
 	"github.com/spf13/cobra"
 
@@ -140,12 +141,33 @@ func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict) error {
 	if _, err := fmt.Fprintln(out, t.Render()); err != nil {
 		return err
 	}
+	if line := memoryLine(nodes); line != "" {
+		if _, err := fmt.Fprintf(out, "\n%s\n", line); err != nil {
+			return err
+		}
+	}
 	for _, line := range v.advice {
 		if _, err := fmt.Fprintf(out, "\nnote: %s\n", line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// memoryLine returns the size of the data set and its limit, as the leader counts
+// them, or "" if there is no leader.
+func memoryLine(nodes []cluster.NodeStatus) string {
+	for _, n := range nodes {
+		if n.Role != "leader" || !n.Reachable {
+			continue
+		}
+		limit := "without a limit"
+		if n.MaxMemory > 0 {
+			limit = "of " + units.BytesSize(float64(n.MaxMemory)) + " (maxmemory)"
+		}
+		return fmt.Sprintf("data set: %s %s", units.BytesSize(float64(n.DatasetBytes)), limit)
+	}
+	return ""
 }
 
 // role returns the role of a node as status shows it.

@@ -59,6 +59,14 @@ func assess(nodes []cluster.NodeStatus) verdict {
 		if n.WritesRefused != "" {
 			v.problem("commands that add data are refused")
 		}
+		if n.MemoryRefused {
+			v.problem("commands that add data are refused, because the data set takes %s and maxmemory is %s",
+				units.BytesSize(float64(n.DatasetBytes)), units.BytesSize(float64(n.MaxMemory)))
+		} else if n.Role == "leader" && n.MaxMemory > 0 && n.DatasetBytes > n.MaxMemory/10*9 {
+			v.advice = append(v.advice, fmt.Sprintf("the data set takes %s, and above %s (maxmemory) commands that "+
+				"add data are refused",
+				units.BytesSize(float64(n.DatasetBytes)), units.BytesSize(float64(n.MaxMemory))))
+		}
 		if n.SnapshotError != "" {
 			v.problem("%s: %s", n.ID, n.SnapshotError)
 		}

@@ -26,6 +26,9 @@ func TestAssess(t *testing.T) {
 	full.DiskFull = true
 	refusing := up("n1", "leader")
 	refusing.WritesRefused = "MISCONF"
+	nearly, over := up("n1", "leader"), up("n1", "leader")
+	nearly.MemoryStatus = cluster.MemoryStatus{DatasetBytes: 120 << 20, MaxMemory: 128 << 20}
+	over.MemoryStatus = cluster.MemoryStatus{DatasetBytes: 129 << 20, MaxMemory: 128 << 20, MemoryRefused: true}
 	removed := up("n3", "removed") // a removed node that is asked counts itself
 	for _, c := range []struct {
 		name   string
@@ -58,6 +61,9 @@ func TestAssess(t *testing.T) {
 				"n2 has 100MiB of disk space left, less than its reserve of 512MiB; tolerates 1 more failure", 0},
 		{"full disk", []cluster.NodeStatus{up("n1", "leader"), full, up("n3", "follower")}, exitDegraded,
 			"Degraded: n2 has only 100MiB of disk space left and accepts no entries; tolerates no more failures", 0},
+		{"much data", []cluster.NodeStatus{nearly}, 0, "Healthy: tolerates no more failures", 1},
+		{"too much data", []cluster.NodeStatus{over}, exitDegraded, "Degraded: commands that add data are refused, " +
+			"because the data set takes 129MiB and maxmemory is 128MiB; tolerates no more failures", 0},
 		{"removed", []cluster.NodeStatus{up("n1", "leader"), removed}, exitDegraded,
 			"Degraded: n3 was removed from the cluster; tolerates no more failures", 0},
 	} {

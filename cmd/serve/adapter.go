@@ -28,6 +28,7 @@ func (a clusterAdapter) State() resp.State {
 		NodeID: st.ID, ClusterID: st.ClusterID, Role: st.Role, Leader: st.Leader, Version: st.Version,
 		Term: st.Term, Commit: st.Commit, Applied: st.Applied, Ready: st.Ready, LogBytes: st.LogBytes,
 		DiskFree: st.DiskFree, DiskTotal: st.DiskTotal, DiskReserve: st.DiskReserve, WritesRefused: a.WritesRefused(),
+		Dataset: st.DatasetBytes, MaxMemory: st.MaxMemory,
 	}
 	for _, c := range a.Acknowledging() {
 		host, port := hostPort(c.ClientAddr)

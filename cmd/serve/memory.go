@@ -1,10 +1,14 @@
 package serve
 
 import (
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
+
+	"github.com/holdfast-kv/holdfast/platform"
 )
 
 // The garbage collector starts when the heap has grown by a percentage of what
@@ -28,23 +32,96 @@ func gcPercent(live uint64) int {
 	return max(int(gcRoom*100/live), minGCPercent)
 }
 
-// tuneMemory sets the percentage after each garbage collection, unless GOGC is
-// set.
-func tuneMemory() {
-	if os.Getenv("GOGC") != "" {
-		return
+// defaultMaxMemory returns --maxmemory=auto in bytes: half of the memory that the
+// process may use, because the garbage collector, the clients and the log need
+// the rest. It returns 0, for no limit, if the system does not report the memory.
+func defaultMaxMemory() int64 {
+	memory, err := platform.ProcessMemory()
+	if err != nil {
+		return 0
 	}
-	current := maxGCPercent
-	debug.SetGCPercent(current)
-	afterGC(func() {
-		// A change stops all goroutines for a moment, so small ones are left out.
-		if next := gcPercent(liveBytes()); next*10 < current*9 || next*9 > current*10 ||
-			next != current && (next == maxGCPercent || next == minGCPercent) {
-			current = next
-			debug.SetGCPercent(current)
-		}
-	})
+	return int64(memory / 2)
 }
+
+// The soft limit of the Go runtime makes the garbage collector start earlier.
+const (
+	// softShare is the percentage of the process's memory that the runtime may
+	// use. The rest is for the program's code and for the kernel.
+	softShare = 90
+	// softBase is what a node needs besides its data: the log, the forwarder, and
+	// clients with little traffic.
+	softBase = 16 << 20
+)
+
+// softLimit returns the soft limit in bytes. memory is what the process may use,
+// and maxMemory is the limit of the data set; 0 means that there is none. live is
+// what the last collection left.
+//
+// A node may take twice its maxmemory. It gets more if the heap contains more
+// than the data set may have: clients, a snapshot that is being read, or data from
+// before the limit. Otherwise the collector would run all the time.
+func softLimit(memory uint64, maxMemory int64, live uint64) int64 {
+	hard := int64(math.MaxInt64)
+	if memory > 0 {
+		hard = int64(memory / 100 * softShare)
+	}
+	if maxMemory <= 0 || maxMemory > hard/2 {
+		return hard
+	}
+	return min(hard, max(2*maxMemory, int64(live/4*5))+softBase)
+}
+
+// memoryTuner adapts the garbage collector to the heap and to maxmemory.
+type memoryTuner struct {
+	memory uint64 // bytes that the process may use, 0 if not known
+	// maxMemory returns the limit of the data set in bytes, 0 for none.
+	maxMemory atomic.Pointer[func() int64]
+
+	percent int   // GOGC as last set, 0 if the environment sets it
+	soft    int64 // soft limit as last set, 0 if the environment sets it
+}
+
+// tuneMemory sets the percentage and the soft limit, and adapts them after each
+// garbage collection. It leaves alone what GOGC and GOMEMLIMIT set. maxMemory is
+// the limit of the data set until use is called.
+func tuneMemory(maxMemory int64) *memoryTuner {
+	t := &memoryTuner{}
+	if n, err := platform.ProcessMemory(); err == nil {
+		t.memory = n
+	}
+	t.use(func() int64 { return maxMemory })
+	if os.Getenv("GOGC") == "" {
+		t.percent = maxGCPercent
+		debug.SetGCPercent(t.percent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		t.soft = softLimit(t.memory, maxMemory, 0)
+		debug.SetMemoryLimit(t.soft)
+	}
+	afterGC(t.adapt)
+	return t
+}
+
+// use sets the function that returns the limit of the data set.
+func (t *memoryTuner) use(maxMemory func() int64) { t.maxMemory.Store(&maxMemory) }
+
+// adapt is called after each collection. A change stops all goroutines for a
+// moment, so small ones are left out.
+func (t *memoryTuner) adapt() {
+	live := liveBytes()
+	if next := gcPercent(live); t.percent > 0 && (differ(int64(next), int64(t.percent)) ||
+		next != t.percent && (next == maxGCPercent || next == minGCPercent)) {
+		t.percent = next
+		debug.SetGCPercent(next)
+	}
+	if next := softLimit(t.memory, (*t.maxMemory.Load())(), live); t.soft > 0 && differ(next, t.soft) {
+		t.soft = next
+		debug.SetMemoryLimit(next)
+	}
+}
+
+// differ reports whether two numbers differ by more than a tenth.
+func differ(a, b int64) bool { return min(a, b) < max(a, b)/10*9 }
 
 // liveBytes returns how many bytes of the heap the last collection left.
 func liveBytes() uint64 {

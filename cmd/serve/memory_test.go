@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"math"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,29 @@ func TestGCPercent(t *testing.T) {
 	}{{0, 400}, {32 << 20, 400}, {64 << 20, 200}, {128 << 20, 100}, {8 << 30, 100}} {
 		if got := gcPercent(c.live); got != c.want {
 			t.Errorf("%d live bytes: %d %%, want %d", c.live, got, c.want)
+		}
+	}
+}
+
+func TestSoftLimit(t *testing.T) {
+	const mb = 1 << 20
+	for _, c := range []struct {
+		memory    uint64
+		maxMemory int64
+		live      uint64
+		want      int64
+	}{
+		{0, 0, 0, math.MaxInt64},
+		{1000 * mb, 0, 0, 900 * mb},
+		{1000 * mb, 128 * mb, 0, 272 * mb},
+		{1000 * mb, 128 * mb, 160 * mb, 272 * mb},
+		{1000 * mb, 128 * mb, 400 * mb, 516 * mb}, // the data was there before the limit
+		{1000 * mb, 128 * mb, 900 * mb, 900 * mb},
+		{1000 * mb, 500 * mb, 0, 900 * mb}, // auto
+		{0, 128 * mb, 0, 272 * mb},
+	} {
+		if got := softLimit(c.memory, c.maxMemory, c.live); got != c.want {
+			t.Errorf("%+v: %d", c, got)
 		}
 	}
 }

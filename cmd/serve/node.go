@@ -43,7 +43,7 @@ func serve(ctx context.Context, o options) error {
 	}
 	r := newReloader(&o, p, logs, file)
 	defer r.watch()()
-	tuneMemory()
+	tuner := tuneMemory(p.cluster.Options.MaxMemory)
 	useThreads(o.threads)
 	stopClock, err := o.armTests(ctx, log, &p.cluster)
 	if err != nil {
@@ -61,6 +61,7 @@ func serve(ctx context.Context, o options) error {
 		node, err := cluster.Open(p.cluster)
 		switch {
 		case err == nil:
+			tuner.use(func() int64 { return node.Memory().MaxMemory })
 			return errors.Join(o.run(ctx, log, p, bound, node, auditLog, r), file.close())
 		case !errors.Is(err, syscall.ENOSPC):
 			return errors.Join(err, bound.close())

@@ -53,8 +53,10 @@ type logOptions struct {
 type testOptions struct{ clock, killAt string }
 
 func newOptions() *options {
-	return &options{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(),
+	o := &options{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(),
 		access: accessOptions{protectedMode: true}}
+	o.options.MaxMemory = -1 // auto
+	return o
 }
 
 // Command returns the command that runs a node.
@@ -201,9 +203,13 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 		"bytes of log after which the node takes a snapshot")
 	flags.SizeVar(f, &o.options.TrailingBytes, "trailing-bytes",
 		"bytes of log that are kept after a snapshot, for followers that are a little behind")
-	f.Var((*flags.Reserve)(&o.options.DiskReserve), "disk-reserve",
+	f.Var((*flags.AutoSize)(&o.options.DiskReserve), "disk-reserve",
 		"free space of the disk below which the leader refuses commands that add data; \"auto\" is 5% of the disk or "+
 			"1gb, whichever is less, and at least two segments of the log (128mb); 0 for none")
+	f.Var((*flags.AutoSize)(&o.options.MaxMemory), "maxmemory",
+		"size of the data set above which the leader refuses commands that add data (OOM), unless CONFIG SET "+
+			"maxmemory has set one for the cluster; \"auto\" is half of the memory that the process may use; "+
+			"0 for no limit")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
 	f.DurationVar(&o.options.RemoveAwayAfter, "remove-away-after", o.options.RemoveAwayAfter,
 		"how long a member may be away before the leader removes it, as long as a majority of the original number of "+

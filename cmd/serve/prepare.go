@@ -83,6 +83,9 @@ func (o *options) config(log, scriptLog hclog.Logger, fatal func(error)) (cluste
 	if o.advertiseClient == "" {
 		o.advertiseClient = o.clientAddr
 	}
+	if o.options.MaxMemory < 0 {
+		o.options.MaxMemory = defaultMaxMemory()
+	}
 	if o.options.LeaseTimeout > o.options.HeartbeatTimeout {
 		o.options.LeaseTimeout = o.options.HeartbeatTimeout
 	}

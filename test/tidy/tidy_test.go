@@ -114,7 +114,7 @@ var mayImport = map[string][]string{
 	"cmd/terminal":  {},
 	"cmd/client":    {"certs", "cluster", "cmd/flags", "verify/load", "verify/process"},
 	"cmd/serve": {"acl", "certs", "cluster", "cluster/failpoint", "cmd/flags", "cmd/terminal", "fsm",
-		"fsm/command", "resp", "resp/guard", "resp/slots", "resp/topology", "rpc", "script"},
+		"fsm/command", "platform", "resp", "resp/guard", "resp/slots", "resp/topology", "rpc", "script"},
 	"cmd/operator": {"backup", "certs", "cluster", "cluster/member", "cluster/offline", "cmd/client", "cmd/flags",
 		"cmd/terminal", "fsm", "fsm/command", "migrate", "verify/load"},
 	"cmd/locking": {"cmd/client", "cmd/flags", "cmd/terminal", "lock", "verify/process"},
