@@ -94,29 +94,54 @@ func TestConfig_Refused(t *testing.T) {
 		"appendonly no":  "it stays 'yes': every write is in the log before it is acknowledged",
 		"appendfsync everysec": "it stays 'always': every write is on the disks of a majority before it is " +
 			"acknowledged",
-		"maxmemory 0":                    "",
-		"maxmemory 100mb":                "it stays '0': keys are never evicted",
-		"maxmemory-policy allkeys-lru":   "it stays 'noeviction': keys are never evicted",
-		`save ""`:                        "",
-		`save "900 1"`:                   "it stays '': --snapshot-bytes decides when snapshots are taken",
-		"min-replicas-to-write 2":        "it stays '0': every write waits for a majority of the nodes",
-		"replica-read-only no":           "it stays 'yes': writes through a follower are executed by the leader",
-		"timeout 300":                    "it stays '0': idle connections are not closed",
-		"tls-port 6380":                  "it stays '0': TLS is set by --tls-cert-file and the like",
-		"hz 50 maxmemory 1":              "it stays '0': keys are never evicted",
-		"replicaof no":                   "can't set immutable config",
-		"cluster-enabled no":             "can't set immutable config",
-		"notify-keyspace-events m hz 50": "Events of class 'm' are not sent: reads do not go through the log.",
+		"maxmemory 0":                        "",
+		"maxmemory 100mb":                    "",
+		"maxmemory-policy allkeys-lru":       "it stays 'noeviction': keys are never evicted",
+		`save ""`:                            "",
+		`save "900 1"`:                       "it stays '': --snapshot-bytes decides when snapshots are taken",
+		"min-replicas-to-write 2":            "it stays '0': every write waits for a majority of the nodes",
+		"replica-read-only no":               "it stays 'yes': writes through a follower are executed by the leader",
+		"timeout 300":                        "it stays '0': idle connections are not closed",
+		"tls-port 6380":                      "it stays '0': TLS is set by --tls-cert-file and the like",
+		"hz 50 maxmemory-policy allkeys-lru": "it stays 'noeviction': keys are never evicted",
+		"replicaof no":                       "can't set immutable config",
+		"cluster-enabled no":                 "can't set immutable config",
+		"notify-keyspace-events m hz 50":     "Events of class 'm' are not sent: reads do not go through the log.",
 	} {
 		reply := "+OK\r\n"
 		if want != "" {
 			name, _, _ := strings.Cut(line, " ")
 			if strings.HasPrefix(line, "hz 50 ") {
-				name = "maxmemory"
+				name = "maxmemory-policy"
 			}
 			reply = "-ERR CONFIG SET failed (possibly related to argument '" + name + "') - " + want + "\r\n"
 		}
 		p.Expect("CONFIG SET "+line, strings.TrimSuffix(reply, "\r\n"))
 	}
-	p.Do("CONFIG GET hz")
+	p.Do("CONFIG GET hz", "CONFIG SET maxmemory 0")
+}
+
+// TestConfig_MaxMemory compares the replies while the data set is larger than
+// maxmemory. The server of these tests is one node, so it leads.
+func TestConfig_MaxMemory(t *testing.T) {
+	p := newPair(t, 2)
+	p.Do("FLUSHALL", "SET lock token", "SET n 5", "HSET h f v", "RPUSH l a b", "SET gone v",
+		"CONFIG SET maxmemory 100mb", "CONFIG GET maxmemory", "SET k v")
+	t.Cleanup(func() { p.Do("CONFIG SET maxmemory 0", "FLUSHALL") })
+	p.Do("MULTI", "SET k w", "INCR n", "CONFIG SET maxmemory 1", "EXEC")
+	p.Do("CONFIG GET maxmemory", "SET k v", "SET lock token NX PX 1000", "INCR n", "HINCRBY h c 1", "LPUSH l c",
+		"MSET a 1 b 2", "COPY n m", "GETSET k v", "SETRANGE k 1 x", "APPEND k x", "SORT l ALPHA STORE m",
+		"RESTORE r 0 x", "XADD s * f v", "XGROUP CREATE s g $ MKSTREAM", "FUNCTION LOAD x",
+		"BLMOVE l l LEFT RIGHT 1", "GEOADD g 1 1 a", "PFADD hll a", "BITFIELD b SET u8 0 1",
+		"GET k", "HGETALL h", "LRANGE l 0 -1", "PEXPIRE lock 100000", "PERSIST lock", "GETDEL gone", "RENAME n o",
+		"HDEL h f", "LPOP l", "UNLINK l", "DEL o", "PUBLISH ch m",
+		"MULTI", "SET k v", "EXEC", "MULTI", "INCR n", "DISCARD", "SET k v",
+		`EVAL "return redis.call('get', KEYS[1])" 1 k`,
+		`EVAL "return redis.pcall('set', KEYS[1], 'v')" 1 k`,
+		`EVAL "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], 5000) end" 1 lock token`,
+		`EVAL "redis.call('del', KEYS[2]) return redis.call('set', KEYS[1], 'v')" 2 new nosuch`,
+		`EVAL "redis.call('persist', KEYS[1]) return redis.call('set', KEYS[1], 'token')" 1 lock`,
+		`EVAL "redis.call('del', KEYS[1]) return redis.call('set', KEYS[1], 'v')" 1 lock`,
+		"GET lock")
+	p.Do("CONFIG SET maxmemory 0", "SET k v")
 }
