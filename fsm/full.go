@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/holdfast-kv/holdfast/fsm/codec"
+import (
+	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
+)
 
 // While the cluster has no room for more data, the leader refuses commands that
 // can make the data set grow, before they get into the log: see WorkLimits.Full.
@@ -44,8 +48,12 @@ func RefuseGrowth(dst, body []byte, text string) []byte {
 	return dst
 }
 
-// Grows reports whether a call of the command can make the data set grow.
-func (cmd *Command) Grows(args [][]byte) bool { return cmd.Routed(args).Flags&DenyOOM != 0 }
+// Grows reports whether every call of the command can make the data set grow.
+// LOCK ACQUIRE, which is logged as an internal command, may also extend the lease
+// of a lock that the owner holds.
+func (cmd *Command) Grows(args [][]byte) bool {
+	return cmd.Routed(args).Flags&(DenyOOM|Internal) == DenyOOM
+}
 
 // createsKey reports whether args call a native script that acquires a lock
 // which is free. Native scripts that renew or release a lock also write, but
@@ -69,22 +77,23 @@ func (w *Weigher) createsKey(args [][]byte) bool {
 		return false
 	}
 	keys, _, fail := scriptArgs(args)
-	if fail != "" {
-		return false
-	}
-	for _, key := range keys {
-		if w.m.dbs[w.db].Get(key) == nil {
-			return true
-		}
-	}
-	return false
+	return fail == "" && w.m.lacksKey(w.db, keys)
+}
+
+// lacksKey reports whether one of the keys does not exist.
+func (m *Machine) lacksKey(db int, keys [][]byte) bool {
+	return slices.ContainsFunc(keys, func(key []byte) bool { return m.dbs[db].Get(key) == nil })
 }
 
 // full returns the error with which a call of a script's command is refused,
 // or "". As in Redis, a script that has written something may continue: an error
-// could leave its work half done.
+// could leave its work half done. Neither is a script refused that releases or
+// renews a lock and is interpreted only because its user has rules.
 func (s *scriptRun) full(row *Command) string {
 	if row.Flags&DenyOOM == 0 || s.before != nil {
+		return ""
+	}
+	if native[s.sha] != nil && !(acquiring[s.sha] && s.c.m.lacksKey(s.c.db, s.keys)) {
 		return ""
 	}
 	n, ok := s.c.runner.(FullNotice)

@@ -1,49 +1,66 @@
 package fsm_test
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// TestDivide_Full checks which commands are refused while there is no room: those
-// that Redis marks DENYOOM, and native scripts that would create a key.
+// TestDivide_Full checks which operations are refused while there is no room: those
+// with a command that Redis marks DENYOOM, native scripts that would create a key,
+// and LOCK ACQUIRE of a free lock.
 func TestDivide_Full(t *testing.T) {
-	table := command.NewTable()
-	m := fsm.New(table)
+	o := newOperated(t, "c", fsm.MaxFeatures)
+	o.want("set held token", "+OK")
+	m, table := o.m, o.m.Table()
 	const rueidisSetIfAbsent = "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf"
 	const redisPyRelease = "c3f8721cbb97f72bc19e972846bd7aaf91901658"
 	for _, test := range []struct {
-		words   []string
+		lines   string // one is a command, several are a transaction
 		refused int
 	}{
-		{[]string{"set", "k", "v"}, 1},
-		{[]string{"xgroup", "create", "s", "g", "0", "MKSTREAM"}, 1},
-		{[]string{"evalsha", rueidisSetIfAbsent, "1", "k", "token", "1000"}, 1},
-		{[]string{"evalsha", redisPyRelease, "1", "k", "token"}, 0},
-		{[]string{"get", "k"}, 0},
-		{[]string{"del", "k"}, 0},
-		{[]string{"pexpire", "k", "1000"}, 0},
+		{"set k v", 1},
+		{"xgroup create s g 0 MKSTREAM", 1},
+		{"evalsha " + rueidisSetIfAbsent + " 1 k token 1000", 1},
+		{"evalsha " + rueidisSetIfAbsent + " 1 held token 1000", 0},
+		{"evalsha " + redisPyRelease + " 1 k token", 0},
+		{"_lock acquire k token PX 1000", 1},
+		{"_lock acquire held token PX 1000", 0},
+		{"lock release held token", 0},
+		{"lock renew held token PX 1000", 0},
+		{"get k", 0},
+		{"del k", 0},
+		{"pexpire k 1000", 0},
+		{fsm.PublishCommand + " c m 0", 0},
+		{"set k v; " + fsm.PublishCommand + " c m 0", 1},
+		{"_lock acquire k token PX 1000; get k", 1},
+		{"del held; " + fsm.PublishCommand + " c m 0", 0},
 	} {
+		var queued []fsm.Queued
+		for line := range strings.SplitSeq(test.lines, "; ") {
+			args := bytes.Fields([]byte(line))
+			queued = append(queued, fsm.Queued{Cmd: table.Find(args[0]), Args: args})
+		}
 		var g fsm.Group
 		g.Reset(2, 1)
-		var args [][]byte
-		for _, w := range test.words {
-			args = append(args, []byte(w))
+		if len(queued) == 1 {
+			g.Command(queued[0].Cmd, 0, queued[0].Args)
+		} else {
+			g.Transaction(nil, queued)
 		}
-		g.Command(table.Find(args[0]), 0, args)
 		var in, out, rest fsm.BatchBuilder
 		in.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, 1, g.Bytes())
 		limits := fsm.WorkLimits{Entry: 1 << 20, Operation: 1 << 30, Full: "MISCONF no room"}
 		refused, err := m.Divide(&in, &out, &rest, limits)
 		if err != nil || refused != test.refused {
-			t.Errorf("%v: %d refused, %v; want %d", test.words, refused, err, test.refused)
+			t.Errorf("%s: %d refused, %v; want %d", test.lines, refused, err, test.refused)
 		}
 		limits.Full = ""
 		out, rest = fsm.BatchBuilder{}, fsm.BatchBuilder{}
 		if refused, err := m.Divide(&in, &out, &rest, limits); err != nil || refused != 0 {
-			t.Errorf("%v with room: %d refused, %v", test.words, refused, err)
+			t.Errorf("%s with room: %d refused, %v", test.lines, refused, err)
 		}
 	}
 }

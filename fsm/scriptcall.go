@@ -24,6 +24,7 @@ const (
 type scriptRun struct {
 	c        *Ctx
 	readOnly bool
+	sha      string // of the script, as in ScriptCall
 	// before is the state before the script's first write. effects and n are
 	// the recorded effects before the script.
 	before  *Machine
@@ -66,7 +67,7 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 // perform executes a script, or calls a function. An error rolls it back.
 func (c *Ctx) perform(call ScriptCall) Reply {
 	rec := c.rec
-	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList), keys: call.Keys}
+	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList), sha: call.SHA, keys: call.Keys}
 	if rec != nil {
 		s.effects, s.n = len(rec.effects), rec.n
 	}

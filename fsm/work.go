@@ -175,16 +175,26 @@ func (w *Weigher) forget(n int) {
 // of its commands and subcommands. A native script that would create a key
 // counts as DenyOOM.
 func (w *Weigher) operation(r *groupReader) (steps int, flags Flags, err error) {
+	internal := true // all commands are
 	err = r.commandsIn(func(db int, args [][]byte) {
 		w.db = db
 		steps = min(steps+w.command(args), mostWork)
+		var own Flags
 		if cmd := w.m.table.Find(args[0]); cmd != nil {
-			flags |= cmd.Flags | cmd.Routed(args).Flags
+			own = cmd.Flags | cmd.Routed(args).Flags
+		}
+		if w.full && own&(Internal|DenyOOM) == Internal|DenyOOM && len(args) > 2 && w.m.dbs[db].Get(args[2]) != nil {
+			own &^= DenyOOM // LOCK ACQUIRE of a lock that is not free
 		}
 		if w.full && w.createsKey(args) {
-			flags |= DenyOOM
+			own |= DenyOOM
 		}
+		internal = internal && own&Internal != 0
+		flags |= own
 	})
+	if !internal {
+		flags &^= Internal
+	}
 	return steps, flags, err
 }
 
@@ -378,9 +388,9 @@ func (g *dividing) divide(body []byte) error {
 		all |= flags
 		refusal := ""
 		switch {
-		case flags&Internal != 0:
 		case flags&DenyOOM != 0 && g.limits.Full != "":
 			refusal = refusalOf(start[0], g.limits.Full)
+		case flags&Internal != 0:
 		// An operator may always empty a database.
 		case n > g.limits.Operation && flags&Global == 0:
 			refusal = tooMuchWork(n, g.limits)

@@ -55,12 +55,14 @@ const (
 
 // softLimit returns the soft limit in bytes. memory is what the process may use,
 // and maxMemory is the limit of the data set; 0 means that there is none. live is
-// what the last collection left.
+// what the last collection left, and rest is what the runtime holds besides the
+// objects of the heap, which the soft limit includes: the stacks of connections,
+// fragmentation, and the runtime's own data.
 //
 // A node may take twice its maxmemory. It gets more if the heap contains more
 // than the data set may have: clients, a snapshot that is being read, or data from
 // before the limit. Otherwise the collector would run all the time.
-func softLimit(memory uint64, maxMemory int64, live uint64) int64 {
+func softLimit(memory uint64, maxMemory int64, live, rest uint64) int64 {
 	hard := int64(math.MaxInt64)
 	if memory > 0 {
 		hard = int64(memory / 100 * softShare)
@@ -68,7 +70,7 @@ func softLimit(memory uint64, maxMemory int64, live uint64) int64 {
 	if maxMemory <= 0 || maxMemory > hard/2 {
 		return hard
 	}
-	return min(hard, max(2*maxMemory, int64(live/4*5))+softBase)
+	return min(hard, max(2*maxMemory, int64(live/4*5))+max(softBase, int64(rest)))
 }
 
 // memoryTuner adapts the garbage collector to the heap and to maxmemory.
@@ -95,7 +97,7 @@ func tuneMemory(maxMemory int64) *memoryTuner {
 		debug.SetGCPercent(t.percent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		t.soft = softLimit(t.memory, maxMemory, 0)
+		t.soft = softLimit(t.memory, maxMemory, 0, 0)
 		debug.SetMemoryLimit(t.soft)
 	}
 	afterGC(t.adapt)
@@ -114,7 +116,7 @@ func (t *memoryTuner) adapt() {
 		t.percent = next
 		debug.SetGCPercent(next)
 	}
-	if next := softLimit(t.memory, (*t.maxMemory.Load())(), live); t.soft > 0 && differ(next, t.soft) {
+	if next := softLimit(t.memory, (*t.maxMemory.Load())(), live, restBytes()); t.soft > 0 && differ(next, t.soft) {
 		t.soft = next
 		debug.SetMemoryLimit(next)
 	}
@@ -131,6 +133,28 @@ func liveBytes() uint64 {
 		return 0 // another version of Go
 	}
 	return sample[0].Value.Uint64()
+}
+
+// restBytes returns how many bytes the runtime holds besides the objects and the
+// free part of the heap.
+func restBytes() uint64 {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+	}
+	metrics.Read(samples)
+	rest := uint64(0)
+	for i, s := range samples {
+		switch {
+		case s.Value.Kind() != metrics.KindUint64:
+			return 0 // another version of Go
+		case i == 0:
+			rest = s.Value.Uint64()
+		default:
+			rest -= min(rest, s.Value.Uint64())
+		}
+	}
+	return rest
 }
 
 // afterGC calls f after each garbage collection, on the runtime's goroutine for

@@ -25,18 +25,20 @@ func TestSoftLimit(t *testing.T) {
 		memory    uint64
 		maxMemory int64
 		live      uint64
+		rest      uint64
 		want      int64
 	}{
-		{0, 0, 0, math.MaxInt64},
-		{1000 * mb, 0, 0, 900 * mb},
-		{1000 * mb, 128 * mb, 0, 272 * mb},
-		{1000 * mb, 128 * mb, 160 * mb, 272 * mb},
-		{1000 * mb, 128 * mb, 400 * mb, 516 * mb}, // the data was there before the limit
-		{1000 * mb, 128 * mb, 900 * mb, 900 * mb},
-		{1000 * mb, 500 * mb, 0, 900 * mb}, // auto
-		{0, 128 * mb, 0, 272 * mb},
+		{0, 0, 0, 0, math.MaxInt64},
+		{1000 * mb, 0, 0, 0, 900 * mb},
+		{1000 * mb, 128 * mb, 0, 0, 272 * mb},
+		{1000 * mb, 128 * mb, 160 * mb, 0, 272 * mb},
+		{1000 * mb, 128 * mb, 400 * mb, 0, 516 * mb}, // the data was there before the limit
+		{1000 * mb, 128 * mb, 900 * mb, 0, 900 * mb},
+		{1000 * mb, 500 * mb, 0, 0, 900 * mb}, // auto
+		{0, 128 * mb, 0, 0, 272 * mb},
+		{1000 * mb, 128 * mb, 0, 60 * mb, 316 * mb}, // many connections
 	} {
-		if got := softLimit(c.memory, c.maxMemory, c.live); got != c.want {
+		if got := softLimit(c.memory, c.maxMemory, c.live, c.rest); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
