@@ -60,8 +60,15 @@ const (
 	//   - There is the command LOCK.
 	FeatureLocks = 6
 
+	// FeatureShared changes the meaning of entries in these ways:
+	//   - LOCK ACQUIRE has the options SHARED and LIMIT, and LOCK TOKEN an owner.
+	//     Below this version they are errors, as in programs that do not know them.
+	//   - There are values of the type lock (see keyspace.Lock).
+	//   - LOCK INFO, LOCK LIST and LOCK HELP describe them.
+	FeatureShared = 7
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureLocks
+	MaxFeatures = FeatureShared
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its
@@ -130,18 +137,27 @@ func raiseFeatures(c *Ctx, args [][]byte) Reply {
 
 // Needs returns the feature version that this call of the command needs.
 func (cmd *Command) Needs(args [][]byte) int {
-	return max(cmd.Feature, cmd.Routed(args).Feature)
+	row := cmd.Routed(args)
+	n := max(cmd.Feature, row.Feature)
+	if row.FeatureOf != nil {
+		n = max(n, row.FeatureOf(args))
+	}
+	return n
 }
+
+// exists returns the feature version that the command needs, whatever its
+// options. Members with an older program stop at an entry with the command.
+func (cmd *Command) exists(args [][]byte) int { return max(cmd.Feature, cmd.Routed(args).Feature) }
 
 // NeedsFeature returns the error text for a command that needs a higher feature
 // version than features, the one of the cluster.
-func NeedsFeature(cmd *Command, args [][]byte, features int) string {
+func NeedsFeature(cmd *Command, args [][]byte, need, features int) string {
 	name := cmd.Name
 	if row := cmd.Routed(args); row != cmd {
 		name += " " + row.Name
 	}
 	return fmt.Sprintf("ERR '%s' needs feature version %d and the cluster uses %d: upgrade every node first",
-		name, cmd.Needs(args), features)
+		name, need, features)
 }
 
 // appendFeatures writes the feature version into a snapshot. Programs that do

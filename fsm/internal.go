@@ -53,7 +53,7 @@ var internalCommands = []Command{
 	},
 	{
 		Name: ClientIDsCommand, Run: reserveClientIDs, Arity: 2, Flags: Internal | Write | Fast,
-		Group: "internal", Since: "holdfast", Feature: FeatureBudget,
+		Group: "internal", Since: "holdfast", Required: Required{Feature: FeatureBudget},
 		Complexity: "O(1)",
 		Syntax:     "count",
 		Doc:        "Reserve numbers for client connections",

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 
@@ -180,6 +181,15 @@ func recount(o *keyspace.Object) int64 {
 	if o.Coll == nil {
 		return none.Bytes()
 	}
+	if l := o.Coll.Lock; l != nil {
+		rebuilt := keyspace.NewLock([]byte(o.Key), l.Limit)
+		l.Ascend(func(h *keyspace.Holder) bool {
+			rebuilt.Coll.Lock.Add(nil, *h)
+			return true
+		})
+		rebuilt.Deadline = o.Deadline
+		return rebuilt.Bytes()
+	}
 	none.Coll = keyspace.NewCollection(o.Type)
 	n := none.Bytes()
 	v := o.Coll
@@ -214,6 +224,11 @@ func (m *Machine) brokenLocks() error {
 			if uint64(o.Token) > m.token && m.features >= FeatureLocks {
 				err = fmt.Errorf("key %q of database %d has token %d, the highest is %d", o.Key, db, o.Token, m.token)
 			}
+			if o.Type == keyspace.TypeLock {
+				granted, broken := m.brokenHolders(db, o)
+				n += granted
+				err = errors.Join(err, broken)
+			}
 			if !o.Granted {
 				return err == nil
 			}
@@ -233,14 +248,64 @@ func (m *Machine) brokenLocks() error {
 	return nil
 }
 
-// IdleLock returns an error if a free lock has a waiter that can be served:
-// after an entry, there is none.
+// brokenHolders compares a lock with its object and with the grants. It returns
+// the number of holders with a grant.
+func (m *Machine) brokenHolders(db int, o *keyspace.Object) (granted int, err error) {
+	l := o.Coll.Lock
+	first, last, token := int64(0), int64(0), Pos(0)
+	l.Ascend(func(h *keyspace.Holder) bool {
+		of, found := l.Of(h.Owner)
+		if !found || of != *h || h.Token <= token || h.Token > o.Token {
+			err = fmt.Errorf("holder %+v of lock %q, found as %+v, behind token %d, the lock has %d", *h, o.Key, of, token, o.Token)
+		}
+		token = h.Token
+		if first == 0 || h.Deadline < first {
+			first = h.Deadline
+		}
+		last = max(last, h.Deadline)
+		if g := m.locks.find(db, h.Token); g != nil && g.Key == o.Key {
+			granted++
+		} else if g != nil {
+			err = fmt.Errorf("token %d of lock %q belongs to the grant %+v", h.Token, o.Key, g)
+		}
+		return err == nil
+	})
+	switch {
+	case err != nil:
+	case l.Len() == 0 || l.Due != first || o.Deadline != last:
+		err = fmt.Errorf("lock %q with %d holders is due at %d and ends at %d, want %d and %d", o.Key, l.Len(), l.Due, o.Deadline, first, last)
+	case l.Limit > 0 && l.Len() > l.Limit:
+		err = fmt.Errorf("lock %q with limit %d has %d holders", o.Key, l.Limit, l.Len())
+	}
+	return granted, err
+}
+
+// SharedLocks returns the number of locks that several owners hold.
+func SharedLocks(m *Machine) (n int) {
+	for _, db := range m.dbs {
+		db.Scan(func(o *keyspace.Object) bool {
+			if o.Type == keyspace.TypeLock && o.Coll.Lock.LiveAt(m.clock.Lease) > 1 {
+				n++
+			}
+			return true
+		})
+	}
+	return n
+}
+
+// IdleLock returns an error if a lock has a waiter that can be served, because the
+// lock is free or the waiter may join its holders: after an entry, there is none.
 func IdleLock(m *Machine) error {
 	var err error
+	c := &Ctx{m: m, now: m.clock.Lease}
 	m.waits.queues.Scan(func(q queued) bool {
-		if q.lock && m.dbs[q.db].Get([]byte(q.key)) == nil {
-			if n := m.waits.heir(q.waitKey); n != nil && !m.waits.suspended(n.session) {
-				err = fmt.Errorf("lock %q of database %d is free, and waiter %d of %s waits for it", q.key, q.db, n.origin, n.session)
+		if !q.lock {
+			return true
+		}
+		o := m.dbs[q.db].Get([]byte(q.key))
+		if n := m.waits.heir(q.waitKey); n != nil && !m.waits.suspended(n.session) {
+			if o == nil || o.Type == keyspace.TypeLock && n.blocking(m.table).Joins(c, o) {
+				err = fmt.Errorf("waiter %d of %s can have lock %q of database %d and waits for it", n.origin, n.session, q.key, q.db)
 			}
 		}
 		return err == nil

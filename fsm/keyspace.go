@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -76,6 +77,9 @@ func (c *Ctx) store(o *keyspace.Object, written bool) {
 		}
 	}
 	if old != nil {
+		if old.Type == keyspace.TypeLock && (o.Type != keyspace.TypeLock || end == LockExpired) {
+			c.holdersGone(old, end)
+		}
 		if written && c.m.features >= FeatureLocks && keepsGrant(old, o) {
 			o.Token, o.Granted = old.Token, old.Granted // no other goroutine sees o yet
 		}
@@ -94,11 +98,18 @@ func (c *Ctx) store(o *keyspace.Object, written bool) {
 	if o.Coll != nil && (!had || o.Type != keyspace.TypeStream) { // XADD itself reports new entries of a stream
 		c.ready(k)
 	}
+	if o.Type == keyspace.TypeLock && c.m.waits.locks > 0 {
+		c.ready(lockQueue(c.db, o.Key))
+	}
 }
 
 // Assign stores an object whose value was written, and sets its fencing token.
 func (c *Ctx) Assign(o *keyspace.Object) {
-	o.Token, o.Granted = c.nextToken(), false
+	if o.Granted = false; o.Type == keyspace.TypeLock {
+		c.newTokens(o)
+	} else {
+		o.Token = c.nextToken()
+	}
 	c.store(o, true)
 }
 
@@ -129,6 +140,9 @@ func (c *Ctx) Remove(o *keyspace.Object) {
 	if o.Granted {
 		c.grantEnded(o, c.lockEnd)
 	}
+	if o.Type == keyspace.TypeLock {
+		c.holdersGone(o, cmp.Or(c.lockEnd, LockReleased))
+	}
 	if c.m.waits.locks > 0 {
 		c.ready(lockQueue(c.db, o.Key))
 	}
@@ -157,7 +171,7 @@ func (c *Ctx) Delete(o *keyspace.Object) {
 // deadline has passed by the reader's clock, but which no entry has removed.
 // The reply of such a read cannot be used.
 func (c *Ctx) PrepareWalk() {
-	if o := c.m.expiry.After(c.m.clock.Lease); o != nil && o.Deadline <= c.now {
+	if o := c.m.expiry.After(c.m.clock.Lease); o != nil && o.Due() <= c.now {
 		c.expiryPending = true
 	}
 }
@@ -171,10 +185,10 @@ func (c *Ctx) LiveKeys() int {
 	n := c.m.dbs[c.db].Len()
 	c.m.expiry.Scan(func(db int, o *keyspace.Object) bool {
 		c.Charge(1)
-		if o.Deadline > c.now {
+		if o.Due() > c.now {
 			return false
 		}
-		if db == c.db {
+		if db == c.db && o.Deadline <= c.now {
 			n--
 		}
 		return true
@@ -423,12 +437,18 @@ const (
 func (c *Ctx) expireDue() {
 	for work, n := 0, 0; c.mayExpire(work, n); n++ {
 		db, o := c.m.expiry.First()
-		if o == nil || o.Deadline > c.now {
+		if o == nil || o.Due() > c.now {
 			return
 		}
 		work += expiryKeyWork + len(o.Key)/expiryNameBytes
 		c.Charge(2 * StepsPut)
 		c.db = db
+		if o.Type == keyspace.TypeLock {
+			work += c.expireHolders(o) * expiryKeyWork
+			if o.Deadline > c.now {
+				continue
+			}
+		}
 		c.tracedExpiry(db, o.Key)
 		c.lockEnd = LockExpired
 		c.Remove(o)

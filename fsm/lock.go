@@ -14,8 +14,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// A lock is a string whose value is its owner. docs/architecture.md, "Locks",
-// describes grants, tokens and the queue of waiters.
+// A lock is a string whose value is its owner, or a keyspace.Lock, which several
+// owners hold. docs/architecture.md, "Locks", describes grants, tokens and the
+// queue of waiters.
 
 // locks are the grants that LOCK ACQUIRE made, by database and token. A tree is
 // nil if it is empty.
@@ -111,21 +112,28 @@ func (c *Ctx) Grants(from Pos, f func(g *Grant) bool) {
 // name of the client.
 func (c *Ctx) GrantLock(o *keyspace.Object, g Grant) {
 	o.Token, o.Granted = c.nextToken(), true
+	c.Store(o)
+	c.granted(o, g)
+}
+
+// granted records a grant that has just been stored, with the token of o.
+func (c *Ctx) granted(o *keyspace.Object, g Grant) {
 	g.Token, g.Key, g.Lease, g.Wall = o.Token, o.Key, c.now, c.wall
 	if n := c.served; n != nil {
 		g.Node, g.ID, g.Waited = n.session.NodeID, n.origin, c.now-n.since
 	} else {
 		g.Node, g.ID = c.sender.NodeID, c.r.origin
 	}
-	c.Store(o)
 	c.m.locks.put(c.db, &g)
-	c.lockEvent("granted", o)
+	c.lockEvent("granted", o.Key, o.Token)
 }
 
 // RenewGrant counts a renewal of a lock. meta, unless nil, replaces the text of
 // META.
-func (c *Ctx) RenewGrant(o *keyspace.Object, meta *string) {
-	g := c.Grant(o)
+func (c *Ctx) RenewGrant(o *keyspace.Object, meta *string) { c.renewed(c.Grant(o), meta) }
+
+// renewed counts a renewal of a grant, which may be nil.
+func (c *Ctx) renewed(g *Grant, meta *string) {
 	if g == nil {
 		return
 	}
@@ -147,7 +155,158 @@ func (c *Ctx) EndLock(o *keyspace.Object, how string) {
 // grantEnded forgets the grant of an object that was removed or replaced.
 func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
 	c.m.locks.grants[c.db].Delete(&Grant{Token: o.Token})
-	c.lockEvent(cmp.Or(how, LockReleased), o)
+	c.lockEvent(cmp.Or(how, LockReleased), o.Key, o.Token)
+}
+
+// HolderGrant returns the grant of a holder of a lock of the current database, nil
+// if LOCK ACQUIRE did not make it.
+func (c *Ctx) HolderGrant(h *keyspace.Holder) *Grant { return c.m.locks.find(c.db, h.Token) }
+
+// live returns the number of holders of o whose lease has not ended. In a read
+// whose time is ahead of the log's clock, the reply cannot be used if a lease
+// ends in between: see Lookup.
+func (c *Ctx) live(o *keyspace.Object) int {
+	l := o.Coll.Lock
+	n := l.LiveAt(c.now)
+	if c.now > c.m.clock.Lease && n != l.LiveAt(c.m.clock.Lease) {
+		c.expiryPending = true
+	}
+	return n
+}
+
+// Holders returns the number of holders of a lock.
+func (c *Ctx) Holders(o *keyspace.Object) int { return c.live(o) }
+
+// EachHolder calls f for the holders of a lock in the order of their tokens, until
+// f returns false. As a key whose deadline has passed, a holder whose lease has
+// ended may still be there, and is passed over.
+func (c *Ctx) EachHolder(o *keyspace.Object, f func(h *keyspace.Holder) bool) {
+	c.live(o)
+	o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
+		c.Charge(1)
+		return h.Deadline <= c.now || f(h)
+	})
+}
+
+// HolderOf returns the holder of a lock with an owner.
+func (c *Ctx) HolderOf(o *keyspace.Object, owner []byte) (h keyspace.Holder, found bool) {
+	c.live(o)
+	h, found = o.Coll.Lock.Of(codec.View(owner))
+	return h, found && h.Deadline > c.now
+}
+
+// HolderWith returns the holder of a lock with a fencing token.
+func (c *Ctx) HolderWith(o *keyspace.Object, token Pos) (h keyspace.Holder, found bool) {
+	c.live(o)
+	h, found = o.Coll.Lock.WithToken(token)
+	return h, found && h.Deadline > c.now
+}
+
+// editLock returns a copy of o without the holders whose lease has ended. The
+// caller may change the lock of the copy, and must then pass it to storeLock.
+func (c *Ctx) editLock(o *keyspace.Object) *keyspace.Object {
+	n := o.EditLock()
+	for l := n.Coll.Lock; l.Len() > 0 && l.Due <= c.now; {
+		h := l.First()
+		l.Remove(c.m.owner, h)
+		c.holderEnded(n.Key, &h, LockExpired)
+	}
+	return n
+}
+
+// storeLock stores what editLock has returned. The lock must have a holder.
+func (c *Ctx) storeLock(o *keyspace.Object) {
+	o.UpdateEnd()
+	c.Charge(StepsPut)
+	c.Store(o)
+}
+
+// AddHolder adds a holder to a lock, with a new fencing token. o may be an object
+// that is not stored yet. g has the text of META, and the address and the name of
+// the client. The owner must not hold the lock.
+func (c *Ctx) AddHolder(o *keyspace.Object, h keyspace.Holder, g Grant) Pos {
+	n := c.editLock(o)
+	h.Token = c.nextToken()
+	n.Token = h.Token
+	n.Coll.Lock.Add(c.m.owner, h)
+	c.storeLock(n)
+	c.granted(n, g)
+	return h.Token
+}
+
+// RenewHolder replaces the lease of a holder. meta, unless nil, replaces the text
+// of META.
+func (c *Ctx) RenewHolder(o *keyspace.Object, h keyspace.Holder, meta *string) {
+	n := c.editLock(o)
+	n.Coll.Lock.Renew(c.m.owner, h)
+	c.storeLock(n)
+	c.renewed(c.HolderGrant(&h), meta)
+}
+
+// EndHolder ends the grant of a holder. how is the way in which it ends.
+func (c *Ctx) EndHolder(o *keyspace.Object, h keyspace.Holder, how string) {
+	if c.live(o) == 1 {
+		c.EndLock(o, how)
+		return
+	}
+	n := c.editLock(o)
+	n.Coll.Lock.Remove(c.m.owner, h)
+	c.holderEnded(n.Key, &h, how)
+	c.storeLock(n)
+	c.Notify("g", "unlock", n.Key)
+}
+
+// expireHolders removes the holders whose lease has ended, unless all have. The
+// caller then removes the key. It returns the number of holders that it has
+// removed or that the caller will.
+func (c *Ctx) expireHolders(o *keyspace.Object) int {
+	if o.Deadline <= c.now {
+		return o.Coll.Lock.Len()
+	}
+	n := c.editLock(o)
+	gone := o.Coll.Lock.Len() - n.Coll.Lock.Len()
+	c.storeLock(n)
+	c.Notify("g", "unlock", n.Key)
+	return gone
+}
+
+// holdersGone forgets the grants of a lock that was removed or replaced.
+func (c *Ctx) holdersGone(o *keyspace.Object, how string) {
+	o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
+		c.Charge(StepsProbe)
+		if h.Deadline <= c.now {
+			c.holderEnded(o.Key, h, LockExpired)
+		} else {
+			c.holderEnded(o.Key, h, how)
+		}
+		return true
+	})
+}
+
+// holderEnded forgets the grant of a holder, if there is one.
+func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
+	if t := c.m.locks.grants[c.db]; t != nil {
+		if _, had := t.Delete(&Grant{Token: h.Token}); had {
+			c.lockEvent(how, key, h.Token)
+		}
+	}
+}
+
+// newTokens gives the holders of an object that is not stored yet new tokens.
+func (c *Ctx) newTokens(o *keyspace.Object) {
+	l := &keyspace.Lock{Limit: o.Coll.Lock.Limit}
+	o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
+		c.Charge(StepsPut)
+		if h.Deadline > c.now {
+			n := *h
+			n.Token = c.nextToken()
+			o.Token = n.Token
+			l.Add(c.m.owner, n)
+		}
+		return true
+	})
+	o.Coll = &keyspace.Collection{Lock: l}
+	o.UpdateEnd()
 }
 
 // maxIdempotentSteps bounds the work of matching a key, so that the pattern cannot
@@ -173,12 +332,12 @@ func (c *Ctx) Idempotent(key []byte) bool {
 func fields(value string) []string { return strings.Fields(value) }
 
 // lockEvent publishes an event of a lock on the channel of the lock.
-func (c *Ctx) lockEvent(event string, o *keyspace.Object) {
+func (c *Ctx) lockEvent(event, key string, token Pos) {
 	if !c.wants(EventPublish) {
 		return
 	}
-	channel := "__lock@" + strconv.Itoa(c.db) + "__:" + o.Key
-	c.publish([]byte(channel), []byte(event+" "+strconv.FormatUint(uint64(o.Token), 10)), false)
+	channel := "__lock@" + strconv.Itoa(c.db) + "__:" + key
+	c.publish([]byte(channel), []byte(event+" "+strconv.FormatUint(uint64(token), 10)), false)
 }
 
 // lockQueue returns the queue of the waiters for a lock of a database.
@@ -196,27 +355,40 @@ func (w *waits) heir(k waitKey) *waiter {
 
 // LockReserved reports whether a free lock belongs to a client that waits for
 // it. A transaction or a script may take such a lock.
-func (c *Ctx) LockReserved(key []byte) bool {
+func (c *Ctx) LockReserved(key []byte) bool { return !c.atomic && c.LockWanted(key) }
+
+// LockWanted reports whether a client waits for a lock that is not passed over.
+func (c *Ctx) LockWanted(key []byte) bool {
 	w := &c.m.waits
-	return w.locks > 0 && !c.atomic && w.heir(lockQueue(c.db, string(key))) != nil
+	return w.locks > 0 && w.heir(lockQueue(c.db, string(key))) != nil
 }
 
-// serveLock gives a lock to the first waiter if it is free.
+// serveLock gives a lock to the first waiter if it is free, or if the waiter may
+// join its holders, and then to the next one.
 func (c *Ctx) serveLock(k waitKey) {
 	w := &c.m.waits
-	for c.Lookup([]byte(k.key)) == nil {
+	for {
+		o := c.Lookup([]byte(k.key))
+		if o != nil && o.Type != keyspace.TypeLock {
+			return
+		}
 		n := w.heir(k)
 		if n == nil || w.suspended(n.session) {
+			return
+		}
+		b := n.blocking(c.m.table)
+		if o != nil && !b.Joins(c, o) {
 			return
 		}
 		c.setPosition(c.position + 1)
 		c.proto = n.proto
 		c.served = n
-		taken := n.blocking(c.m.table).Take(c, []byte(k.key))
+		before := c.m.token
+		taken := b.Take(c, []byte(k.key))
 		c.served = nil
 		var grant *provisional
-		if o := c.Lookup([]byte(k.key)); o != nil {
-			grant = &provisional{k, o.Token}
+		if c.m.token > before { // not if the grant failed, or the owner held the lock already
+			grant = &provisional{k, Pos(c.m.token)}
 		}
 		c.serveGrant(n, taken, grant)
 	}
@@ -229,23 +401,34 @@ type provisional struct {
 	token Pos
 }
 
-// holds reports whether the grant is still the current grant of its lock.
+// holds reports whether the grant is still a current grant of its lock, which is o.
 func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	db := c.db
 	c.db = p.db
 	o = c.Lookup([]byte(p.key))
 	c.db = db
+	if o != nil && o.Type == keyspace.TypeLock {
+		_, held = c.HolderWith(o, p.token)
+		return o, held
+	}
 	return o, o != nil && o.Token == p.token
 }
 
 // passOn ends a provisional grant that its node will not claim.
 func (c *Ctx) passOn(p *provisional) {
-	if o, held := c.holds(p); held {
-		db := c.db
-		c.db = p.db
-		c.EndLock(o, LockUndelivered)
-		c.db = db
+	o, held := c.holds(p)
+	if !held {
+		return
 	}
+	db := c.db
+	c.db = p.db
+	if o.Type == keyspace.TypeLock {
+		h, _ := c.HolderWith(o, p.token)
+		c.EndHolder(o, h, LockUndelivered)
+	} else {
+		c.EndLock(o, LockUndelivered)
+	}
+	c.db = db
 }
 
 // claim replies to the claim of a served waiter, and removes the waiter. It returns
@@ -349,4 +532,26 @@ func (l *snapshotLoader) granted(db int, o *keyspace.Object) {
 		o.Granted = true
 		l.grants--
 	}
+}
+
+// holders checks the lock that was read last, whose holders are complete, and
+// moves their leases.
+func (l *snapshotLoader) holders() error {
+	o := l.open
+	if err := o.CheckLock(l.due, l.until); err != nil {
+		return err
+	}
+	o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
+		if g := l.m.locks.find(l.openIn, h.Token); g != nil && g.Key == o.Key && l.grants > 0 {
+			l.grants--
+		}
+		return true
+	})
+	if l.rebase != nil {
+		o.MoveLeases(l.m.owner, func(h keyspace.Holder) keyspace.Holder {
+			h.Deadline, h.ExpireAt = l.rebase.end(h.Deadline, h.ExpireAt, l.m.clock)
+			return h
+		})
+	}
+	return nil
 }

@@ -116,7 +116,7 @@ func (m *Machine) NextDeadline() int64 {
 		}
 	}
 	if _, o := m.expiry.First(); o != nil {
-		earlier(o.Deadline)
+		earlier(o.Due())
 	}
 	earlier(m.quarantine)
 	if m.staging != nil {
@@ -597,8 +597,8 @@ func (c *Ctx) next() (Reply, error) {
 	if row := cmd.Routed(args); c.r.track && row.Flags&ReadOnly != 0 {
 		c.tracked(row, args)
 	}
-	if cmd.Needs(args) > c.m.features {
-		return Error(NeedsFeature(cmd, args, c.m.features)), nil
+	if need := cmd.exists(args); need > c.m.features {
+		return Error(NeedsFeature(cmd, args, need, c.m.features)), nil
 	}
 	if c.rec != nil {
 		return c.speculated(cmd, args), c.fail
@@ -751,7 +751,7 @@ func (c *Ctx) tracedPendingExpiry() {
 		if o.Deadline <= c.now {
 			c.tracedExpiry(db, o.Key)
 		}
-		return o.Deadline <= c.now
+		return o.Due() <= c.now
 	})
 }
 

@@ -135,8 +135,8 @@ func (s *scriptRun) do(args [][]byte) Reply {
 		return Error(msgScriptArity)
 	case row.Flags&NoScript != 0:
 		return Error(msgScriptNotHere)
-	case cmd.Needs(args) > c.m.features:
-		return Error(NeedsFeature(cmd, args, c.m.features))
+	case cmd.exists(args) > c.m.features:
+		return Error(NeedsFeature(cmd, args, cmd.exists(args), c.m.features))
 	case c.r.user != "":
 		if text := c.forbidden(args); text != "" {
 			return Error(text)

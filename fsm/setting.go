@@ -72,14 +72,14 @@ var settingCommands = []Command{
 	},
 	{
 		Name: SetSettingsCommand, Run: setSettings, Arity: -3, Flags: Internal | Write,
-		Group: "internal", Since: "holdfast", Feature: FeatureMend,
+		Group: "internal", Since: "holdfast", Required: Required{Feature: FeatureMend},
 		Complexity: "O(N) where N is the number of settings of the cluster",
 		Syntax:     "name value [name value ...]",
 		Doc:        "Change settings of the cluster, all or none, for CONFIG SET",
 	},
 	{
 		Name: GetSettingsCommand, Run: getSettings, Arity: 1, Flags: Internal | Fast,
-		Group: "internal", Since: "holdfast", Feature: FeatureMend,
+		Group: "internal", Since: "holdfast", Required: Required{Feature: FeatureMend},
 		Complexity: "O(N) where N is the number of settings of the cluster",
 		Doc:        "Answer the settings of the cluster that were ever changed, for CONFIG GET",
 	},

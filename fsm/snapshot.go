@@ -281,10 +281,11 @@ type snapshotLoader struct {
 	objects  uint64
 	grants   uint64 // grants of locks whose keys are still to come
 
-	open    *keyspace.Object // last object
-	openIn  int              // its database
-	missing uint64           // number of its elements that are still to come
-	big     bool             // encoding that its record announced
+	due, until int64            // Due and Deadline of the last object, if it is a lock
+	open       *keyspace.Object // last object
+	openIn     int              // its database
+	missing    uint64           // number of its elements that are still to come
+	big        bool             // encoding that its record announced
 
 	groups  uint64 // groups of a stream that are still to come
 	readers uint64 // consumers of the last group that are still to come
@@ -431,6 +432,11 @@ func (l *snapshotLoader) object(d *codec.Decoder) error {
 		return err
 	}
 	l.groups = groups
+	if o.Type == keyspace.TypeLock {
+		if l.due, l.until = o.Due(), o.Deadline; l.m.features < FeatureShared {
+			return fmt.Errorf("lock %q at feature version %d: %w", o.Key, l.m.features, ErrFormat)
+		}
+	}
 	l.open, l.openIn, l.missing, l.big = o, db, elements, o.Coll != nil && o.Coll.Big
 	l.objects++
 	l.granted(db, o)
@@ -745,6 +751,9 @@ func (l *snapshotLoader) elements(d *codec.Decoder) error {
 	}
 	if l.missing == 0 && l.open.Coll.Big != l.big {
 		return fmt.Errorf("encoding of key %q: %w", l.open.Key, ErrFormat)
+	}
+	if l.missing == 0 && l.open.Type == keyspace.TypeLock {
+		return l.holders()
 	}
 	return nil
 }

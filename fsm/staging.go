@@ -45,7 +45,7 @@ const (
 var restoreCommands = []Command{
 	{
 		Name: RestoreCommand, Run: restoreData, Arity: -3, Flags: Internal | Write,
-		Group: "internal", Since: "holdfast", Feature: FeatureOperate,
+		Group: "internal", Since: "holdfast", Required: Required{Feature: FeatureOperate},
 		Complexity: "O(N) where N is the number of keys",
 		Syntax:     "<begin | data | apply | drop> id [argument ...]",
 		Doc:        "Replace the data of the cluster with that of a backup",
@@ -237,17 +237,25 @@ func (r *rebase) object(o *keyspace.Object, clock Clock) {
 	}
 	o.Version = r.pos
 	o.Touched += r.shift
-	if o.Deadline == 0 || o.Deadline == Never {
-		return
+	o.Deadline, o.ExpireAt = r.end(o.Deadline, o.ExpireAt, clock)
+	if o.Type == keyspace.TypeLock {
+		l := o.Coll.Lock
+		l.Due, _ = r.end(l.Due, 0, clock)
 	}
-	if left := o.Deadline - clock.Lease; o.ExpireAt != 0 {
-		o.ExpireAt = r.wall/1e3 + left/1e6
+}
+
+// end moves a deadline, and the same time on the wall clock.
+func (r *rebase) end(deadline, expireAt int64, clock Clock) (movedDeadline, movedExpireAt int64) {
+	if deadline == 0 || deadline == Never {
+		return deadline, expireAt
 	}
-	if o.Deadline > Never-1-r.shift {
-		o.Deadline = Never
-	} else {
-		o.Deadline += r.shift
+	if left := deadline - clock.Lease; expireAt != 0 {
+		expireAt = r.wall/1e3 + left/1e6
 	}
+	if deadline > Never-1-r.shift {
+		return Never, expireAt
+	}
+	return deadline + r.shift, expireAt
 }
 
 // moment moves the lease clock time at which a consumer or a pending entry was

@@ -144,9 +144,7 @@ type Command struct {
 	KeyPattern func(args [][]byte) (option string)
 	Group      string // family, as COMMAND DOCS names it: string, generic, …
 	Since      string // first Redis version with this command (or "valkey 9.0")
-	// Feature is the first feature version of the cluster with this command:
-	// see feature.go. It is 0 for commands that all supported programs know.
-	Feature    int
+	Required
 	Complexity string
 	Syntax     string // arguments, as in the Redis documentation
 	Doc        string // one sentence
@@ -174,6 +172,19 @@ type Command struct {
 	Work WorkHooks
 
 	sub map[string]*Command
+}
+
+// Required says which feature version of the cluster a command needs: see
+// feature.go.
+type Required struct {
+	// Feature is the first feature version with this command. It is 0 for commands
+	// that all supported programs know.
+	Feature int
+	// FeatureOf returns the feature version that the options of a call need. It is
+	// nil for commands without such options. Nodes refuse calls of their clients
+	// that the cluster does not include yet. Older programs may log such a call
+	// nevertheless. So below that feature version, Run must answer it as they do.
+	FeatureOf func(args [][]byte) int
 }
 
 // WaitHooks are the hooks of a command that may wait.
@@ -462,8 +473,8 @@ func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 			if err != nil {
 				return err
 			}
-			if cmd.Needs(args) > features {
-				return fmt.Errorf("%s: %w", NeedsFeature(cmd, args, features), ErrVersion)
+			if need := cmd.exists(args); need > features {
+				return fmt.Errorf("%s: %w", NeedsFeature(cmd, args, need, features), ErrVersion)
 			}
 			if !marked && cmd.Routed(args).interpreted(args) {
 				return fmt.Errorf("script in a group without the mark: %w", ErrFormat)

@@ -163,9 +163,11 @@ type BlockingCall struct {
 	// Gone, if it is an error, is the reply that ends the wait when a key loses
 	// its value of the type.
 	Gone Reply
-	// Lock: the command waits until the key is absent, and then gives it a
-	// value.
-	Lock bool
+	// Lock: the command waits until the key is absent, or until it may join the
+	// holders that the key has, and then gives the key a value. Joins reports
+	// whether it may join those of o.
+	Lock  bool
+	Joins func(c *Ctx, o *keyspace.Object) bool
 }
 
 // forLock reports whether an open waiter waits for a lock.

@@ -63,7 +63,7 @@ func (c *conn) featureError(cmd *fsm.Command, args [][]byte) string {
 		return ""
 	}
 	if present := c.srv.cluster.FeatureVersion(need); present < need {
-		return fsm.NeedsFeature(cmd, args, present)
+		return fsm.NeedsFeature(cmd, args, need, present)
 	}
 	return ""
 }

@@ -271,8 +271,12 @@ func isLock(r *row) bool { return r.cmd.Name == "lock" }
 // logLock is the logged hook of LOCK. It adds the address and the name of the
 // client to LOCK ACQUIRE, for LOCK INFO.
 func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
-	if sub := lock.Routed(args); sub.Name != "acquire" || len(args)%2 != 0 {
-		return lock, args // a wrong number of arguments gets its error from the state machine
+	sub := lock.Routed(args)
+	if sub.Name != "acquire" || !sub.ArityOK(len(args)) {
+		return lock, args
+	}
+	if _, fail := sub.Wait.Block(args); fail.IsError() {
+		return lock, args // the error comes from the state machine
 	}
 	addr, name := []byte(c.net.RemoteAddr().String()), []byte(c.info.name)
 	acquire := c.srv.cmds.acquire

@@ -60,6 +60,7 @@ var restoreNotes = []fsm.Change{
 }
 
 const (
+	msgDumpLock   = "ERR a lock with several owners has no form that RESTORE could read"
 	msgBusyKey    = "BUSYKEY Target key name already exists."
 	msgBadPayload = "ERR DUMP payload version or checksum are wrong"
 	msgBadData    = "ERR Bad data format"
@@ -74,8 +75,11 @@ const (
 // Equal values always give equal bytes.
 func dump(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	o := c.Lookup(args[1])
-	if o == nil {
+	switch {
+	case o == nil:
 		return fsm.Null
+	case o.Type == keyspace.TypeLock:
+		return fsm.Error(msgDumpLock)
 	}
 	w := c.RDBWriter()
 	writeValue(w, o)

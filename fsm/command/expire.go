@@ -185,6 +185,9 @@ func lifetimeIn(c *fsm.Ctx, unit timeUnit, arg []byte, name string) (l lifetime,
 // bits.
 const maxSeconds = (1<<63 - 1) / 1000
 
+// msgLeases is the error of the commands that change the time to live of a key.
+const msgLeases = "ERR each owner of a shared lock has a lease of its own: use LOCK RENEW"
+
 func expire(c *fsm.Ctx, args [][]byte) fsm.Reply    { return expireGeneric(c, args, unitEX) }
 func pexpire(c *fsm.Ctx, args [][]byte) fsm.Reply   { return expireGeneric(c, args, unitPX) }
 func expireat(c *fsm.Ctx, args [][]byte) fsm.Reply  { return expireGeneric(c, args, unitEXAT) }
@@ -234,6 +237,8 @@ func expireGeneric(c *fsm.Ctx, args [][]byte, unit timeUnit) fsm.Reply {
 	}
 	l := lifetimeAt(c, n)
 	switch {
+	case o.Type == keyspace.TypeLock:
+		return fsm.Error(msgLeases)
 	case nx && o.Deadline != 0, xx && o.Deadline == 0,
 		gt && !later(l, lifeOf(o)), lt && o.Deadline != 0 && !later(lifeOf(o), l):
 		return fsm.Zero
@@ -267,8 +272,11 @@ func later(a, b lifetime) bool {
 
 func persist(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	o := c.Lookup(args[1])
-	if o == nil || o.Deadline == 0 {
+	switch {
+	case o == nil || o.Deadline == 0:
 		return fsm.Zero
+	case o.Type == keyspace.TypeLock:
+		return fsm.Error(msgLeases)
 	}
 	persistKey(c, o)
 	return fsm.One
@@ -278,6 +286,17 @@ func persist(c *fsm.Ctx, args [][]byte) fsm.Reply {
 func persistKey(c *fsm.Ctx, o *keyspace.Object) {
 	c.Store(within(o.With(o.Str), lifetime{}))
 	c.Notify("g", "persist", o.Key)
+}
+
+// renewLease extends the lease of a lock if expires is set, and never shortens
+// it.
+func renewLease(c *fsm.Ctx, o *keyspace.Object, l lifetime, expires bool) {
+	if !expires || l.past || !later(l, lifeOf(o)) {
+		l = lifeOf(o)
+	}
+	n := within(o.With(o.Str), l)
+	c.Store(n)
+	c.Notify("g", "expire", n.Key)
 }
 
 // Replies of TTL and PTTL for a key that does not exist and for a key that does
@@ -297,10 +316,16 @@ func remaining(c *fsm.Ctx, key []byte) int64 {
 		return ttlNoKey
 	case o.Deadline == 0:
 		return ttlNone
-	case o.Deadline == fsm.Never:
-		return max(o.ExpireAt-wallMs(c), 0)
 	}
-	left := o.Deadline - c.Now()
+	return left(c, lifeOf(o))
+}
+
+// left returns the rest of a lifetime that has an end: see remaining.
+func left(c *fsm.Ctx, l lifetime) int64 {
+	if l.deadline == fsm.Never {
+		return max(l.expireAt-wallMs(c), 0)
+	}
+	left := l.deadline - c.Now()
 	ms := left / 1e6
 	if left%1e6 != 0 {
 		ms++

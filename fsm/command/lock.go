@@ -2,6 +2,8 @@ package command
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,11 +14,12 @@ import (
 )
 
 // This file has the command LOCK. A lock is a string whose value is its owner,
-// and whose time to live is its lease: see "Locks" in docs/architecture.md.
+// and whose time to live is its lease, or a keyspace.Lock, which several owners
+// hold: see "Locks" in docs/architecture.md.
 
 var lockCommands = []fsm.Command{
 	{
-		Name: "lock", Run: lock, Arity: -2, Feature: fsm.FeatureLocks,
+		Name: "lock", Run: lock, Arity: -2, Required: fsm.Required{Feature: fsm.FeatureLocks},
 		Group: "lock", Since: "holdfast",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "ACQUIRE | BREAK | CHECK | INFO | LIST | RELEASE | RENEW | TOKEN | HELP [key]",
@@ -25,11 +28,12 @@ var lockCommands = []fsm.Command{
 			{
 				Name: "acquire", Run: lockAcquire, Arity: -6, Flags: fsm.Write | fsm.DenyOOM | fsm.Blocking | fsm.Fast,
 				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RW", Flags: "access insert"},
-				Wait:  fsm.WaitHooks{Block: parseAcquireCall, Logged: AcquireCommand, MayWait: acquireMayWait},
-				Group: "lock", Since: "holdfast", Categories: lockCategories,
+				Wait:     fsm.WaitHooks{Block: parseAcquireCall, Logged: AcquireCommand, MayWait: acquireMayWait},
+				Required: fsm.Required{FeatureOf: acquireFeature},
+				Group:    "lock", Since: "holdfast", Categories: lockCategories,
 				Complexity: "O(log(N)) where N is the number of locks that LOCK ACQUIRE has taken, and of clients " +
 					"that wait",
-				Syntax: "key owner PX milliseconds [WAIT milliseconds] [META text]",
+				Syntax: "key owner PX milliseconds [WAIT milliseconds] [META text] [SHARED | LIMIT permits]",
 				Doc: "Take a lock, or extend the lease if the owner holds the lock, and get the fencing token; " +
 					"wait in a queue if another owner holds it",
 			},
@@ -37,9 +41,10 @@ var lockCommands = []fsm.Command{
 				Name: "break", Run: lockBreak, Arity: -3, Flags: fsm.Write | fsm.Fast | fsm.Dangerous,
 				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RW", Flags: "access delete"},
 				Group: "lock", Since: "holdfast", Categories: lockCategories,
-				Complexity: "O(log(N)) where N is the number of locks that LOCK ACQUIRE has taken",
-				Syntax:     "key [token]",
-				Doc:        "Take a lock away from its owner",
+				Complexity: "O(log(N)) where N is the number of locks that LOCK ACQUIRE has taken, for each owner " +
+					"that loses the lock",
+				Syntax: "key [token]",
+				Doc:    "Take a lock away from its owner, or from all owners that share it",
 			},
 			{
 				Name: "check", Run: lockCheck, Arity: 4, Flags: fsm.ReadOnly | fsm.Fast,
@@ -47,7 +52,7 @@ var lockCommands = []fsm.Command{
 				Group: "lock", Since: "holdfast", Categories: lockCategories,
 				Complexity: "O(1)",
 				Syntax:     "key token",
-				Doc:        "Determine if a fencing token is that of the current grant of a lock",
+				Doc:        "Determine if a fencing token is that of a current grant of a lock",
 			},
 			{
 				Name: "help", Run: lockHelp, Arity: 2, Flags: fsm.Loading | fsm.Stale,
@@ -59,7 +64,7 @@ var lockCommands = []fsm.Command{
 				Name: "info", Run: lockInfo, Arity: 3, Flags: fsm.ReadOnly,
 				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 				Group: "lock", Since: "holdfast", Categories: lockCategories,
-				Complexity: "O(N) where N is the number of clients that wait for the lock",
+				Complexity: "O(N) where N is the number of owners of the lock, and of clients that wait for it",
 				Syntax:     "key",
 				Doc:        "Get the owner of a lock, and the clients that wait for it",
 			},
@@ -87,11 +92,12 @@ var lockCommands = []fsm.Command{
 				Doc:        "Extend the lease of a lock if the owner holds it",
 			},
 			{
-				Name: "token", Run: lockToken, Arity: 3, Flags: fsm.ReadOnly | fsm.Fast,
-				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
+				Name: "token", Run: lockToken, Arity: -3, Flags: fsm.ReadOnly | fsm.Fast,
+				Required: fsm.Required{FeatureOf: tokenFeature},
+				Keys:     fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
 				Group: "lock", Since: "holdfast", Categories: lockCategories,
 				Complexity: "O(1)",
-				Syntax:     "key",
+				Syntax:     "key [owner]",
 				Doc:        "Get the fencing token of the current grant of a lock",
 			},
 		},
@@ -100,10 +106,12 @@ var lockCommands = []fsm.Command{
 		Name: AcquireCommand, Run: lockAcquire, Arity: -6, Flags: fsm.Internal | fsm.Write | fsm.DenyOOM | fsm.Blocking,
 		Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RW", Flags: "access insert"},
 		Wait:  fsm.WaitHooks{Block: parseAcquireCall},
-		Group: "internal", Since: "holdfast", Feature: fsm.FeatureLocks,
+		Group: "internal", Since: "holdfast",
+		Required:   fsm.Required{Feature: fsm.FeatureLocks, FeatureOf: acquireFeature},
 		Complexity: "O(log(N))",
-		Syntax:     "acquire key owner PX milliseconds [WAIT milliseconds] [META text] [CLIENT address name]",
-		Doc:        "LOCK ACQUIRE with the client",
+		Syntax: "acquire key owner PX milliseconds [WAIT milliseconds] [META text] [SHARED | LIMIT permits] " +
+			"[CLIENT address name]",
+		Doc: "LOCK ACQUIRE with the client",
 	},
 }
 
@@ -116,24 +124,47 @@ const AcquireCommand = "_lock"
 var lockCategories = []string{"string"}
 
 const (
-	// maxLockMeta bounds the text of META, in bytes.
+	// maxLockMeta bounds the text of META, in bytes, and maxHolder that of an owner
+	// that shares a lock.
 	maxLockMeta = 1024
+	maxHolder   = 1024
 
-	msgLockMeta = "ERR META is longer than 1024 bytes"
-	msgLockWait = "ERR WAIT is not an integer or out of range"
-	msgToken    = "ERR token is not an integer or out of range"
+	msgLockMeta  = "ERR META is longer than 1024 bytes"
+	msgLockWait  = "ERR WAIT is not an integer or out of range"
+	msgLockLimit = "ERR LIMIT is not an integer from 1 to 10000"
+	msgHolder    = "ERR the owner of a lock with SHARED or LIMIT is longer than 1024 bytes"
+	msgToken     = "ERR token is not an integer or out of range"
+	msgLockMode  = "ERR the owner holds the lock in another mode: release it first"
 )
 
 func lock(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 
-// lookupLock returns the object of a lock: a string or, for the locks of
+// lookupLock returns the object of a lock: a string, a Lock or, for the locks of
 // Redisson, a hash. It returns nil if the lock is free.
 func lookupLock(c *fsm.Ctx, key []byte) (o *keyspace.Object, wrongType bool) {
 	o = c.Lookup(key)
-	return o, o != nil && o.Type != keyspace.TypeString && o.Type != keyspace.TypeHash
+	return o, o != nil && o.Type != keyspace.TypeString && o.Type != keyspace.TypeHash && o.Type != keyspace.TypeLock
+}
+
+// tokenFeature returns the feature version that LOCK TOKEN with an owner needs.
+func tokenFeature(args [][]byte) int {
+	if len(args) > 3 {
+		return fsm.FeatureShared
+	}
+	return 0
 }
 
 func lockToken(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	if len(args) > 4 || len(args) > 3 && c.Features() < fsm.FeatureShared {
+		return fsm.Error(fsm.WrongArity("lock|token"))
+	}
+	if len(args) == 4 {
+		g, fail := heldBy(c, args[2], args[3])
+		if g.o == nil {
+			return fail
+		}
+		return fsm.Int(int64(g.token()))
+	}
 	o, wrong := lookupLock(c, args[2])
 	switch {
 	case wrong:
@@ -141,7 +172,21 @@ func lockToken(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	case o == nil:
 		return fsm.Null
 	}
-	return fsm.Int(int64(o.Token))
+	return fsm.Int(int64(latestToken(c, o)))
+}
+
+// latestToken returns the token of a lock, and the highest one if it has several
+// holders.
+func latestToken(c *fsm.Ctx, o *keyspace.Object) fsm.Pos {
+	if o.Type != keyspace.TypeLock {
+		return o.Token
+	}
+	token := fsm.Pos(0)
+	c.EachHolder(o, func(h *keyspace.Holder) bool {
+		token = h.Token
+		return true
+	})
+	return token
 }
 
 // parseToken parses a fencing token.
@@ -162,6 +207,10 @@ func lockCheck(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if wrong {
 		return fsm.Error(fsm.MsgWrongType)
 	}
+	if o != nil && o.Type == keyspace.TypeLock {
+		_, held := c.HolderWith(o, token)
+		return fsm.Bool(held)
+	}
 	return fsm.Bool(o != nil && o.Token == token)
 }
 
@@ -172,13 +221,33 @@ type acquisition struct {
 	wait           int64   // milliseconds, 0 for no limit
 	meta           *string // nil if META is not given
 	addr, name     string
+	many           bool // SHARED or LIMIT is given
+	limit          int  // see keyspace.Lock
+}
+
+// acquireFeature returns the feature version that the options of LOCK ACQUIRE need.
+func acquireFeature(args [][]byte) int {
+	option := func(arg []byte) bool { return fsm.IsWord(arg, "SHARED") || fsm.IsWord(arg, "LIMIT") }
+	if len(args) < 6 || !slices.ContainsFunc(args[4:], option) {
+		return 0
+	}
+	if a, _ := parseAcquire(args, true); a.many {
+		return fsm.FeatureShared
+	}
+	return 0
 }
 
 // parseAcquire parses LOCK ACQUIRE. Only the internal form may name the client.
-func parseAcquire(args [][]byte) (a acquisition, fail fsm.Reply) {
+// Unless many is set, there are no options SHARED and LIMIT.
+func parseAcquire(args [][]byte, many bool) (a acquisition, fail fsm.Reply) {
 	internal := string(args[0]) == AcquireCommand
 	a.key, a.owner = args[2], args[3]
 	for i := 4; i < len(args); i += 2 {
+		if many && fsm.IsWord(args[i], "SHARED") && !a.many {
+			a.many = true
+			i--
+			continue
+		}
 		if i+1 == len(args) {
 			return a, fsm.Error(fsm.MsgSyntax)
 		}
@@ -197,6 +266,12 @@ func parseAcquire(args [][]byte) (a acquisition, fail fsm.Reply) {
 			}
 			text := string(val)
 			a.meta = &text
+		case many && fsm.IsWord(word, "LIMIT") && !a.many:
+			n, ok := number.ParseInt(val)
+			if !ok || n < 1 || n > keyspace.MaxHolders {
+				return a, fsm.Error(msgLockLimit)
+			}
+			a.many, a.limit = true, int(n)
 		case internal && fsm.IsWord(word, "CLIENT") && i+3 == len(args):
 			a.addr, a.name = string(val), string(args[i+2])
 			i++
@@ -204,8 +279,11 @@ func parseAcquire(args [][]byte) (a acquisition, fail fsm.Reply) {
 			return a, fsm.Error(fsm.MsgSyntax)
 		}
 	}
-	if a.px == nil {
+	switch {
+	case a.px == nil:
 		return a, fsm.Error(fsm.MsgSyntax)
+	case a.many && len(a.owner) > maxHolder:
+		return a, fsm.Error(msgHolder)
 	}
 	return a, checkLease(a.px)
 }
@@ -227,15 +305,25 @@ func checkLease(arg []byte) fsm.Reply {
 
 // parseAcquireCall decodes LOCK ACQUIRE as a blocking command.
 func parseAcquireCall(args [][]byte) (b fsm.BlockingCall, fail fsm.Reply) {
-	a, fail := parseAcquire(args)
+	a, fail := parseAcquire(args, true)
 	return a.call(), fail
 }
 
 func (a *acquisition) call() fsm.BlockingCall {
 	return fsm.BlockingCall{
-		Type: keyspace.TypeString, Keys: [][]byte{a.key}, Timeout: a.wait, None: fsm.Null, Lock: true,
+		Type: keyspace.TypeString, Keys: [][]byte{a.key}, Timeout: a.wait, None: fsm.Null, Lock: true, Joins: a.joins,
 		Take: func(c *fsm.Ctx, _ []byte) fsm.Reply { return a.grant(c) },
 	}
+}
+
+// joins reports whether the owner may hold a lock together with its holders, or is
+// one of them. It must have the same mode as they.
+func (a *acquisition) joins(c *fsm.Ctx, o *keyspace.Object) bool {
+	if !a.many || o.Coll.Lock.Limit != a.limit {
+		return false
+	}
+	_, held := c.HolderOf(o, a.owner)
+	return held || c.Holders(o) < cmp.Or(a.limit, keyspace.MaxHolders)
 }
 
 // acquireMayWait reports whether a call of LOCK ACQUIRE has a valid WAIT.
@@ -243,24 +331,37 @@ func acquireMayWait(args [][]byte) bool {
 	if len(args) < 6 {
 		return false
 	}
-	a, fail := parseAcquire(args)
+	a, fail := parseAcquire(args, true)
 	return !fail.IsError() && a.waits
 }
 
 func lockAcquire(c *fsm.Ctx, args [][]byte) fsm.Reply {
-	a, fail := parseAcquire(args)
+	a, fail := parseAcquire(args, c.Features() >= fsm.FeatureShared)
 	if fail.IsError() {
 		return fail
 	}
-	o, wrong := c.LookupString(a.key)
+	o, wrong := lookupLock(c, a.key)
 	switch {
-	case wrong:
+	case wrong || o != nil && o.Type == keyspace.TypeHash:
 		return fsm.Error(fsm.MsgWrongType)
-	case o != nil && o.Str == string(a.owner):
-		return renewLock(c, o, a.px, a.meta)
 	case o == nil && !c.LockReserved(a.key):
 		return a.grant(c)
-	case !a.waits || c.Atomic():
+	case o != nil && o.Type == keyspace.TypeLock:
+		_, held := c.HolderOf(o, a.owner)
+		joins := a.joins(c, o)
+		if held && !joins {
+			return fsm.Error(msgLockMode)
+		}
+		if held || joins && !c.LockWanted(a.key) {
+			return a.grant(c)
+		}
+	case o != nil && o.Str == string(a.owner):
+		if a.many {
+			return fsm.Error(msgLockMode)
+		}
+		return renewLock(c, o, a.px, a.meta)
+	}
+	if !a.waits || c.Atomic() {
 		return fsm.Null
 	}
 	if fail := c.Quarantined(); fail.IsError() {
@@ -269,8 +370,16 @@ func lockAcquire(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return c.Wait(args, a.call())
 }
 
-// grant takes a lock that is free.
+// grant takes a lock that is free, or joins its holders.
 func (a *acquisition) grant(c *fsm.Ctx) fsm.Reply {
+	var o *keyspace.Object
+	if a.many {
+		if o = c.Lookup(a.key); o == nil {
+			o = keyspace.NewLock(a.key, a.limit)
+		} else if h, held := c.HolderOf(o, a.owner); held {
+			return grip{o, h}.renew(c, a.px, a.meta)
+		}
+	}
 	if fail := c.Quarantined(); fail.IsError() {
 		return fail
 	}
@@ -278,11 +387,17 @@ func (a *acquisition) grant(c *fsm.Ctx) fsm.Reply {
 	if fail.IsError() {
 		return fail
 	}
-	o := within(keyspace.NewObject(a.key, a.owner), l)
 	g := fsm.Grant{LockClient: fsm.LockClient{Addr: a.addr, Name: a.name}}
 	if a.meta != nil {
 		g.Meta = *a.meta
 	}
+	if a.many {
+		h := keyspace.Holder{Owner: string(a.owner), Deadline: l.deadline, ExpireAt: l.expireAt}
+		token := c.AddHolder(o, h, g)
+		c.Notify("g", "lock", o.Key)
+		return fsm.Int(int64(token))
+	}
+	o = within(keyspace.NewObject(a.key, a.owner), l)
 	c.GrantLock(o, g)
 	c.Notify("$", "set", o.Key)
 	c.Notify("g", "expire", o.Key)
@@ -300,33 +415,59 @@ func renewLock(c *fsm.Ctx, o *keyspace.Object, px []byte, meta *string) fsm.Repl
 	return fsm.Int(int64(o.Token))
 }
 
-// renewLease extends the lease of a lock if expires is set, and never shortens
-// it.
-func renewLease(c *fsm.Ctx, o *keyspace.Object, l lifetime, expires bool) {
-	if !expires || l.past || !later(l, lifeOf(o)) {
-		l = lifeOf(o)
-	}
-	n := within(o.With(o.Str), l)
-	c.Store(n)
-	c.Notify("g", "expire", n.Key)
+// grip is a lock that an owner holds.
+type grip struct {
+	o *keyspace.Object // nil if the owner does not hold it
+	h keyspace.Holder  // zero if the lock is a string
 }
 
-// takenBy reports whether SET NX succeeds because the key has the value: see the
-// setting lock-idempotent.
-func takenBy(c *fsm.Ctx, o *keyspace.Object, owner []byte) bool {
-	return o != nil && o.Type == keyspace.TypeString && o.Str == string(owner) && c.Idempotent([]byte(o.Key))
-}
-
-// heldBy returns the lock of an owner, nil if the owner does not hold it.
-func heldBy(c *fsm.Ctx, key, owner []byte) (o *keyspace.Object, fail fsm.Reply) {
-	o, wrong := c.LookupString(key)
+// heldBy returns the lock of an owner.
+func heldBy(c *fsm.Ctx, key, owner []byte) (g grip, fail fsm.Reply) {
+	o, wrong := lookupLock(c, key)
 	switch {
-	case wrong:
-		return nil, fsm.Error(fsm.MsgWrongType)
-	case o == nil || o.Str != string(owner):
-		return nil, fsm.Null
+	case wrong || o != nil && o.Type == keyspace.TypeHash:
+		return g, fsm.Error(fsm.MsgWrongType)
+	case o == nil:
+	case o.Type == keyspace.TypeLock:
+		if h, held := c.HolderOf(o, owner); held {
+			return grip{o, h}, fsm.Null
+		}
+	case o.Str == string(owner):
+		return grip{o: o}, fsm.Null
 	}
-	return o, fsm.Null
+	return g, fsm.Null
+}
+
+func (g grip) token() fsm.Pos {
+	if g.o.Type == keyspace.TypeLock {
+		return g.h.Token
+	}
+	return g.o.Token
+}
+
+// renew extends the lease, and never shortens it.
+func (g grip) renew(c *fsm.Ctx, px []byte, meta *string) fsm.Reply {
+	if g.o.Type != keyspace.TypeLock {
+		return renewLock(c, g.o, px, meta)
+	}
+	l, fail := lifetimeIn(c, unitPX, px, "lock")
+	if fail.IsError() {
+		return fail
+	}
+	if later(l, lifetime{deadline: g.h.Deadline, expireAt: g.h.ExpireAt}) {
+		g.h.Deadline, g.h.ExpireAt = l.deadline, l.expireAt
+	}
+	c.RenewHolder(g.o, g.h, meta)
+	c.Notify("g", "expire", g.o.Key)
+	return fsm.Int(int64(g.h.Token))
+}
+
+func (g grip) end(c *fsm.Ctx, how string) {
+	if g.h.Token != 0 {
+		c.EndHolder(g.o, g.h, how)
+	} else {
+		c.EndLock(g.o, how)
+	}
 }
 
 func lockRenew(c *fsm.Ctx, args [][]byte) fsm.Reply {
@@ -336,19 +477,19 @@ func lockRenew(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if fail := checkLease(args[5]); fail.IsError() {
 		return fail
 	}
-	o, fail := heldBy(c, args[2], args[3])
-	if o == nil {
+	g, fail := heldBy(c, args[2], args[3])
+	if g.o == nil {
 		return fail
 	}
-	return renewLock(c, o, args[5], nil)
+	return g.renew(c, args[5], nil)
 }
 
 func lockRelease(c *fsm.Ctx, args [][]byte) fsm.Reply {
-	o, fail := heldBy(c, args[2], args[3])
+	g, fail := heldBy(c, args[2], args[3])
 	if fail.IsError() {
 		return fail
 	}
-	return endLock(c, args, o, args[4:], fsm.LockReleased)
+	return endLock(c, args, g, args[4:], fsm.LockReleased)
 }
 
 func lockBreak(c *fsm.Ctx, args [][]byte) fsm.Reply {
@@ -356,12 +497,13 @@ func lockBreak(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if wrong {
 		return fsm.Error(fsm.MsgWrongType)
 	}
-	return endLock(c, args, o, args[3:], fsm.LockBroken)
+	return endLock(c, args, grip{o: o}, args[3:], fsm.LockBroken)
 }
 
-// endLock ends the grant of o, which may be nil, if it has the token that the
-// last argument gives, if there is one.
-func endLock(c *fsm.Ctx, args [][]byte, o *keyspace.Object, last [][]byte, how string) fsm.Reply {
+// endLock ends the grant of g if it has the token that the last argument gives, if
+// there is one. If g has no holder, the token decides which one it is, and all
+// grants end without a token.
+func endLock(c *fsm.Ctx, args [][]byte, g grip, last [][]byte, how string) fsm.Reply {
 	if len(last) > 1 {
 		return fsm.Error(fsm.WrongArity("lock|" + string(bytes.ToLower(args[1]))))
 	}
@@ -370,14 +512,18 @@ func endLock(c *fsm.Ctx, args [][]byte, o *keyspace.Object, last [][]byte, how s
 		if fail.IsError() {
 			return fail
 		}
-		if o != nil && o.Token != token {
+		held := true
+		if g.o != nil && g.o.Type == keyspace.TypeLock && g.h.Token == 0 {
+			g.h, held = c.HolderWith(g.o, token)
+		}
+		if g.o != nil && (!held || g.token() != token) {
 			return fsm.Zero
 		}
 	}
-	if o == nil {
+	if g.o == nil {
 		return fsm.Zero
 	}
-	c.EndLock(o, how)
+	g.end(c, how)
 	return fsm.One
 }
 
@@ -390,20 +536,30 @@ func lockInfo(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	c.LockWaiters(string(args[2]), func(n fsm.LockWaiter) bool {
 		c.Charge(1)
 		c.ChargeMemory(waiterFields * replyBytes)
-		waiters = append(waiters, describeWaiter(n))
+		waiters = append(waiters, describeWaiter(c, n))
 		return true
 	})
 	if o == nil && waiters == nil {
 		return fsm.Null
 	}
-	return fsm.Map(append(describeLock(c, o, string(args[2])), fsm.Bulk("waiters"), fsm.Array(waiters)))
+	fields := describeLock(c, o, string(args[2]))
+	if o != nil && o.Type == keyspace.TypeLock {
+		var holders []fsm.Reply
+		c.EachHolder(o, func(h *keyspace.Holder) bool {
+			c.ChargeMemory(lockFields * replyBytes)
+			holders = append(holders, fsm.Map(describeHolder(c, h)))
+			return true
+		})
+		fields = append(fields, fsm.Bulk("holders"), fsm.Array(holders))
+	}
+	return fsm.Map(append(fields, fsm.Bulk("waiters"), fsm.Array(waiters)))
 }
 
 // waiterFields is the number of elements that describe a waiter in a reply.
-const waiterFields = 14
+const waiterFields = 18
 
-func describeWaiter(n fsm.LockWaiter) fsm.Reply {
-	a, _ := parseAcquire(n.Args) // the command was parsed when it began to wait
+func describeWaiter(c *fsm.Ctx, n fsm.LockWaiter) fsm.Reply {
+	a, _ := parseAcquire(n.Args, true) // the command was parsed when it began to wait
 	n.Addr, n.Name = a.addr, a.name
 	fields := []fsm.Reply{fsm.Bulk("owner"), fsm.Bulk(string(a.owner))}
 	fields = append(fields, describeClient(n.LockClient)...)
@@ -411,7 +567,21 @@ func describeWaiter(n fsm.LockWaiter) fsm.Reply {
 	if a.meta != nil {
 		meta = *a.meta
 	}
-	return fsm.Map(append(fields, fsm.Bulk("meta"), fsm.Bulk(meta), fsm.Bulk("waited-ms"), fsm.Int(n.Waited/1e6)))
+	fields = append(fields, fsm.Bulk("meta"), fsm.Bulk(meta), fsm.Bulk("waited-ms"), fsm.Int(n.Waited/1e6))
+	return fsm.Map(append(fields, describeMode(c, a.many, a.limit)...))
+}
+
+// describeMode returns names and values that describe how a lock is held.
+func describeMode(c *fsm.Ctx, many bool, limit int) []fsm.Reply {
+	switch {
+	case c.Features() < fsm.FeatureShared:
+		return nil
+	case limit > 0:
+		return []fsm.Reply{fsm.Bulk("mode"), fsm.Bulk("limit"), fsm.Bulk("limit"), fsm.Int(int64(limit))}
+	case many:
+		return fsm.Strings("mode", "shared").Elems()
+	}
+	return fsm.Strings("mode", "exclusive").Elems()
 }
 
 func describeClient(n fsm.LockClient) []fsm.Reply {
@@ -433,9 +603,28 @@ func describeLock(c *fsm.Ctx, o *keyspace.Object, key string) []fsm.Reply {
 	if o.Type == keyspace.TypeString {
 		owner = fsm.Bulk(o.Str)
 	}
-	fields = append(fields, fsm.Bulk("owner"), owner, fsm.Bulk("token"), fsm.Int(int64(o.Token)),
+	fields = append(fields, fsm.Bulk("owner"), owner, fsm.Bulk("token"), fsm.Int(int64(latestToken(c, o))),
 		fsm.Bulk("ttl-ms"), fsm.Int(remaining(c, []byte(key))))
-	g := c.Grant(o)
+	switch o.Type {
+	case keyspace.TypeString:
+		fields = append(fields, describeMode(c, false, 0)...)
+	case keyspace.TypeLock:
+		return append(fields, describeMode(c, true, o.Coll.Lock.Limit)...)
+	}
+	return describeGrant(c, fields, c.Grant(o))
+}
+
+// describeHolder returns names and values that describe a holder of a lock.
+func describeHolder(c *fsm.Ctx, h *keyspace.Holder) []fsm.Reply {
+	fields := []fsm.Reply{
+		fsm.Bulk("owner"), fsm.Bulk(h.Owner), fsm.Bulk("token"), fsm.Int(int64(h.Token)),
+		fsm.Bulk("ttl-ms"), fsm.Int(left(c, lifetime{deadline: h.Deadline, expireAt: h.ExpireAt})),
+	}
+	return describeGrant(c, fields, c.HolderGrant(h))
+}
+
+// describeGrant adds names and values that describe a grant, which may be nil.
+func describeGrant(c *fsm.Ctx, fields []fsm.Reply, g *fsm.Grant) []fsm.Reply {
 	if g == nil {
 		return fields
 	}
@@ -512,7 +701,20 @@ func lockList(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		visited++
 		c.Charge(fsm.StepsProbe)
 		o := c.Lookup([]byte(g.Key))
-		if o == nil || p.owner != nil && o.Str != string(p.owner) || p.match != nil && !p.match.Match(g.Key) {
+		if o == nil {
+			return true
+		}
+		owner, fields := o.Str, []fsm.Reply(nil)
+		if o.Type == keyspace.TypeLock {
+			h, held := c.HolderWith(o, g.Token)
+			if !held {
+				return true
+			}
+			owner = h.Owner
+			fields = append([]fsm.Reply{fsm.Bulk("key"), fsm.Bulk(g.Key)}, describeHolder(c, &h)...)
+			fields = append(fields, describeMode(c, true, o.Coll.Lock.Limit)...)
+		}
+		if p.owner != nil && owner != string(p.owner) || p.match != nil && !p.match.Match(g.Key) {
 			return true
 		}
 		waiting := c.LockWaiting(g.Key)
@@ -520,8 +722,10 @@ func lockList(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			return true
 		}
 		c.ChargeMemory(lockFields * replyBytes)
-		found = append(found,
-			fsm.Map(append(describeLock(c, o, g.Key), fsm.Bulk("waiting"), fsm.Int(int64(waiting)))))
+		if fields == nil {
+			fields = describeLock(c, o, g.Key)
+		}
+		found = append(found, fsm.Map(append(fields, fsm.Bulk("waiting"), fsm.Int(int64(waiting)))))
 		return true
 	})
 	if p.match != nil && p.match.Spent() {
@@ -531,28 +735,56 @@ func lockList(c *fsm.Ctx, args [][]byte) fsm.Reply {
 }
 
 // lockFields is the number of elements that describe a lock in a reply.
-const lockFields = 32
+const lockFields = 36
 
 func lockHelp(c *fsm.Ctx, args [][]byte) fsm.Reply {
+	if c.Features() < fsm.FeatureShared {
+		return fsm.Help("LOCK", lockHelpBefore...)
+	}
 	return fsm.Help("LOCK",
 		"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
+		"        [SHARED | LIMIT <permits>]",
 		"    Take the lock <key> for <owner>, and return its fencing token, or null if",
 		"    another owner holds it until WAIT is over. WAIT 0 waits without a limit.",
+		"    SHARED: other owners may share the lock. LIMIT: up to <permits> owners may.",
 		"BREAK <key> [<token>]",
-		"    Take the lock <key> away from its owner.",
+		"    Take the lock <key> away from its owner, or from all owners that share it.",
 		"CHECK <key> <token>",
-		"    Return 1 if <token> is the fencing token of the present grant of the lock",
+		"    Return 1 if <token> is the fencing token of a current grant of the lock",
 		"    <key>, otherwise 0.",
 		"INFO <key>",
-		"    Return the owner of the lock <key>, and the clients that wait for it.",
+		"    Return the owners of the lock <key>, and the clients that wait for it.",
 		"LIST [MATCH <pattern>] [OWNER <text>] [WAITED] [COUNT <count>] [CURSOR <cursor>]",
 		"    Iterate over the locks that LOCK ACQUIRE has taken, the longest held first.",
 		"RELEASE <key> <owner> [<token>]",
 		"    Release the lock <key> if <owner> holds it.",
 		"RENEW <key> <owner> PX <milliseconds>",
 		"    Extend the lease of the lock <key> if <owner> holds it.",
-		"TOKEN <key>",
-		"    Return the fencing token of the present grant of the lock <key>, or null if",
-		"    the lock is free.",
+		"TOKEN <key> [<owner>]",
+		"    Return the fencing token of the current grant of the lock <key>, or that of",
+		"    <owner>, or null if there is none.",
 	)
+}
+
+// lockHelpBefore is the help below FeatureShared.
+var lockHelpBefore = []string{
+	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
+	"    Take the lock <key> for <owner>, and return its fencing token, or null if",
+	"    another owner holds it until WAIT is over. WAIT 0 waits without a limit.",
+	"BREAK <key> [<token>]",
+	"    Take the lock <key> away from its owner.",
+	"CHECK <key> <token>",
+	"    Return 1 if <token> is the fencing token of the present grant of the lock",
+	"    <key>, otherwise 0.",
+	"INFO <key>",
+	"    Return the owner of the lock <key>, and the clients that wait for it.",
+	"LIST [MATCH <pattern>] [OWNER <text>] [WAITED] [COUNT <count>] [CURSOR <cursor>]",
+	"    Iterate over the locks that LOCK ACQUIRE has taken, the longest held first.",
+	"RELEASE <key> <owner> [<token>]",
+	"    Release the lock <key> if <owner> holds it.",
+	"RENEW <key> <owner> PX <milliseconds>",
+	"    Extend the lease of the lock <key> if <owner> holds it.",
+	"TOKEN <key>",
+	"    Return the fencing token of the present grant of the lock <key>, or null if",
+	"    the lock is free.",
 }

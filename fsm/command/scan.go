@@ -248,7 +248,7 @@ func (s *elementScan) offer(name string, value fsm.Reply) {
 }
 
 // upperTypeNames are typeNames in upper case.
-var upperTypeNames = [...]string{"STRING", "LIST", "SET", "ZSET", "HASH", "STREAM"}
+var upperTypeNames = [...]string{"STRING", "LIST", "SET", "ZSET", "HASH", "STREAM", "LOCK"}
 
 // parseCursor parses a cursor as C's strtoul does. It accepts a sign and an
 // empty text, but no leading blanks.

@@ -38,6 +38,8 @@ type Collection struct {
 	Order container.Seq[container.Scored] // members of a sorted set, in the order of their scores
 
 	Stream stream.Stream
+
+	Lock *Lock // not nil for a lock; replaced with the object and never shared
 }
 
 // NewCollection returns an empty value of type t.
@@ -48,6 +50,8 @@ func NewCollection(t Type) *Collection {
 		v.Hash.Order = container.ByArrival
 	case TypeSet:
 		v.Set.Order = container.ByNumber
+	case TypeLock:
+		v.Lock = &Lock{}
 	}
 	return v
 }
@@ -63,6 +67,8 @@ func (v *Collection) Len(t Type) int {
 		return v.Set.Len()
 	case TypeStream:
 		return v.Stream.Entries.Len()
+	case TypeLock:
+		return v.Lock.Len()
 	}
 	return v.Order.Len()
 }
@@ -75,6 +81,8 @@ func (o *Object) Encoding() string {
 		return "quicklist"
 	case o.Type == TypeStream:
 		return "stream"
+	case o.Type == TypeLock:
+		return "holders"
 	case o.Type == TypeZSet && o.Coll.Big:
 		return "skiplist"
 	case o.Coll.Big:
@@ -246,6 +254,9 @@ const (
 
 // Memory estimates the size of a collection from its first elements, in bytes.
 func (v *Collection) Memory(t Type) int64 {
+	if t == TypeLock {
+		return v.Lock.memory()
+	}
 	bytes, seen := 0, 0
 	look := func(n int) bool {
 		bytes += n

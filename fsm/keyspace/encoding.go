@@ -47,6 +47,9 @@ func AppendObject(b []byte, db int, o *Object) []byte {
 		if o.Type == TypeStream {
 			b = stream.AppendInfo(b, &o.Coll.Stream.Info)
 		}
+		if l := o.Coll.Lock; l != nil {
+			b = binary.AppendVarint(binary.AppendUvarint(b, uint64(l.Limit)), l.Due)
+		}
 		if flags&flagGroups != 0 {
 			b = binary.AppendUvarint(b, uint64(o.Coll.Stream.Groups.Len()))
 		}
@@ -82,10 +85,12 @@ func ReadObject(d *codec.Decoder, o *Object, view bool) (db int, elements, group
 	case TypeString:
 	case TypeStream:
 		allowed = flagBig | flagGroups
+	case TypeLock:
+		allowed = 0
 	default:
 		allowed = flagBig
 	}
-	if d.Err == nil && (db >= Databases || o.Type > TypeStream || flags&^allowed != 0) {
+	if d.Err == nil && (db >= Databases || o.Type > TypeLock || flags&^allowed != 0) {
 		return 0, 0, 0, fmt.Errorf("object in db %d of type %d, flags %#x: %w", db, o.Type, flags, codec.ErrVersion)
 	}
 	o.Hash = container.Hash([]byte(o.Key))
@@ -102,6 +107,9 @@ func ReadObject(d *codec.Decoder, o *Object, view bool) (db int, elements, group
 	}
 	if o.Type == TypeStream {
 		o.Coll.Stream.Info = stream.ReadInfo(d)
+	}
+	if l := o.Coll.Lock; l != nil && !readLock(d, l) && d.Err == nil {
+		return 0, 0, 0, fmt.Errorf("lock %q: %w", o.Key, codec.ErrFormat)
 	}
 	if flags&flagGroups != 0 {
 		if groups = d.Uvarint(); d.Err == nil && (groups == 0 || groups > MaxElements) {
@@ -136,6 +144,11 @@ func (o *Object) AppendElements(b *[]byte, added func() bool) {
 			*b = stream.AppendEntry(*b, e)
 			return added()
 		})
+	case TypeLock:
+		v.Lock.Ascend(func(h *Holder) bool {
+			*b = appendHolder(*b, h)
+			return added()
+		})
 	case TypeZSet:
 		v.Order.Ascend(0, func(m *container.Scored) bool {
 			*b = codec.AppendString(binary.LittleEndian.AppendUint64(*b, math.Float64bits(m.Score)), m.Member)
@@ -159,6 +172,10 @@ func ReadElement(d *codec.Decoder, o *Object, owner *container.Owner) error {
 	case TypeStream:
 		if err := stream.ReadEntry(d, &v.Stream, owner); err != nil {
 			return fmt.Errorf("entry of key %q: %w", o.Key, err)
+		}
+	case TypeLock:
+		if err := readHolder(d, o, owner); err != nil {
+			return err
 		}
 	case TypeZSet:
 		if len(d.Rest) < 8 {

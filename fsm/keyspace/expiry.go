@@ -3,8 +3,8 @@ package keyspace
 import "github.com/tidwall/btree"
 
 // ExpiryIndex orders the keys of all databases that have a deadline. It contains
-// exactly the objects of the databases whose Deadline is not 0, so every change
-// of a DB must change the index too. Snapshots do not contain it: the reader of a
+// exactly the objects of the databases whose Deadline is not 0, in the order of
+// their times Due, so every change of a DB must change the index too. Snapshots do not contain it: the reader of a
 // snapshot rebuilds it.
 type ExpiryIndex struct {
 	tree  *btree.BTreeG[due]
@@ -12,7 +12,7 @@ type ExpiryIndex struct {
 }
 
 type due struct {
-	deadline int64
+	deadline int64 // Due of the object
 	db       int
 	obj      *Object
 }
@@ -35,18 +35,18 @@ func NewExpiryIndex() ExpiryIndex {
 // Add adds an object of a database. It must have a deadline, and the index must
 // not contain its key.
 func (e *ExpiryIndex) Add(db int, o *Object) {
-	e.tree.Set(due{o.Deadline, db, o})
+	e.tree.Set(due{o.Due(), db, o})
 	e.count[db]++
 }
 
 // Remove removes an object, which the index must contain.
 func (e *ExpiryIndex) Remove(db int, o *Object) {
-	e.tree.Delete(due{o.Deadline, db, o})
+	e.tree.Delete(due{o.Due(), db, o})
 	e.count[db]--
 }
 
-// First returns the object with the earliest deadline and its database. It
-// returns nil if no key has a deadline.
+// First returns the object that is due first and its database. It returns nil if
+// no key has a deadline.
 func (e *ExpiryIndex) First() (db int, o *Object) {
 	if d, ok := e.tree.Min(); ok {
 		return d.db, d.obj
@@ -54,14 +54,14 @@ func (e *ExpiryIndex) First() (db int, o *Object) {
 	return 0, nil
 }
 
-// Scan calls f for the objects in the order of (deadline, database, key) until f
-// returns false. f must not change e.
+// Scan calls f for the objects in the order of (Due, database, key) until f returns
+// false. f must not change e.
 func (e *ExpiryIndex) Scan(f func(db int, o *Object) bool) {
 	e.tree.Scan(func(d due) bool { return f(d.db, d.obj) })
 }
 
-// After returns the object with the earliest deadline that is later than a time
-// on the lease clock, or nil if there is none.
+// After returns the first object that is due later than a time on the lease clock,
+// or nil if there is none.
 func (e *ExpiryIndex) After(time int64) (o *Object) {
 	e.tree.Ascend(due{time + 1, 0, &Object{}}, func(d due) bool {
 		o = d.obj
@@ -72,7 +72,7 @@ func (e *ExpiryIndex) After(time int64) (o *Object) {
 
 // Has reports whether the index contains an object of a database.
 func (e *ExpiryIndex) Has(db int, o *Object) bool {
-	d, found := e.tree.Get(due{o.Deadline, db, o})
+	d, found := e.tree.Get(due{o.Due(), db, o})
 	return found && d.obj == o
 }
 

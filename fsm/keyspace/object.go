@@ -32,10 +32,11 @@ const (
 	TypeZSet
 	TypeHash
 	TypeStream
+	TypeLock // a lock that several owners hold: see Lock
 )
 
 // TypeNames are the names of the types in the reply to TYPE, by Type.
-var TypeNames = [...]string{"string", "list", "set", "zset", "hash", "stream"}
+var TypeNames = [...]string{"string", "list", "set", "zset", "hash", "stream", "lock"}
 
 // Object is a key with its value. An object in a DB is never changed, only
 // replaced, because clones and snapshots share it.
@@ -50,7 +51,8 @@ type Object struct {
 	Deadline int64
 	ExpireAt int64
 	// Token is the fencing token of the key's value: see package fsm. It only
-	// grows. Version is the position of the last change of any kind, which WATCH
+	// grows. For a Lock, it is that of the latest holder, who may have left.
+	// Version is the position of the last change of any kind, which WATCH
 	// compares.
 	Token   Pos
 	Version Pos

@@ -9,6 +9,7 @@ const (
 	objectBytes     = 128 // the object, and its slot in a DB
 	expiryBytes     = 48  // the entry of the ExpiryIndex
 	collectionBytes = 320 // the Collection, and its first node
+	lockBytes       = 640 // the Lock, and the first nodes of two more containers
 )
 
 // Bytes returns the approximate memory of the key and its value, in bytes. It
@@ -22,6 +23,18 @@ func (o *Object) Bytes() int64 {
 	if v := o.Coll; v != nil {
 		n += collectionBytes + v.Hash.Bytes() + v.List.Bytes() + v.Set.Bytes() + v.Score.Bytes() + v.Order.Bytes() +
 			v.Stream.Entries.Bytes() + v.Stream.Groups.Bytes()
+		if l := v.Lock; l != nil {
+			n += lockBytes + l.holders.Bytes() + l.owners.Bytes() + l.leases.Bytes()
+		}
 	}
 	return n
 }
+
+// Bytes implements container.Sized.
+func (h *Holder) Bytes() int64 {
+	const words = 2 + 3 // owner, token, and the end of the lease
+	return container.ItemBytes(words) + container.TextBytes(len(h.Owner))
+}
+
+// Bytes implements container.Sized.
+func (e *leaseEnd) Bytes() int64 { return container.ItemBytes(2) }
