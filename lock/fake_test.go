@@ -19,10 +19,11 @@ type fake struct {
 	token int64
 	// lose makes the next replies get lost after their commands were executed;
 	// down makes commands fail before they are executed.
-	lose    int
-	down    bool
-	closed  int // dedicated connections that were closed
-	renewed []time.Time
+	lose     int
+	down     bool
+	acquired []any // the last LOCK ACQUIRE
+	closed   int   // dedicated connections that were closed
+	renewed  []time.Time
 }
 
 type fakeLock struct {
@@ -204,6 +205,7 @@ func (f *fake) executeLock(args []any) (value any, wait *fakeWaiter, err error) 
 	l, owner := f.lock(args[2].(string)), args[3].(string)
 	switch args[1] {
 	case "ACQUIRE":
+		f.acquired = args
 		ttl := time.Duration(args[5].(int64)) * time.Millisecond
 		switch {
 		case l.owner == "":

@@ -49,6 +49,9 @@ type options struct {
 	owner string
 	meta  string
 	plain bool
+	// shared: see WithShared. limit, if limited is set: see WithLimit.
+	shared, limited bool
+	limit           int
 }
 
 // Option is an option of Acquire.
@@ -70,6 +73,20 @@ func WithOwner(owner string) Option { return func(o *options) { o.owner = owner 
 // WithMeta sets a text that LOCK INFO shows, for example a job's name.
 func WithMeta(text string) Option { return func(o *options) { o.meta = text } }
 
+// WithShared lets other owners with WithShared hold the lock at the same time. An
+// owner without it waits until they have all released the lock, and they wait for
+// that owner: readers and a writer. All wait in one queue, so readers that keep
+// coming do not keep a writer waiting.
+func WithShared() Option { return func(o *options) { o.shared = true } }
+
+// WithLimit lets up to n owners hold the lock at the same time, as a semaphore with
+// n permits. All clients must use the same n: those with another one wait until the
+// owners are gone. n is at least 1 and at most MaxLimit.
+func WithLimit(n int) Option { return func(o *options) { o.limit, o.limited = n, true } }
+
+// MaxLimit is the highest number for WithLimit.
+const MaxLimit = 10_000
+
 // WithPlainRedis permits a server without the LOCK command, such as Redis. Then
 // the lock has no fencing token (Held.Token returns 0), and waiting clients poll
 // and get the lock in no particular order. A failover of Redis can lose the lock.
@@ -83,6 +100,12 @@ func (o *options) check(key string) error {
 		return fmt.Errorf("lock: the TTL is %v, want at least %v", o.ttl, MinTTL)
 	case o.owner == "":
 		return errors.New("lock: the owner is empty")
+	case o.limited && (o.limit < 1 || o.limit > MaxLimit):
+		return fmt.Errorf("lock: the limit is %d, want 1 to %d", o.limit, MaxLimit)
+	case o.shared && o.limited:
+		return errors.New("lock: WithShared and WithLimit exclude each other")
+	case o.plain && (o.shared || o.limited):
+		return errors.New("lock: a plain Redis has no shared locks and no locks with a limit")
 	}
 	return nil
 }
@@ -175,6 +198,12 @@ func (a *attempt) send(ctx context.Context, client Client, wait time.Duration) (
 	}
 	if a.meta != "" {
 		args = append(args, "META", a.meta)
+	}
+	if a.shared {
+		args = append(args, "SHARED")
+	}
+	if a.limited {
+		args = append(args, "LIMIT", a.limit)
 	}
 	g := grant{sent: time.Now()}
 	token, err := do(ctx, client, args...)

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,8 +51,13 @@ func TestAcquire_Free(t *testing.T) {
 
 func TestAcquire_Options(t *testing.T) {
 	for name, opts := range map[string][]Option{
-		"short TTL": {WithTTL(time.Millisecond)},
-		"no owner":  {WithOwner("")},
+		"short TTL":           {WithTTL(time.Millisecond)},
+		"no owner":            {WithOwner("")},
+		"no permit":           {WithLimit(0)},
+		"too many permits":    {WithLimit(MaxLimit + 1)},
+		"shared with a limit": {WithShared(), WithLimit(2)},
+		"shared in Redis":     {WithShared(), WithPlainRedis()},
+		"limit in Redis":      {WithLimit(2), WithPlainRedis()},
 	} {
 		if _, err := Acquire(t.Context(), newFake(), "k", opts...); err == nil {
 			t.Errorf("%s: no error", name)
@@ -256,4 +262,38 @@ func TestPlain(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestAcquire_Mode: the options of several owners are those of LOCK ACQUIRE, also
+// in the queue.
+func TestAcquire_Mode(t *testing.T) {
+	for _, c := range []struct {
+		opt  Option
+		want []any
+	}{
+		{WithShared(), []any{"SHARED"}},
+		{WithLimit(3), []any{"LIMIT", 3}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			sent := func(head ...any) {
+				t.Helper()
+				f.set(func() {
+					if want := append(head, c.want...); !slices.Equal(f.acquired, want) {
+						t.Errorf("sent %v, want %v", f.acquired, want)
+					}
+				})
+			}
+			first := must(t, f, WithOwner("a"), WithTTL(time.Minute))
+			go func() {
+				time.Sleep(time.Second)
+				sent("LOCK", "ACQUIRE", "k", "b", "PX", int64(60000), "WAIT", int64(5000), "META", "m")
+				release(t, first)
+			}()
+			second := must(t, f, WithOwner("b"), WithTTL(time.Minute), WithWait(5*time.Second), WithMeta("m"), c.opt)
+			release(t, second)
+			release(t, must(t, f, WithOwner("c"), WithTTL(time.Minute), c.opt))
+			sent("LOCK", "ACQUIRE", "k", "c", "PX", int64(60000))
+		})
+	}
 }
