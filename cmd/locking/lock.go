@@ -43,6 +43,8 @@ type lockOptions struct {
 	ttl, wait, grace time.Duration
 	limited          bool // whether wait is set
 	owner, meta      string
+	shared           bool
+	permits          int
 }
 
 func lockCommand() *cobra.Command {
@@ -60,6 +62,10 @@ time, lock sends SIGTERM --grace before the lease ends, and SIGKILL when it ends
 notices a broken or overwritten lock at the next renewal. If lock itself is killed,
 the kernel kills the command (on Linux).
 
+With --shared, other owners with --shared may hold the lock at the same time: readers,
+while an owner without it is a writer. With --limit N, up to N owners may, as with a
+semaphore. All wait in one queue.
+
 The environment of the command contains HOLDFAST_LOCK_TOKEN, which is the fencing
 token, and HOLDFAST_LOCK_KEY. lock forwards the signals that it gets to the command.
 If standard input is not a terminal, the command runs in a process group of its own,
@@ -70,6 +76,7 @@ killed it; 75 if the lock was not acquired within --wait; 76 if the lock was los
 126 or 127 if the command cannot be started; 1 after any other error.`,
 		Example: `  holdfast lock nightly -- /usr/local/bin/backup
   holdfast lock deploy --wait 1m --addr 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379 -- make deploy
+  holdfast lock catalog --shared -- /usr/local/bin/export
   holdfast lock report --wait 0 --ttl 10s -- sh -c 'echo "token $HOLDFAST_LOCK_TOKEN"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch at := cmd.ArgsLenAtDash(); {
@@ -84,6 +91,9 @@ killed it; 75 if the lock was not acquired within --wait; 76 if the lock was los
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.limited = cmd.Flags().Changed("wait")
+			if cmd.Flags().Changed("limit") && (o.permits < 1 || o.permits > lock.MaxLimit) {
+				return fmt.Errorf("--limit is %d, must be from 1 to %d", o.permits, lock.MaxLimit)
+			}
 			return o.run(cmd, args[0], args[1:])
 		},
 	}
@@ -94,6 +104,9 @@ killed it; 75 if the lock was not acquired within --wait; 76 if the lock was los
 	f.DurationVar(&o.grace, "grace", 0,
 		"time between SIGTERM and SIGKILL if the lock is lost, at most half of --ttl (default: a sixth of --ttl)")
 	f.StringVar(&o.owner, "owner", "", "owner of the lock, a unique text (default: HOST:PID:RANDOM)")
+	f.BoolVar(&o.shared, "shared", false, "hold the lock together with other owners that use --shared")
+	f.IntVar(&o.permits, "limit", 0, "hold the lock together with other owners, up to this number (default: alone)")
+	cmd.MarkFlagsMutuallyExclusive("shared", "limit")
 	f.StringVar(&o.meta, "meta", "", "text that LOCK INFO and locks info show")
 
 	o.define(f)
@@ -222,6 +235,12 @@ func (o *lockOptions) ask(ctx context.Context, nodes *lock.Nodes, key string, sa
 		return nil, fmt.Errorf("no node of %s answers: %w", strings.Join(o.addrs, ", "), err)
 	}
 	opts := []lock.Option{lock.WithTTL(o.ttl), lock.WithOwner(cmp.Or(o.owner, ownName())), lock.WithMeta(o.meta)}
+	switch {
+	case o.shared:
+		opts = append(opts, lock.WithShared())
+	case o.permits > 0:
+		opts = append(opts, lock.WithLimit(o.permits))
+	}
 	if !o.limited {
 		// Ask once without a wait, so that the user learns why nothing happens.
 		held, err := lock.Acquire(ctx, nodes, key, append(opts, lock.WithWait(0))...)
@@ -240,6 +259,9 @@ func owner(ctx context.Context, nodes *lock.Nodes, key string) string {
 	limited, stop := context.WithTimeout(ctx, dialTimeout)
 	defer stop()
 	d, err := infoOf(limited, nodes, key)
+	if n := len(d.holders()); err == nil && n > 0 {
+		return fmt.Sprintf(", %d owners hold it (%s)", n, d.mode())
+	}
 	if err != nil || d.text("owner") == "" {
 		return "" // the message is complete without the owner
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,7 +127,9 @@ owner learns of the loss only at its next renewal, so first make sure that the o
 has stopped, or that the resource checks fencing tokens.
 
 break shows the owner of the lock and asks for confirmation. It breaks only the grant
-that it has shown: if another owner gets the lock in the meantime, that owner keeps it.`,
+that it has shown: if another owner gets the lock in the meantime, that owner keeps it.
+If several owners share the lock, break takes it away from all that it has shown, or
+from the one with --token.`,
 		Example: `  holdfast locks break deploy
   holdfast locks break deploy --token 41 --yes`,
 		Args: cobra.ExactArgs(1),
@@ -140,7 +143,7 @@ that it has shown: if another owner gets the lock in the meantime, that owner ke
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.yes, "yes", false, "do not ask for confirmation")
-	f.Int64Var(&o.token, "token", 0, "break the lock only if its grant has this token (default: any)")
+	f.Int64Var(&o.token, "token", 0, "break only the grant with this token (default: any)")
 	o.define(f)
 	return cmd
 }
@@ -241,13 +244,15 @@ func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key stri
 	if err != nil {
 		return err
 	}
-	token := d.int("token")
+	tokens := d.tokens()
 	switch {
-	case token == 0:
+	case len(tokens) == 0:
 		return fmt.Errorf("the lock %q is free", key)
-	case o.token != 0 && o.token != token:
-		return fmt.Errorf("the current grant of the lock %q has token %d, not %d: nothing was broken", key, token,
-			o.token)
+	case o.token != 0 && !slices.Contains(tokens, o.token):
+		return fmt.Errorf("the current grant of the lock %q has token %s, not %d: nothing was broken", key,
+			joined(tokens), o.token)
+	case o.token != 0:
+		tokens = []int64{o.token}
 	}
 	if err := printInfo(cmd.OutOrStdout(), d); err != nil {
 		return err
@@ -260,15 +265,33 @@ func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key stri
 	}
 	ctx, stop = context.WithTimeout(cmd.Context(), requestLimit)
 	defer stop()
-	n, err := nodes.Do(ctx, "LOCK", "BREAK", key, token).Int64()
-	switch {
-	case err != nil:
-		return explain(err)
-	case n == 0:
-		return fmt.Errorf("the grant with token %d has ended in the meantime: nothing was broken", token)
+	broken := 0
+	for _, token := range tokens {
+		n, err := nodes.Do(ctx, "LOCK", "BREAK", key, token).Int64()
+		if err != nil {
+			return explain(err)
+		}
+		if n == 0 {
+			continue
+		}
+		broken++
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "the grant with token %d was broken\n", token); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "the grant with token %d was broken\n", token)
-	return err
+	if broken == 0 {
+		return fmt.Errorf("the grant with token %s has ended in the meantime: nothing was broken", joined(tokens))
+	}
+	return nil
+}
+
+// joined returns tokens for a message.
+func joined(tokens []int64) string {
+	var all []string
+	for _, t := range tokens {
+		all = append(all, strconv.FormatInt(t, 10))
+	}
+	return strings.Join(all, ", ")
 }
 
 // confirm asks a question on the terminal.
@@ -342,6 +365,32 @@ func (d description) int(name string) int64 {
 	return n
 }
 
+// holders returns the owners that share a lock.
+func (d description) holders() []description {
+	list, _ := d["holders"].([]description)
+	return list
+}
+
+// tokens returns the tokens of the current grants of a lock.
+func (d description) tokens() []int64 {
+	var all []int64
+	for _, h := range d.holders() {
+		all = append(all, h.int("token"))
+	}
+	if token := d.int("token"); token != 0 && all == nil {
+		all = append(all, token)
+	}
+	return all
+}
+
+// mode returns how a lock is held, or how a client wants to hold it.
+func (d description) mode() string {
+	if n := d.int("limit"); n > 0 {
+		return fmt.Sprintf("limit %d", n)
+	}
+	return d.text("mode")
+}
+
 // ms returns a field in milliseconds as the text of a duration, rounded for a
 // reader, or "-" if there is no such field.
 func (d description) ms(name string) string {
@@ -388,10 +437,10 @@ func printLocks(out io.Writer, all []description) error {
 		_, err := fmt.Fprintln(out, "no lock is held")
 		return err
 	}
-	t := terminal.NewTable("KEY", "OWNER", "TOKEN", "HELD", "TTL", "WAITING", "CLIENT")
+	t := terminal.NewTable("KEY", "OWNER", "MODE", "TOKEN", "HELD", "TTL", "WAITING", "CLIENT")
 	for _, d := range all {
-		t.AppendRow(table.Row{shown(d.text("key")), shown(d.text("owner")), d.int("token"), d.ms("held-ms"),
-			d.ms("ttl-ms"), d.int("waiting"), d.client()})
+		t.AppendRow(table.Row{shown(d.text("key")), shown(d.text("owner")), d.mode(), d.int("token"),
+			d.ms("held-ms"), d.ms("ttl-ms"), d.int("waiting"), d.client()})
 	}
 	_, err := fmt.Fprintln(out, t.Render())
 	return err
@@ -404,12 +453,19 @@ func printInfo(out io.Writer, d description) error {
 	if d.int("token") == 0 {
 		line("owner", "none (the lock is free)")
 	} else {
-		if owner, ok := d["owner"].(string); ok {
+		owner, ok := d["owner"].(string)
+		switch {
+		case ok:
 			line("owner", shown(owner))
-		} else {
+		case len(d.holders()) > 0:
+			line("owners", strconv.Itoa(len(d.holders())))
+		default:
 			line("owner", "unknown (the key is not a string)")
 		}
 		line("token", strconv.FormatInt(d.int("token"), 10))
+		if mode := d.mode(); mode != "" {
+			line("mode", mode)
+		}
 		if d.int("ttl-ms") < 0 {
 			line("lease", "never ends")
 		} else {
@@ -425,12 +481,21 @@ func printInfo(out io.Writer, d description) error {
 			line("meta", shown(meta))
 		}
 	}
+	if len(d.holders()) > 0 {
+		t := terminal.NewTable("TOKEN", "OWNER", "HELD", "TTL", "CLIENT", "META")
+		for _, h := range d.holders() {
+			t.AppendRow(table.Row{h.int("token"), shown(h.text("owner")), h.ms("held-ms"), h.ms("ttl-ms"), h.client(),
+				h.text("meta")})
+		}
+		b.WriteString(t.Render() + "\n")
+	}
 	waiters, _ := d["waiters"].([]description)
 	line("waiting", strconv.Itoa(len(waiters)))
 	if len(waiters) > 0 {
-		t := terminal.NewTable("", "OWNER", "WAITED", "CLIENT", "META")
+		t := terminal.NewTable("", "OWNER", "MODE", "WAITED", "CLIENT", "META")
 		for i, w := range waiters {
-			t.AppendRow(table.Row{i + 1, shown(w.text("owner")), w.ms("waited-ms"), w.client(), w.text("meta")})
+			t.AppendRow(table.Row{i + 1, shown(w.text("owner")), w.mode(), w.ms("waited-ms"), w.client(),
+				w.text("meta")})
 		}
 		b.WriteString(t.Render() + "\n")
 	}
