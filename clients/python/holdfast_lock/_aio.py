@@ -59,8 +59,8 @@ class AsyncNodes:
 class AsyncLock:
     """A lock that an async with statement holds. The parameters are those of Lock."""
 
-    def __init__(self, client, key, ttl=30, wait=None, owner=None, meta=""):
-        self._client, self._request = client, Request(key, ttl, wait, owner, meta)
+    def __init__(self, client, key, ttl=30, wait=None, owner=None, meta="", shared=False, limit=None):
+        self._client, self._request = client, Request(key, ttl, wait, owner, meta, shared, limit)
         self._held = None
 
     async def __aenter__(self):

@@ -9,6 +9,7 @@ MIN_TTL = 0.1  # seconds; a renewal needs a round trip and a commit of the clust
 LONGEST_WAIT = 24 * 3600  # seconds; the WAIT that is sent if there is no limit
 RETRY_MIN, RETRY_MAX = 0.01, 1.0  # seconds between two tries
 PROBE_EVERY, PROBE_LIMIT = 2.0, 5.0  # seconds: see _probe
+MAX_LIMIT = 10_000  # owners that hold a lock at a time
 REPLY_MARGIN = 5.0  # seconds: how late the reply may arrive after the end of a wait
 # The fraction of the ttl that an owner does not rely on, because the clocks of the
 # client and of the leader may run at different speeds.
@@ -18,7 +19,7 @@ DRIFT = 0.01
 class Request:
     """The parameters of a lock."""
 
-    def __init__(self, key, ttl, wait, owner, meta):
+    def __init__(self, key, ttl, wait, owner, meta, shared, limit):
         if not key:
             raise ValueError("the key of the lock is empty")
         if ttl < MIN_TTL:
@@ -27,6 +28,11 @@ class Request:
             raise ValueError(f"wait is {wait} s, must not be negative")
         if owner == "":
             raise ValueError("the owner is empty")
+        if limit is not None and not 1 <= limit <= MAX_LIMIT:
+            raise ValueError(f"limit is {limit}, must be from 1 to {MAX_LIMIT}")
+        if shared and limit is not None:
+            raise ValueError("shared and limit exclude each other")
+        self.shared, self.limit = shared, limit
         self.key, self.ttl, self.wait, self.meta = key, ttl, wait, meta
         self.owner = owner if owner is not None else secrets.token_hex(16)
 
@@ -37,6 +43,10 @@ class Request:
             args += ["WAIT", max(_ms(wait), 1)]
         if self.meta:
             args += ["META", self.meta]
+        if self.shared:
+            args.append("SHARED")
+        if self.limit is not None:
+            args += ["LIMIT", self.limit]
         return args
 
     def renew(self):

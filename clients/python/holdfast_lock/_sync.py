@@ -68,10 +68,13 @@ class Lock:
     crashed owner keeps others waiting for up to this time. wait limits the wait for
     a lock that is taken, in seconds: 0 means no wait, None means no limit. owner is
     a unique text, by default a random one. meta is a text that LOCK INFO shows.
+
+    With shared, other owners with shared may hold the lock at the same time, and an
+    owner without it waits until they are gone. With limit, up to limit owners may.
     """
 
-    def __init__(self, client, key, ttl=30, wait=None, owner=None, meta=""):
-        self._client, self._request = client, Request(key, ttl, wait, owner, meta)
+    def __init__(self, client, key, ttl=30, wait=None, owner=None, meta="", shared=False, limit=None):
+        self._client, self._request = client, Request(key, ttl, wait, owner, meta, shared, limit)
         self._held = None
 
     def __enter__(self):

@@ -54,6 +54,18 @@ def threads():
         check("the lease is renewed", first.left() > 0.5 and not first.lost.is_set())
     check("the lock is released", nodes.execute_command("EXISTS", "a") == 0)
 
+    # Readers and owners of permits share a lock; a writer waits for them.
+    with Lock(nodes, "rw", shared=True, wait=0) as one, Lock(nodes, "rw", shared=True, wait=0) as two:
+        check("each reader has a token", one.token < two.token)
+        check("the value is a lock", nodes.execute_command("TYPE", "rw") == b"lock")
+        raises(TakenError, Lock(nodes, "rw", wait=0).acquire)
+    with Lock(nodes, "rw", wait=0):
+        raises(TakenError, Lock(nodes, "rw", shared=True, wait=0).acquire)
+    with Lock(nodes, "sem", limit=2, wait=0), Lock(nodes, "sem", limit=2, wait=0):
+        raises(TakenError, Lock(nodes, "sem", limit=2, wait=0).acquire)
+    raises(ValueError, lambda: Lock(nodes, "sem", limit=0))
+    raises(ValueError, lambda: Lock(nodes, "sem", limit=1, shared=True))
+
     # The waiters get the lock in their order, through the death of the leader.
     order, lock = [], Lock(nodes, "a", ttl=20).acquire()
 
@@ -118,6 +130,8 @@ async def tasks():
             check(f"{n} clients to wait", time.monotonic() < end)
             await asyncio.sleep(0.01)
 
+    async with AsyncLock(nodes, "r", shared=True) as one, AsyncLock(nodes, "r", shared=True) as two:
+        check("each reader has a token", one.token < two.token)
     async with AsyncLock(nodes, "x", ttl=2) as first:
         all_waiters = []
         for i in range(3):
