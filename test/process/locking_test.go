@@ -27,7 +27,10 @@ type locked struct {
 func (c *cluster) lock(key, script string, flags ...string) *locked {
 	c.t.Helper()
 	l := &locked{t: c.t, done: make(chan struct{})}
-	args := append([]string{"lock", key, "--addr", c.addrs()}, flags...)
+	args := append([]string{"lock", key}, flags...)
+	if !slices.Contains(flags, "--addr") {
+		args = append(args, "--addr", c.addrs())
+	}
 	l.cmd = exec.Command(binary, append(args, "--", "sh", "-c", script)...)
 	l.cmd.Env = process.CleanEnv()
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
