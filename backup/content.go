@@ -22,9 +22,9 @@ type Content struct {
 	// remaining one in nanoseconds.
 	WithTTL    int   `json:"keys_with_ttl"`
 	LongestTTL int64 `json:"longest_ttl"`
-	// Locks are strings and hashes with a time to live, because lock libraries
-	// use these as locks. At most 1,000 are listed: those with the longest time
-	// to live.
+	// Locks are the values of type lock, and the strings and hashes with a time
+	// to live, because lock libraries use these as locks. At most 1,000 are
+	// listed: those with the longest time to live.
 	Locks []Lock `json:"locks"`
 }
 
@@ -49,7 +49,7 @@ func (c *Content) Add(k fsm.SnapshotKey) {
 	}
 	c.WithTTL++
 	c.LongestTTL = max(c.LongestTTL, k.TTL)
-	if k.Type != "string" && k.Type != "hash" {
+	if k.Type != "string" && k.Type != "hash" && k.Type != "lock" {
 		return
 	}
 	c.Locks = append(c.Locks, Lock{k.DB, k.Key, k.Type, k.Token, time.Duration(k.TTL).Seconds()})
