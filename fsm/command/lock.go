@@ -181,12 +181,13 @@ func latestToken(c *fsm.Ctx, o *keyspace.Object) fsm.Pos {
 	if o.Type != keyspace.TypeLock {
 		return o.Token
 	}
-	token := fsm.Pos(0)
-	c.EachHolder(o, func(h *keyspace.Holder) bool {
-		token = h.Token
-		return true
-	})
-	return token
+	l := o.Coll.Lock
+	for i := l.Len() - 1; i >= 0; i-- {
+		if h := l.At(i); h.Deadline > c.Now() {
+			return h.Token
+		}
+	}
+	return 0
 }
 
 // parseToken parses a fencing token.

@@ -272,18 +272,20 @@ func fieldWork(w *fsm.Weigher, args [][]byte) int {
 }
 
 // copyWork handles commands that give a value to another key. The command
-// itself costs little, but later commands may use the value at the new key.
-func copyWork(w *fsm.Weigher, args [][]byte) int {
-	size := w.Size(args[1])
-	w.Grow(args[2], fsm.Growth{Other: size.Elems, Bytes: size.Bytes})
-	return 0
-}
+// itself costs little, but later commands may use the value at the new key. Each
+// holder of a lock gets a new token.
+func copyWork(w *fsm.Weigher, args [][]byte) int { return giveWork(w, args[1], args[2]) }
 
 // moveWork is like copyWork, for a key of the same name in another database.
-func moveWork(w *fsm.Weigher, args [][]byte) int {
-	size := w.Size(args[1])
-	w.Grow(args[1], fsm.Growth{Other: size.Elems, Bytes: size.Bytes})
-	return 0
+func moveWork(w *fsm.Weigher, args [][]byte) int { return giveWork(w, args[1], args[1]) }
+
+func giveWork(w *fsm.Weigher, from, to []byte) int {
+	size := w.Size(from)
+	w.Grow(to, fsm.Growth{Other: size.Elems, Bytes: size.Bytes})
+	if w.Find(from, keyspace.TypeLock) == nil {
+		return 0
+	}
+	return size.Elems * 3 * fsm.StepsPut
 }
 
 // restoreWork estimates the work from the number of elements in the payload and
