@@ -63,3 +63,15 @@ func EncodedSize(r *Reply, proto int) int { return r.encodedSize(proto) }
 
 // Estimated reports whether the work of a command is estimated from its keys.
 func (t *Table) Estimated(name string) bool { return t.index[name].Work.Steps != nil }
+
+// NewestGrant returns the key and the token of the newest grant of database 0
+// that LOCK ACQUIRE made, and a key without a grant if there is none.
+func NewestGrant(m *Machine) (key string, token Pos) {
+	key = "none"
+	if t := m.locks.grants[0]; t != nil {
+		if g, ok := t.Max(); ok {
+			key, token = g.Key, g.Token
+		}
+	}
+	return key, token
+}

@@ -65,6 +65,8 @@ const (
 	//     Below this version they are errors, as in programs that do not know them.
 	//   - There are values of the type lock (see keyspace.Lock).
 	//   - LOCK INFO, LOCK LIST and LOCK HELP describe them.
+	//   - A grant whose renewal was answered is not passed on (see answered), and
+	//     every grant to a waiter must be claimed.
 	FeatureShared = 7
 
 	// MaxFeatures is the highest feature version that this program knows.

@@ -303,7 +303,7 @@ func IdleLock(m *Machine) error {
 			return true
 		}
 		o := m.dbs[q.db].Get([]byte(q.key))
-		if n := m.waits.heir(q.waitKey); n != nil && !m.waits.suspended(n.session) {
+		if n := m.waits.heir(q.waitKey, 0); n != nil && !m.waits.suspended(n.session) {
 			if o == nil || o.Type == keyspace.TypeLock && n.blocking(m.table).Joins(c, o) {
 				err = fmt.Errorf("waiter %d of %s can have lock %q of database %d and waits for it", n.origin, n.session, q.key, q.db)
 			}

@@ -343,10 +343,10 @@ func (c *Ctx) lockEvent(event, key string, token Pos) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
-// heir returns the first waiter of a queue that is not passed over, nil if there
-// is none.
-func (w *waits) heir(k waitKey) *waiter {
-	n := w.first(k, 0)
+// heir returns the first waiter of a queue after a position that is not passed
+// over, nil if there is none.
+func (w *waits) heir(k waitKey, behind Pos) *waiter {
+	n := w.first(k, behind)
 	for n != nil && w.passedOver(n.session) {
 		n = w.first(k, n.pos)
 	}
@@ -360,19 +360,20 @@ func (c *Ctx) LockReserved(key []byte) bool { return !c.atomic && c.LockWanted(k
 // LockWanted reports whether a client waits for a lock that is not passed over.
 func (c *Ctx) LockWanted(key []byte) bool {
 	w := &c.m.waits
-	return w.locks > 0 && w.heir(lockQueue(c.db, string(key))) != nil
+	return w.locks > 0 && w.heir(lockQueue(c.db, string(key)), 0) != nil
 }
 
 // serveLock gives a lock to the first waiter if it is free, or if the waiter may
 // join its holders, and then to the next one.
 func (c *Ctx) serveLock(k waitKey) {
 	w := &c.m.waits
+	last := Pos(0) // all waiters up to this position are served or passed over
 	for {
 		o := c.Lookup([]byte(k.key))
 		if o != nil && o.Type != keyspace.TypeLock {
 			return
 		}
-		n := w.heir(k)
+		n := w.heir(k, last)
 		if n == nil || w.suspended(n.session) {
 			return
 		}
@@ -380,6 +381,7 @@ func (c *Ctx) serveLock(k waitKey) {
 		if o != nil && !b.Joins(c, o) {
 			return
 		}
+		last = n.pos
 		c.setPosition(c.position + 1)
 		c.proto = n.proto
 		c.served = n
@@ -387,7 +389,12 @@ func (c *Ctx) serveLock(k waitKey) {
 		taken := b.Take(c, []byte(k.key))
 		c.served = nil
 		var grant *provisional
-		if c.m.token > before { // not if the grant failed, or the owner held the lock already
+		switch {
+		case c.m.features >= FeatureShared && taken.kind == kindInt:
+			// The grant is older if the owner already holds the lock. Then this
+			// reply, too, is valid only as long as the grant.
+			grant = &provisional{k, Pos(taken.Int64())}
+		case c.m.token > before: // not if the grant failed
 			grant = &provisional{k, Pos(c.m.token)}
 		}
 		c.serveGrant(n, taken, grant)
@@ -414,10 +421,21 @@ func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	return o, o != nil && o.Token == p.token
 }
 
+// answered reports whether a renewal of a grant was answered. Then a client may
+// know that its owner holds the lock, even if the reply to another command of
+// that owner was lost: a client that gets no reply asks again.
+func (c *Ctx) answered(db int, token Pos) bool {
+	if c.m.features < FeatureShared {
+		return false
+	}
+	g := c.m.locks.find(db, token)
+	return g != nil && g.Renewals > 0
+}
+
 // passOn ends a provisional grant that its node will not claim.
 func (c *Ctx) passOn(p *provisional) {
 	o, held := c.holds(p)
-	if !held {
+	if !held || c.answered(p.db, p.token) {
 		return
 	}
 	db := c.db

@@ -24,6 +24,10 @@ const (
 	// SuspendOff, SuspendEnd and SuspendDrop. It has no effect if the term is
 	// over.
 	SuspendCommand = "_hold"
+	// UndeliveredCommand ends the grant of a lock whose reply could not be sent to
+	// its client. Its arguments are the key and the token. It has no effect if a
+	// renewal of the grant was answered. It exists from FeatureShared on.
+	UndeliveredCommand = "_undelivered"
 )
 
 // These are the last arguments of SuspendCommand.
@@ -58,6 +62,14 @@ var waitCommands = []Command{
 		Complexity: "O(N)",
 		Syntax:     "origin position [origin position ...]",
 		Doc:        "Remove waiters whose clients no longer wait",
+	},
+	{
+		Name: UndeliveredCommand, Run: undelivered, Arity: 3, Flags: Internal | Write | Fast,
+		Required: Required{Feature: FeatureShared},
+		Group:    "internal", Since: "holdfast",
+		Complexity: "O(log(N))",
+		Syntax:     "key token",
+		Doc:        "Pass on a lock whose client could not be told",
 	},
 	{
 		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,
@@ -127,6 +139,15 @@ func waited(c *Ctx, args [][]byte) Reply {
 			c.forget(n)
 		}
 	}
+	return OK
+}
+
+func undelivered(c *Ctx, args [][]byte) Reply {
+	token, err := strconv.ParseUint(string(args[2]), 10, 64)
+	if err != nil {
+		return Zero
+	}
+	c.passOn(&provisional{lockQueue(c.db, string(args[1])), Pos(token)})
 	return OK
 }
 

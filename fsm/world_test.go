@@ -646,7 +646,7 @@ func (w *world) script(id fsm.SessionID) []string {
 
 // internal draws an internal command of nodes and leaders.
 func (w *world) internal(id fsm.SessionID) []string {
-	switch w.draws.IntN(8) {
+	switch w.draws.IntN(10) {
 	case 0, 1, 2:
 		n := w.nodes[w.draws.IntN(len(w.nodes))]
 		boot := n.starts[len(n.starts)-1].id.Boot
@@ -658,8 +658,11 @@ func (w *world) internal(id fsm.SessionID) []string {
 			term--
 		}
 		return []string{fsm.SuspendCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOn, fsm.SuspendPass, fsm.SuspendEnd, fsm.SuspendDrop})}
-	case 3, 4, 5:
-		name := w.pick([]string{fsm.UnwaitCommand, fsm.UnwaitCommand, fsm.WaitedCommand})
+	case 8:
+		key, token := fsm.NewestGrant(w.machine)
+		return []string{fsm.UndeliveredCommand, key, fmt.Sprint(uint64(token))}
+	case 3, 4, 5, 9:
+		name := w.pick([]string{fsm.UnwaitCommand, fsm.UnwaitCommand, fsm.UnwaitCommand, fsm.WaitedCommand})
 		list := w.machine.WaitersOf(id)
 		if served := slices.DeleteFunc(slices.Clone(list), func(n fsm.WaiterInfo) bool { return !n.Served }); len(served) > 0 && !w.one(4) {
 			list = served

@@ -297,9 +297,15 @@ func (c *conn) deliverGrant(args [][]byte, reply []byte) {
 	}
 	token := bytes.TrimSuffix(reply[1:], []byte("\r\n"))
 	c.group.Reset(c.proto, c.id)
-	c.group.Command(c.srv.cmds.internal("lock"), c.db, [][]byte{
-		[]byte("lock"), []byte("release"), args[2], args[3], token,
-	})
+	if c.srv.cluster.FeatureVersion(fsm.FeatureShared) >= fsm.FeatureShared {
+		c.group.Command(c.srv.cmds.internal(fsm.UndeliveredCommand), c.db, [][]byte{
+			[]byte(fsm.UndeliveredCommand), args[2], token,
+		})
+	} else {
+		c.group.Command(c.srv.cmds.internal("lock"), c.db, [][]byte{
+			[]byte("lock"), []byte("release"), args[2], args[3], token,
+		})
+	}
 	if _, err := c.exec.Do(&c.group, false, nil); err != nil {
 		c.srv.log.Debug("cannot release a lock whose client has left", "client", c.id, "error", err)
 	}

@@ -1,0 +1,176 @@
+package fsm_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
+)
+
+// lockNodes executes commands of clients of several nodes, one in each entry.
+type lockNodes struct {
+	t     testing.TB
+	m     *fsm.Machine
+	index uint64
+	seqs  map[string]uint64
+	woken map[string]fsm.Pos // positions of the served waiters, by "node/client"
+	// unchecked: the invariants are not checked after each entry, which takes time
+	// in proportion to the state.
+	unchecked bool
+}
+
+func newLockNodes(t testing.TB, features int) *lockNodes {
+	t.Helper()
+	s := &lockNodes{
+		t: t, m: fsm.New(command.NewTable()), index: 1, seqs: make(map[string]uint64),
+		woken: make(map[string]fsm.Pos),
+	}
+	start := fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c", Features: features}
+	if _, err := s.m.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, start)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// do executes a command of a client, such as "n1/2".
+func (s *lockNodes) do(client, line string) string {
+	s.t.Helper()
+	var node string
+	var origin uint64
+	if _, err := fmt.Sscanf(strings.ReplaceAll(client, "/", " "), "%s %d", &node, &origin); err != nil {
+		s.t.Fatal(err)
+	}
+	args := bytes.Fields([]byte(line))
+	var g fsm.Group
+	g.Reset(2, origin)
+	g.Command(s.m.Table().Find(args[0]), 0, args)
+	var b fsm.BatchBuilder
+	s.seqs[node]++
+	b.Add(fsm.SessionID{NodeID: node, Boot: 1}, 0, s.seqs[node], g.Bytes())
+	s.index++
+	res, err := s.m.Apply(s.index, 1, b.Encode(fsm.Header{Term: 1, Stamp: 1e9}))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, w := range res.Woken {
+		if w.Reply != nil {
+			s.woken[fmt.Sprintf("%s/%d", w.Session.NodeID, w.Origin)] = w.Pos
+		}
+	}
+	if !s.unchecked {
+		if err := fsm.Broken(s.m); err != nil {
+			s.t.Fatalf("after %s: %v", line, err)
+		}
+	}
+	return string(res.Groups[0].Reply)
+}
+
+// want executes a command and checks the beginning of its reply.
+func (s *lockNodes) want(client, line, reply string) string {
+	s.t.Helper()
+	got := s.do(client, line)
+	if !strings.HasPrefix(got, reply) {
+		s.t.Errorf("%s of %s: %q, want %q", line, client, got, reply)
+	}
+	return got
+}
+
+// claim executes the claim of a served waiter.
+func (s *lockNodes) claim(client, reply string) {
+	s.t.Helper()
+	pos, served := s.woken[client]
+	if !served {
+		s.t.Fatalf("%s was not served", client)
+	}
+	_, origin, _ := strings.Cut(client, "/")
+	s.want(client, fmt.Sprintf("%s %s %d", fsm.UnwaitCommand, origin, pos), reply)
+}
+
+// TestLock_AnsweredElsewhere: a client whose connection hangs asks for the lock
+// again on another connection, and is answered. The end of the first connection or
+// of its node then does not take the lock away.
+func TestLock_AnsweredElsewhere(t *testing.T) {
+	for _, mode := range []string{"", " SHARED", " LIMIT 2"} {
+		for _, end := range []string{fsm.SuspendEnd, fsm.SuspendDrop} {
+			s := newLockNodes(t, fsm.MaxFeatures)
+			s.want("n1/1", "LOCK ACQUIRE k w PX 30000", ":")
+			s.do("n2/2", "LOCK ACQUIRE k a PX 30000 WAIT 0"+mode)
+			s.want("n1/1", "LOCK RELEASE k w", ":1")
+			token := s.want("n1/3", "LOCK ACQUIRE k a PX 30000"+mode, ":")
+			s.do("n1/9", "_hold 1 n2 1 "+end)
+			if got := s.do("n1/3", "LOCK TOKEN k a"); got != token {
+				t.Errorf("mode %q, after %s: the token is %q, but a client was answered %q", mode, end, got, token)
+			}
+		}
+		// The reply to the first connection cannot be sent.
+		s := newLockNodes(t, fsm.MaxFeatures)
+		s.want("n1/1", "LOCK ACQUIRE k w PX 30000", ":")
+		s.do("n1/2", "LOCK ACQUIRE k a PX 30000 WAIT 0"+mode)
+		s.want("n1/1", "LOCK RELEASE k w", ":1")
+		s.claim("n1/2", "$")
+		token := s.want("n1/3", "LOCK ACQUIRE k a PX 30000"+mode, ":")
+		undelivered := fmt.Sprintf("%s k %s", fsm.UndeliveredCommand, strings.TrimSpace(token[1:]))
+		s.want("n1/2", undelivered, "+OK")
+		s.want("n1/3", "LOCK TOKEN k a", token)
+	}
+}
+
+// TestLock_UndeliveredPassesOn: a lock whose client could not be told, and that
+// no client asked for again, goes to the next waiter.
+func TestLock_UndeliveredPassesOn(t *testing.T) {
+	for _, mode := range []string{"", " LIMIT 1"} {
+		s := newLockNodes(t, fsm.MaxFeatures)
+		token := s.want("n1/1", "LOCK ACQUIRE k a PX 30000"+mode, ":")
+		s.do("n1/2", "LOCK ACQUIRE k b PX 30000 WAIT 0"+mode)
+		s.want("n1/1", fmt.Sprintf("%s k %s", fsm.UndeliveredCommand, strings.TrimSpace(token[1:])), "+OK")
+		s.claim("n1/2", "$")
+		s.want("n1/3", "LOCK TOKEN k b", ":")
+	}
+}
+
+// TestLock_TwoWaitersOfOneOwner: both connections of an owner that shares a lock
+// are served one grant. It ends for both.
+func TestLock_TwoWaitersOfOneOwner(t *testing.T) {
+	s := newLockNodes(t, fsm.MaxFeatures)
+	s.want("n1/1", "LOCK ACQUIRE k w PX 30000", ":")
+	s.do("n1/2", "LOCK ACQUIRE k a PX 5000 WAIT 0 SHARED")
+	s.do("n2/3", "LOCK ACQUIRE k a PX 5000 WAIT 0 SHARED")
+	s.want("n1/1", "LOCK RELEASE k w", ":1")
+	s.claim("n1/2", "$")
+	s.want("n1/2", "LOCK RELEASE k a", ":1")
+	s.want("n1/5", "LOCK ACQUIRE k other PX 30000", ":")
+	s.claim("n2/3", ":0") // the grant has ended: the node executes the command again
+}
+
+// TestLock_ServesManyBehindPassedOver: the waiters of a node that is passed over
+// are not visited again for each waiter that is served behind them.
+func TestLock_ServesManyBehindPassedOver(t *testing.T) {
+	work := func(n int) (least time.Duration) {
+		for range 3 {
+			s := newLockNodes(t, fsm.MaxFeatures)
+			s.unchecked = true
+			s.want("n1/1", "LOCK ACQUIRE k w PX 300000", ":")
+			for i := range n {
+				s.do(fmt.Sprintf("n2/%d", 10+i), fmt.Sprintf("LOCK ACQUIRE k x%d PX 30000 WAIT 0 SHARED", i))
+			}
+			s.do("n1/1", "_hold 1 n2 1 pass")
+			for i := range n {
+				s.do(fmt.Sprintf("n1/%d", 10+i), fmt.Sprintf("LOCK ACQUIRE k r%d PX 30000 WAIT 0 SHARED", i))
+			}
+			begun := time.Now()
+			s.want("n1/1", "LOCK RELEASE k w", ":1")
+			if took := time.Since(begun); least == 0 || took < least {
+				least = took
+			}
+		}
+		return least
+	}
+	// The time is proportional to the number of waiters, not to its square.
+	if few, many := work(200), work(2000); many > 40*few {
+		t.Errorf("serving 2000 waiters takes %v, and 200 waiters %v", many, few)
+	}
+}
