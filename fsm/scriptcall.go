@@ -24,7 +24,7 @@ const (
 type scriptRun struct {
 	c        *Ctx
 	readOnly bool
-	sha      string // of the script, as in ScriptCall
+	sha      string // SHA1 of the script
 	// before is the state before the script's first write. effects and n are
 	// the recorded effects before the script.
 	before  *Machine

@@ -65,8 +65,8 @@ func TestLock_Shared(t *testing.T) {
 	kill(t, leader)
 	c.settled(leader)
 	for _, w := range waiters {
-		if strings.Contains(w.printed(), "begun") {
-			t.Fatalf("a waiter runs while the readers hold the lock: %s", w.printed())
+		if strings.Contains(w.out.String(), "begun") {
+			t.Fatalf("a waiter runs while the readers hold the lock: %s", w.out.String())
 		}
 	}
 	// Each group gets the lock when the one before it has left.
@@ -74,7 +74,7 @@ func TestLock_Shared(t *testing.T) {
 	for _, next := range [][]*locked{waiters[:1], waiters[1:3], waiters[3:4], waiters[4:]} {
 		for i, l := range running {
 			for _, w := range next {
-				if strings.Contains(w.printed(), "begun") {
+				if strings.Contains(w.out.String(), "begun") {
 					t.Fatalf("a waiter runs while %d owners in another mode hold the lock", len(running)-i)
 				}
 			}
