@@ -227,7 +227,7 @@ func (ws *waits) sweep() {
 	if arrived := len(args) / 2; arrived == 0 || !urgent && arrived < keepArrived && ws.sweeps%keepSweeps != 0 {
 		return
 	}
-	ws.forget = ws.forwarder.command(ws.machine.Table(), args)
+	ws.forget = ws.forwarder.housekeep(ws.machine.Table(), args)
 }
 
 // Block executes a group whose only operation is a blocking command of
@@ -302,19 +302,29 @@ func (s *Session) Abandon() {
 	ws.end(s.origin, s.wait, true)
 	// Not UnwaitCommand: that would claim a grant of a lock.
 	waited := [][]byte{[]byte(fsm.WaitedCommand), decimal(s.origin), decimal(uint64(s.wait.pos))}
-	ws.forwarder.command(ws.machine.Table(), waited)
+	ws.forwarder.housekeep(ws.machine.Table(), waited)
 }
 
 // command submits internal commands and returns without waiting for their
 // replies. The call's done channel receives a value when the replies have
 // arrived. The commands are lost if there is no leader.
 func (fw *forwarder) command(table *fsm.Table, cmds ...[][]byte) *call {
+	return fw.submit(&call{}, table, cmds)
+}
+
+// housekeep is like command, for commands of the node itself. A node that stops
+// does not wait for their outcome.
+func (fw *forwarder) housekeep(table *fsm.Table, cmds ...[][]byte) *call {
+	return fw.submit(&call{housekeeping: true}, table, cmds)
+}
+
+func (fw *forwarder) submit(c *call, table *fsm.Table, cmds [][][]byte) *call {
 	var group fsm.Group
 	group.Reset(2, 0)
 	for _, args := range cmds {
 		group.Command(table.Find(args[0]), 0, args)
 	}
-	c := &call{forwarder: fw, body: group.Bytes(), done: make(chan struct{}, 1)}
+	c.forwarder, c.body, c.done = fw, group.Bytes(), make(chan struct{}, 1)
 	fw.write(c)
 	return c
 }

@@ -418,13 +418,21 @@ func (fw *forwarder) endUnknown(calls []*call) {
 	fw.stats.Unknown.Add(float64(len(calls)))
 }
 
-// drained reports whether no group waits for its outcome. Groups that were given
-// up do not count once no leader accepts them.
+// drained reports whether no group of a client waits for its outcome. Groups
+// that were given up do not count once no leader accepts them.
 func (fw *forwarder) drained() bool {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
-	waits := func(c *call) bool { return c != nil && c != abandoned || !fw.removed }
-	return !slices.ContainsFunc(fw.pending, waits) && len(fw.unsent) == 0
+	waits := func(c *call) bool {
+		switch c {
+		case nil:
+			return false
+		case abandoned:
+			return !fw.removed
+		}
+		return !c.housekeeping
+	}
+	return !slices.ContainsFunc(fw.pending, waits) && !slices.ContainsFunc(fw.unsent, waits)
 }
 
 // close ends all calls and refuses new ones. Calls that were never sent end as

@@ -61,7 +61,7 @@ func (ld *leadership) checkWaiters() {
 		}
 	}
 	if cmds != nil {
-		h.pending = ld.forwarder.command(ld.machine.Table(), cmds...)
+		h.pending = ld.forwarder.housekeep(ld.machine.Table(), cmds...)
 	}
 }
 

@@ -105,7 +105,7 @@ func (ms *membership) raiseFeatures() {
 		lead = &features.Leadership{
 			Term:    ld.term,
 			Members: func() []member.Member { return membersOf(ld.raft) },
-			Propose: func(args ...[]byte) <-chan struct{} { return ld.forwarder.command(ms.table, args).done },
+			Propose: func(args ...[]byte) <-chan struct{} { return ld.forwarder.housekeep(ms.table, args).done },
 		}
 	}
 	ms.features.Raise(ms.ctx, lead, ms.status.ofCluster)

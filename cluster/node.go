@@ -634,7 +634,7 @@ func newClientIDs(e *environment, m *machine.Machine, fw *forwarder) *clientid.A
 		if m.Features() < fsm.FeatureBudget {
 			return nil
 		}
-		c := fw.command(e.table, [][]byte{[]byte(fsm.ClientIDsCommand), decimal(count)})
+		c := fw.housekeep(e.table, [][]byte{[]byte(fsm.ClientIDsCommand), decimal(count)})
 		return &clientid.Reservation{Done: c.done, Result: func() ([]byte, error) { return c.reply, c.err }}
 	})
 }

@@ -34,6 +34,8 @@ type call struct {
 
 	body []byte
 	slow bool
+	// housekeeping: no client waits for the outcome.
+	housekeeping bool
 	// reads is set while Do executes a group that only reads. lengthy is set if
 	// such a group may take long.
 	reads, lengthy bool
