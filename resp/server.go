@@ -217,7 +217,10 @@ type lifecycle struct {
 	stop       context.CancelFunc
 	busy       atomic.Int64   // connections that are executing a pipeline
 	idle       chan struct{}  // capacity 1: busy reached 0 while closing
-	background sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run, bootstrapUsers
+	background sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run
+	// users is for bootstrapUsers. Its reads end when a leader answers, after
+	// seconds, or with the cluster.
+	users sync.WaitGroup
 }
 
 // NewRunID returns a random identifier for a run of the process.
@@ -283,7 +286,7 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	if cfg.Mode != Sentinel {
 		cluster.WatchDenials(s.accounts.log.script)
 	}
-	s.life.background.Go(s.bootstrapUsers)
+	s.life.users.Go(s.bootstrapUsers)
 	s.port.guard = guard.NewListener(ln, cfg.Limits, s.hooks())
 	s.port.redcon = redcon.NewServerNetwork("tcp", cfg.Addr, s.handle, s.accept, s.closed)
 	if cfg.Mode == Sentinel {
@@ -366,6 +369,10 @@ func (s *Server) Close() error {
 	s.life.background.Wait()
 	return ignoreClosed(err)
 }
+
+// Wait waits for the goroutines that Close leaves, because the cluster may have to
+// end what they wait for. Call it after Close, when the cluster has been closed.
+func (s *Server) Wait() { s.life.users.Wait() }
 
 // refuseWork makes handle refuse pipelines.
 func (s *Server) refuseWork() {

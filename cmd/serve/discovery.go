@@ -106,6 +106,13 @@ func (p sentinelPort) Close() error {
 	return p.Server.Close()
 }
 
+// Wait calls Server.Wait, if there is a Sentinel port.
+func (p sentinelPort) Wait() {
+	if p.Server != nil {
+		p.Server.Wait()
+	}
+}
+
 // listen serves the Sentinel port, if there is one. port is the configuration
 // of the client port; the Sentinel port shares its limits and password.
 func (d *discovery) listen(port resp.Config, ln net.Listener, node clusterAdapter,

@@ -120,7 +120,9 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 	}
 	sentinel, err := o.discovery.listen(port, bound.sentinel, clusterAdapter{node}, node.Table())
 	if err != nil {
-		return errors.Join(err, clients.Close(), node.Close(), bound.close())
+		err = errors.Join(err, clients.Close(), node.Close(), bound.close())
+		clients.Wait()
+		return err
 	}
 	r.clients.Store(clients)
 	web := serveHTTP(bound.http, newHTTPPages(node, clients, &r.token, o.web.pprof, log.Named("http")))
@@ -134,6 +136,8 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 	// The Sentinel port closes last, so that its subscribers receive the event
 	// of the new leader.
 	err = errors.Join(err, sentinel.Close(), clients.Close(), web.Close(), node.Close())
+	sentinel.Wait()
+	clients.Wait()
 	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
 	return err
 }
