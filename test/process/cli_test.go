@@ -328,7 +328,8 @@ func TestStatus(t *testing.T) {
 	}
 	o := invoke(t, nil, "status", "--addr", leader.Clients)
 	lines := strings.Split(strings.TrimSpace(o.out), "\n")
-	if o.code != 0 || len(lines) != 6 || lines[0] != "Healthy: tolerates 1 more failure" {
+	if o.code != 0 || len(lines) != 8 || !strings.HasPrefix(lines[7], "data set: ") ||
+		lines[0] != "Healthy: tolerates 1 more failure" {
 		t.Fatalf("status: %+v", o)
 	}
 	for _, word := range []string{"NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS",

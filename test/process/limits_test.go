@@ -17,7 +17,7 @@ import (
 
 // unlisted are the flags in docs/limits.md that CONFIG GET does not print. The
 // document names them.
-var unlisted = []string{"disk-reserve", "leader-wait", "threads"}
+var unlisted = []string{"disk-reserve", "leader-wait", "maxmemory", "threads"}
 
 // documentedLimits returns the flags in docs/limits.md whose values a node
 // prints.
