@@ -14,11 +14,12 @@ import (
 
 // verdict is what the status of all nodes says about the cluster as a whole.
 type verdict struct {
-	// numbers of voters; reachable are those that answer and accept entries
-	voters, majority, reachable int
-	leader                      string
-	problems                    []string // why the cluster is degraded
-	advice                      []string
+	// numbers of voters; reachable are those that answer and accept entries, and
+	// current are those of them that are not far behind the leader
+	voters, majority, reachable, current int
+	leader                               string
+	problems                             []string // why the cluster is degraded
+	advice                               []string
 }
 
 // maxHealthyLag is the number of entries that a member may be behind the leader
@@ -37,6 +38,9 @@ func assess(nodes []cluster.NodeStatus) verdict {
 		}
 		if voter && n.Reachable && (!n.DiskFull || n.Role == "leader") {
 			v.reachable++
+			if n.Role != "starting" && n.Lag <= maxHealthyLag {
+				v.current++
+			}
 		}
 		switch {
 		case !n.Reachable:
@@ -95,8 +99,10 @@ func (v *verdict) problem(format string, args ...any) {
 }
 
 // tolerates is the number of further voters that may fail while the cluster
-// continues to accept writes.
-func (v *verdict) tolerates() int { return max(v.reachable-v.majority, 0) }
+// continues to accept writes. A voter that is far behind does not count: if
+// another one failed, writes would wait until it has caught up, and a voter that
+// cannot catch up would never take that one's place.
+func (v *verdict) tolerates() int { return max(v.current-v.majority, 0) }
 
 // code is the exit code of status.
 func (v *verdict) code() terminal.ExitCode {

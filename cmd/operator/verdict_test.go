@@ -53,7 +53,9 @@ func TestAssess(t *testing.T) {
 			"No leader: writes wait until a majority of the voters is up and connected (2 of 2 voters are reachable, " +
 				"2 are needed)", 0},
 		{"far behind", []cluster.NodeStatus{up("n1", "leader"), behind, up("n3", "follower")}, exitDegraded,
-			"Degraded: n2 is 20001 entries behind; tolerates 1 more failure", 0},
+			"Degraded: n2 is 20001 entries behind; tolerates no more failures", 0},
+		{"starting", []cluster.NodeStatus{up("n1", "leader"), up("n2", "starting"), up("n3", "follower")}, exitDegraded,
+			"Degraded: n2 is starting; tolerates no more failures", 0},
 		{"no snapshot", []cluster.NodeStatus{up("n1", "leader"), noSnapshot, up("n3", "follower")}, exitDegraded,
 			"Degraded: n2: no space left on device; tolerates 1 more failure", 0},
 		{"low disk", []cluster.NodeStatus{refusing, low, up("n3", "follower")}, exitDegraded,
