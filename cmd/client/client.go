@@ -15,9 +15,10 @@ import (
 // Client sends commands to a node's client port, one at a time, on one
 // connection. It never repeats a command.
 type Client struct {
-	addr string
-	pool *redis.Client
-	conn *redis.Conn
+	addr     string
+	pool     *redis.Client
+	conn     *redis.Conn
+	answered bool // the address has replied to a command
 }
 
 // Dial connects to a node. It authenticates if login names a user or a
@@ -27,7 +28,7 @@ type Client struct {
 // twice, with HELLO and with AUTH, and the node delays clients that guess.
 func Dial(ctx context.Context, addr string, login load.Login) (*Client, error) {
 	pool := process.NewClient(addr, "", login.TLS)
-	c := &Client{addr, pool, pool.Conn()}
+	c := &Client{addr: addr, pool: pool, conn: pool.Conn()}
 	if auth := login.Command(); auth != nil {
 		if _, err := c.Do(ctx, auth...); err != nil {
 			return nil, errors.Join(fmt.Errorf("authenticate: %w", err), c.Close())
@@ -47,11 +48,37 @@ func (c *Client) Do(ctx context.Context, args ...string) (string, error) {
 		words[i] = a
 	}
 	text, err := c.conn.Do(ctx, words...).Text()
-	if answered := redis.Error(nil); err != nil && !errors.As(err, &answered) {
-		return "", fmt.Errorf("%s: %w", args[0], explainPort(ctx, c.addr, err))
+	if err != nil && !isReply(err) {
+		if !c.answered {
+			err = explainPort(ctx, c.addr, err)
+		}
+		return "", fmt.Errorf("%s: %w", args[0], err)
 	}
+	c.answered = true
 	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
 		err = fmt.Errorf("%w (set --password-file, and --user if it is not the default user)", err)
 	}
 	return text, err
+}
+
+// Change sends a command that changes the cluster. If the node does not reply,
+// the error says whether the change can have been made: Change first asks the
+// node for a reply to PING, so only an error after that leaves the outcome
+// unknown.
+func (c *Client) Change(ctx context.Context, args ...string) (string, error) {
+	if _, err := c.Do(ctx, "PING"); err != nil && !isReply(err) {
+		return "", fmt.Errorf("nothing was changed: %w", err)
+	}
+	text, err := c.Do(ctx, args...)
+	if err != nil && !isReply(err) {
+		return "", fmt.Errorf("%s has not replied: %w: the outcome of the change is unknown, "+
+			"run \"holdfast status\" with the address of another node before you try again", c.addr, err)
+	}
+	return text, err
+}
+
+// isReply reports whether err is an error that the node replied.
+func isReply(err error) bool {
+	reply := redis.Error(nil)
+	return errors.As(err, &reply)
 }

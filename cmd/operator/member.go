@@ -43,7 +43,7 @@ matter. The node becomes a voter when it has caught up.`,
 		if err != nil {
 			return err
 		}
-		done, err := c.Do(cmd.Context(), append([]string{"HOLDFAST"}, args...)...)
+		done, err := c.Change(cmd.Context(), append([]string{"HOLDFAST"}, args...)...)
 		if err := errors.Join(err, c.Close()); err != nil {
 			return err
 		}

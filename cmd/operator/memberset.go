@@ -130,7 +130,7 @@ func (c memberChange) apply(ctx context.Context, addr string, login *client.Logi
 		if err != nil {
 			return "", err
 		}
-		done, err := node.Do(ctx, append([]string{"HOLDFAST"}, c.words...)...)
+		done, err := node.Change(ctx, append([]string{"HOLDFAST"}, c.words...)...)
 		closed := node.Close()
 		if err == nil || !strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
 			return done, errors.Join(err, closed)

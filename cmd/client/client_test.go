@@ -1,0 +1,58 @@
+package client
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
+)
+
+// TestChange_ConnectionLost checks what the error of a change says if the node
+// ends the connection: the outcome is unknown only if the change was sent.
+func TestChange_ConnectionLost(t *testing.T) {
+	for _, c := range []struct {
+		endsAt string // command at which the node ends the connection
+		says   string
+		not    string
+	}{
+		{"PING", "nothing was changed", "unknown"},
+		{"HOLDFAST", "the outcome of the change is unknown", "client port"},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := redcon.NewServer("", func(conn redcon.Conn, cmd redcon.Command) {
+			switch name := strings.ToUpper(string(cmd.Args[0])); {
+			case name == c.endsAt:
+				if err := conn.Close(); err != nil {
+					t.Error(err)
+				}
+			case name == "PING":
+				conn.WriteString("PONG")
+			default:
+				conn.WriteError("ERR unknown command")
+			}
+		}, nil, nil)
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(l) }()
+		node, err := Dial(t.Context(), l.Addr().String(), load.Login{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = node.Change(t.Context(), "HOLDFAST", "REMOVE", "n2")
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.not) {
+			t.Errorf("the connection ends at %s: error %v", c.endsAt, err)
+		}
+		if err := node.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		<-served
+	}
+}
