@@ -222,3 +222,22 @@ func (f *founder) join(p Peer, r adminReply) error {
 	f.log.Info("joined cluster", "cluster", f.stores.Identity().ClusterID, "leader", r.Leader)
 	return nil
 }
+
+// joinError converts the leader's refusal of a node with an empty directory
+// into an error of this node that tells the operator what to do.
+func (f *founder) joinError(answer adminReply, err error) error {
+	id, addr := f.cfg.NodeID, f.cfg.AdvertisePeerAddr
+	switch {
+	case answer.Alive != "":
+		return fmt.Errorf("%w: %s is alive at %s. Do not remove it. "+
+			"Give this process another --node-id and its own --data-dir, or stop the other process first",
+			ErrAlive, id, answer.Alive)
+	case answer.Known:
+		return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. "+
+			"Remedy: run \"holdfast member remove %s\" and \"holdfast member add %s %s\" against a live node, "+
+			"then start this node again: it joins as a new member and copies the data", ErrWiped, id, id, id, addr)
+	case err != nil:
+		return fmt.Errorf("%w to join: %w", errWaiting, err)
+	}
+	return err
+}
