@@ -3,10 +3,12 @@ package fsm
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 	"github.com/holdfast-kv/holdfast/fsm/stream"
@@ -320,3 +322,73 @@ func (m *Machine) LongestTTL() int64 {
 // sets it, in nanoseconds: the longest remaining time to live in the backup, at
 // most an hour.
 func DefaultQuarantine(longest int64) int64 { return min(max(longest, 0), nanosPerHour) }
+
+// operating writes the tokens, the quarantine and a staged restore into a
+// snapshot.
+func (w *snapshotWriter) operating(m *Machine) {
+	if m.features < FeatureOperate {
+		return
+	}
+	b := binary.AppendUvarint(append(w.b, recordOperating), m.token)
+	b = binary.AppendVarint(b, m.quarantine)
+	w.b = binary.AppendUvarint(b, m.restored)
+	s := m.staging
+	if s == nil {
+		return
+	}
+	b = codec.AppendString(append(w.b, recordStaging), s.id)
+	w.b = binary.AppendVarint(binary.AppendUvarint(b, s.size), s.deadline)
+	w.cut()
+	for _, part := range s.parts {
+		w.b = codec.AppendString(append(w.b, recordStaged), part)
+		w.cut()
+	}
+}
+
+// operations reads a record that snapshotWriter.operating wrote.
+func (l *snapshotLoader) operations(record byte, d *codec.Decoder) error {
+	switch record {
+	case recordOperating:
+		return l.operating(d)
+	case recordStaging:
+		return l.staging(d)
+	default:
+		return l.staged(d)
+	}
+}
+
+// operating reads the record of the tokens and the quarantine.
+func (l *snapshotLoader) operating(d *codec.Decoder) error {
+	m := l.m
+	m.token, m.quarantine, m.restored = d.Uvarint(), d.Varint(), d.Uvarint()
+	if d.Err == nil && (m.features < FeatureOperate || m.token > MaxToken || m.quarantine < 0) {
+		return fmt.Errorf("token %d, quarantine %d: %w", m.token, m.quarantine, ErrFormat)
+	}
+	return d.Err
+}
+
+// staging reads the record that begins a staged restore.
+func (l *snapshotLoader) staging(d *codec.Decoder) error {
+	if l.m.staging != nil || l.m.features < FeatureOperate {
+		return fmt.Errorf("staged restore: %w", ErrFormat)
+	}
+	l.m.staging = &staging{id: string(d.Bytes()), size: d.Uvarint(), deadline: d.Varint()}
+	return d.Err
+}
+
+// staged reads a part of the staged restore. A check keeps no parts.
+func (l *snapshotLoader) staged(d *codec.Decoder) error {
+	part := d.Bytes()
+	s := l.m.staging
+	if d.Err == nil && (s == nil || len(part) == 0 || uint64(len(part)) > s.size-s.have) {
+		return fmt.Errorf("part of a staged restore: %w", ErrFormat)
+	}
+	if d.Err != nil {
+		return d.Err
+	}
+	s.have += uint64(len(part))
+	if l.check == nil {
+		s.parts = append(s.parts, append([]byte(nil), part...))
+	}
+	return nil
+}
