@@ -4,7 +4,7 @@
 // The values are not decoded. A live source returns each value with DUMP, and an
 // RDB file contains it in the same format, so a value reaches the cluster as the
 // bytes that Redis wrote, as the payload of RESTORE. The package therefore only
-// needs to know where a value ends in an RDB file (extent.go).
+// needs to know where a value ends in an RDB file (rdbvalue.go).
 //
 // An import can be interrupted at any time. It keeps its position in a state file
 // and continues there. It may then send some keys again: a key that exists with
