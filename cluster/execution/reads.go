@@ -62,7 +62,7 @@ type ReadMetrics struct {
 
 // The reasons why a slow read has no replies, as labels of the metric.
 const (
-	refusedSlot   = "no_place"
+	refusedSlot   = "no_slot"
 	refusedTime   = "time"
 	refusedMemory = "memory"
 )

@@ -229,7 +229,7 @@ func TestSlowRead_Refused(t *testing.T) {
 			if _, err := w.h.slots.Enter(fairshare.Worker{}, 0, nil); err != nil {
 				t.Fatal(err)
 			}
-			check(t, w, "BUSY", "no_place", slowReads[3].commands)
+			check(t, w, "BUSY", "no_slot", slowReads[3].commands)
 		})
 	})
 	t.Run("time", func(t *testing.T) {

@@ -95,7 +95,7 @@ func New() *Counters {
 			"Seconds that a slow read ran, without the time that others had its place.", seconds),
 		SlowReadsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "holdfast", Name: "slow_reads_refused_total",
-			Help: "Slow reads that ended with an error, by reason (no_place, time, memory).",
+			Help: "Slow reads that ended with an error, by reason (no_slot, time, memory).",
 		}, []string{"reason"}),
 		Snapshots: counter("snapshots_total", "Snapshots that this node took of its state."),
 		SnapshotFailures: counter("snapshot_failures_total",
