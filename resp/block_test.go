@@ -239,3 +239,22 @@ func TestBlock_Revoked(t *testing.T) {
 	awaitBlocked(t, admin, "0")
 	admin.expect("RPUSH q x", ":1", "LLEN q", ":1")
 }
+
+// TestBlock_RevokedWithOldFeatures: below FeatureBudget, the state machine does
+// not end the waits of a user whose rules have changed, so the node of the client
+// ends the wait.
+func TestBlock_RevokedWithOldFeatures(t *testing.T) {
+	s := serve(t, newFakeAt(t, fsm.FeatureBudget-1))
+	admin, first, second := dial(t, s), dial(t, s), dial(t, s)
+	admin.expect("ACL SETUSER bob on nopass ~* +@all -del", "+OK")
+	first.expect("AUTH bob any", "+OK")
+	first.send("BLPOP q 0")
+	awaitBlocked(t, admin, "1")
+	second.send("BLPOP q 0")
+	awaitBlocked(t, admin, "2")
+	admin.expect("ACL SETUSER bob -blpop", "+OK")
+	first.want("-NOPERM this user has no permissions to run the 'blpop' command")
+	awaitBlocked(t, admin, "1")
+	admin.expect("RPUSH q x", ":1")
+	second.want("*2\n$1\nq\n$1\nx")
+}

@@ -71,9 +71,15 @@ type fakeCluster struct {
 
 func newFake(t testing.TB) *fakeCluster {
 	t.Helper()
+	return newFakeAt(t, fsm.MaxFeatures)
+}
+
+// newFakeAt returns a fakeCluster with the given feature version.
+func newFakeAt(t testing.TB, features int) *fakeCluster {
+	t.Helper()
 	f := &fakeCluster{machine: fsm.New(command.NewTable()), waits: make(map[uint64]chan []byte)}
 	f.index = 1
-	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Features: fsm.MaxFeatures})); err != nil {
+	if _, err := f.machine.Apply(1, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{ClusterID: "test", Features: features})); err != nil {
 		t.Fatal(err)
 	}
 	return f
