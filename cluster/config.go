@@ -422,8 +422,8 @@ func (c *Config) peerList() string {
 //
 //   - The heartbeat, election and lease timeouts are shorter, so that failover
 //     is faster.
-//   - CommitTimeout is 5 ms instead of 50: followers learn of commits with the
-//     next append.
+//   - CommitTimeout is a fifth of the heartbeat timeout, 100 ms by default:
+//     transport.Transport tells the followers of commits.
 //   - MaxAppendEntries is 64, because entries contain hundreds of groups each.
 //   - BatchApplyCh is off, so that Apply returns when raft has taken the entry.
 //   - ShutdownOnRemove is off: a removed node keeps running and reports its
@@ -436,7 +436,7 @@ func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc.HeartbeatTimeout = c.Options.HeartbeatTimeout
 	rc.ElectionTimeout = c.Options.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = c.Options.LeaseTimeout
-	rc.CommitTimeout = c.Options.CommitTimeout
+	rc.CommitTimeout = max(c.Options.CommitTimeout, c.Options.HeartbeatTimeout/5)
 	rc.MaxAppendEntries = 64
 	rc.BatchApplyCh = false
 	rc.ShutdownOnRemove = false

@@ -353,6 +353,9 @@ func (n *Node) newMachine() *machine.Machine {
 		MaxMemory: n.cfg.Options.MaxMemory,
 		Applied: func(index, term uint64, res *fsm.Result) {
 			n.leaderships.applied(index, term, res)
+			if t := n.raft.messages(); t != nil {
+				t.Committed(index)
+			}
 			n.announce(index, res)
 		},
 		Rebased: func(lease int64) { n.leaderships.rebased(lease) },
@@ -487,6 +490,7 @@ func (n *Node) newTransport() *transport.Transport {
 		Leads:        n.raft.leadsTerm,
 		ReplicatesTo: n.raft.replicatesTo,
 		Durable:      n.raftLog.Durable,
+		CommitNotice: n.cfg.Options.CommitTimeout,
 		Closing:      n.closing.Load,
 		Removed:      n.status.removal.removed.Load,
 		Logger:       n.log.Named("transport"),

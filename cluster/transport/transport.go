@@ -35,6 +35,7 @@ import (
 //     commitFor), nor the entries that the leader's disk has (see
 //     raftlog.Log.Durable).
 //   - It delays entries for a member that does not answer. See peerProbe.
+//   - It tells followers of a commit that no entry follows. See commitNotices.
 //   - It repeats a request for a vote on another connection if the connection
 //     that it had kept was broken. See RequestVote.
 type Transport struct {
@@ -45,6 +46,7 @@ type Transport struct {
 	durable  func(index uint64) uint64
 	removed  func() bool
 	probe    *peerProbe
+	notices  *commitNotices
 }
 
 // Config is what a Transport needs. All fields are required.
@@ -62,6 +64,9 @@ type Config struct {
 	ReplicatesTo func(id raft.ServerID, term uint64) bool
 	// Durable is raftlog.Log.Durable.
 	Durable func(index uint64) uint64
+	// CommitNotice is how long followers wait for a commit index that no entry
+	// follows.
+	CommitNotice time.Duration
 
 	// Closing reports whether this node is stopping. From then on, errors are
 	// logged at the debug level only.
@@ -75,7 +80,7 @@ type Config struct {
 // MaxRPCsInFlight is 1 because with pipelining a follower can remain stuck
 // after one refused append (hashicorp/raft issue 612).
 func New(ctx context.Context, cfg Config) *Transport {
-	return &Transport{
+	t := &Transport{
 		self: cfg.Self, selfAddr: cfg.SelfAddr,
 		leads: cfg.Leads, durable: cfg.Durable, removed: cfg.Removed, probe: newPeerProbe(ctx, cfg.ReplicatesTo),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -88,6 +93,8 @@ func New(ctx context.Context, cfg Config) *Transport {
 			MsgpackUseNewTimeFormat: true,
 		}),
 	}
+	t.notices = newCommitNotices(ctx, cfg.CommitNotice, t.notify)
+	return t
 }
 
 // errDeposed prevents a request from being sent whose entries may not be those
@@ -131,9 +138,41 @@ func (t *Transport) AppendEntries(
 		return errNoEntry
 	}
 	return t.probe.send(id, args.Term, t.heartbeat(id, target, args.RPCHeader, args.Term), func() error {
-		args.LeaderCommitIndex = t.durable(commitFor(args))
-		return t.NetworkTransport.AppendEntries(id, target, args, resp)
+		return t.appendTo(id, target, args, resp)
 	})
+}
+
+// appendTo sends an append request that is no heartbeat.
+func (t *Transport) appendTo(
+	id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse,
+) error {
+	args.LeaderCommitIndex = t.durable(commitFor(args))
+	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	if err == nil && resp.Success {
+		t.notices.accepted(id, target, args)
+	}
+	return err
+}
+
+// notify sends a request of commitNotices and reports whether the follower
+// accepted it.
+func (t *Transport) notify(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest) bool {
+	var resp raft.AppendEntriesResponse
+	return t.leads(req.Term) && t.appendTo(id, target, req, &resp) == nil && resp.Success
+}
+
+// Committed reports that this node has applied the entry at index, so that the
+// entry is committed. If this node leads, it tells the followers.
+func (t *Transport) Committed(index uint64) { t.notices.committed(index) }
+
+// Close implements raft.WithClose. The connections of requests that are on their
+// way must be closed before.
+func (t *Transport) Close() error {
+	t.notices.close()
+	err := t.NetworkTransport.Close()
+	t.notices.wait()
+	return err
 }
 
 // commitFor returns the commit index that a request may carry: at most the

@@ -30,7 +30,9 @@ func newTestTransport(t *testing.T, leads func(term uint64) bool) *Transport {
 	}
 	t.Cleanup(func() { _ = n.Close() })
 	probe := newPeerProbe(context.Background(), func(raft.ServerID, uint64) bool { return true })
-	return &Transport{NetworkTransport: n, leads: leads, durable: func(index uint64) uint64 { return index }, probe: probe}
+	tr := &Transport{NetworkTransport: n, leads: leads, durable: func(index uint64) uint64 { return index }, probe: probe}
+	tr.notices = newCommitNotices(context.Background(), time.Millisecond, tr.notify)
+	return tr
 }
 
 func logOf(term, first, last uint64) (list []*raft.Log) {
