@@ -182,6 +182,10 @@ func portFree(addr string) error {
 	return ln.Close()
 }
 
+// askEvery is the time between two requests for the status of the nodes, once
+// the table has been printed.
+const askEvery = 500 * time.Millisecond
+
 // watchNodes prints the table once the cluster has a leader, and then every
 // change, until ctx ends or no node is left.
 func watchNodes(ctx context.Context, nodes []*process.Node, o options, out io.Writer) error {
@@ -193,6 +197,7 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o options, out io.Wr
 	defer ticker.Stop()
 	reported := make(map[string]int) // pid of each node's process whose end was reported
 	leader, shown := "", false
+	var asked time.Time // when the nodes were asked for their status
 	for {
 		select {
 		case <-ctx.Done():
@@ -215,6 +220,11 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o options, out io.Wr
 		if living == 0 {
 			return errors.New("no node is left")
 		}
+		// Nodes that are idle should not be kept busy with questions.
+		if shown && time.Since(asked) < askEvery {
+			continue
+		}
+		asked = time.Now()
 		status := askNodes(ctx, w, nodes)
 		now := client.LeaderOf(status)
 		switch {
