@@ -423,6 +423,7 @@ func (inj *injection) island() bool {
 			// The removal is forced, because the leader would ask
 			// the other nodes first. Its result is ignored: the
 			// audit finds a removal that should not have happened.
+			defer inj.w.changing()()
 			_, _ = p.n.Remove(context.Background(), id, true)
 		})
 	}

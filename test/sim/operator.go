@@ -170,13 +170,17 @@ func (inj *injection) removalTooMany() bool {
 	refused := false
 	for _, id := range ids {
 		if p := inj.w.node(id).running(); p != nil {
+			begun, ended := inj.w.changesBegun.Load(), inj.w.changesEnded.Load()
 			before, starts, up := inj.w.voters(), inj.w.starts(), inj.runningNodes(ids)
 			led := leader.n.Status().Role == "leader" // if not, it asks another node
-			err := removeMember(leader.n, id)
+			err := inj.w.removeMember(leader.n, id)
 			if err != nil && strings.Contains(err.Error(), "reachable") {
 				refused = true
 			}
-			if led && (err == nil || errors.Is(err, outcome.ErrUnknown)) {
+			// Another fault may have changed the members, and may have
+			// removed one that is down.
+			alone := begun == ended && inj.w.changesBegun.Load() == begun+1
+			if led && alone && (err == nil || errors.Is(err, outcome.ErrUnknown)) {
 				inj.tooMany(id, before, starts, up)
 			}
 			break
@@ -194,7 +198,7 @@ func (inj *injection) removalTooMany() bool {
 // starts and up (the nodes that ran) were read before the removal. Another fault
 // may have started or stopped a node since, or changed the members. A node that
 // ran at any time since then counts as running, because the leader may have
-// asked it at that time. If the members changed, tooMany records nothing.
+// asked it at that time. If a node was added, tooMany records nothing.
 func (inj *injection) tooMany(id string, before []string, starts map[string]uint64, up []string) {
 	for _, other := range inj.w.ids() {
 		if !slices.Contains(before, other) {
@@ -239,6 +243,7 @@ func (inj *injection) removalOfLeader() bool {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	defer inj.w.changing()()
 	if _, err := asked.n.Remove(ctx, leader.id, false); err != nil {
 		return false
 	}
@@ -252,14 +257,23 @@ func transferLeadership(n *cluster.Node, to string) error {
 	return err
 }
 
+// changing counts a change of the members that begins. The caller must call the
+// returned function when the change has ended.
+func (w *world) changing() (ended func()) {
+	w.changesBegun.Add(1)
+	return func() { w.changesEnded.Add(1) }
+}
+
 // addMember asks a node to permit another node to join.
-func addMember(n *cluster.Node, id, addr string) error {
+func (w *world) addMember(n *cluster.Node, id, addr string) error {
+	defer w.changing()()
 	_, err := n.Add(context.Background(), id, addr, false)
 	return err
 }
 
 // removeMember asks a node to remove a member.
-func removeMember(n *cluster.Node, id string) error {
+func (w *world) removeMember(n *cluster.Node, id string) error {
+	defer w.changing()()
 	_, err := n.Remove(context.Background(), id, false)
 	return err
 }
@@ -311,7 +325,7 @@ func (inj *injection) removeJoining(id string) bool {
 	}
 	<-time.After(time.Duration(inj.r.Int64N(int64(time.Second))))
 	p := inj.w.node(inj.w.leader())
-	if p == nil || p.running() == nil || removeMember(p.running().n, id) != nil {
+	if p == nil || p.running() == nil || inj.w.removeMember(p.running().n, id) != nil {
 		return false // a removal whose outcome is unknown proves nothing
 	}
 	for begun := time.Now(); time.Since(begun) < inj.f.For+time.Second; <-time.After(askEvery) {

@@ -33,9 +33,12 @@ type world struct {
 	// remote.go use.
 	ports bool
 
-	wg    sync.WaitGroup // crashed processes that are being closed, and restarts by the supervisor
-	over  atomic.Bool    // set at the end: from then on no node is restarted
-	exits map[string]int // planned exits of processes, by reason; guarded by mu
+	wg   sync.WaitGroup // crashed processes that are being closed, and restarts by the supervisor
+	over atomic.Bool    // set at the end: from then on no node is restarted
+	// changesBegun and changesEnded are the numbers of changes of the members
+	// that faults have begun, and that have ended.
+	changesBegun, changesEnded atomic.Int64
+	exits                      map[string]int // planned exits of processes, by reason; guarded by mu
 
 	mu    sync.Mutex
 	nodes map[string]*node
@@ -561,7 +564,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 func (w *world) add(id string) bool {
 	for range removeTries {
 		if leader := w.leader(); leader != "" {
-			if p := w.node(leader).running(); p != nil && addMember(p.n, id, address(id)) == nil {
+			if p := w.node(leader).running(); p != nil && w.addMember(p.n, id, address(id)) == nil {
 				return true
 			}
 		}
@@ -580,7 +583,7 @@ func (w *world) remove(id string) bool {
 	for range removeTries {
 		if leader := w.leader(); leader != "" && leader != id {
 			if p := w.node(leader).running(); p != nil {
-				err := removeMember(p.n, id)
+				err := w.removeMember(p.n, id)
 				if err == nil {
 					return true
 				}
