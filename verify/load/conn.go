@@ -116,9 +116,10 @@ func (c *Conn) Next() (respwire.Value, error) {
 // refusals contains the prefixes of the errors that prove that a command was
 // not executed. These are Holdfast's errors, and the errors that Redis returns
 // before it examines a command. MISCONF is the error of a leader whose disk is
-// almost full.
+// almost full. EXECABORT is the reply of EXEC if no command of the transaction
+// was executed, because one of them was refused.
 var refusals = []string{"CLUSTERDOWN", "LOADING", "TRYAGAIN", "MOVED", "ASK", "READONLY", "MASTERDOWN", "NOREPLICAS",
-	"NOAUTH", "OOM", "MISCONF", "BUSY", "ERR max number of clients"}
+	"NOAUTH", "OOM", "MISCONF", "EXECABORT", "BUSY", "ERR max number of clients"}
 
 // outcomeOf returns what is known about a command with the reply v.
 func outcomeOf(v respwire.Value) checker.Outcome {
