@@ -1,0 +1,599 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// LockMode says which owners may hold a lock together: the zero value is a lock
+// with one owner.
+type LockMode struct {
+	Shared bool
+	Limit  int // the largest number of owners, 0 if Shared or for one owner
+}
+
+func (m LockMode) String() string {
+	switch {
+	case m.Shared:
+		return "shared"
+	case m.Limit > 0:
+		return fmt.Sprintf("limit %d", m.Limit)
+	}
+	return "exclusive"
+}
+
+// permits reports whether n owners may hold a lock with this mode together.
+func (m LockMode) permits(n int) bool { return m.Shared || n <= max(m.Limit, 1) }
+
+// LockCall is an attempt to take a lock: LOCK ACQUIRE, or SET NX and LOCK TOKEN
+// in one transaction. Only one client uses an owner.
+type LockCall struct {
+	Lock, Owner string
+	Mode        LockMode
+	TTL         time.Duration
+	Waits       bool // the option WAIT
+	Client      int
+	Node        string
+	Call        time.Duration
+	Return      time.Duration // counts only for Done and Refused
+	Outcome     Outcome
+	Token       int64 // fencing token, 0 if the lock was not granted
+	// Left is when the connection ended before the reply arrived: the client
+	// closed it, or the node died. It is 0 if the reply arrived, and if it is not
+	// known when the connection ended.
+	Left  time.Duration
+	Steps []LockStep // in the order in which they were sent, only if the lock was granted
+}
+
+func (c *LockCall) String() string {
+	what := fmt.Sprintf("got token %d", c.Token)
+	switch {
+	case c.Outcome == Refused:
+		what = "was refused"
+	case c.Outcome == Unknown:
+		what = "got no reply"
+	case c.Token == 0:
+		what = "did not get it"
+	}
+	return fmt.Sprintf("%s (%v, client %d at %s, from %v to %v) %s", c.Owner, c.Mode, c.Client, c.Node, c.Call,
+		c.Return, what)
+}
+
+// LockStepKind is a command of an owner about its lock.
+type LockStepKind string
+
+// These are the commands of an owner.
+const (
+	LockRenew   LockStepKind = "renewal" // for the same time again
+	LockCheck   LockStepKind = "check"
+	LockRelease LockStepKind = "release"
+)
+
+// LockStep is what an owner did with its lock.
+type LockStep struct {
+	Kind LockStepKind
+	Step
+	Token int64 // the token in the reply, 0 for none
+}
+
+// LockBreak is an attempt to take a lock away from its owners. Token is 0 for
+// all of them.
+type LockBreak struct {
+	Lock         string
+	Token        int64
+	Call, Return time.Duration
+	Outcome      Outcome
+	Broke        bool
+}
+
+// LockHolder is an owner of a lock with its fencing token.
+type LockHolder struct {
+	Owner string
+	Token int64
+}
+
+// LockView is the state of a lock at one moment between Call and Return: the
+// reply to LOCK INFO. The views of a lock must not overlap.
+type LockView struct {
+	Lock         string
+	Mode         LockMode // of the holders
+	Call, Return time.Duration
+	Holders      []LockHolder
+	Waiters      []LockWaiter // in the order of the queue
+}
+
+// LockWaiter is a client in the queue of a lock.
+type LockWaiter struct {
+	Owner string
+	Mode  LockMode
+}
+
+// LockHistory is what clients did with locks, and the states of the locks that
+// were seen. Only these calls take the locks.
+type LockHistory struct {
+	Calls  []*LockCall
+	Breaks []LockBreak
+	Views  []LockView
+}
+
+const (
+	// wakeWithin is how long a lock may be free while clients wait for it.
+	wakeWithin = 100 * time.Millisecond
+	// queueWithin is how long it may take until a client that waits is in the
+	// queue, and until it has its reply when it has left the queue.
+	queueWithin = 500 * time.Millisecond
+	// leaveWithin is how long a client whose connection has ended may stay in
+	// the queue, or hold the lock without having got the reply.
+	leaveWithin = 2500 * time.Millisecond
+	// lateReply is how long a node may believe that a client is there whose
+	// connection has ended, and send it a reply.
+	lateReply = 100 * time.Millisecond
+)
+
+// LockQueues checks the history of locks with a queue of waiters.
+//
+//   - Owners that rely on a lock at the same time may hold it together.
+//   - An answered grant is not lost before its lease ends, and a lease does not
+//     end late.
+//   - Fencing tokens grow over all locks.
+//   - Waiters are served in the order in which they came, a client that comes
+//     later gets nothing before them, and they keep their positions.
+//   - A lock is not free while clients wait for it, and no waiter is forgotten.
+//   - A client whose connection has ended leaves the queue, and a grant that it
+//     was given afterward passes on.
+//
+// health says when a lease must have ended. steady says when the order and the
+// times of the queue count: when there is a leader, and it can reach the nodes
+// that are running. Each interval of steady ends some time after the cluster is
+// whole again. Without views, only the first three guarantees are checked.
+func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Violation) {
+	q := &lockQueues{health: health, steady: steady, owners: make(map[string]*ownership)}
+	byLock := make(map[string]*lockQueue)
+	get := func(lock string) *lockQueue {
+		l := byLock[lock]
+		if l == nil {
+			l = &lockQueue{lockQueues: q, name: lock}
+			byLock[lock] = l
+		}
+		return l
+	}
+	for _, c := range h.Calls {
+		l := get(c.Lock)
+		o := q.owners[c.Owner]
+		if o == nil {
+			o = &ownership{since: c.Call}
+			q.owners[c.Owner] = o
+			l.owners = append(l.owners, o)
+		}
+		o.calls = append(o.calls, c)
+		o.since = min(o.since, c.Call)
+	}
+	for _, b := range h.Breaks {
+		get(b.Lock).breaks = append(get(b.Lock).breaks, b)
+	}
+	for i := range h.Views {
+		l := get(h.Views[i].Lock)
+		l.views = append(l.views, &h.Views[i])
+	}
+	for _, name := range slices.Sorted(maps.Keys(byLock)) {
+		byLock[name].check()
+	}
+	q.tokens()
+	return len(h.Calls) + len(h.Views), q.bad
+}
+
+// lockQueues is the check of all locks.
+type lockQueues struct {
+	health, steady *Health
+	owners         map[string]*ownership
+	grants         []*ownership // those that were answered
+	bad            []Violation
+}
+
+// lockQueue is what the history says about one lock.
+type lockQueue struct {
+	*lockQueues
+	name   string
+	owners []*ownership
+	breaks []LockBreak
+	views  []*LockView // in order
+}
+
+// ownership is everything that one owner did.
+type ownership struct {
+	calls []*LockCall
+	since time.Duration // when the owner asked for the first time
+	// waited is the last time at which the owner was seen in the queue, 0 for
+	// never.
+	waited time.Duration
+
+	// These are set if a call was answered with a token.
+	token   int64
+	granted time.Duration // the first answer
+	begun   time.Duration // the grant began after this time
+	until   time.Duration // the owner could rely on the lock until this time
+}
+
+// again reports whether the owner repeated its command. Several waiters may then
+// have the same owner.
+func (o *ownership) again() bool { return len(o.calls) > 1 }
+
+func (o *ownership) call() *LockCall { return o.calls[0] }
+
+func (q *lockQueues) say(check, lock string, from, to time.Duration, format string, args ...any) {
+	q.bad = append(q.bad, Violation{check, lock, fmt.Sprintf(format, args...), from, to})
+}
+
+func (l *lockQueue) check() {
+	slices.SortStableFunc(l.views, func(a, b *LockView) int { return cmp.Compare(a.Call, b.Call) })
+	for _, v := range l.views {
+		for _, w := range v.Waiters {
+			if o := l.lockQueues.owners[w.Owner]; o != nil {
+				o.waited = max(o.waited, v.Call)
+			}
+		}
+	}
+	var granted []*ownership
+	for _, o := range l.owners {
+		if l.grant(o); o.token != 0 {
+			granted = append(granted, o)
+		}
+	}
+	l.grants = append(l.grants, granted...)
+	slices.SortStableFunc(granted, func(a, b *ownership) int { return cmp.Compare(a.granted, b.granted) })
+	l.together(granted)
+	l.kept(granted)
+	l.inOrder()
+	l.free()
+	for _, o := range l.owners {
+		l.forgotten(o)
+		l.passedOn(o)
+		l.late(o)
+	}
+}
+
+// grant determines when the owner could rely on the lock. A lease counts from
+// the time at which the client asked, or was last seen in the queue.
+func (l *lockQueue) grant(o *ownership) {
+	for _, c := range o.calls {
+		if c.Outcome != Done || c.Token == 0 {
+			continue
+		}
+		switch {
+		case o.token == 0:
+			o.token, o.granted, o.begun = c.Token, c.Return, o.since
+			if !o.again() {
+				o.begun = max(o.begun, o.waited)
+			}
+		case o.token != c.Token && c.Call < o.until:
+			l.say("lock token", l.name, c.Call, c.Return, "%v, while it held the lock with token %d", c, o.token)
+		}
+		o.granted = min(o.granted, c.Return)
+		from := c.Call
+		if !o.again() {
+			from = o.begun
+		}
+		o.until = max(o.until, from+c.TTL)
+	}
+	if o.token == 0 {
+		return
+	}
+	for _, c := range o.calls {
+		for _, s := range c.Steps {
+			l.step(o, c, s)
+		}
+	}
+	if b := l.broken(o); b < o.until {
+		o.until = b
+	}
+}
+
+// step checks a command of an owner, and determines how long it can rely on the
+// lock afterward.
+func (l *lockQueue) step(o *ownership, c *LockCall, s LockStep) {
+	switch {
+	case s.Outcome == Refused:
+	case s.Kind == LockRelease:
+		if s.Outcome == Done && !s.Mine && s.Return < min(o.until, l.broken(o)) {
+			l.lost(o, s)
+		}
+		o.until = min(o.until, s.Call)
+		if s.Outcome == Done && s.Mine { // then it held the lock until then
+			o.until = max(o.until, s.Call)
+		}
+	case s.Outcome != Done:
+	case !s.Mine:
+		if s.Return < min(o.until, l.broken(o)) {
+			l.lost(o, s)
+		}
+	case s.Token != 0 && s.Token != o.token:
+		l.say("lock token", l.name, s.Call, s.Return, "%v, and its %s at %v returned token %d", c, s.Kind, s.Call,
+			s.Token)
+	case s.Kind == LockRenew:
+		o.until = max(o.until, s.Call+c.TTL)
+	default:
+		o.until = max(o.until, s.Call)
+	}
+}
+
+func (l *lockQueue) lost(o *ownership, s LockStep) {
+	l.say("lock not lost", l.name, s.Call, o.until, "%v, and could rely on it until %v, but its %s from %v to %v "+
+		"found that it did not hold it", o.call(), o.until, s.Kind, s.Call, s.Return)
+}
+
+// broken returns the first time at which a break may have ended the grant of an
+// owner.
+func (l *lockQueue) broken(o *ownership) time.Duration {
+	first := Forever
+	for _, b := range l.breaks {
+		end := b.Return
+		if b.Outcome == Unknown {
+			end = Forever
+		}
+		hit := b.Outcome == Unknown || b.Outcome == Done && b.Broke
+		if hit && (b.Token == 0 || b.Token == o.token) && end >= o.begun {
+			first = min(first, b.Call)
+		}
+	}
+	return first
+}
+
+// together finds owners that could rely on a lock at the same time and must not
+// hold it together.
+func (l *lockQueue) together(granted []*ownership) {
+	var now []*ownership
+	for _, o := range granted {
+		if o.until <= o.granted {
+			continue
+		}
+		now = slices.DeleteFunc(now, func(p *ownership) bool { return p.until <= o.granted })
+		mode := o.call().Mode
+		n := 1
+		for _, p := range now {
+			if other := p.call().Mode; other != mode {
+				l.say("lock exclusion", l.name, o.granted, min(o.until, p.until),
+					"%v, while %s (%v) could rely on it until %v", o.call(), p.call().Owner, other, p.until)
+				continue
+			}
+			n++
+		}
+		if now = append(now, o); !mode.permits(n) {
+			p := now[len(now)-2]
+			l.say("lock exclusion", l.name, o.granted, min(o.until, p.until),
+				"%v, the owner number %d that could rely on it at %v; %s until %v", o.call(), n, o.granted,
+				p.call().Owner, p.until)
+		}
+	}
+}
+
+// kept finds owners that could rely on a lock and were seen not to hold it.
+func (l *lockQueue) kept(granted []*ownership) {
+	for _, o := range granted {
+		for _, v := range l.between(o.granted, o.until) {
+			if v.Call > o.granted && v.Return < o.until && !v.holds(o.call().Owner, o.token) {
+				l.say("lock not lost", l.name, v.Call, o.until,
+					"%v, and could rely on it until %v, but at %v the holders were %v", o.call(), o.until, v.Call,
+					v.Holders)
+				break
+			}
+		}
+	}
+	for _, v := range l.views {
+		if len(v.Holders) > 0 && !v.Mode.permits(len(v.Holders)) {
+			l.say("lock exclusion", l.name, v.Call, v.Return, "%d owners held the lock (%v)", len(v.Holders), v.Mode)
+		}
+	}
+}
+
+// between returns the views that were asked for from one time to another.
+func (l *lockQueue) between(from, to time.Duration) []*LockView {
+	at := func(t time.Duration) int {
+		i, _ := slices.BinarySearchFunc(l.views, t, func(v *LockView, t time.Duration) int { return cmp.Compare(v.Call, t) })
+		return i
+	}
+	return l.views[at(from):max(at(from), at(to))]
+}
+
+func (v *LockView) holds(owner string, token int64) bool {
+	return slices.ContainsFunc(v.Holders, func(h LockHolder) bool {
+		return h.Owner == owner && (token == 0 || h.Token == token)
+	})
+}
+
+func (v *LockView) position(owner string) int {
+	return slices.IndexFunc(v.Waiters, func(w LockWaiter) bool { return w.Owner == owner })
+}
+
+// gone reports whether a client that waits had no connection any longer at a
+// time, or repeats its command, so that its position is not known.
+func (l *lockQueue) gone(owner string, at time.Duration) bool {
+	o := l.lockQueues.owners[owner]
+	return o == nil || o.again() || o.call().Left != 0 && o.call().Left <= at
+}
+
+// inOrder compares each view with the next one: an owner that got the lock must
+// have been in front of the waiters that are left, and these keep their order.
+func (l *lockQueue) inOrder() {
+	for i := 1; i < len(l.views); i++ {
+		a, b := l.views[i-1], l.views[i]
+		if !l.steady.Well(a.Call, b.Return) {
+			continue
+		}
+		behind := -1 // the last position in b of a waiter of a
+		first := -1  // the first waiter of a that still waits
+		for at, w := range a.Waiters {
+			n := b.position(w.Owner)
+			if n < 0 || l.gone(w.Owner, b.Return) {
+				continue
+			}
+			if first < 0 {
+				first = at
+			}
+			if n < behind {
+				l.say("lock order", l.name, a.Call, b.Return, "%s waited behind %s at %v, and in front of it at %v",
+					w.Owner, b.Waiters[behind].Owner, a.Call, b.Call)
+			}
+			behind = max(behind, n)
+		}
+		if first < 0 {
+			continue
+		}
+		for _, h := range b.Holders {
+			if at := a.position(h.Owner); !a.holds(h.Owner, h.Token) && (at < 0 || at > first) {
+				l.say("lock order", l.name, a.Call, b.Return,
+					"%s got the lock between %v and %v, and %s, which waited before, did not", h.Owner, a.Call, b.Return,
+					a.Waiters[first].Owner)
+			}
+		}
+	}
+}
+
+// free finds times in which a lock could have been given to the first waiter.
+func (l *lockQueue) free() {
+	var from *LockView
+	for i, v := range l.views {
+		idle := len(v.Waiters) > 0 && !l.gone(v.Waiters[0].Owner, v.Return) && v.open(v.Waiters[0].Mode)
+		if !idle || i > 0 && !l.steady.Well(l.views[i-1].Call, v.Return) {
+			from = nil
+			continue
+		}
+		if from == nil || from.Waiters[0] != v.Waiters[0] {
+			from = v
+		}
+		if v.Call-from.Return > wakeWithin {
+			l.say("lock wake-up", l.name, from.Return, v.Call,
+				"%s was the first that waited from %v to %v, and could have got the lock: the holders were %v",
+				v.Waiters[0].Owner, from.Return, v.Call, v.Holders)
+			from = nil
+		}
+	}
+}
+
+// open reports whether an owner may hold the lock together with its holders.
+func (v *LockView) open(mode LockMode) bool {
+	n := len(v.Holders)
+	return n == 0 || v.Mode == mode && mode != LockMode{} && mode.permits(n+1)
+}
+
+// forgotten finds a client that waits and is not in the queue.
+func (l *lockQueue) forgotten(o *ownership) {
+	c := o.call()
+	if !c.Waits || c.Outcome == Refused || o.again() {
+		return
+	}
+	end := c.Return
+	if c.Outcome == Unknown {
+		if end = c.Left; end == 0 {
+			return
+		}
+	}
+	from := c.Call
+	for _, v := range l.between(c.Call, end) {
+		if v.position(c.Owner) >= 0 || v.holds(c.Owner, 0) || !l.steady.Well(from, v.Return) {
+			from = v.Return
+			continue
+		}
+		if v.Call-from > queueWithin {
+			l.say("lock queue", l.name, from, v.Call, "%v; it was not in the queue from %v to %v", c, from, v.Call)
+			return
+		}
+	}
+}
+
+// passedOn finds a client whose connection has ended and that is still in the
+// queue, or holds the lock although it cannot have got the reply.
+func (l *lockQueue) passedOn(o *ownership) {
+	c := o.call()
+	if c.Left == 0 || o.again() {
+		return
+	}
+	for _, v := range l.between(c.Left+leaveWithin, Forever) {
+		if !l.steady.Well(v.Call-leaveWithin, v.Return) {
+			continue
+		}
+		if v.position(c.Owner) >= 0 {
+			l.say("lock passed on", l.name, c.Left, v.Call, "%v: its connection ended at %v, and it waited at %v",
+				c, c.Left, v.Call)
+			return
+		}
+		if o.waited >= c.Left+lateReply && v.Call-o.waited > leaveWithin && v.holds(c.Owner, 0) {
+			l.say("lock passed on", l.name, c.Left, v.Call,
+				"%v: its connection ended at %v, when it waited, and it held the lock at %v", c, c.Left, v.Call)
+			return
+		}
+	}
+}
+
+// late finds an owner that held the lock long after the end of its lease, and
+// one whose command was refused as not executed.
+func (l *lockQueue) late(o *ownership) {
+	end, refused := time.Duration(0), true
+	for _, c := range o.calls {
+		if c.Outcome == Refused {
+			continue
+		}
+		refused = false
+		if c.Outcome == Unknown {
+			end = Forever
+			continue
+		}
+		end = max(end, l.health.Gone(c.Return, c.TTL))
+		for _, s := range c.Steps {
+			switch {
+			case s.Kind != LockRenew || s.Outcome == Refused:
+			case s.Outcome == Unknown:
+				end = Forever
+			case s.Mine:
+				end = max(end, l.health.Gone(s.Return, c.TTL))
+			}
+		}
+	}
+	c := o.call()
+	for _, v := range l.between(o.since, Forever) {
+		if !v.holds(c.Owner, 0) {
+			continue
+		}
+		if refused {
+			l.say("lock refused", l.name, c.Call, v.Return, "%v as not executed, but held the lock at %v", c, v.Call)
+			return
+		}
+		if v.Call > end {
+			l.say("lock late expiry", l.name, end, v.Call, "%v; its lease had ended at %v, and it held the lock at %v", c,
+				end, v.Call)
+			return
+		}
+	}
+}
+
+// tokens finds fencing tokens that do not grow from grant to grant, whatever
+// their locks are.
+func (q *lockQueues) tokens() {
+	byToken := make(map[int64]*ownership)
+	for _, o := range q.grants {
+		if other := byToken[o.token]; other != nil {
+			q.say("lock token", o.call().Lock, o.call().Call, o.granted, "%v, as %v of %s", o.call(), other.call(),
+				other.call().Lock)
+		}
+		byToken[o.token] = o
+	}
+	granted := slices.Clone(q.grants)
+	slices.SortStableFunc(granted, func(a, b *ownership) int { return cmp.Compare(a.granted, b.granted) })
+	begun := slices.Clone(q.grants)
+	slices.SortStableFunc(begun, func(a, b *ownership) int { return cmp.Compare(a.begun, b.begun) })
+	var highest *ownership
+	next := 0
+	for _, o := range begun {
+		for ; next < len(granted) && granted[next].granted < o.begun; next++ {
+			if g := granted[next]; highest == nil || g.token > highest.token {
+				highest = g
+			}
+		}
+		if highest != nil && o.token < highest.token {
+			q.say("lock token", o.call().Lock, highest.granted, o.granted, "%v, after %v of %s", o.call(),
+				highest.call(), highest.call().Lock)
+		}
+	}
+}
