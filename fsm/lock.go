@@ -447,6 +447,7 @@ func (c *Ctx) passOn(p *provisional) {
 		c.EndLock(o, LockUndelivered)
 	}
 	c.db = db
+	c.tracedPassOn(p.db, p.key)
 }
 
 // claim replies to the claim of a served waiter, and removes the waiter. It returns

@@ -714,6 +714,9 @@ type Trace struct {
 	// commands that find the key absent. It may be called more than once for a
 	// key.
 	Expired func(db int, key string)
+	// PassedOn is called after a grant of a lock has ended because the client that
+	// had waited for it could not get its reply.
+	PassedOn func(db int, key string)
 }
 
 // Trace sets the trace for further calls of Apply, nil for none. Clones are not
@@ -738,6 +741,13 @@ func (c *Ctx) tracedServe(n *waiter, reply Reply) {
 func (c *Ctx) tracedExpiry(db int, key string) {
 	if t := c.m.trace; t != nil {
 		t.Expired(db, key)
+	}
+}
+
+// tracedPassOn reports a grant of a lock that has passed on to the trace.
+func (c *Ctx) tracedPassOn(db int, key string) {
+	if t := c.m.trace; t != nil && t.PassedOn != nil {
+		t.PassedOn(db, key)
 	}
 }
 

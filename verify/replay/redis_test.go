@@ -77,7 +77,9 @@ func (f *family) score() string {
 
 // draw returns one random command.
 func (f *family) draw() []string {
-	switch f.rng.IntN(11) {
+	switch f.rng.IntN(12) {
+	case 11:
+		return f.locks()
 	case 0, 1:
 		return f.strings()
 	case 2:
@@ -165,6 +167,33 @@ func (f *family) lists() []string {
 		return []string{"blmove", k, f.of("list"), f.pick("LEFT", "RIGHT"), f.pick("LEFT", "RIGHT"), "0"}
 	}
 	return []string{"blmpop", "0", "2", k, f.of("list"), f.pick("LEFT", "RIGHT"), "COUNT", strconv.Itoa(1 + f.rng.IntN(3))}
+}
+
+// locks returns a command on keys that only these commands use, because the
+// redis-server has a sorted set in place of a lock with several owners.
+func (f *family) locks() []string {
+	k, owner, px := "lock"+f.num(3), "owner"+f.num(4), strconv.Itoa(15+f.rng.IntN(2000))
+	switch f.rng.IntN(16) {
+	case 0, 1, 2:
+		return []string{"lock", "acquire", k, owner, "px", px}
+	case 3, 4:
+		return []string{"lock", "acquire", k, owner, "px", px, "wait", "0"}
+	case 5, 6:
+		return []string{"lock", "acquire", k, owner, "px", px, "shared", "wait", "0"}[:7+f.rng.IntN(2)*2]
+	case 7, 8, 9:
+		return []string{"lock", "release", k, owner}
+	case 10:
+		return []string{"lock", "break", k}
+	case 11:
+		return []string{"lock", "renew", k, owner, "px", px}
+	case 12:
+		return []string{"set", k, owner, "nx", "px", px}
+	case 13:
+		return []string{"delifeq", k, owner}
+	case 14:
+		return []string{"get", k}
+	}
+	return []string{"del", k}
 }
 
 func (f *family) sets() []string {

@@ -42,12 +42,19 @@ func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
 	}
 	s := &Shadow{redis: redis, m: m, t: translator{table: m.Table(), script: m.ScriptText},
 		chains: make(map[uint64]uint64)}
+	s.t.kind = s.kind
 	for db := range fsm.Databases {
 		keys, err := s.keys(db)
 		if err != nil {
 			return nil, err
 		}
 		for _, key := range keys {
+			if s.kind(db, key) == lockKind {
+				if _, err := redis.must(db, lockPlaceholder(key)...); err != nil {
+					return nil, err
+				}
+				continue
+			}
 			payload, known, err := s.dump(db, key)
 			if err != nil {
 				return nil, err
@@ -89,11 +96,15 @@ func (s *Shadow) Apply(e Entry) error {
 	}
 	s.m.Trace(&fsm.Trace{
 		Ran: func(db int, args [][]byte, reply fsm.Reply, proto int) {
-			s.t.wall = s.m.Clock().Wall / 1000
+			s.t.wall, s.t.db = s.m.Clock().Wall/1000, db
 			s.run(db, s.t.ran(args, reply, proto))
 		},
-		Served:  func(db int, args [][]byte, reply fsm.Reply) { s.run(db, served(texts(args), reply)) },
-		Expired: func(db int, key string) { s.run(db, []redisCommand{{args: []string{"DEL", key}}}) },
+		Served: func(db int, args [][]byte, reply fsm.Reply) {
+			s.t.db = db
+			s.run(db, s.t.served(texts(args), reply))
+		},
+		Expired:  func(db int, key string) { s.run(db, []redisCommand{{args: []string{"DEL", key}}}) },
+		PassedOn: func(db int, key string) { s.run(db, s.t.lockEnded(db, key)) },
 	})
 	defer s.m.Trace(nil)
 	res, err := s.m.Apply(e.Index, e.Term, e.Data)
@@ -175,6 +186,19 @@ func (s *Shadow) read(db int, args ...string) ([]byte, error) {
 	return b, err
 }
 
+// kind returns the type of a key of the state machine. An error ends the replay.
+func (s *Shadow) kind(db int, key string) string {
+	b, err := s.read(db, "type", key)
+	if err == nil {
+		var v respwire.Value
+		if v, _, err = respwire.Parse(b); err == nil {
+			return v.Text
+		}
+	}
+	s.err = errors.Join(s.err, err)
+	return ""
+}
+
 func (s *Shadow) keys(db int) ([]string, error) {
 	b, err := s.read(db, "keys", "*")
 	if err != nil {
@@ -232,6 +256,13 @@ func (s *Shadow) Compare() error {
 
 func (s *Shadow) compareKey(db int, key string) error {
 	s.Compared++
+	if s.kind(db, key) == lockKind {
+		theirs, err := s.redis.must(db, "EXISTS", key)
+		if err == nil && theirs.Int == 0 {
+			s.say(key, "database %d: only the state machine has the lock", db)
+		}
+		return err
+	}
 	ours, known, err := s.dump(db, key)
 	if err != nil || !known {
 		return errors.Join(err, s.unknown(known, key))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -32,12 +33,16 @@ type redisCommand struct {
 //     time of a pending entry: the translation contains the outcome.
 //   - A command that waits: the translation contains what it was served.
 //   - A command that only Holdfast or a later Redis has: a script replaces it.
+//   - A command on locks: see lock.
 //
 // Reads are left out.
 type translator struct {
 	table  *fsm.Table
 	script func(sha string) (text string, known bool)
 	wall   int64 // wall clock of the entry, in milliseconds
+	db     int   // database of the command
+	// kind returns the type of a key of the state machine after the command.
+	kind func(db int, key string) string
 }
 
 const (
@@ -61,6 +66,8 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 	args := texts(raw)
 	name := strings.ToLower(args[0])
 	switch {
+	case row.Group == "lock" || name == command.AcquireCommand:
+		return t.lock(args, reply)
 	case strings.HasPrefix(name, "_"): // internal command
 		return nil
 	case name == "eval" || name == "evalsha":
@@ -96,7 +103,7 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 		return f(t, args, reply, asIs)
 	}
 	if row.Flags&fsm.Blocking != 0 {
-		return served(args, reply)
+		return t.served(args, reply)
 	}
 	return []redisCommand{asIs}
 }
@@ -473,7 +480,7 @@ func (t *translator) native(args []string, reply fsm.Reply) []redisCommand {
 
 // served translates a blocking command that was served into a command that has
 // the same effect and does not wait.
-func served(args []string, reply fsm.Reply) []redisCommand {
+func (t *translator) served(args []string, reply fsm.Reply) []redisCommand {
 	given := reply.Elems()
 	key := func() string { return given[0].Text() }
 	one := func(r fsm.Reply) []byte { return r.Append(nil, 2) }
@@ -482,6 +489,8 @@ func served(args []string, reply fsm.Reply) []redisCommand {
 		return nil
 	}
 	switch strings.ToLower(args[0]) {
+	case "lock", command.AcquireCommand:
+		return t.lock(args, reply)
 	case "blpop":
 		return []redisCommand{{args: []string{"LPOP", key()}, reply: one(given[1])}}
 	case "brpop":
