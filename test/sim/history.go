@@ -182,6 +182,7 @@ func run(plan *Schedule) *Result {
 		outcomes: make(map[string]int), injected: make(map[string]int), seen: make(map[string]int),
 	}
 	h.served.waiting = make(map[waiterName]*checker.Take)
+	h.served.steady.Known = true
 	w.ports = len(plan.Work) > 0
 	if plan.Window > 0 {
 		w.opts.Window = plan.Window
@@ -201,6 +202,7 @@ func run(plan *Schedule) *Result {
 	stop := make(chan struct{})
 	var watchers, clients sync.WaitGroup
 	watchers.Go(func() { h.observe(stop) })
+	watchers.Go(func() { h.observeLocks(stop) })
 	for i := range plan.Clients {
 		clients.Go(h.client(i, "client").register)
 	}
@@ -217,6 +219,7 @@ func run(plan *Schedule) *Result {
 			begun := w.elapsed()
 			effective := w.inject(f)
 			h.exclude(begun, w.elapsed()+2*time.Second)
+			h.faultEnded(f.Kind, begun, w.elapsed())
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.injected[f.Kind]++

@@ -268,13 +268,16 @@ func (s *Schedule) serve(span time.Duration) {
 	if r.IntN(3) > 0 {
 		return // client ports and their clients take as much processor time as everything else
 	}
-	for _, i := range r.Perm(len(workloads))[:1+r.IntN(3)] {
+	for _, i := range r.Perm(len(workloads) - 1)[:1+r.IntN(3)] { // all but the last, lockWork
 		s.Work = append(s.Work, workloads[i].name)
 	}
 	slices.Sort(s.Work)
 	if r.IntN(4) == 0 {
 		s.mix(r, span)
 		return
+	}
+	if stream(s.Seed, lockWork).IntN(2) == 0 { // of its own stream, as above
+		s.Work = append(s.Work[:len(s.Work)-1], lockWork)
 	}
 	for range 1 + r.IntN(3) {
 		f := Fault{Kind: quickRestart, At: settle + time.Duration(r.Int64N(int64(span))),

@@ -25,7 +25,9 @@ type served struct {
 	added     []checker.Added
 	reads     []checker.GroupRead
 	acks      []checker.GroupAck
-	ops       []checker.Op // operations on data that behaves like a register or a counter
+	locks     checker.LockHistory
+	steady    checker.Health // see LockQueues
+	ops       []checker.Op   // operations on data that behaves like a register or a counter
 
 	waiting map[waiterName]*checker.Take // blocking commands that are under way
 	caches  []*cacher
@@ -56,7 +58,12 @@ var workloads = []workload{
 	{"tracking", []func(*remote){(*remote).cacheUser, (*remote).cacheUser, (*remote).cacheUser}},
 	{"users", []func(*remote){(*remote).administrator, (*remote).administrator}},
 	{"transactions", []func(*remote){(*remote).transactor, (*remote).transactor}},
+	{lockWork, []func(*remote){(*remote).lockWaiter, (*remote).lockWaiter, (*remote).lockWaiter, (*remote).lockWaiter,
+		(*remote).lockWaiter, (*remote).lockWaiter, (*remote).lockTaker, (*remote).lockTaker, (*remote).lockBreaker}},
 }
+
+// lockWork is the workload of locks with queues.
+const lockWork = "locks"
 
 // Workloads returns the names of the workloads.
 func Workloads() []string {
@@ -177,6 +184,16 @@ func (h *history) checkServed(r *Result, log replay.Log, complete bool, add func
 	}
 	checked, bad := checker.Queues(s.pushes, takes, s.lists, &h.health)
 	note("queue", checked, bad)
+	if h.works(lockWork) {
+		s.locks.LeaveWithin = leaveWithin
+		checked, bad = checker.LockQueues(s.locks, &h.health, &s.steady)
+		note("lock queue", checked, bad)
+		for _, k := range s.locks.Calls {
+			if k.Token != 0 {
+				r.Checks["lock queue: grants"]++
+			}
+		}
+	}
 	checked, bad = checker.Groups(s.added, s.reads, s.acks, s.ends)
 	note("stream group", checked, bad)
 	var messages, values map[string][]string

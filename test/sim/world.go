@@ -73,6 +73,7 @@ type process struct {
 	session fsm.SessionID
 	port    *resp.Server // nil in a history whose clients do not need it
 	dead    atomic.Bool  // set when the process crashes or stops; its later actions do not count
+	died    atomic.Int64 // when it did, in nanoseconds since the beginning of the history; 0 if it runs
 }
 
 // options returns the product's default options, with two kinds of changes:
@@ -202,12 +203,13 @@ func (p *process) close() {
 
 // take removes the process from its node and marks it as dead. The caller must
 // then close the process.
-func (nd *node) take() *process {
+func (w *world) take(nd *node) *process {
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
 	p := nd.proc
 	nd.proc = nil
 	if p != nil {
+		p.died.Store(int64(w.elapsed()))
 		p.dead.Store(true)
 	}
 	return p
@@ -218,7 +220,7 @@ func (nd *node) take() *process {
 // like a power failure.
 func (w *world) crash(id string, resets bool) bool {
 	nd := w.node(id)
-	p := nd.take()
+	p := w.take(nd)
 	if p == nil {
 		return false
 	}
@@ -270,6 +272,7 @@ func (w *world) exited(nd *node, p *process, err error) {
 		if !mine || p.dead.Swap(true) {
 			return
 		}
+		p.died.Store(int64(w.elapsed()))
 		w.buryAfter(nd, p, true)
 		<-time.After(restartAfter)
 		if w.over.Load() {
@@ -283,7 +286,7 @@ func (w *world) exited(nd *node, p *process, err error) {
 
 // stop closes a node in an orderly way.
 func (w *world) stop(id string) {
-	if p := w.node(id).take(); p != nil {
+	if p := w.take(w.node(id)); p != nil {
 		p.close()
 	}
 }

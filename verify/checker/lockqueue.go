@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // LockMode says which owners may hold a lock together: the zero value is a lock
@@ -101,6 +103,7 @@ type LockView struct {
 	Lock         string
 	Mode         LockMode // of the holders
 	Call, Return time.Duration
+	Clock        time.Duration // the clock of the state, which leases are measured with; 0 if it is not known
 	Holders      []LockHolder
 	Waiters      []LockWaiter // in the order of the queue
 }
@@ -116,7 +119,11 @@ type LockWaiter struct {
 type LockHistory struct {
 	Calls  []*LockCall
 	Breaks []LockBreak
-	Views  []LockView
+	Views  []*LockView
+	// LeaveWithin is how long a client whose connection has ended may stay in the
+	// queue, or hold the lock without having got the reply. It covers the time
+	// after which the cluster notices that a node is gone.
+	LeaveWithin time.Duration
 }
 
 const (
@@ -125,9 +132,6 @@ const (
 	// queueWithin is how long it may take until a client that waits is in the
 	// queue, and until it has its reply when it has left the queue.
 	queueWithin = 500 * time.Millisecond
-	// leaveWithin is how long a client whose connection has ended may stay in
-	// the queue, or hold the lock without having got the reply.
-	leaveWithin = 2500 * time.Millisecond
 	// lateReply is how long a node may believe that a client is there whose
 	// connection has ended, and send it a reply.
 	lateReply = 100 * time.Millisecond
@@ -150,7 +154,7 @@ const (
 // that are running. Each interval of steady ends some time after the cluster is
 // whole again. Without views, only the first three guarantees are checked.
 func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Violation) {
-	q := &lockQueues{health: health, steady: steady, owners: make(map[string]*ownership)}
+	q := &lockQueues{health: health, steady: steady, leaves: h.LeaveWithin, owners: make(map[string]*ownership)}
 	byLock := make(map[string]*lockQueue)
 	get := func(lock string) *lockQueue {
 		l := byLock[lock]
@@ -174,9 +178,8 @@ func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Viola
 	for _, b := range h.Breaks {
 		get(b.Lock).breaks = append(get(b.Lock).breaks, b)
 	}
-	for i := range h.Views {
-		l := get(h.Views[i].Lock)
-		l.views = append(l.views, &h.Views[i])
+	for _, v := range h.Views {
+		get(v.Lock).views = append(get(v.Lock).views, v)
 	}
 	for _, name := range slices.Sorted(maps.Keys(byLock)) {
 		byLock[name].check()
@@ -188,6 +191,7 @@ func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Viola
 // lockQueues is the check of all locks.
 type lockQueues struct {
 	health, steady *Health
+	leaves         time.Duration // LeaveWithin
 	owners         map[string]*ownership
 	grants         []*ownership // those that were answered
 	bad            []Violation
@@ -206,6 +210,8 @@ type lockQueue struct {
 type ownership struct {
 	calls []*LockCall
 	since time.Duration // when the owner asked for the first time
+	// queued and held are the views of the owner in the queue, and as a holder.
+	queued, held []*LockView
 	// waited is the last time at which the owner was seen in the queue, 0 for
 	// never.
 	waited time.Duration
@@ -215,6 +221,9 @@ type ownership struct {
 	granted time.Duration // the first answer
 	begun   time.Duration // the grant began after this time
 	until   time.Duration // the owner could rely on the lock until this time
+	// clock is the time on the clock of the views at which the lease had not
+	// ended yet, unless the owner or a break had ended the grant before ended.
+	clock, ended time.Duration
 }
 
 // again reports whether the owner repeated its command. Several waiters may then
@@ -233,6 +242,12 @@ func (l *lockQueue) check() {
 		for _, w := range v.Waiters {
 			if o := l.lockQueues.owners[w.Owner]; o != nil {
 				o.waited = max(o.waited, v.Call)
+				o.queued = append(o.queued, v)
+			}
+		}
+		for _, h := range v.Holders {
+			if o := l.lockQueues.owners[h.Owner]; o != nil {
+				o.held = append(o.held, v)
 			}
 		}
 	}
@@ -256,7 +271,8 @@ func (l *lockQueue) check() {
 }
 
 // grant determines when the owner could rely on the lock. A lease counts from
-// the time at which the client asked, or was last seen in the queue.
+// the time at which a leader stamped the grant. That is after the client asked,
+// and on the clock of the views after the owner was last seen in the queue.
 func (l *lockQueue) grant(o *ownership) {
 	for _, c := range o.calls {
 		if c.Outcome != Done || c.Token == 0 {
@@ -272,23 +288,21 @@ func (l *lockQueue) grant(o *ownership) {
 			l.say("lock token", l.name, c.Call, c.Return, "%v, while it held the lock with token %d", c, o.token)
 		}
 		o.granted = min(o.granted, c.Return)
-		from := c.Call
-		if !o.again() {
-			from = o.begun
-		}
-		o.until = max(o.until, from+c.TTL)
+		o.until = max(o.until, c.Call+c.TTL)
 	}
 	if o.token == 0 {
 		return
 	}
+	if n := len(o.queued); n > 0 && !o.again() && o.queued[n-1].Clock > 0 {
+		o.clock = o.queued[n-1].Clock + o.call().TTL
+	}
+	o.ended = l.broken(o)
 	for _, c := range o.calls {
 		for _, s := range c.Steps {
 			l.step(o, c, s)
 		}
 	}
-	if b := l.broken(o); b < o.until {
-		o.until = b
-	}
+	o.until = min(o.until, o.ended)
 }
 
 // step checks a command of an owner, and determines how long it can rely on the
@@ -300,9 +314,9 @@ func (l *lockQueue) step(o *ownership, c *LockCall, s LockStep) {
 		if s.Outcome == Done && !s.Mine && s.Return < min(o.until, l.broken(o)) {
 			l.lost(o, s)
 		}
-		o.until = min(o.until, s.Call)
-		if s.Outcome == Done && s.Mine { // then it held the lock until then
-			o.until = max(o.until, s.Call)
+		o.ended = min(o.ended, s.Call)
+		if o.until = min(o.until, s.Call); s.Outcome == Done && s.Mine {
+			o.until = s.Call // the owner held the lock until then
 		}
 	case s.Outcome != Done:
 	case !s.Mine:
@@ -372,8 +386,9 @@ func (l *lockQueue) together(granted []*ownership) {
 // kept finds owners that could rely on a lock and were seen not to hold it.
 func (l *lockQueue) kept(granted []*ownership) {
 	for _, o := range granted {
-		for _, v := range l.between(o.granted, o.until) {
-			if v.Call > o.granted && v.Return < o.until && !v.holds(o.call().Owner, o.token) {
+		for _, v := range l.between(o.granted, o.ended) {
+			leased := v.Return < o.until || v.Clock > 0 && v.Clock < o.clock && v.Return < o.ended
+			if v.Call > o.granted && leased && !v.holds(o.call().Owner, o.token) {
 				l.say("lock not lost", l.name, v.Call, o.until,
 					"%v, and could rely on it until %v, but at %v the holders were %v", o.call(), o.until, v.Call,
 					v.Holders)
@@ -510,16 +525,19 @@ func (l *lockQueue) passedOn(o *ownership) {
 	if c.Left == 0 || o.again() {
 		return
 	}
-	for _, v := range l.between(c.Left+leaveWithin, Forever) {
-		if !l.steady.Well(v.Call-leaveWithin, v.Return) {
-			continue
-		}
-		if v.position(c.Owner) >= 0 {
-			l.say("lock passed on", l.name, c.Left, v.Call, "%v: its connection ended at %v, and it waited at %v",
-				c, c.Left, v.Call)
-			return
-		}
-		if o.waited >= c.Left+lateReply && v.Call-o.waited > leaveWithin && v.holds(c.Owner, 0) {
+	counts := func(v *LockView) bool {
+		return v.Call > c.Left+l.leaves && l.steady.Well(v.Call-l.leaves, v.Return)
+	}
+	if i := slices.IndexFunc(o.queued, counts); i >= 0 {
+		l.say("lock passed on", l.name, c.Left, o.queued[i].Call, "%v: its connection ended at %v, and it waited at %v",
+			c, c.Left, o.queued[i].Call)
+		return
+	}
+	if o.waited < c.Left+lateReply {
+		return // it may have been answered
+	}
+	for _, v := range o.held {
+		if counts(v) && v.Call-o.waited > l.leaves {
 			l.say("lock passed on", l.name, c.Left, v.Call,
 				"%v: its connection ended at %v, when it waited, and it held the lock at %v", c, c.Left, v.Call)
 			return
@@ -552,10 +570,7 @@ func (l *lockQueue) late(o *ownership) {
 		}
 	}
 	c := o.call()
-	for _, v := range l.between(o.since, Forever) {
-		if !v.holds(c.Owner, 0) {
-			continue
-		}
+	for _, v := range o.held {
 		if refused {
 			l.say("lock refused", l.name, c.Call, v.Return, "%v as not executed, but held the lock at %v", c, v.Call)
 			return
@@ -596,4 +611,39 @@ func (q *lockQueues) tokens() {
 				highest.call(), highest.call().Lock)
 		}
 	}
+}
+
+// LockViewOf returns the view of a lock that a reply to LOCK INFO describes. The
+// reply may be null, for a lock that is free and that no client waits for.
+func LockViewOf(lock string, reply respwire.Value) LockView {
+	v := LockView{Lock: lock}
+	info := fieldsOf(reply)
+	v.Mode = lockModeOf(info)
+	for _, e := range info["waiters"].Elems {
+		w := fieldsOf(e)
+		v.Waiters = append(v.Waiters, LockWaiter{w["owner"].Text, lockModeOf(w)})
+	}
+	if holders, many := info["holders"]; many {
+		for _, e := range holders.Elems {
+			h := fieldsOf(e)
+			v.Holders = append(v.Holders, LockHolder{h["owner"].Text, h["token"].Int})
+		}
+	} else if owner, held := info["owner"]; held && !owner.Null {
+		v.Holders = []LockHolder{{owner.Text, info["token"].Int}}
+	}
+	return v
+}
+
+// fieldsOf returns the fields of a map, or of an array that RESP2 has in its
+// place.
+func fieldsOf(v respwire.Value) map[string]respwire.Value {
+	m := make(map[string]respwire.Value)
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		m[v.Elems[i].Text] = v.Elems[i+1]
+	}
+	return m
+}
+
+func lockModeOf(fields map[string]respwire.Value) LockMode {
+	return LockMode{Shared: fields["mode"].Text == "shared", Limit: int(fields["limit"].Int)}
 }

@@ -56,8 +56,9 @@ func (s *lockStory) sees(from, to int, holder string, waiters ...string) {
 		v.Waiters = append(v.Waiters, LockWaiter{w, s.h.Calls[at].Mode})
 	}
 	for at := from; at < to; at += 20 {
-		v.Call, v.Return = millis(at), millis(at)
-		s.h.Views = append(s.h.Views, v)
+		v.Call, v.Return, v.Clock = millis(at), millis(at), millis(at)
+		at := v
+		s.h.Views = append(s.h.Views, &at)
 	}
 }
 
@@ -115,12 +116,20 @@ func TestLockQueues(t *testing.T) {
 			s.call("b", 20, 30, 2).mode(two)
 			s.call("c", 40, 50, 3).mode(two)
 		}, "lock exclusion"},
-		{"a waiter's lease begins when it was last seen waiting", func(s *lockStory) {
-			s.call("a", 0, 10, 1).step(LockRelease, 1990, 2000, true).Steps[0].Mine = true
-			s.waits("b", 20, 2010, 2)
-			s.sees(20, 1000, "a", "b")
-			s.call("c", 1500, 1510, 3)
-		}, "lock exclusion"},
+		{"a waiter's lease begins after it was last seen waiting", func(s *lockStory) {
+			s.call("a", 0, 10, 1).step(LockRelease, 990, 1000, true)
+			s.waits("b", 20, 1010, 2).TTL = 500 * time.Millisecond
+			s.sees(40, 1000, "a", "b")
+			s.sees(1000, 1400, "b")
+			s.sees(1400, 1420, "")
+		}, "lock not lost"},
+		{"a waiter's lease ends", func(s *lockStory) {
+			s.call("a", 0, 10, 1).step(LockRelease, 990, 1000, true)
+			s.waits("b", 20, 1010, 2).TTL = 400 * time.Millisecond
+			s.sees(40, 1000, "a", "b")
+			s.sees(1000, 1400, "b")
+			s.sees(1400, 1420, "")
+		}, ""},
 		{"lost before its lease ends", func(s *lockStory) {
 			s.call("a", 0, 10, 1).step(LockRenew, 500, 510, false)
 		}, "lock not lost"},
@@ -266,7 +275,7 @@ func TestLockQueues(t *testing.T) {
 			s.sees(100, 4000, "a")
 		}, ""},
 	} {
-		s := &lockStory{}
+		s := &lockStory{h: LockHistory{LeaveWithin: 2500 * time.Millisecond}}
 		tc.build(s)
 		_, bad := LockQueues(s.h, healthy(), healthy())
 		var got []string
