@@ -11,9 +11,9 @@ import (
 // drills lists the injected bugs for which planFor has schedules. Each of them
 // is a patch in test/controls.
 var drills = []string{
-	"crossed-replies", "double-apply", "early-expiry", "hold-forgets", "late-expiry", "leader-raises",
-	"lost-sessions", "mixed-request", "no-term-start", "no-watch", "old-snapshot", "own-disk",
-	"own-late", "promote-anyway", "removal-unchecked", "skipped-fsync", "snapshot-clock",
+	"crossed-replies", "double-apply", "early-expiry", "forgotten-waiter", "hold-forgets", "kept-grant", "late-expiry",
+	"leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch", "old-snapshot", "own-disk",
+	"own-late", "promote-anyway", "queue-jumper", "removal-unchecked", "skipped-fsync", "snapshot-clock",
 	"stale-read", "superseded-runs", "token-reset", "transfer-flag", "two-votes",
 	"unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
 }
@@ -57,6 +57,12 @@ func drill(seed uint64, rounds int, every time.Duration, faults ...Fault) *Sched
 // leaves fewer elements than clients that wait for them.
 func queueDrill(p *Schedule) *Schedule {
 	p.Work, p.Clients, p.Think = []string{"queues"}, 2, 700*ms
+	return p
+}
+
+// lockDrill makes the clients of a schedule use locks, and little else.
+func lockDrill(p *Schedule) *Schedule {
+	p.Work, p.Clients, p.Think = []string{lockWork}, 2, 400*ms
 	return p
 }
 
@@ -173,6 +179,22 @@ func planForState(bug string, seed uint64) *Schedule {
 			Fault{Kind: "power failure of all", At: 2*second + 10*ms, For: second})
 	case "lost-sessions", "token-reset":
 		return drill(seed, 3, 9*second, Fault{Kind: "kill", For: 7 * second, Who: follower})
+	case "queue-jumper":
+		return lockDrill(drill(seed, 4, 5*second, Fault{Kind: "kill", At: 3 * second, For: second, Who: follower}))
+	case "forgotten-waiter":
+		// A node starts from a snapshot that it wrote while clients of the
+		// other nodes waited, and then leads.
+		p := lockDrill(drill(seed, 5, 5*second,
+			Fault{Kind: "transfer", Who: "n1"},
+			Fault{Kind: "snapshot", At: 1500 * ms, Who: "n2"},
+			Fault{Kind: "kill", At: 1600 * ms, For: 100 * ms, Who: "n2"},
+			Fault{Kind: "transfer", At: 2000 * ms, Who: "n2"}))
+		return p
+	case "kept-grant":
+		// The leader gives locks to waiters of a node that has lost its
+		// power, before it notices that the node is gone.
+		return lockDrill(drill(seed, 4, 12*second,
+			Fault{Kind: "power failure", At: 2 * second, For: 8 * second, Who: follower}))
 	case "late-expiry":
 		// A key must expire on time only while the cluster is healthy,
 		// so the healthy periods are long.

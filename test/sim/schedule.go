@@ -276,7 +276,8 @@ func (s *Schedule) serve(span time.Duration) {
 		s.mix(r, span)
 		return
 	}
-	if stream(s.Seed, lockWork).IntN(2) == 0 { // of its own stream, as above
+	// The choice of lockWork comes from a random stream of its own, as above.
+	if stream(s.Seed, lockWork).IntN(2) == 0 {
 		s.Work = append(s.Work[:len(s.Work)-1], lockWork)
 	}
 	for range 1 + r.IntN(3) {

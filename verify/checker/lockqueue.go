@@ -101,11 +101,13 @@ type LockHolder struct {
 // reply to LOCK INFO. The views of a lock must not overlap.
 type LockView struct {
 	Lock         string
-	Mode         LockMode // of the holders
+	Mode         LockMode // the mode of the holders
 	Call, Return time.Duration
-	Clock        time.Duration // the clock of the state, which leases are measured with; 0 if it is not known
-	Holders      []LockHolder
-	Waiters      []LockWaiter // in the order of the queue
+	// Clock is the clock of the state, which leases are measured with. It is 0 if
+	// it is not known.
+	Clock   time.Duration
+	Holders []LockHolder
+	Waiters []LockWaiter // in the order of the queue
 }
 
 // LockWaiter is a client in the queue of a lock.
@@ -406,7 +408,9 @@ func (l *lockQueue) kept(granted []*ownership) {
 // between returns the views that were asked for from one time to another.
 func (l *lockQueue) between(from, to time.Duration) []*LockView {
 	at := func(t time.Duration) int {
-		i, _ := slices.BinarySearchFunc(l.views, t, func(v *LockView, t time.Duration) int { return cmp.Compare(v.Call, t) })
+		i, _ := slices.BinarySearchFunc(l.views, t, func(v *LockView, t time.Duration) int {
+			return cmp.Compare(v.Call, t)
+		})
 		return i
 	}
 	return l.views[at(from):max(at(from), at(to))]
@@ -459,8 +463,8 @@ func (l *lockQueue) inOrder() {
 		for _, h := range b.Holders {
 			if at := a.position(h.Owner); !a.holds(h.Owner, h.Token) && (at < 0 || at > first) {
 				l.say("lock order", l.name, a.Call, b.Return,
-					"%s got the lock between %v and %v, and %s, which waited before, did not", h.Owner, a.Call, b.Return,
-					a.Waiters[first].Owner)
+					"%s got the lock between %v and %v, and %s, which waited before, did not", h.Owner, a.Call,
+					b.Return, a.Waiters[first].Owner)
 			}
 		}
 	}
@@ -576,8 +580,8 @@ func (l *lockQueue) late(o *ownership) {
 			return
 		}
 		if v.Call > end {
-			l.say("lock late expiry", l.name, end, v.Call, "%v; its lease had ended at %v, and it held the lock at %v", c,
-				end, v.Call)
+			l.say("lock late expiry", l.name, end, v.Call,
+				"%v; its lease had ended at %v, and it held the lock at %v", c, end, v.Call)
 			return
 		}
 	}
