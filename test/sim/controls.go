@@ -193,8 +193,10 @@ func planForState(bug string, seed uint64) *Schedule {
 	case "kept-grant":
 		// The leader gives locks to waiters of a node that has lost its
 		// power, before it notices that the node is gone.
-		return lockDrill(drill(seed, 4, 12*second,
+		p := lockDrill(drill(seed, 6, 12*second,
 			Fault{Kind: "power failure", At: 2 * second, For: 8 * second, Who: follower}))
+		p.Lease = 9 * second
+		return p
 	case "late-expiry":
 		// A key must expire on time only while the cluster is healthy,
 		// so the healthy periods are long.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -69,6 +70,7 @@ func (c *remote) newCall(n int) *checker.LockCall {
 	if c.r.IntN(8) == 0 { // an owner that dies blocks the lock for a while
 		k.TTL = 8 * time.Second
 	}
+	k.TTL = cmp.Or(c.h.plan.Lease, k.TTL)
 	switch {
 	case k.Lock == fairLimit:
 		k.Mode.Limit = 2
@@ -210,7 +212,8 @@ func (c *remote) lockTaker() {
 // ownLock plays the owner of a lock: it renews and checks the lock, and releases
 // it or lets it expire. Some owners die: they close their connection.
 func (c *remote) ownLock(k *checker.LockCall) {
-	c.h.pause(time.Duration(c.r.Int64N(int64(k.TTL))) / 2)
+	hold := min(k.TTL, 2*time.Second)
+	c.h.pause(time.Duration(c.r.Int64N(int64(hold))) / 2)
 	for range c.r.IntN(3) {
 		if !c.connect() {
 			return
@@ -218,7 +221,7 @@ func (c *remote) ownLock(k *checker.LockCall) {
 		if s := c.lockStep(k, c.r.IntN(3) == 0); s.Outcome == checker.Done && !s.Mine {
 			return
 		}
-		c.h.pause(time.Duration(c.r.Int64N(int64(k.TTL))) / 2)
+		c.h.pause(time.Duration(c.r.Int64N(int64(hold))) / 2)
 	}
 	if c.r.IntN(5) == 0 {
 		c.leave()

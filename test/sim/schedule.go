@@ -35,6 +35,9 @@ type Schedule struct {
 	// Work contains the names of the workloads of remote clients: see
 	// workloads.
 	Work []string `json:"work,omitempty"`
+	// Lease is the length of the leases of locks with queues; 0 means that each
+	// client draws it.
+	Lease time.Duration `json:"lease_ns,omitempty"`
 	// Scenario names a scenario to run instead of a history, such as
 	// lateSnapshotScenario.
 	Scenario string `json:"scenario,omitempty"`
