@@ -131,8 +131,10 @@ type LockHistory struct {
 const (
 	// wakeWithin is how long a lock may be free while clients wait for it.
 	wakeWithin = 100 * time.Millisecond
-	// queueWithin is how long it may take until a client that waits is in the
-	// queue, and until it has its reply when it has left the queue.
+	// queueWithin is how long it may take until a client that has left the queue
+	// has its reply. A command that is on its way may take LeaveWithin until its
+	// client is in the queue: its node may first have to notice that its
+	// connection to the leader is broken.
 	queueWithin = 500 * time.Millisecond
 	// lateReply is how long a node may believe that a client is there whose
 	// connection has ended, and send it a reply.
@@ -509,13 +511,17 @@ func (l *lockQueue) forgotten(o *ownership) {
 			return
 		}
 	}
-	from := c.Call
+	from, limit := c.Call, max(l.leaves, queueWithin)
 	for _, v := range l.between(c.Call, end) {
-		if v.position(c.Owner) >= 0 || v.holds(c.Owner, 0) || !l.steady.Well(from, v.Return) {
+		in := v.position(c.Owner) >= 0 || v.holds(c.Owner, 0)
+		if in {
+			limit = queueWithin
+		}
+		if in || !l.steady.Well(from, v.Return) {
 			from = v.Return
 			continue
 		}
-		if v.Call-from > queueWithin {
+		if v.Call-from > limit {
 			l.say("lock queue", l.name, from, v.Call, "%v; it was not in the queue from %v to %v", c, from, v.Call)
 			return
 		}

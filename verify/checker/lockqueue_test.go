@@ -245,9 +245,9 @@ func TestLockQueues(t *testing.T) {
 			s.sees(100, 980, "x")
 		}, "lock queue"},
 		{"a client never gets into the queue", func(s *lockStory) {
-			s.call("x", 0, 10, 1)
-			s.waits("a", 20, 980, 0)
-			s.sees(40, 980, "x")
+			s.call("x", 0, 10, 1).TTL = 9 * time.Second
+			s.waits("a", 20, 4000, 0)
+			s.sees(40, 4000, "x")
 		}, "lock queue"},
 		{"a client that left is still in the queue", func(s *lockStory) {
 			s.call("x", 0, 10, 1).step(LockRenew, 900, 910, true).step(LockRenew, 1800, 1810, true).
