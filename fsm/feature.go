@@ -69,8 +69,13 @@ const (
 	//     every grant to a waiter must be claimed.
 	FeatureShared = 7
 
+	// FeatureHistory changes the meaning of entries in this way:
+	//   - Strings have marks, by which the end of a lock is recognized that SET NX
+	//     has made (see keyspace.LockMark). No reply depends on them.
+	FeatureHistory = 8
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureShared
+	MaxFeatures = FeatureHistory
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

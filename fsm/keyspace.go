@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -87,6 +86,9 @@ func (c *Ctx) store(o *keyspace.Object, written bool) {
 			c.grantEnded(old, end)
 		}
 	}
+	if o.Mark != keyspace.NoLock || old != nil && old.Mark != keyspace.NoLock {
+		c.mark(old, o, end)
+	}
 	if o.Deadline != 0 {
 		c.m.expiry.Add(c.db, o)
 	}
@@ -109,8 +111,14 @@ func (c *Ctx) Assign(o *keyspace.Object) {
 		c.newTokens(o)
 	} else {
 		o.Token = c.nextToken()
+		if c.acquires && o.Type == keyspace.TypeString {
+			o.Mark = max(o.Mark, keyspace.MadeIfAbsent)
+		}
 	}
 	c.store(o, true)
+	if o.Type == keyspace.TypeLock {
+		c.holdersGranted(o)
+	}
 }
 
 // keepsGrant reports whether a value that is written over another one continues
@@ -137,15 +145,25 @@ func (c *Ctx) Remove(o *keyspace.Object) {
 	if o.Type == keyspace.TypeStream {
 		c.streamGone(waitKey{db: c.db, key: o.Key})
 	}
-	if o.Granted {
+	switch {
+	case o.Granted:
 		c.grantEnded(o, c.lockEnd)
-	}
-	if o.Type == keyspace.TypeLock {
-		c.holdersGone(o, cmp.Or(c.lockEnd, LockReleased))
+	case o.Mark == keyspace.IsLock:
+		c.noteEnd(o.Key, o.Str, o.Token, c.lockEnd, nil)
+	case o.Type == keyspace.TypeLock:
+		c.holdersGone(o, c.lockEnd)
 	}
 	if c.m.waits.locks > 0 {
 		c.ready(lockQueue(c.db, o.Key))
 	}
+}
+
+// RemoveAs is like Remove. how is the way in which the grant of a lock ends, for
+// the history of locks.
+func (c *Ctx) RemoveAs(o *keyspace.Object, how string) {
+	c.removedBy = how
+	c.Remove(o)
+	c.removedBy = ""
 }
 
 // StoreMetadata stores a stream if only its groups or its metadata have changed. Redis
@@ -203,6 +221,7 @@ func (c *Ctx) FlushDB() {
 	c.removeAll(c.db)
 	c.m.expiry.Drop(c.db)
 	c.flushed(c.db)
+	c.noteLocks(LockEvent{Kind: LocksFlushed, DB: c.db})
 }
 
 // FlushAll empties all databases.
@@ -212,6 +231,7 @@ func (c *Ctx) FlushAll() {
 		c.losesKeys(i)
 		c.removeAll(i)
 		c.flushed(i)
+		c.noteLocks(LockEvent{Kind: LocksFlushed, DB: i})
 	}
 	c.m.expiry = keyspace.NewExpiryIndex()
 }
@@ -241,6 +261,7 @@ func (c *Ctx) SwapDB(a, b int) {
 	}
 	c.flushed(a)
 	c.flushed(b)
+	c.noteLocks(LockEvent{Kind: LocksSwapped, DB: a, With: b})
 	c.readyDB(a)
 	c.readyDB(b)
 }

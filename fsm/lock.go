@@ -58,6 +58,14 @@ const (
 	LockUndelivered = "undelivered"
 )
 
+// These are further ways in which a grant ends, for the history of locks only.
+const (
+	LockDeleted  = "deleted"  // by DEL, or another command that removes keys
+	LockRenamed  = "renamed"  // by RENAME or MOVE: the lock has another key now
+	LockFlushed  = "flushed"  // by FLUSHDB or FLUSHALL
+	LockReplaced = "restored" // a backup has replaced the data
+)
+
 func newGrants() *btree.BTreeG[*Grant] {
 	less := func(a, b *Grant) bool { return a.Token < b.Token }
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
@@ -111,7 +119,7 @@ func (c *Ctx) Grants(from Pos, f func(g *Grant) bool) {
 // GrantLock stores o as a lock. g has the text of META, and the address and the
 // name of the client.
 func (c *Ctx) GrantLock(o *keyspace.Object, g Grant) {
-	o.Token, o.Granted = c.nextToken(), true
+	o.Token, o.Granted, o.Mark = c.nextToken(), true, keyspace.IsLock
 	c.Store(o)
 	c.granted(o, g)
 }
@@ -126,6 +134,7 @@ func (c *Ctx) granted(o *keyspace.Object, g Grant) {
 	}
 	c.m.locks.put(c.db, &g)
 	c.lockEvent("granted", o.Key, o.Token)
+	c.noteGranted(o, &g)
 }
 
 // RenewGrant counts a renewal of a lock. meta, unless nil, replaces the text of
@@ -154,8 +163,9 @@ func (c *Ctx) EndLock(o *keyspace.Object, how string) {
 
 // grantEnded forgets the grant of an object that was removed or replaced.
 func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
-	c.m.locks.grants[c.db].Delete(&Grant{Token: o.Token})
+	g, _ := c.m.locks.grants[c.db].Delete(&Grant{Token: o.Token})
 	c.lockEvent(cmp.Or(how, LockReleased), o.Key, o.Token)
+	c.noteEnd(o.Key, o.Str, o.Token, how, g)
 }
 
 // HolderGrant returns the grant of a holder of a lock of the current database, nil
@@ -283,13 +293,17 @@ func (c *Ctx) holdersGone(o *keyspace.Object, how string) {
 	})
 }
 
-// holderEnded forgets the grant of a holder, if there is one.
+// holderEnded forgets the grant of a holder, if there is one. how is "" for
+// LockReleased.
 func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
+	var g *Grant
 	if t := c.m.locks.grants[c.db]; t != nil {
-		if _, had := t.Delete(&Grant{Token: h.Token}); had {
-			c.lockEvent(how, key, h.Token)
+		var had bool
+		if g, had = t.Delete(&Grant{Token: h.Token}); had {
+			c.lockEvent(cmp.Or(how, LockReleased), key, h.Token)
 		}
 	}
+	c.noteEnd(key, h.Owner, h.Token, how, g)
 }
 
 // newTokens gives the holders of an object that is not stored yet new tokens.

@@ -56,6 +56,7 @@ type output struct {
 	events []Event    // events of the entry that is being applied
 	woken  []Woken    // waits that ended in the entry that is being applied
 	trace  *Trace     // nil for none
+	lockRecord
 }
 
 // Stats counts the effects of the log. All nodes count the same.
@@ -169,6 +170,10 @@ type Result struct {
 	Events []Event
 	// Woken are the connections whose waits the entry ended.
 	Woken []Woken
+	// Locks are the events of locks, in order, if RecordLocks has turned them on.
+	// LocksCut reports that there were more than MaxLockEvents.
+	Locks    []LockEvent
+	LocksCut bool
 	// Backwards reports that the entry counts in Stats.Backwards.
 	Backwards bool
 	// Restored reports that the entry replaced the data with that of a backup.
@@ -217,6 +222,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 	res.Steps = m.ctx.meter.steps
 	m.link(res)
 	res.Events, m.events = m.events, nil
+	res.Locks, res.LocksCut = m.takeLocks()
 	return res, nil
 }
 
@@ -507,8 +513,11 @@ type serving struct {
 	readyList []readyKey
 	readyKeys map[readyKey]bool
 	// lockEnd is the way in which the grant of a key that is removed ends, ""
-	// for LockReleased.
-	lockEnd string
+	// for LockReleased. removedBy is the way for the history of locks if lockEnd
+	// is "". It is "" for LockDeleted.
+	lockEnd, removedBy string
+	// acquires: a native script runs that creates its keys if they are absent.
+	acquires bool
 }
 
 func (c *Ctx) setPosition(n int) {

@@ -88,7 +88,9 @@ func (n *nativeScript) fits(keys, argv [][]byte) bool {
 func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
 	reply := c.quarantinedScript(sha, keys)
 	if !reply.IsError() {
+		c.acquires = acquiring[sha]
 		reply = n.run(&nativeRun{c, keys, argv, c.r.track})
+		c.acquires = false
 	}
 	if reply.IsError() {
 		return Error(reply.s + " script: " + sha + ", on @user_script:" + strconv.Itoa(n.line) + ".")
@@ -258,7 +260,7 @@ func (s *nativeRun) setPX(key []byte) Reply {
 
 func compareAndDelete(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(o *keyspace.Object) Reply {
-		s.Delete(o)
+		s.EndLock(o, LockReleased)
 		return One
 	})
 }
@@ -266,14 +268,14 @@ func compareAndDelete(s *nativeRun) Reply {
 // Spring answers true and false, which are 1 and null.
 func springUnlock(s *nativeRun) Reply {
 	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
-		s.Delete(o)
+		s.EndLock(o, LockReleased)
 		return One
 	})
 }
 
 func springUnlockAndPublish(s *nativeRun) Reply {
 	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
-		s.Delete(o)
+		s.EndLock(o, LockReleased)
 		s.do("publish", s.argv[1], s.keys[0])
 		return One
 	})
@@ -427,7 +429,7 @@ func nodeRedlockRelease(s *nativeRun) Reply {
 	}
 	for _, key := range s.keys {
 		if o, same, _ := s.held(key); same {
-			s.Delete(o)
+			s.EndLock(o, LockReleased)
 		}
 	}
 	return Int(count)

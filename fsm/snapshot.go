@@ -437,6 +437,9 @@ func (l *snapshotLoader) object(d *codec.Decoder) error {
 			return fmt.Errorf("lock %q at feature version %d: %w", o.Key, l.m.features, ErrFormat)
 		}
 	}
+	if o.Mark != keyspace.NoLock && l.m.features < FeatureHistory {
+		return fmt.Errorf("mark of key %q at feature version %d: %w", o.Key, l.m.features, ErrFormat)
+	}
 	l.open, l.openIn, l.missing, l.big = o, db, elements, o.Coll != nil && o.Coll.Big
 	l.objects++
 	l.granted(db, o)

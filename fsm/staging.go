@@ -185,6 +185,7 @@ func (c *Ctx) applyStaged(s *staging, epoch uint64, quarantine int64, replace bo
 		c.flushed(i)
 	}
 	c.restores = true
+	c.noteLocks(LockEvent{Kind: LocksReplaced})
 	return OK
 }
 

@@ -72,7 +72,11 @@ func delex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	case !p.holds(o):
 		return fsm.Zero
 	}
-	c.Delete(o)
+	if p.cond == condIFEQ {
+		c.EndLock(o, fsm.LockReleased)
+	} else {
+		c.Delete(o)
+	}
 	return fsm.One
 }
 
@@ -84,6 +88,6 @@ func delifeq(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	case o == nil || o.Str != string(args[2]):
 		return fsm.Zero
 	}
-	c.Delete(o)
+	c.EndLock(o, fsm.LockReleased)
 	return fsm.One
 }

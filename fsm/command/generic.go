@@ -226,7 +226,7 @@ func renameGeneric(c *fsm.Ctx, args [][]byte, nx bool) fsm.Reply {
 		return fsm.Zero
 	}
 	n := o.Named(args[2])
-	c.Remove(o)
+	c.RemoveAs(o, fsm.LockRenamed)
 	storeAsNew(c, n)
 	c.Notify("g", "rename_from", o.Key)
 	c.Notify("g", "rename_to", n.Key)
@@ -303,7 +303,7 @@ func move(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fsm.Zero
 	}
 	c.Select(src)
-	c.Remove(o)
+	c.RemoveAs(o, fsm.LockRenamed)
 	n := *o
 	c.Select(dst)
 	c.Assign(&n)
@@ -324,7 +324,7 @@ func now(c *fsm.Ctx, args [][]byte) fsm.Reply {
 // it first, so that the key counts as new.
 func storeAsNew(c *fsm.Ctx, o *keyspace.Object) {
 	if old := c.Lookup([]byte(o.Key)); old != nil {
-		c.Remove(old)
+		c.RemoveAs(old, fsm.LockOverwritten)
 	}
 	c.Assign(o)
 }

@@ -340,18 +340,42 @@ func set(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	}
 	if p.keepTTL && o != nil {
 		n := within(keyspace.NewObject(args[1], args[2]), lifeOf(o))
+		n.Mark = p.mark(o)
 		c.Assign(n)
 		c.Notify("$", "set", n.Key)
 		return done
 	}
-	put(c, args[1], args[2], o, l)
+	put(c, args[1], args[2], o, l, p.mark(o))
 	return done
 }
 
-// put stores a value with a lifetime. old is the object that the key has. old
-// may be nil if the key does not exist, or if l cannot be in the past.
-func put(c *fsm.Ctx, key, val []byte, old *keyspace.Object, l lifetime) {
+// mark returns the mark of a value that SET stores in place of o, which is nil if
+// the key does not exist.
+func (p *options) mark(o *keyspace.Object) keyspace.LockMark {
+	switch {
+	case p.nx:
+		return keyspace.MadeIfAbsent
+	case p.get:
+		return handedOver(o)
+	}
+	return keyspace.NoLock
+}
+
+// handedOver returns the mark of a value that replaces o and whose client gets the
+// value of o. With GETSET, clients take a lock whose owner has died, by a time in
+// the value instead of a time to live.
+func handedOver(o *keyspace.Object) keyspace.LockMark {
+	if o != nil && o.Mark != keyspace.NoLock {
+		return keyspace.IsLock
+	}
+	return keyspace.NoLock
+}
+
+// put stores a value with a lifetime and a mark. old is the object that the key
+// has. old may be nil if the key does not exist, or if l cannot be in the past.
+func put(c *fsm.Ctx, key, val []byte, old *keyspace.Object, l lifetime, mark keyspace.LockMark) {
 	n := within(keyspace.NewObject(key, val), l)
+	n.Mark = mark
 	switch {
 	case !l.past:
 		c.Assign(n)
@@ -381,7 +405,7 @@ func setnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if fail := c.Quarantined(); fail.IsError() {
 		return fail
 	}
-	put(c, args[1], args[2], nil, lifetime{})
+	put(c, args[1], args[2], nil, lifetime{}, keyspace.MadeIfAbsent)
 	return fsm.One
 }
 
@@ -393,7 +417,7 @@ func setExpiring(c *fsm.Ctx, args [][]byte, unit timeUnit) fsm.Reply {
 	if fail.IsError() {
 		return fail
 	}
-	put(c, args[1], args[3], c.Lookup(args[1]), l)
+	put(c, args[1], args[3], c.Lookup(args[1]), l, keyspace.NoLock)
 	return fsm.OK
 }
 
@@ -405,7 +429,7 @@ func getset(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if fail := c.Quarantined(); fail.IsError() {
 		return fail
 	}
-	put(c, args[1], args[2], o, lifetime{})
+	put(c, args[1], args[2], o, lifetime{}, handedOver(o))
 	return valueOf(o)
 }
 
@@ -465,7 +489,7 @@ func mset(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fsm.Error(fsm.WrongArity("mset"))
 	}
 	for i := 1; i < len(args); i += 2 {
-		put(c, args[i], args[i+1], nil, lifetime{})
+		put(c, args[i], args[i+1], nil, lifetime{}, keyspace.NoLock)
 	}
 	return fsm.OK
 }
@@ -483,7 +507,7 @@ func msetnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fail
 	}
 	for i := 1; i < len(args); i += 2 {
-		put(c, args[i], args[i+1], nil, lifetime{})
+		put(c, args[i], args[i+1], nil, lifetime{}, keyspace.MadeIfAbsent)
 	}
 	return fsm.One
 }
@@ -706,7 +730,7 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		} else if p.keepTTL {
 			l = lifetime{}
 		}
-		put(c, pairs[i], pairs[i+1], old, l)
+		put(c, pairs[i], pairs[i+1], old, l, p.mark(old))
 	}
 	return fsm.One
 }

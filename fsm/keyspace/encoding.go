@@ -17,6 +17,9 @@ const (
 	// flagGroups: a stream with groups. Programs that do not know groups refuse
 	// it.
 	flagGroups = 4
+	// markShift is the position of the two bits with the LockMark of a string.
+	markShift = 3
+	flagMark  = 3 << markShift
 )
 
 // AppendObject appends the encoding of an object: a string with its value, or a
@@ -35,7 +38,7 @@ func AppendObject(b []byte, db int, o *Object) []byte {
 	if o.Coll != nil && o.Coll.Stream.Groups.Len() > 0 {
 		flags |= flagGroups
 	}
-	b = append(b, flags)
+	b = append(b, flags|byte(o.Mark)<<markShift)
 	b = codec.AppendString(b, o.Key)
 	b = binary.AppendUvarint(b, uint64(o.Token))
 	b = binary.AppendUvarint(b, uint64(o.Version))
@@ -80,9 +83,13 @@ func ReadObject(d *codec.Decoder, o *Object, view bool) (db int, elements, group
 	o.Touched = d.Varint()
 	o.Deadline = d.Varint()
 	o.ExpireAt = d.Varint()
+	o.Mark = LockMark(flags & flagMark >> markShift)
 	allowed := byte(flagRaw)
 	switch o.Type {
 	case TypeString:
+		if o.Mark <= IsLock {
+			allowed |= flagMark
+		}
 	case TypeStream:
 		allowed = flagBig | flagGroups
 	case TypeLock:

@@ -61,7 +61,22 @@ type Object struct {
 	Raw     bool // for OBJECT ENCODING: APPEND or SETRANGE built the string
 	// Granted: LOCK ACQUIRE made the grant with this token: see package fsm.
 	Granted bool
+	Mark    LockMark // of a string
 }
+
+// LockMark says whether a string is a lock, for the history of locks. Its numbers
+// are part of the format of snapshots.
+type LockMark byte
+
+const (
+	// NoLock: the string is not known to be a lock.
+	NoLock LockMark = iota
+	// MadeIfAbsent: a command that requires an absent key (SETNX) made the string,
+	// without a time to live. The string becomes a lock when it gets one.
+	MadeIfAbsent
+	// IsLock: the string is a lock.
+	IsLock
+)
 
 // NewObject returns an object for key with the string val. Both take one
 // allocation.
