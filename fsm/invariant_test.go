@@ -312,3 +312,21 @@ func IdleLock(m *Machine) error {
 	})
 	return err
 }
+
+// OpenGrants calls f for the grants that have not ended.
+func OpenGrants(m *Machine, f func(db int, key, owner string, token Pos)) {
+	for i, db := range m.dbs {
+		db.Scan(func(o *keyspace.Object) bool {
+			switch {
+			case o.Type == keyspace.TypeLock:
+				o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
+					f(i, o.Key, h.Owner, h.Token)
+					return true
+				})
+			case o.Granted || o.Mark == keyspace.IsLock:
+				f(i, o.Key, o.Str, o.Token)
+			}
+			return true
+		})
+	}
+}

@@ -63,6 +63,7 @@ type world struct {
 	// they are not recorded.
 	recorded *[]byte
 	events   worldEvents
+	locks    lockBook
 }
 
 // worldEvents count what has happened, so that a test can check that it has
@@ -73,7 +74,9 @@ type worldEvents struct {
 	Granted, Claimed, PassedOn                     int
 	// Shared counts the entries after which several owners hold a lock, and Together
 	// those that give locks to several waiters.
-	Shared, Together                  int
+	Shared, Together int
+	// Held and Ended count the grants that began and ended.
+	Held, Ended                       int
 	Restarts, Restores, Raised, Mixed int
 }
 
@@ -111,10 +114,11 @@ func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	return w
 }
 
-// listen makes both machines emit all events.
+// listen makes both machines report all events.
 func (w *world) listen() {
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {
 		m.Want(fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace, fsm.EventChanged, fsm.EventFlushed, fsm.EventTracked))
+		m.RecordLocks(true)
 	}
 }
 
@@ -489,7 +493,7 @@ LOCK BREAK $
 LOCK BREAK a
 LOCK INFO $
 LOCK LIST WAITED
-SET a # NX
+SET a # NX PX 300
 SETNX b #
 GET $
 TYPE $
@@ -721,6 +725,9 @@ func (w *world) apply(entry []byte) *fsm.Result {
 	if w.machine.Features() > before {
 		w.events.Raised++
 	}
+	if err := w.locks.add(results[0].Locks); err != nil {
+		w.fatalf("%v", err)
+	}
 	w.note(results[0], rec)
 	return results[0]
 }
@@ -781,6 +788,7 @@ func (w *world) note(res *fsm.Result, rec fsm.Record) {
 			}
 		}
 	}
+	e.Held, e.Ended = w.locks.begun, w.locks.ended
 	e.Duplicates = int(w.machine.Stats().Duplicates)
 	if fsm.Mixed(w.machine) {
 		e.Mixed++
@@ -899,7 +907,7 @@ func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 func (w *world) check() {
 	w.t.Helper()
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {
-		if err := errors.Join(fsm.Broken(m), fsm.IdleLock(m)); err != nil {
+		if err := errors.Join(fsm.Broken(m), fsm.IdleLock(m), w.locks.compare(m)); err != nil {
 			w.fatalf("%v", err)
 		}
 	}
