@@ -66,6 +66,7 @@ type lockRecord struct {
 	recordsLocks bool // see RecordLocks
 	locksCut     bool
 	lockEvents   []LockEvent
+	last         int // number of events of the last entry that had some
 }
 
 // RecordLocks sets whether Apply adds the events of locks to its results from now
@@ -75,6 +76,9 @@ func (m *Machine) RecordLocks(on bool) { m.recordsLocks = on }
 // takeLocks returns the events of the entry, and whether there were too many.
 func (r *lockRecord) takeLocks() (events []LockEvent, cut bool) {
 	events, cut = r.lockEvents, r.locksCut
+	if len(events) > 0 {
+		r.last = len(events)
+	}
 	r.lockEvents, r.locksCut = nil, false
 	return events, cut
 }
@@ -87,6 +91,9 @@ func (c *Ctx) noteLocks(e LockEvent) {
 	case len(r.lockEvents) >= MaxLockEvents:
 		r.locksCut = true
 	default:
+		if r.lockEvents == nil { // entries that follow each other tend to have as many events
+			r.lockEvents = make([]LockEvent, 0, min(r.last+r.last/8+1, 4096))
+		}
 		r.lockEvents = append(r.lockEvents, e)
 	}
 }

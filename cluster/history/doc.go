@@ -1,0 +1,33 @@
+// Package history keeps the history of locks on a node: which client held which
+// lock, from when to when, and how the grant ended. The state machine reports the
+// events of locks when it applies an entry (fsm.LockEvent). A Store writes them
+// into files, from the newest of which it removes nothing: when the files would
+// exceed their size, it removes the oldest one.
+//
+// The history is no part of the state. It is written after the entry has been
+// applied, by a goroutine of its own, and a failure to write it never delays an
+// entry. What could not be written is a gap, which the store records and shows.
+// Without gaps, the stores of all nodes contain the same events.
+//
+// # Files
+//
+// The directory contains segments, which are named by consecutive numbers. A
+// segment begins with a header of eight bytes. Frames follow:
+//
+//	length of the payload   4 bytes, little endian
+//	CRC-32C of the payload  4 bytes, little endian
+//	payload
+//
+// A payload contains all events of one log entry, after the log index of the
+// entry and its clocks. So an entry is on disk as a whole or not at all. A frame
+// without events is a checkpoint: the store contains all events up to its index.
+//
+// # Restarts
+//
+// When a node starts, raft applies the entries after the last snapshot again. The
+// store ignores the entries that its files already cover. A snapshot lets the node
+// delete the log before it, so the files are synced before the snapshot is
+// complete (Store.Sync): after a crash, the log has what the files lack. If a
+// snapshot covers more than the files, its node got it from the leader, or the
+// history was turned off. That is a gap.
+package history

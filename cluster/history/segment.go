@@ -1,0 +1,202 @@
+package history
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/fsm/codec"
+)
+
+// segmentMagic is the header of a segment. Its last byte is the version of the
+// format.
+var segmentMagic = []byte("HFLOCKS\x01")
+
+const segmentSuffix = ".locks"
+
+// keySeed is random, so that clients cannot choose keys with the same hash.
+var keySeed = maphash.MakeSeed()
+
+func keyHash(key string) uint32 { return uint32(maphash.String(keySeed, key)) }
+
+// segment is one file of a store, with an index in memory. Only the goroutine that
+// writes changes a segment, and holds Store.index meanwhile. Others hold it to read
+// the fields, and to read from the file.
+type segment struct {
+	number uint64
+	path   string
+	file   *os.File // nil after the segment was removed
+	size   int64
+
+	// keys contains an element for each event of a key: the hash of the key in
+	// its upper half, and the offset of the frame in its lower half. The elements
+	// of a sealed segment are sorted, those of the newest one are in the order of
+	// their offsets.
+	keys   []uint64
+	sealed bool
+
+	first uint64 // log index of the first frame, 0 if there is none
+	wall  int64  // wall clock of the first frame, in microseconds
+}
+
+// add adds a frame at an offset to the index.
+func (g *segment) add(f *frame, offset int64) {
+	if g.first == 0 {
+		g.first, g.wall = f.index, f.clock.Wall
+	}
+	for i := range f.events {
+		if e := &f.events[i]; e.Kind == fsm.LockGranted || e.Kind == fsm.LockEnded {
+			g.keys = append(g.keys, uint64(keyHash(e.Key))<<32|uint64(offset))
+		}
+	}
+}
+
+// seal prepares the index of a segment that gets no further frames.
+func (g *segment) seal() {
+	slices.Sort(g.keys)
+	g.keys = slices.Clip(g.keys)
+	g.sealed = true
+}
+
+// frames returns the offsets of the frames that may contain events of a key, in
+// ascending order.
+func (g *segment) frames(hash uint32) (offsets []int64) {
+	keys := g.keys
+	if g.sealed {
+		from, _ := slices.BinarySearch(keys, uint64(hash)<<32)
+		to, _ := slices.BinarySearch(keys, (uint64(hash)+1)<<32)
+		if hash == 1<<32-1 {
+			to = len(keys)
+		}
+		keys = keys[from:to]
+	}
+	for _, k := range keys {
+		offset := int64(uint32(k))
+		if uint32(k>>32) == hash && (len(offsets) == 0 || offsets[len(offsets)-1] != offset) {
+			offsets = append(offsets, offset)
+		}
+	}
+	return offsets
+}
+
+// readAhead is the number of bytes that a read of a frame begins with.
+const readAhead = 1024
+
+// read reads the frame at an offset. It returns os.ErrClosed if the segment was
+// removed.
+func (g *segment) read(offset int64) (frame, error) {
+	if g.file == nil {
+		return frame{}, os.ErrClosed
+	}
+	b := make([]byte, min(readAhead, g.size-offset))
+	if _, err := g.file.ReadAt(b, offset); err != nil {
+		return frame{}, fmt.Errorf("read history of locks: %w", err)
+	}
+	if n := frameHeader + int64(binary.LittleEndian.Uint32(b)); n > int64(len(b)) && n <= g.size-offset {
+		b = append(b, make([]byte, n-int64(len(b)))...)
+		if _, err := g.file.ReadAt(b[readAhead:], offset+readAhead); err != nil {
+			return frame{}, fmt.Errorf("read history of locks: %w", err)
+		}
+	}
+	payload, _, err := cutFrame(b)
+	if err != nil {
+		return frame{}, fmt.Errorf("history of locks, %s at %d: %w", g.path, offset, err)
+	}
+	return decodeFrame(payload)
+}
+
+// segmentPath returns the path of the segment with a number.
+func segmentPath(dir string, number uint64) string {
+	return filepath.Join(dir, fmt.Sprintf("%010d%s", number, segmentSuffix))
+}
+
+// createSegment creates an empty segment.
+func createSegment(dir string, number uint64) (*segment, error) {
+	g := &segment{number: number, path: segmentPath(dir, number), size: int64(len(segmentMagic))}
+	f, err := os.OpenFile(g.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.WriteAt(segmentMagic, 0)
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(g.path))
+	}
+	g.file = f
+	return g, nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// openSegment opens a segment, and calls f for each frame. bad is the reason why
+// the file has no more frames after g.size, nil if it ends there.
+func openSegment(path string, number uint64, f func(f *frame)) (g *segment, bad, err error) {
+	g = &segment{number: number, path: path}
+	if g.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+		return nil, nil, err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, errors.Join(err, g.file.Close())
+	}
+	if len(b) < len(segmentMagic) || string(b[:len(segmentMagic)]) != string(segmentMagic) {
+		return g, codec.ErrVersion, nil
+	}
+	at := len(segmentMagic)
+	for at < len(b) && bad == nil {
+		payload, n, err := cutFrame(b[at:])
+		var fr frame
+		if err == nil {
+			fr, err = decodeFrame(payload)
+		}
+		if err != nil {
+			bad = err
+			break
+		}
+		g.add(&fr, int64(at))
+		f(&fr)
+		at += n
+	}
+	g.size = int64(at)
+	return g, bad, nil
+}
+
+// listSegments returns the numbers of the segments in a directory, in ascending
+// order.
+func listSegments(dir string) (numbers []uint64, err error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		name, ok := strings.CutSuffix(e.Name(), segmentSuffix)
+		if n, err := strconv.ParseUint(name, 10, 64); ok && err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.SortFunc(numbers, cmp.Compare[uint64])
+	return numbers, nil
+}
+
+// remove deletes the file of a segment.
+func (g *segment) remove() error {
+	f := g.file
+	g.file = nil
+	return errors.Join(f.Close(), os.Remove(g.path))
+}
