@@ -223,6 +223,9 @@ type SnapshotOptions struct {
 	// leader, refuses commands that add data, unless the cluster has the setting
 	// maxmemory. 0 means no limit.
 	MaxMemory int64
+	// LockHistory bounds the files with the history of locks, in bytes: at least
+	// history.MinBytes, or 0 if the node keeps no history.
+	LockHistory int64
 }
 
 // DefaultOptions returns the options for a local network and solid-state disks.

@@ -1,8 +1,15 @@
 package cluster
 
 import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster/events"
+	"github.com/holdfast-kv/holdfast/cluster/history"
+	"github.com/holdfast-kv/holdfast/cluster/snapshot"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -50,3 +57,66 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 // runs, for a client of any node, is denied a command. There is one such
 // function; a later call replaces it.
 func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDenied(f) }
+
+// openHistory opens the history of locks. It returns nil if the node keeps none,
+// and if the history cannot be opened: a node serves its clients without it.
+func (n *Node) openHistory() *history.Store {
+	if n.cfg.Options.LockHistory == 0 {
+		return nil
+	}
+	s, err := history.Open(history.Config{
+		Dir:    filepath.Join(n.cfg.DataDir, "history"),
+		Bytes:  n.cfg.Options.LockHistory,
+		Gaps:   n.stats.LockHistoryGaps,
+		Logger: n.log.Named("history"),
+	})
+	if err != nil {
+		n.log.Error("node keeps no history of locks", "error", err)
+		return nil
+	}
+	return s
+}
+
+// closeHistory closes the history of locks, when no further entries are applied.
+func (n *Node) closeHistory() {
+	if n.history != nil {
+		n.history.Close()
+	}
+}
+
+// lockHistoryBytes returns the size of the history of locks, in bytes.
+func (n *Node) lockHistoryBytes() int64 {
+	if n.history == nil {
+		return 0
+	}
+	return n.history.Bytes()
+}
+
+// historyWait bounds how long a query for the history of locks waits until this
+// node has caught up with the leader.
+const historyWait = 5 * time.Second
+
+// LockHistory answers a query from this node's history of locks. Unless local is
+// set, the answer contains everything that was acknowledged before the call, as
+// long as there is a leader and this node is not far behind it. Answer.Until says
+// up to which time the answer is complete. It returns history.ErrOff if the node
+// keeps no history.
+func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (history.Answer, error) {
+	if n.history == nil {
+		return history.Answer{}, history.ErrOff
+	}
+	if !local {
+		ctx, cancel := context.WithTimeout(ctx, historyWait)
+		err := n.catchUp(ctx)
+		cancel()
+		if err != nil { // a history up to some earlier time is better than none
+			n.log.Debug("history of locks is answered without the leader", "error", err)
+		}
+		if errors.Is(err, snapshot.ErrNodeStops) {
+			return history.Answer{}, err
+		}
+	}
+	var now fsm.Clock
+	n.machine.View(func(m *fsm.Machine) { now = m.Clock() })
+	return n.history.Query(ctx, q, now)
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failover"
 	"github.com/holdfast-kv/holdfast/cluster/features"
 	"github.com/holdfast-kv/holdfast/cluster/health"
+	"github.com/holdfast-kv/holdfast/cluster/history"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
@@ -104,6 +105,7 @@ type parts struct {
 type snapshotParts struct {
 	snapshots *snapshot.Taker
 	backups   *snapshot.Backups // for clients
+	history   *history.Store    // nil if the node keeps no history of locks
 }
 
 // Open opens the data directory and the peer port, starts the node, and
@@ -123,6 +125,7 @@ func Open(cfg Config) (*Node, error) {
 	n.disk = n.newDiskMonitor()
 	n.raftLog = n.openRaftLog()
 	n.events = events.NewQueue(n.session)
+	n.history = n.openHistory()
 	n.machine = n.newMachine()
 	n.forwarder = newForwarder(env)
 	n.scripts = n.newScripts()
@@ -134,6 +137,7 @@ func Open(cfg Config) (*Node, error) {
 	if err := n.listen(); err != nil {
 		n.cancel()
 		n.raftLog.Close()
+		n.closeHistory()
 		return nil, errors.Join(fmt.Errorf("cannot bind peer address %s: %w (is another node running? choose another "+
 			"--peer-addr)", cfg.PeerAddr, err), n.stores.Close())
 	}
@@ -342,7 +346,12 @@ func (n *Node) newDiskMonitor() *diskspace.Monitor {
 // newMachine returns the state machine of this node. Its functions are called
 // once raft runs.
 func (n *Node) newMachine() *machine.Machine {
+	var locks machine.History
+	if n.history != nil {
+		locks = n.history
+	}
 	return machine.New(machine.Config{
+		History:   locks,
 		Table:     n.table,
 		Features:  n.cfg.Features,
 		Log:       n.raftLog,
@@ -623,6 +632,7 @@ func (n *Node) Close() error {
 	n.machine.Stop()
 	n.wg.Wait()
 	n.raftLog.Close()
+	n.closeHistory()
 	errs = append(errs, n.stores.Close())
 	return errors.Join(errs...)
 }
@@ -735,7 +745,7 @@ func (n *Node) Snapshot() error {
 // Collectors returns the node's metrics.
 func (n *Node) Collectors() []prometheus.Collector {
 	return n.stats.Collectors(metrics.Source{
-		Status: n.Status, Blocked: n.blockers, Reads: n.reads, Machine: n.machine,
+		Status: n.Status, Blocked: n.blockers, Reads: n.reads, Machine: n.machine, LockHistory: n.lockHistoryBytes,
 	})
 }
 

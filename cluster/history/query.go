@@ -38,7 +38,7 @@ const (
 // These errors report why a query has no answer.
 var (
 	// ErrOff means that the node keeps no history.
-	ErrOff = errors.New("the history of locks is off on this node (--lock-history-size 0)")
+	ErrOff = errors.New("this node keeps no history of locks (--lock-history-size is 0, or its log says why not)")
 	// ErrBusy means that the query was not executed, or took too long.
 	ErrBusy = errors.New("the search in the history of locks took too long: ask for less with COUNT, or try again later")
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Config is what a Machine needs. All fields are required.
+// Config is what a Machine needs. All fields but History are required.
 type Config struct {
 	Table    *fsm.Table
 	Features int           // highest feature version that this node claims to know
@@ -22,6 +22,8 @@ type Config struct {
 	Mono     func() time.Duration
 	Metrics  Metrics
 	Logger   hclog.Logger
+	// History keeps the history of locks, nil if the node keeps none.
+	History History
 	// MaxMemory is the size in bytes that the data set may have, unless the
 	// cluster has the setting maxmemory. 0 means no limit.
 	MaxMemory int64
@@ -42,6 +44,19 @@ type Config struct {
 	Unreadable func(err error)
 	// Fatal is called when the machine has stopped. It must end the process.
 	Fatal func(error)
+}
+
+// History is the part of history.Store that a Machine uses.
+type History interface {
+	// Applied is called after each entry, with the clock after it. It must not
+	// wait.
+	Applied(clock fsm.Clock, res *fsm.Result)
+	// Restored is called when a snapshot up to a log index has replaced the
+	// state. before is the wall clock of the state before, in microseconds.
+	Restored(index uint64, clock fsm.Clock, before int64)
+	// Sync is called before a snapshot up to a log index is complete. The log
+	// before it may be deleted after that.
+	Sync(index uint64, clock fsm.Clock)
 }
 
 // Log is the part of raftlog.Log that a Machine uses.

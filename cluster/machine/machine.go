@@ -110,6 +110,7 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 		}
 		since := a.cfg.Mono()
 		a.m.Want(fsm.EventKinds(a.wanted.Load()))
+		a.m.RecordLocks(a.cfg.History != nil)
 		res, err := a.m.Apply(l.Index, l.Term, l.Data)
 		if err == nil {
 			err = a.checkChain(res)
@@ -125,6 +126,9 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 		out[i] = res
 		took[i] = a.cfg.Mono() - since
 		a.cfg.Events.Applied(res) // before a.applied is set: see events.Queue.Mark
+		if a.cfg.History != nil { // before a.applied is set, so that a query finds what the node has applied
+			a.cfg.History.Applied(a.m.Clock(), res)
+		}
 		if res.Restored {
 			a.cfg.Rebased(a.m.Clock().Lease)
 		}
@@ -233,7 +237,7 @@ func (a *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	if a.dead {
 		return nil, errors.New("state machine has stopped")
 	}
-	return &snapshot{clone: a.m.Clone(), sessions: a.m.Sessions()}, nil
+	return &snapshot{clone: a.m.Clone(), sessions: a.m.Sessions(), history: a.cfg.History}, nil
 }
 
 // Restore implements raft.FSM. It replaces the state only after it has read the
@@ -263,6 +267,9 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	}
 	a.starting = false
 	a.mu.Lock()
+	if a.cfg.History != nil {
+		a.cfg.History.Restored(m.Applied(), m.Clock(), a.m.Clock().Wall)
+	}
 	a.m = m
 	a.points = [4096]chainPoint{}
 	index, hash := m.Hash()
@@ -286,11 +293,15 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 type snapshot struct {
 	clone    *fsm.Machine
 	sessions fsm.Sessions
+	history  History
 }
 
 // Persist implements raft.FSMSnapshot. Closing the sink reads the snapshot
 // back. See package raftlog.
 func (s *snapshot) Persist(sink raft.SnapshotSink) error {
+	if s.history != nil {
+		s.history.Sync(s.clone.Applied(), s.clone.Clock())
+	}
 	raftlog.Expect(sink, s.clone.SnapshotInfo(s.sessions))
 	if err := s.clone.WriteSnapshot(sink, s.sessions); err != nil {
 		return errors.Join(err, sink.Cancel())

@@ -43,6 +43,8 @@ type Counters struct {
 
 	Snapshots        prometheus.Counter
 	SnapshotFailures prometheus.Counter
+	// LockHistoryGaps counts the gaps in the history of locks.
+	LockHistoryGaps prometheus.Counter
 }
 
 // New returns new metrics.
@@ -100,6 +102,8 @@ func New() *Counters {
 		Snapshots: counter("snapshots_total", "Snapshots that this node took of its state."),
 		SnapshotFailures: counter("snapshot_failures_total",
 			"Snapshots, taken here or sent by the leader, that could not be written or read back."),
+		LockHistoryGaps: counter("lock_history_gaps_total",
+			"Gaps in this node's history of locks that were recorded or found since it started."),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "holdfast", Name: "disk_write_seconds",
 			Help:    "Seconds of a durable write, by operation (append, stable).",
@@ -118,7 +122,7 @@ func (c *Counters) Collectors(node Source) []prometheus.Collector {
 		c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries,
 		c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts,
 		c.ScriptsRefused, c.WritesRefused, c.MemoryRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused,
-		c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures, nodeCollector{node},
+		c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures, c.LockHistoryGaps, nodeCollector{node},
 	}
 }
 
@@ -130,6 +134,8 @@ type Source struct {
 	Blocked func() map[string]bool
 	Reads   *execution.Reads
 	Machine *machine.Machine
+	// LockHistory returns the size of the history of locks, in bytes.
+	LockHistory func() int64
 }
 
 // nodeCollector reports the state of the node at the time of the scrape.
@@ -173,6 +179,8 @@ var (
 			"it does not answer or its program is older.", []string{"node"}, nil)
 	descQuarantine = prometheus.NewDesc("holdfast_quarantine_seconds",
 		"Time for which no lock is granted after a restore or a recovery, 0 outside a quarantine.", nil, nil)
+	descLockHistory = prometheus.NewDesc("holdfast_lock_history_bytes",
+		"Bytes of the files with this node's history of locks (--lock-history-size).", nil, nil)
 	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
 	descSlowRun  = prometheus.NewDesc("holdfast_slow_reads_running",
 		"Slow reads that have begun and have not ended.", nil, nil)
@@ -211,6 +219,7 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descMaxMemory, float64(st.MaxMemory))
 	gauge(descFeatures, float64(st.FeatureVersion))
 	gauge(descQuarantine, st.Quarantine)
+	gauge(descLockHistory, float64(c.node.LockHistory()))
 	if st.Role == "leader" {
 		for id, blocks := range c.node.Blocked() {
 			ch <- prometheus.MustNewConstMetric(descBlocked, prometheus.GaugeValue, number(blocks), id)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/history"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
@@ -56,6 +57,7 @@ func newOptions() *options {
 	o := &options{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(),
 		access: accessOptions{protectedMode: true}}
 	o.options.MaxMemory = -1 // auto
+	o.options.LockHistory = 64 << 20
 	return o
 }
 
@@ -210,6 +212,9 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 		"size of the data set above which the leader refuses commands that add data (OOM), unless CONFIG SET "+
 			"maxmemory has set one for the cluster; \"auto\" is half of the memory that the process may use; "+
 			"0 for no limit")
+	flags.SizeVar(f, &o.options.LockHistory, "lock-history-size",
+		"maximum size of the files with the history of locks (LOCK HISTORY), of which the oldest are removed; at "+
+			"least 1mb, or 0 to keep no history")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
 	f.DurationVar(&o.options.RemoveAwayAfter, "remove-away-after", o.options.RemoveAwayAfter,
 		"how long a member may be away before the leader removes it, as long as a majority of the original number of "+
@@ -292,6 +297,9 @@ func (o *options) validate() error {
 		if n.value < n.low || n.value > n.high {
 			return fmt.Errorf("--%s is %d, must be %d to %d", n.flag, n.value, n.low, n.high)
 		}
+	}
+	if n := o.options.LockHistory; n != 0 && (n < history.MinBytes || n > history.MaxBytes) {
+		return fmt.Errorf("--lock-history-size is %d, must be 0 or %d to %d", n, history.MinBytes, int64(history.MaxBytes))
 	}
 	// The other limits follow from the flags.
 	o.limits.UnauthBulk = min(o.limits.UnauthBulk, o.limits.MaxBulk)
