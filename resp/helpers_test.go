@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/history"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/resp"
@@ -118,6 +119,10 @@ func (f *fakeCluster) indexOf(group uint64) uint64 {
 func (f *fakeCluster) Want(kinds fsm.EventKinds) { f.want.Store(uint32(kinds)) }
 
 func (f *fakeCluster) State() resp.State { return f.state }
+
+func (f *fakeCluster) LockHistory(context.Context, history.Query, bool) (history.Answer, error) {
+	return history.Answer{}, history.ErrOff
+}
 
 func (f *fakeCluster) MemoryRefused() bool { return f.memoryRefused.Load() }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tidwall/redcon"
 
 	"github.com/holdfast-kv/holdfast/acl"
+	"github.com/holdfast-kv/holdfast/cluster/history"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/clientmem"
 	"github.com/holdfast-kv/holdfast/resp/guard"
@@ -64,6 +65,10 @@ type Cluster interface {
 	// MemoryRefused reports whether this node, as leader, refuses commands that
 	// add data because the data set is larger than maxmemory.
 	MemoryRefused() bool
+	// LockHistory answers a query from the history of locks that this node keeps.
+	// The answer contains everything that was acknowledged before, if that can be
+	// known and local is not set.
+	LockHistory(ctx context.Context, q history.Query, local bool) (history.Answer, error)
 	// WatchUsers calls f with the ACL users of this node's state, once at the
 	// start and after each change. f may get an older table after a newer one.
 	WatchUsers(f func(*fsm.Users))

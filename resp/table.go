@@ -23,8 +23,9 @@ type row struct {
 	// cmd contains the properties of the command that all layers use. For a
 	// command on data it is the row of the state machine's table.
 	cmd *fsm.Command
-	// sub lists the subcommands of a container, each with its own run. The
-	// subcommands of a command on data are in cmd only.
+	// sub lists the subcommands of a container, each with its own run. Of a command
+	// on data, it lists those that the connection executes itself; the rows of all
+	// its subcommands are in cmd.
 	sub []row
 	// final is set if the command ends the node. The audit log then has a line
 	// when the command begins, and another one only if the command fails.
@@ -73,12 +74,22 @@ var dataHooks = map[string]hooks{
 	"sort_ro":  {check: checkSortPattern},
 }
 
+// ownSubs contains the subcommands of commands on data that connections execute
+// themselves. Their properties are in the row of the state machine's table.
+var ownSubs = map[string][]row{
+	"lock": {{run: lockHistory, cmd: &fsm.Command{Name: "history"}}},
+}
+
 // dataRows returns the rows of the commands on data.
 func dataRows(machine *fsm.Table) []row {
 	var rows []row
 	for _, cmd := range machine.Rows() {
 		if cmd.Flags&fsm.Internal == 0 {
-			rows = append(rows, row{cmd: cmd, hooks: dataHooks[cmd.Name], data: true})
+			sub := slices.Clone(ownSubs[cmd.Name])
+			for i := range sub {
+				sub[i].cmd = cmd.FindSub([]byte(sub[i].cmd.Name))
+			}
+			rows = append(rows, row{cmd: cmd, hooks: dataHooks[cmd.Name], data: true, sub: sub})
 		}
 	}
 	return rows
@@ -124,10 +135,17 @@ func (r *row) has(flags fsm.Flags) bool { return r.cmd.Flags&flags != 0 }
 // prepare computes the fields that follow from the rest of the row. It works on
 // copies, because the families and the state machine's table must not change.
 func (r *row) prepare() {
-	if r.data || len(r.sub) == 0 {
+	if len(r.sub) == 0 {
 		return
 	}
 	r.subs = make(map[string]*row, len(r.sub))
+	if r.data {
+		for i := range r.sub {
+			r.sub[i].parent = r
+			r.subs[r.sub[i].cmd.Name] = &r.sub[i]
+		}
+		return
+	}
 	cmd := *r.cmd
 	cmd.Sub = make([]fsm.Command, len(r.sub))
 	r.cmd, r.sub = &cmd, slices.Clone(r.sub)
@@ -204,8 +222,8 @@ func (t *commandTable) internal(name string) *fsm.Command { return t.machine.Fin
 
 // find returns the row of the command that args call, or of its subcommand. If
 // there is none, it returns the error for the client, and the container of an
-// unknown subcommand. A subcommand of a command on data has no row: find
-// returns that of the container.
+// unknown subcommand. For a subcommand that the cluster executes, find returns the
+// row of the container.
 func (t *commandTable) find(args [][]byte) (r *row, refusal string) {
 	r = lookup(t.rows, args[0])
 	switch {
@@ -214,10 +232,15 @@ func (t *commandTable) find(args [][]byte) (r *row, refusal string) {
 	case len(args) < 2:
 	case r.subs != nil:
 		sub := lookup(r.subs, args[1])
-		if sub == nil {
+		if sub == nil && !r.data {
 			return r, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name))
 		}
-		return sub, ""
+		if sub != nil {
+			return sub, ""
+		}
+	}
+	switch {
+	case len(args) < 2:
 	case r.data && r.cmd.Sub != nil && r.cmd.FindSub(args[1]) == nil:
 		return r, fsm.UnknownSubcommand(args[1], upper(r.cmd.Name))
 	}

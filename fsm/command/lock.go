@@ -22,7 +22,7 @@ var lockCommands = []fsm.Command{
 		Name: "lock", Run: lock, Arity: -2, Required: fsm.Required{Feature: fsm.FeatureLocks},
 		Group: "lock", Since: "holdfast",
 		Complexity: "Depends on subcommand.",
-		Syntax:     "ACQUIRE | BREAK | CHECK | INFO | LIST | RELEASE | RENEW | TOKEN | HELP [key]",
+		Syntax:     "ACQUIRE | BREAK | CHECK | HISTORY | INFO | LIST | RELEASE | RENEW | TOKEN | HELP [key]",
 		Doc:        "A container for commands on locks",
 		Sub: []fsm.Command{
 			{
@@ -59,6 +59,16 @@ var lockCommands = []fsm.Command{
 				Group: "lock", Since: "holdfast",
 				Complexity: "O(1)",
 				Doc:        "Show helpful text about the different subcommands",
+			},
+			{
+				Name: "history", Run: lockHistory, Arity: -3, Flags: fsm.ReadOnly | fsm.NoScript | fsm.NoMulti,
+				Keys: fsm.KeysAt(2, 2, 1), Access: fsm.Access{Mode: "RO", Flags: "access"},
+				Group: "lock", Since: "holdfast", Categories: lockCategories,
+				Complexity: "O(N) where N is the number of grants of the lock in the history, from the newest to the " +
+					"last one returned",
+				Syntax: "key [FROM time] [TO time] [COUNT count]",
+				Doc:    "Get the past grants of a lock, newest first, from the files of this node",
+				Tips:   []string{"nondeterministic_output"},
 			},
 			{
 				Name: "info", Run: lockInfo, Arity: 3, Flags: fsm.ReadOnly,
@@ -738,33 +748,50 @@ func lockList(c *fsm.Ctx, args [][]byte) fsm.Reply {
 // lockFields is the number of elements that describe a lock in a reply.
 const lockFields = 36
 
+// lockHistory is the function of LOCK HISTORY, which nodes execute themselves: the
+// history is no part of the state.
+func lockHistory(*fsm.Ctx, [][]byte) fsm.Reply {
+	return fsm.Error("ERR LOCK HISTORY cannot be part of a transaction or a script")
+}
+
 func lockHelp(c *fsm.Ctx, args [][]byte) fsm.Reply {
-	if c.Features() < fsm.FeatureShared {
+	switch {
+	case c.Features() < fsm.FeatureShared:
 		return fsm.Help("LOCK", lockHelpBefore...)
+	case c.Features() < fsm.FeatureHistory:
+		return fsm.Help("LOCK", lockHelpShared...)
 	}
-	return fsm.Help("LOCK",
-		"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
-		"        [SHARED | LIMIT <permits>]",
-		"    Take the lock <key> for <owner>, and return its fencing token, or null if",
-		"    another owner holds it until WAIT is over. WAIT 0 waits without a limit.",
-		"    SHARED: other owners may share the lock. LIMIT: up to <permits> owners may.",
-		"BREAK <key> [<token>]",
-		"    Take the lock <key> away from its owner, or from all owners that share it.",
-		"CHECK <key> <token>",
-		"    Return 1 if <token> is the fencing token of a current grant of the lock",
-		"    <key>, otherwise 0.",
-		"INFO <key>",
-		"    Return the owners of the lock <key>, and the clients that wait for it.",
-		"LIST [MATCH <pattern>] [OWNER <text>] [WAITED] [COUNT <count>] [CURSOR <cursor>]",
-		"    Iterate over the locks that LOCK ACQUIRE has taken, the longest held first.",
-		"RELEASE <key> <owner> [<token>]",
-		"    Release the lock <key> if <owner> holds it.",
-		"RENEW <key> <owner> PX <milliseconds>",
-		"    Extend the lease of the lock <key> if <owner> holds it.",
-		"TOKEN <key> [<owner>]",
-		"    Return the fencing token of the current grant of the lock <key>, or that of",
-		"    <owner>, or null if there is none.",
-	)
+	i := slices.IndexFunc(lockHelpShared, func(line string) bool { return strings.HasPrefix(line, "INFO ") })
+	return fsm.Help("LOCK", slices.Insert(slices.Clone(lockHelpShared), i,
+		"HISTORY <key> [FROM <time>] [TO <time>] [COUNT <count>]",
+		"    Return the past grants of the lock <key> from the files of this node, the",
+		"    newest first. A time is in RFC 3339, or in milliseconds since 1970.",
+	)...)
+}
+
+// lockHelpShared is the help at FeatureShared.
+var lockHelpShared = []string{
+	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
+	"        [SHARED | LIMIT <permits>]",
+	"    Take the lock <key> for <owner>, and return its fencing token, or null if",
+	"    another owner holds it until WAIT is over. WAIT 0 waits without a limit.",
+	"    SHARED: other owners may share the lock. LIMIT: up to <permits> owners may.",
+	"BREAK <key> [<token>]",
+	"    Take the lock <key> away from its owner, or from all owners that share it.",
+	"CHECK <key> <token>",
+	"    Return 1 if <token> is the fencing token of a current grant of the lock",
+	"    <key>, otherwise 0.",
+	"INFO <key>",
+	"    Return the owners of the lock <key>, and the clients that wait for it.",
+	"LIST [MATCH <pattern>] [OWNER <text>] [WAITED] [COUNT <count>] [CURSOR <cursor>]",
+	"    Iterate over the locks that LOCK ACQUIRE has taken, the longest held first.",
+	"RELEASE <key> <owner> [<token>]",
+	"    Release the lock <key> if <owner> holds it.",
+	"RENEW <key> <owner> PX <milliseconds>",
+	"    Extend the lease of the lock <key> if <owner> holds it.",
+	"TOKEN <key> [<owner>]",
+	"    Return the fencing token of the current grant of the lock <key>, or that of",
+	"    <owner>, or null if there is none.",
 }
 
 // lockHelpBefore is the help below FeatureShared.
