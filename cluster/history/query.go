@@ -258,7 +258,7 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	w.add(g, e)
 	// The ends of grants that began earlier have been seen. A grant of one owner
 	// begins when no other grant of the key is left.
-	early := g.Acquired < w.query.From-wallSlack && !g.Shared && len(w.ends) == 0
+	early := g.Acquired+wallSlack < w.query.From && !g.Shared && len(w.ends) == 0
 	return len(w.found) >= w.query.Count || early
 }
 

@@ -39,17 +39,18 @@ type locksOptions struct {
 func locksCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "locks",
-		Short: "Show locks and the clients that wait for them, and break locks",
-		Long: `Show the locks that are held, and the clients that wait for them, or take a lock away
-from its owner. Any node can answer. Without a subcommand, locks does what "locks list"
+		Short: "Show locks, their history and the clients that wait for them, and break locks",
+		Long: `Show the locks that are held, the clients that wait for them, and who held a lock in
+the past, or take a lock away from its owner. Any node can answer. Without a subcommand, locks does what "locks list"
 does.`,
 		Example: `  holdfast locks list
   holdfast locks list --waited --watch
   holdfast locks info deploy --json
+  holdfast locks history deploy --at 14:03:07
   holdfast locks break deploy`,
 	}
 	listInto(root)
-	root.AddCommand(listCommand(), infoCommand(), breakCommand())
+	root.AddCommand(listCommand(), infoCommand(), historyCommand(), breakCommand())
 	return root
 }
 

@@ -24,7 +24,7 @@ const (
 // ParseHistory parses the arguments of LOCK HISTORY, from the name of the command
 // on. fail is an error if they are wrong.
 func ParseHistory(db int, args [][]byte) (q history.Query, fail fsm.Reply) {
-	q = history.Query{DB: db, Key: string(args[2]), From: math.MinInt64, To: math.MaxInt64, Count: defaultCount}
+	q = history.Query{DB: db, Key: string(args[2]), To: math.MaxInt64, Count: defaultCount}
 	var from, to, count bool
 	for i := 3; i < len(args); i += 2 {
 		if i+1 == len(args) {

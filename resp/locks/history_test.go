@@ -11,7 +11,7 @@ import (
 )
 
 func TestParseHistory(t *testing.T) {
-	const from, to = math.MinInt64, math.MaxInt64
+	const from, to = 0, math.MaxInt64
 	for _, c := range []struct {
 		line string
 		want history.Query

@@ -1,0 +1,170 @@
+package locking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-kv/holdfast/cmd/terminal"
+	"github.com/holdfast-kv/holdfast/lock"
+)
+
+// historyOptions holds the flags of "holdfast locks history".
+type historyOptions struct {
+	locksOptions
+	at, from, to string
+	count        int
+}
+
+func historyCommand() *cobra.Command {
+	var o historyOptions
+	cmd := &cobra.Command{
+		Use:   "history KEY",
+		Short: "Show who held a lock in the past, and how each grant ended",
+		Long: `Show the past grants of a lock, newest first: the owner, the client, from when to when
+the owner had the lock, how long it had waited, and how the grant ended. The node that
+is asked answers from its own files, which all nodes keep (--lock-history-size of
+"holdfast serve").
+
+A time is a time of day (14:03:07, the last one before now), a day with a time of day
+("2026-11-26 14:03:07"), both in the time zone of this machine, or a time in RFC 3339
+(2026-11-26T14:03:07Z).`,
+		Example: `  holdfast locks history deploy --at 14:03:07
+  holdfast locks history deploy --from '2026-11-26 14:00:00' --to '2026-11-26 15:00:00'
+  holdfast locks history deploy --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request, err := o.request(args[0], time.Now())
+			if err != nil {
+				return err
+			}
+			return o.show(cmd, func(ctx context.Context, nodes *lock.Nodes, out io.Writer) error {
+				reply, err := nodes.Do(ctx, request...).Result()
+				if err != nil {
+					return explain(err)
+				}
+				d, err := describe(reply)
+				switch {
+				case err != nil:
+					return err
+				case o.asJSON:
+					return terminal.PrintJSON(out, d)
+				}
+				return printHistory(out, d)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.at, "at", "", "show only who held the lock at this time")
+	f.StringVar(&o.from, "from", "", "show only grants that had not ended by this time")
+	f.StringVar(&o.to, "to", "", "show only grants that had begun by this time")
+	f.IntVar(&o.count, "count", 100, "show at most this many grants, up to 1000")
+	cmd.MarkFlagsMutuallyExclusive("at", "from")
+	cmd.MarkFlagsMutuallyExclusive("at", "to")
+	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	o.define(f)
+	return cmd
+}
+
+// request returns the words of LOCK HISTORY.
+func (o *historyOptions) request(key string, now time.Time) ([]any, error) {
+	words := []any{"LOCK", "HISTORY", key, "COUNT", o.count}
+	for _, b := range []struct {
+		flag, text, word string
+		last             bool
+	}{
+		{"at", o.at, "FROM", false}, {"at", o.at, "TO", true}, {"from", o.from, "FROM", false}, {"to", o.to, "TO", true},
+	} {
+		if b.text == "" {
+			continue
+		}
+		t, err := parseTime(b.text, now)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", b.flag, err)
+		}
+		if b.last && t.Nanosecond() == 0 { // the whole second
+			t = t.Add(time.Second - time.Millisecond)
+		}
+		words = append(words, b.word, t.UnixMilli())
+	}
+	return words, nil
+}
+
+// parseTime parses a time of a flag. A time of day is the last one before now.
+func parseTime(text string, now time.Time) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04"} {
+		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return t, nil
+		}
+	}
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		clock, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+		on := func(day time.Time) time.Time {
+			return time.Date(day.Year(), day.Month(), day.Day(), clock.Hour(), clock.Minute(), clock.Second(),
+				clock.Nanosecond(), now.Location())
+		}
+		t := on(now)
+		if t.After(now) {
+			t = on(now.AddDate(0, 0, -1))
+		}
+		return t, nil
+	}
+	return time.Time{}, errors.New(strconv.Quote(text) +
+		` is not a time such as 14:03:07, "2026-11-26 14:03:07" or 2026-11-26T14:03:07Z`)
+}
+
+// moment returns a field in milliseconds since 1970 as a text, or otherwise if
+// there is no such field.
+func (d description) moment(name, otherwise string) string {
+	ms := d.int(name)
+	if ms == 0 {
+		return otherwise
+	}
+	return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000")
+}
+
+func printHistory(out io.Writer, d description) error {
+	var b strings.Builder
+	grants, _ := d["grants"].([]description)
+	if len(grants) == 0 {
+		fmt.Fprintf(&b, "no grant of %s is known\n", shown(d.text("key")))
+	} else {
+		t := terminal.NewTable("ACQUIRED", "ENDED", "HELD", "HOW", "OWNER", "TOKEN", "MODE", "WAITED", "CLIENT", "META")
+		for _, g := range grants {
+			how := g.text("how")
+			if by := g.text("ended-by-node"); by != "" {
+				how += fmt.Sprintf(" (client %d at %s)", g.int("ended-by-client-id"), by)
+			}
+			client := g.client()
+			if g.text("addr") == "" && g.text("node") != "" {
+				client = fmt.Sprintf("%d at %s", g.int("client-id"), g.text("node"))
+			}
+			t.AppendRow(table.Row{g.moment("acquired-ms", "?"), g.moment("ended-ms", "-"), g.ms("held-ms"), how,
+				shown(g.text("owner")), g.int("token"), g.mode(), g.ms("waited-ms"), client, g.text("meta")})
+		}
+		b.WriteString(t.Render() + "\n")
+	}
+	if d.int("since-ms") != 0 {
+		fmt.Fprintf(&b, "older history than %s was removed\n", d.moment("since-ms", ""))
+	}
+	gaps, _ := d["gaps"].([]description)
+	for _, g := range gaps {
+		fmt.Fprintf(&b, "this node has no history from %s to %s: ask another node\n",
+			g.moment("from-ms", "the beginning"), g.moment("to-ms", "?"))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
