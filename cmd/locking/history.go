@@ -34,8 +34,8 @@ is asked answers from its own files, which all nodes keep (--lock-history-size o
 "holdfast serve").
 
 A time is a time of day (14:03:07, the last one before now), a day with a time of day
-("2026-11-26 14:03:07"), both in the time zone of this machine, or a time in RFC 3339
-(2026-11-26T14:03:07Z).`,
+("2026-11-26 14:03:07"), both in the time zone of this machine, a time in RFC 3339
+(2026-11-26T14:03:07Z), or milliseconds since 1970.`,
 		Example: `  holdfast locks history deploy --at 14:03:07
   holdfast locks history deploy --from '2026-11-26 14:00:00' --to '2026-11-26 15:00:00'
   holdfast locks history deploy --json`,
@@ -101,6 +101,9 @@ func (o *historyOptions) request(key string, now time.Time) ([]any, error) {
 func parseTime(text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
+	}
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil && ms >= 0 {
+		return time.UnixMilli(ms), nil
 	}
 	for _, layout := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04"} {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {

@@ -1,0 +1,189 @@
+package process_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
+
+// grantRecord is a grant as "holdfast locks history --json" prints it.
+type grantRecord struct {
+	Token    int64  `json:"token"`
+	Owner    string `json:"owner"`
+	How      string `json:"how"`
+	Node     string `json:"node"`
+	Addr     string `json:"addr"`
+	Meta     string `json:"meta"`
+	Acquired int64  `json:"acquired-ms"`
+	Ended    int64  `json:"ended-ms"`
+	Held     int64  `json:"held-ms"`
+	EndedBy  string `json:"ended-by-node"`
+}
+
+type historyRecord struct {
+	Grants []grantRecord `json:"grants"`
+	Gaps   []any         `json:"gaps"`
+	Since  any           `json:"since-ms"`
+}
+
+// lockHistory returns the history of a lock that a node has.
+func lockHistory(t *testing.T, n *process.Node, key string, flags ...string) (h historyRecord) {
+	t.Helper()
+	args := append([]string{"locks", "history", key, "--json", "--addr", n.Clients}, flags...)
+	if err := json.Unmarshal([]byte(run(t, args...)), &h); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// sameHistory checks that all nodes have the same history of a lock, without a gap,
+// and returns it.
+func (c *cluster) sameHistory(key string) []grantRecord {
+	c.t.Helper()
+	var first historyRecord
+	for i, n := range c.Nodes {
+		h := lockHistory(c.t, n, key)
+		if len(h.Gaps) > 0 || h.Since != nil {
+			c.t.Errorf("%s has gaps in the history of %s: %v, since %v", n.ID, key, h.Gaps, h.Since)
+		}
+		if i == 0 {
+			first = h
+		} else if !slices.Equal(h.Grants, first.Grants) {
+			c.t.Errorf("%s has the history\n%+v\n%s has\n%+v", n.ID, h.Grants, c.Nodes[0].ID, first.Grants)
+		}
+	}
+	return first.Grants
+}
+
+// hows lists the owners of grants with the ways in which the grants ended, the
+// oldest first.
+func hows(grants []grantRecord) string {
+	var all []string
+	for _, g := range slices.Backward(grants) {
+		all = append(all, g.Owner+" "+g.How)
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestLock_History checks that all nodes have the same history of locks, which
+// were taken through all nodes, after kill -9 of the leader and of all nodes, with
+// a snapshot in between.
+func TestLock_History(t *testing.T) {
+	c := startCluster(t)
+	var expected []string
+	round := func(name string, nodes []*process.Node) {
+		t.Helper()
+		for i, n := range nodes {
+			other := nodes[(i+1)%len(nodes)]
+			plain, acquired := fmt.Sprint(name, "-plain-", i), fmt.Sprint(name, "-lock-", i)
+			want(t, n, "OK", "SET", "lock", plain, "NX", "PX", "60000")
+			want(t, other, "(nil)", "SET", "lock", "late", "NX", "PX", "60000")
+			want(t, other, "(integer) 1", "DELIFEQ", "lock", plain)
+			if got := do(t, n, "LOCK", "ACQUIRE", "lock", acquired, "PX", "60000", "META", "m"); !strings.HasPrefix(got, "(integer) ") {
+				t.Fatalf("LOCK ACQUIRE: %s", got)
+			}
+			want(t, other, "(integer) 1", "LOCK", "BREAK", "lock")
+			expected = append(expected, plain+" released", acquired+" broken")
+		}
+	}
+	check := func() []grantRecord {
+		t.Helper()
+		grants := c.sameHistory("lock")
+		if got := hows(grants); got != strings.Join(expected, ", ") {
+			t.Fatalf("history %s, want %s", got, strings.Join(expected, ", "))
+		}
+		return grants
+	}
+	round("first", c.Nodes)
+	for _, n := range c.Nodes[:2] { // their log before the snapshot is not applied again
+		want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
+	}
+	round("second", c.Nodes)
+	dead := c.leader()
+	kill(t, dead)
+	round("third", c.others(dead))
+	want(t, c.others(dead)[0], "OK", "SET", "lock", "short", "NX", "PX", "50")
+	expected = append(expected, "short expired")
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the lock to expire", func() bool {
+		return do(t, c.others(dead)[0], "GET", "lock") == "(nil)"
+	}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, dead)
+	c.settled()
+	grants := check()
+	for i, g := range grants {
+		if g.Acquired == 0 || g.Ended < g.Acquired || i > 0 && g.Token >= grants[i-1].Token ||
+			g.Meta != "" && (g.Addr == "" || g.EndedBy == "") || g.Node == "" {
+			t.Errorf("grant %+v", g)
+		}
+	}
+
+	// The node that is asked does not need the others.
+	for _, n := range c.Nodes {
+		kill(t, n)
+	}
+	start(t, c.Nodes[0])
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the history without a leader", func() bool {
+		return hows(lockHistory(t, c.Nodes[0], "lock").Grants) != ""
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range c.Nodes[1:] {
+		start(t, n)
+	}
+	c.settled()
+	round("fourth", c.Nodes)
+	check()
+
+	g := check()[3]
+	at := lockHistory(t, c.Nodes[1], "lock", "--from", fmt.Sprint(g.Acquired), "--to", fmt.Sprint(g.Ended))
+	if len(at.Grants) == 0 || !slices.Contains(at.Grants, g) {
+		t.Errorf("the history from %d to %d is %+v, want %+v", g.Acquired, g.Ended, at.Grants, g)
+	}
+	text := run(t, "locks", "history", "lock", "--count", "2", "--addr", c.addrs())
+	wantContains(t, "locks history", text, "ACQUIRED", g.Owner[:len("fourth")], "broken (client ", "released (client ")
+	refuses(t, []string{"--at", "is not a time"}, "locks", "history", "lock", "--at", "noon", "--addr", c.addrs())
+}
+
+// TestLock_HistoryTorn checks that a node whose history ends in the middle of a
+// record reads the rest of it and gets the others from its log, and that a node can
+// run without a history.
+func TestLock_HistoryTorn(t *testing.T) {
+	c := startCluster(t)
+	want(t, c.Nodes[0], "OK", "SET", "lock", "a", "NX", "PX", "60000")
+	want(t, c.Nodes[0], "(integer) 1", "DEL", "lock")
+	want(t, c.Nodes[0], "OK", "SET", "lock", "b", "NX", "PX", "60000")
+	want(t, c.Nodes[0], "(integer) 1", "UNLINK", "lock")
+	before := c.sameHistory("lock")
+	victim := c.others(c.leader())[0]
+	kill(t, victim)
+	path := filepath.Join(victim.Dir, "history", "0000000001.locks")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()-3); err != nil {
+		t.Fatal(err)
+	}
+	start(t, victim)
+	c.settled()
+	if after := c.sameHistory("lock"); !slices.Equal(after, before) || hows(after) != "a deleted, b deleted" {
+		t.Errorf("history %+v, before %+v", after, before)
+	}
+	kill(t, victim)
+	if err := victim.Start("--lock-history-size", "0"); err != nil {
+		t.Fatal(err)
+	}
+	c.settled()
+	if got := do(t, victim, "LOCK", "HISTORY", "lock"); !strings.Contains(got, "keeps no history") {
+		t.Errorf("LOCK HISTORY without a history: %s", got)
+	}
+}
