@@ -132,7 +132,8 @@ func TestLock_History(t *testing.T) {
 	}
 	start(t, c.Nodes[0])
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the history without a leader", func() bool {
-		return hows(lockHistory(t, c.Nodes[0], "lock").Grants) != ""
+		o := invoke(t, nil, "locks", "history", "lock", "--addr", c.Nodes[0].Clients)
+		return o.code == 0 && strings.Contains(o.stdout, "short")
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,7 @@ var mayImport = map[string][]string{
 		"cluster/machine", "cluster/yield"},
 	"cluster/features": {"fsm", "cluster/health", "cluster/machine", "cluster/member"},
 	"cluster/health":   {"cluster/diskspace"},
+	"cluster/history":  {"fsm", "fsm/codec"},
 	"cluster/member":   {},
 	"cluster/offline":  {"cluster/member", "cluster/storage", "fsm", "fsm/command"},
 	"cluster/machine":  {"fsm", "fsm/command", "cluster/events", "cluster/raftlog"},
