@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/verdict"
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
@@ -41,13 +42,5 @@ func Status(ctx context.Context, addr string, login load.Login) ([]cluster.NodeS
 }
 
 // LeaderOf returns the id of the leader with the highest term, or "" if there
-// is none. A deposed leader that has not noticed has a lower term.
-func LeaderOf(nodes []cluster.NodeStatus) string {
-	leader, highest := "", uint64(0)
-	for _, n := range nodes {
-		if n.Role == "leader" && n.Term >= highest {
-			leader, highest = n.ID, n.Term
-		}
-	}
-	return leader
-}
+// is none.
+func LeaderOf(nodes []cluster.NodeStatus) string { return verdict.LeaderOf(nodes) }

@@ -259,11 +259,11 @@ func owner(ctx context.Context, nodes *lock.Nodes, key string) string {
 	limited, stop := context.WithTimeout(ctx, dialTimeout)
 	defer stop()
 	d, err := infoOf(limited, nodes, key)
-	if n := len(d.holders()); err == nil && n > 0 {
-		return fmt.Sprintf(", %d owners hold it (%s)", n, d.mode())
+	if n := len(d.Holders()); err == nil && n > 0 {
+		return fmt.Sprintf(", %d owners hold it (%s)", n, d.Mode())
 	}
-	if err != nil || d.text("owner") == "" {
+	if err != nil || d.Text("owner") == "" {
 		return "" // the message is complete without the owner
 	}
-	return fmt.Sprintf(", %s holds it", shown(d.text("owner")))
+	return fmt.Sprintf(", %s holds it", shown(d.Text("owner")))
 }

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/lock"
+	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
 // requestLimit bounds one request of "holdfast locks". It is longer than the time
@@ -188,54 +188,28 @@ func (o *locksOptions) show(cmd *cobra.Command, page func(context.Context, *lock
 }
 
 // list asks for all locks that match the options.
-func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]description, error) {
-	all := []description{}
-	cursor := "0"
-	for {
-		args := []any{"LOCK", "LIST", "COUNT", 500, "CURSOR", cursor}
-		if o.match != "" {
-			args = append(args, "MATCH", o.match)
-		}
-		if o.owner != "" {
-			args = append(args, "OWNER", o.owner)
-		}
-		if o.waited {
-			args = append(args, "WAITED")
-		}
-		reply, err := nodes.Do(ctx, args...).Slice()
+func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]listing.Lock, error) {
+	all := []listing.Lock{}
+	q := listing.Query{Match: o.match, Owner: o.owner, Waited: o.waited, Count: 500}
+	for cursor := "0"; ; {
+		found, next, err := listing.List(ctx, nodes, q, cursor)
 		if err != nil {
 			return nil, explain(err)
 		}
-		if len(reply) != 2 {
-			return nil, fmt.Errorf("LOCK LIST returned %d values instead of 2", len(reply))
-		}
-		found, ok := reply[1].([]any)
-		if !ok {
-			return nil, fmt.Errorf("LOCK LIST returned a %T instead of a list", reply[1])
-		}
-		for _, f := range found {
-			d, err := describe(f)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, d)
-		}
-		if cursor = fmt.Sprint(reply[0]); cursor == "0" {
+		all = append(all, found...)
+		if cursor = next; cursor == "0" {
 			return all, nil
 		}
 	}
 }
 
 // infoOf asks for one lock. It returns nil if the lock is free and no client waits.
-func infoOf(ctx context.Context, nodes *lock.Nodes, key string) (description, error) {
-	reply, err := nodes.Do(ctx, "LOCK", "INFO", key).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return nil, nil
-	case err != nil:
+func infoOf(ctx context.Context, nodes *lock.Nodes, key string) (listing.Lock, error) {
+	l, err := listing.Info(ctx, nodes, key)
+	if err != nil {
 		return nil, explain(err)
 	}
-	return describe(reply)
+	return l, nil
 }
 
 func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key string) error {
@@ -245,7 +219,7 @@ func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key stri
 	if err != nil {
 		return err
 	}
-	tokens := d.tokens()
+	tokens := d.Tokens()
 	switch {
 	case len(tokens) == 0:
 		return fmt.Errorf("the lock %q is free", key)
@@ -327,74 +301,9 @@ func explain(err error) error {
 	return err
 }
 
-// description contains the names and values with which LOCK INFO and LOCK LIST
-// describe a lock or a client that waits.
-type description map[string]any
-
-func describe(reply any) (description, error) {
-	m, ok := reply.(map[any]any)
-	if !ok {
-		return nil, fmt.Errorf("a lock is described by a %T instead of a map", reply)
-	}
-	d := make(description, len(m))
-	for k, v := range m {
-		if list, ok := v.([]any); ok {
-			inner := make([]description, 0, len(list))
-			for _, e := range list {
-				w, err := describe(e)
-				if err != nil {
-					return nil, err
-				}
-				inner = append(inner, w)
-			}
-			v = inner
-		}
-		d[fmt.Sprint(k)] = v
-	}
-	return d, nil
-}
-
-// text returns a field that is a text, or "" if there is no such field.
-func (d description) text(name string) string {
-	s, _ := d[name].(string)
-	return s
-}
-
-// int returns a field that is an integer, or 0 if there is no such field.
-func (d description) int(name string) int64 {
-	n, _ := d[name].(int64)
-	return n
-}
-
-// holders returns the owners that share a lock.
-func (d description) holders() []description {
-	list, _ := d["holders"].([]description)
-	return list
-}
-
-// tokens returns the tokens of the current grants of a lock.
-func (d description) tokens() []int64 {
-	var all []int64
-	for _, h := range d.holders() {
-		all = append(all, h.int("token"))
-	}
-	if token := d.int("token"); token != 0 && all == nil {
-		all = append(all, token)
-	}
-	return all
-}
-
-// mode returns how a lock is held, or how a client wants to hold it.
-func (d description) mode() string {
-	if n := d.int("limit"); n > 0 {
-		return fmt.Sprintf("limit %d", n)
-	}
-	return d.text("mode")
-}
-
 // ms returns a field in milliseconds as the text of a duration, rounded for a
 // reader, or "-" if there is no such field.
-func (d description) ms(name string) string {
+func ms(d listing.Lock, name string) string {
 	n, ok := d[name].(int64)
 	if !ok || n < 0 {
 		return "-"
@@ -406,16 +315,16 @@ func (d description) ms(name string) string {
 	return t.String()
 }
 
-// client returns the address and the name of the client, and the node that it is
+// clientOf returns the address and the name of the client, and the node that it is
 // connected to.
-func (d description) client() string {
+func clientOf(d listing.Lock) string {
 	var all []string
 	for _, name := range []string{"addr", "name"} {
-		if s := d.text(name); s != "" {
+		if s := d.Text(name); s != "" {
 			all = append(all, shown(s))
 		}
 	}
-	if node := d.text("node"); node != "" {
+	if node := d.Text("node"); node != "" {
 		all = append(all, "at "+node)
 	}
 	if len(all) == 0 {
@@ -433,70 +342,70 @@ func shown(s string) string {
 	return s
 }
 
-func printLocks(out io.Writer, all []description) error {
+func printLocks(out io.Writer, all []listing.Lock) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(out, "no lock is held")
 		return err
 	}
 	t := terminal.NewTable("KEY", "OWNER", "MODE", "TOKEN", "HELD", "TTL", "WAITING", "CLIENT")
 	for _, d := range all {
-		t.AppendRow(table.Row{shown(d.text("key")), shown(d.text("owner")), d.mode(), d.int("token"),
-			d.ms("held-ms"), d.ms("ttl-ms"), d.int("waiting"), d.client()})
+		t.AppendRow(table.Row{shown(d.Text("key")), shown(d.Text("owner")), d.Mode(), d.Int("token"),
+			ms(d, "held-ms"), ms(d, "ttl-ms"), d.Int("waiting"), clientOf(d)})
 	}
 	_, err := fmt.Fprintln(out, t.Render())
 	return err
 }
 
-func printInfo(out io.Writer, d description) error {
+func printInfo(out io.Writer, d listing.Lock) error {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name+":", value) }
-	line("key", shown(d.text("key")))
-	if d.int("token") == 0 {
+	line("key", shown(d.Text("key")))
+	if d.Int("token") == 0 {
 		line("owner", "none (the lock is free)")
 	} else {
 		owner, ok := d["owner"].(string)
 		switch {
 		case ok:
 			line("owner", shown(owner))
-		case len(d.holders()) > 0:
-			line("owners", strconv.Itoa(len(d.holders())))
+		case len(d.Holders()) > 0:
+			line("owners", strconv.Itoa(len(d.Holders())))
 		default:
 			line("owner", "unknown (the key is not a string)")
 		}
-		line("token", strconv.FormatInt(d.int("token"), 10))
-		if mode := d.mode(); mode != "" {
+		line("token", strconv.FormatInt(d.Int("token"), 10))
+		if mode := d.Mode(); mode != "" {
 			line("mode", mode)
 		}
-		if d.int("ttl-ms") < 0 {
+		if d.Int("ttl-ms") < 0 {
 			line("lease", "never ends")
 		} else {
-			line("lease", d.ms("ttl-ms")+" left")
+			line("lease", ms(d, "ttl-ms")+" left")
 		}
-		if at := d.int("acquired-ms"); at > 0 {
+		if at := d.Int("acquired-ms"); at > 0 {
 			line("acquired", fmt.Sprintf("%s, %s ago, after a wait of %s", time.UnixMilli(at).Format(time.RFC3339),
-				d.ms("held-ms"), d.ms("waited-ms")))
-			line("renewals", strconv.FormatInt(d.int("renewals"), 10))
-			line("client", d.client())
+				ms(d, "held-ms"), ms(d, "waited-ms")))
+			line("renewals", strconv.FormatInt(d.Int("renewals"), 10))
+			line("client", clientOf(d))
 		}
-		if meta := d.text("meta"); meta != "" {
+		if meta := d.Text("meta"); meta != "" {
 			line("meta", shown(meta))
 		}
 	}
-	if len(d.holders()) > 0 {
+	if len(d.Holders()) > 0 {
 		t := terminal.NewTable("TOKEN", "OWNER", "HELD", "TTL", "CLIENT", "META")
-		for _, h := range d.holders() {
-			t.AppendRow(table.Row{h.int("token"), shown(h.text("owner")), h.ms("held-ms"), h.ms("ttl-ms"), h.client(),
-				h.text("meta")})
+		for _, h := range d.Holders() {
+			t.AppendRow(table.Row{h.Int("token"), shown(h.Text("owner")), ms(h, "held-ms"), ms(h, "ttl-ms"), clientOf(h),
+				h.Text("meta")})
 		}
 		b.WriteString(t.Render() + "\n")
 	}
-	waiters, _ := d["waiters"].([]description)
+	waiters := d.Waiters()
 	line("waiting", strconv.Itoa(len(waiters)))
 	if len(waiters) > 0 {
 		t := terminal.NewTable("", "OWNER", "MODE", "WAITED", "CLIENT", "META")
 		for i, w := range waiters {
-			t.AppendRow(table.Row{i + 1, shown(w.text("owner")), w.mode(), w.ms("waited-ms"), w.client(),
-				w.text("meta")})
+			t.AppendRow(table.Row{i + 1, shown(w.Text("owner")), w.Mode(), ms(w, "waited-ms"), clientOf(w),
+				w.Text("meta")})
 		}
 		b.WriteString(t.Render() + "\n")
 	}

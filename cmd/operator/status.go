@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/verdict"
 	"github.com/holdfast-kv/holdfast/cmd/client"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/verify/load"
@@ -89,13 +90,13 @@ func showStatus(ctx context.Context, o statusOptions, login load.Login, out, err
 		fmt.Fprintf(errOut, "holdfast: no status from %s: %v\n", o.addr, err)
 		return exitUnreachable
 	}
-	v := assess(nodes)
+	v := verdict.Assess(nodes)
 	if o.asJSON {
 		err = terminal.PrintJSON(out, nodes)
 	} else {
 		err = printStatus(out, nodes, v)
 	}
-	if code := v.code(); err == nil && code != 0 {
+	if code := exitCode(v); err == nil && code != 0 {
 		return code
 	}
 	return err
@@ -111,16 +112,16 @@ func watchStatus(ctx context.Context, o statusOptions, login load.Login, out io.
 			fmt.Fprintf(page, "no status: %v\n", err)
 			return nil
 		}
-		return printStatus(page, nodes, assess(nodes))
+		return printStatus(page, nodes, verdict.Assess(nodes))
 	})
 }
 
-func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict) error {
+func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict.Verdict) error {
 	headline := color.New(color.FgGreen, color.Bold)
-	if v.code() != 0 {
+	if exitCode(v) != 0 {
 		headline = color.New(color.FgRed, color.Bold)
 	}
-	fmt.Fprintf(out, "%s\n\n", headline.Sprint(v.headline()))
+	fmt.Fprintf(out, "%s\n\n", headline.Sprint(v.Sentence))
 	t := terminal.NewTable("NODE", "ROLE", "TERM", "COMMIT", "APPLIED", "LAG", "FEATURES", "CLIENTS", "PEERS",
 		"HTTP", "VERSION", "UPTIME", "DETAIL")
 	for _, n := range nodes {
@@ -146,7 +147,7 @@ func printStatus(out io.Writer, nodes []cluster.NodeStatus, v verdict) error {
 			return err
 		}
 	}
-	for _, line := range v.advice {
+	for _, line := range v.Advice {
 		if _, err := fmt.Fprintf(out, "\nnote: %s\n", line); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/verdict"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 )
 
@@ -17,7 +18,7 @@ func TestAssess(t *testing.T) {
 	learner := up("n4", "follower")
 	learner.Voter = false
 	behind := up("n2", "follower")
-	behind.Lag = maxHealthyLag + 1
+	behind.Lag = verdict.MaxHealthyLag + 1
 	noSnapshot := up("n2", "follower")
 	noSnapshot.SnapshotError = "no space left on device"
 	low := up("n2", "follower")
@@ -69,9 +70,9 @@ func TestAssess(t *testing.T) {
 		{"removed", []cluster.NodeStatus{up("n1", "leader"), removed}, exitDegraded,
 			"Degraded: n3 was removed from the cluster; tolerates no more failures", 0},
 	} {
-		v := assess(c.nodes)
-		if v.code() != c.code || v.headline() != c.says || len(v.advice) != c.advice {
-			t.Errorf("%s: code %d, %q, advice %q", c.name, v.code(), v.headline(), v.advice)
+		v := verdict.Assess(c.nodes)
+		if exitCode(v) != c.code || v.Sentence != c.says || len(v.Advice) != c.advice {
+			t.Errorf("%s: code %d, %q, advice %q", c.name, exitCode(v), v.Sentence, v.Advice)
 		}
 	}
 }

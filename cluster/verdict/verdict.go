@@ -1,0 +1,180 @@
+// Package verdict says in words what the status of all nodes means: whether the
+// cluster is healthy, how many more failures it tolerates, what is wrong, and
+// what an operator should do.
+package verdict
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/holdfast-kv/holdfast/cluster/health"
+)
+
+// States of a cluster.
+const (
+	Healthy  = "healthy"
+	Degraded = "degraded"  // there is a leader, and something needs attention
+	NoLeader = "no_leader" // writes wait for a leader
+)
+
+// Verdict is what the status of all nodes says about the cluster as a whole.
+type Verdict struct {
+	State    string `json:"state"`    // Healthy, Degraded or NoLeader
+	Sentence string `json:"sentence"` // the verdict in one sentence
+	Leader   string `json:"leader,omitempty"`
+	// Voters, Majority and Reachable are numbers of voters. Reachable counts
+	// those that answer and accept entries.
+	Voters    int `json:"voters"`
+	Majority  int `json:"majority"`
+	Reachable int `json:"reachable"`
+	// Tolerates is the number of further voters that may fail while the cluster
+	// continues to accept writes. A voter that is far behind does not count: if
+	// another one failed, writes would wait until it has caught up, and a voter
+	// that cannot catch up would never take that one's place.
+	Tolerates int       `json:"tolerates"`
+	Problems  []Problem `json:"problems"` // why the cluster is degraded
+	Advice    []string  `json:"advice"`
+}
+
+// Problem is one reason why a cluster is degraded.
+type Problem struct {
+	Node   string `json:"node"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy"` // what an operator should do
+}
+
+// MaxHealthyLag is the number of entries that a member may be behind the leader
+// without the cluster counting as degraded. A busy cluster commits several
+// thousand entries a second, and a member reports its state up to a second
+// late.
+const MaxHealthyLag = 20_000
+
+// Assess returns the verdict about a cluster.
+func Assess(nodes []health.NodeStatus) Verdict {
+	v := Verdict{Leader: LeaderOf(nodes), Problems: []Problem{}, Advice: []string{}}
+	current := 0 // voters that accept entries and are not far behind the leader
+	for _, n := range nodes {
+		voter := n.Voter && n.Role != "removed" // a removed node may have been asked, which lists itself and others
+		if voter {
+			v.Voters++
+		}
+		if voter && n.Reachable && (!n.DiskFull || n.Role == "leader") {
+			v.Reachable++
+			if n.Role != "starting" && n.Lag <= MaxHealthyLag {
+				current++
+			}
+		}
+		v.assessReach(n)
+		v.assessRoom(n)
+		if n.SnapshotError != "" {
+			v.problem(n, "see the log of the node; without snapshots its log grows until the disk is full",
+				"%s: %s", n.ID, n.SnapshotError)
+		}
+		if n.FeaturesBlocked != "" {
+			v.Advice = append(v.Advice, "the feature version cannot be raised: "+n.FeaturesBlocked)
+		}
+	}
+	for _, n := range nodes {
+		if n.Quarantine > 0 {
+			left := time.Duration(n.Quarantine * float64(time.Second)).Round(time.Second)
+			v.Advice = append(v.Advice, fmt.Sprintf("quarantine: no lock is granted for another %v, because the data "+
+				"was restored", left))
+			break
+		}
+	}
+	v.Majority = v.Voters/2 + 1
+	v.Tolerates = max(current-v.Majority, 0)
+	if v.Leader != "" && v.Voters > 0 && v.Voters%2 == 0 {
+		v.Advice = append(v.Advice, fmt.Sprintf("%d voters tolerate no more failures than %d: "+
+			"add a node, or remove one", v.Voters, v.Voters-1))
+	}
+	v.conclude()
+	return v
+}
+
+// assessReach adds what is wrong with the connection of a node to the cluster.
+func (v *Verdict) assessReach(n health.NodeStatus) {
+	switch {
+	case !n.Reachable:
+		v.problem(n, "check that the process of "+n.ID+" runs and that the network to "+n.PeerAddr+" works; if the "+
+			"node is lost, remove it (holdfast member remove) and add another", "%s is unreachable: %s", n.ID, n.Detail)
+	case n.Role == "removed":
+		v.problem(n, "stop the process; to add the node again, delete its data directory first",
+			"%s was removed from the cluster", n.ID)
+	case n.Role == "starting":
+		v.problem(n, "wait, or start the nodes that it waits for", "%s is starting: %s", n.ID, n.Detail)
+	case n.Lag > MaxHealthyLag:
+		v.problem(n, "compare its disk and its network with those of the other nodes", "%s is %d entries behind",
+			n.ID, n.Lag)
+	}
+}
+
+// assessRoom adds what is wrong with the disk or the memory of a node.
+func (v *Verdict) assessRoom(n health.NodeStatus) {
+	size := func(n int64) string { return units.BytesSize(float64(n)) }
+	const freeDisk = "free space on the disk of the data directory, or move the node to a larger disk"
+	switch {
+	case n.DiskFull && n.Role != "leader":
+		v.problem(n, freeDisk, "%s has only %s of disk space left and accepts no entries", n.ID, size(n.DiskFree))
+	case n.DiskLow:
+		v.problem(n, freeDisk, "%s has %s of disk space left, less than its reserve of %s", n.ID,
+			size(n.DiskFree), size(n.DiskReserve))
+	}
+	if n.WritesRefused != "" {
+		v.problem(n, "free disk space on the leader and on a majority of the nodes",
+			"commands that add data are refused")
+	}
+	if n.MemoryRefused {
+		v.problem(n, "delete keys, or raise the limit with CONFIG SET maxmemory",
+			"commands that add data are refused, because the data set takes %s and maxmemory is %s",
+			size(n.DatasetBytes), size(n.MaxMemory))
+	} else if n.Role == "leader" && n.MaxMemory > 0 && n.DatasetBytes > n.MaxMemory/10*9 {
+		v.Advice = append(v.Advice, fmt.Sprintf("the data set takes %s, and above %s (maxmemory) commands that "+
+			"add data are refused", size(n.DatasetBytes), size(n.MaxMemory)))
+	}
+}
+
+func (v *Verdict) problem(n health.NodeStatus, remedy, format string, args ...any) {
+	text := strings.TrimSuffix(fmt.Sprintf(format, args...), ": ")
+	v.Problems = append(v.Problems, Problem{Node: n.ID, Text: text, Remedy: remedy})
+}
+
+// conclude sets the state and the sentence.
+func (v *Verdict) conclude() {
+	tolerance := fmt.Sprintf("tolerates %d more failures", v.Tolerates)
+	switch v.Tolerates {
+	case 0:
+		tolerance = "tolerates no more failures"
+	case 1:
+		tolerance = "tolerates 1 more failure"
+	}
+	switch {
+	case v.Leader == "":
+		v.State = NoLeader
+		v.Sentence = fmt.Sprintf("No leader: writes wait until a majority of the voters is up and connected "+
+			"(%d of %d voters are reachable, %d are needed)", v.Reachable, v.Voters, v.Majority)
+	case len(v.Problems) > 0:
+		texts := make([]string, len(v.Problems))
+		for i, p := range v.Problems {
+			texts[i] = p.Text
+		}
+		v.State, v.Sentence = Degraded, fmt.Sprintf("Degraded: %s; %s", strings.Join(texts, "; "), tolerance)
+	default:
+		v.State, v.Sentence = Healthy, "Healthy: "+tolerance
+	}
+}
+
+// LeaderOf returns the id of the leader with the highest term, or "" if there
+// is none. A deposed leader that has not noticed has a lower term.
+func LeaderOf(nodes []health.NodeStatus) string {
+	leader, highest := "", uint64(0)
+	for _, n := range nodes {
+		if n.Role == "leader" && n.Term >= highest {
+			leader, highest = n.ID, n.Term
+		}
+	}
+	return leader
+}

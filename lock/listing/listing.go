@@ -1,0 +1,141 @@
+// Package listing reads the replies of LOCK LIST and LOCK INFO, for the command
+// line and the dashboard. Both show the same names and values.
+package listing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Doer sends a command on a connection with RESP3.
+type Doer interface {
+	Do(ctx context.Context, args ...any) *redis.Cmd
+}
+
+// Lock contains the names and values with which LOCK INFO and LOCK LIST describe
+// a lock, an owner that shares it, or a client that waits.
+type Lock map[string]any
+
+// Query selects locks.
+type Query struct {
+	Match  string // pattern as in SCAN, "" for all keys
+	Owner  string // "" for all owners
+	Waited bool   // only locks for which clients wait
+	Count  int    // number of locks that one call visits
+}
+
+// List visits up to q.Count locks from cursor on. It returns those that match, and
+// the next cursor, which is "0" after the last lock.
+func List(ctx context.Context, d Doer, q Query, cursor string) (found []Lock, next string, err error) {
+	args := []any{"LOCK", "LIST", "COUNT", q.Count, "CURSOR", cursor}
+	if q.Match != "" {
+		args = append(args, "MATCH", q.Match)
+	}
+	if q.Owner != "" {
+		args = append(args, "OWNER", q.Owner)
+	}
+	if q.Waited {
+		args = append(args, "WAITED")
+	}
+	reply, err := d.Do(ctx, args...).Slice()
+	if err != nil {
+		return nil, "", err
+	}
+	if len(reply) != 2 {
+		return nil, "", fmt.Errorf("LOCK LIST returned %d values instead of 2", len(reply))
+	}
+	list, ok := reply[1].([]any)
+	if !ok {
+		return nil, "", fmt.Errorf("LOCK LIST returned a %T instead of a list", reply[1])
+	}
+	for _, f := range list {
+		l, err := describe(f)
+		if err != nil {
+			return nil, "", err
+		}
+		found = append(found, l)
+	}
+	return found, fmt.Sprint(reply[0]), nil
+}
+
+// Info asks for one lock. It returns nil if the lock is free and no client waits.
+func Info(ctx context.Context, d Doer, key string) (Lock, error) {
+	reply, err := d.Do(ctx, "LOCK", "INFO", key).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return describe(reply)
+}
+
+func describe(reply any) (Lock, error) {
+	m, ok := reply.(map[any]any)
+	if !ok {
+		return nil, fmt.Errorf("a lock is described by a %T instead of a map", reply)
+	}
+	l := make(Lock, len(m))
+	for k, v := range m {
+		if list, ok := v.([]any); ok {
+			inner := make([]Lock, 0, len(list))
+			for _, e := range list {
+				w, err := describe(e)
+				if err != nil {
+					return nil, err
+				}
+				inner = append(inner, w)
+			}
+			v = inner
+		}
+		l[fmt.Sprint(k)] = v
+	}
+	return l, nil
+}
+
+// Text returns a field that is a text, or "" if there is no such field.
+func (l Lock) Text(name string) string {
+	s, _ := l[name].(string)
+	return s
+}
+
+// Int returns a field that is an integer, or 0 if there is no such field.
+func (l Lock) Int(name string) int64 {
+	n, _ := l[name].(int64)
+	return n
+}
+
+// Holders returns the owners that share a lock.
+func (l Lock) Holders() []Lock {
+	list, _ := l["holders"].([]Lock)
+	return list
+}
+
+// Waiters returns the clients that wait, in order.
+func (l Lock) Waiters() []Lock {
+	list, _ := l["waiters"].([]Lock)
+	return list
+}
+
+// Tokens returns the tokens of the current grants of a lock.
+func (l Lock) Tokens() []int64 {
+	var all []int64
+	for _, h := range l.Holders() {
+		all = append(all, h.Int("token"))
+	}
+	if token := l.Int("token"); token != 0 && all == nil {
+		all = append(all, token)
+	}
+	return all
+}
+
+// Mode returns how a lock is held, or how a client wants to hold it.
+func (l Lock) Mode() string {
+	if n := l.Int("limit"); n > 0 {
+		return fmt.Sprintf("limit %d", n)
+	}
+	return l.Text("mode")
+}
