@@ -25,6 +25,7 @@ const (
 	opPromote  = "promote"  // leader: make a non-voter a voter
 	opTransfer = "transfer" // leader: transfer leadership
 	opStatus   = "status"
+	opReport   = "report"  // return what the node's reporter says: see Node.SetReporter
 	opRemoved  = "removed" // the leader tells a node that it was removed; the node asks the leader again
 )
 
@@ -42,6 +43,9 @@ type adminRequest struct {
 
 	// Learner is set in opAdd if the node remains a non-voter.
 	Learner bool `json:"learner,omitempty"`
+
+	// Query is the question to the reporter in opReport.
+	Query string `json:"query,omitempty"`
 
 	auto bool // opRemove by the leader itself: see removeAway
 
@@ -77,7 +81,8 @@ type adminReply struct {
 	Index uint64 `json:"index,omitempty"`
 	Term  uint64 `json:"term,omitempty"`
 
-	Status *NodeStatus `json:"status,omitempty"`
+	Status *NodeStatus     `json:"status,omitempty"`
+	Report json.RawMessage `json:"report,omitempty"` // opReport
 
 	Done string `json:"done,omitempty"` // opAdd, opRemove, opTransfer: what was done, for the operator
 }
@@ -205,6 +210,10 @@ func (a *admin) answer(ctx context.Context, req adminRequest, reply *adminReply)
 	case opRemoved:
 		signal(a.status.removal.now)
 		return nil
+	case opReport:
+		var err error
+		reply.Report, err = a.status.report(req.Query)
+		return err
 	case opStatus:
 		st := a.status.own()
 		reply.Status = &st

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -51,6 +53,62 @@ type statusReporter struct {
 	health    *health.Book
 	disk      *diskspace.Monitor
 	removal   *removalWatch
+	reporter  atomic.Pointer[func(query string) ([]byte, error)]
+}
+
+// SetReporter sets the function with which this node answers the calls of Reports
+// on any node, in JSON. It is called from any goroutine. The package does not
+// interpret queries and answers.
+func (n *Node) SetReporter(f func(query string) ([]byte, error)) { n.status.reporter.Store(&f) }
+
+// Reports asks the reporters of all members, at the same time, and returns their
+// answers by node id. It leaves out members that do not answer within a second,
+// and members whose program has no reporter.
+func (n *Node) Reports(ctx context.Context, query string) map[string][]byte {
+	return n.status.reports(ctx, query)
+}
+
+var errNoReporter = errors.New("this node has no reporter")
+
+func (sr *statusReporter) report(query string) ([]byte, error) {
+	f := sr.reporter.Load()
+	if f == nil {
+		return nil, errNoReporter
+	}
+	return (*f)(query)
+}
+
+func (sr *statusReporter) reports(ctx context.Context, query string) map[string][]byte {
+	var members []member.Member
+	if r := sr.raft.running(); r != nil {
+		members = membersOf(r)
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	answers := make(map[string][]byte)
+	if own, err := sr.report(query); err == nil {
+		answers[sr.cfg.NodeID] = own
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards answers
+	for _, m := range members {
+		if m.ID == sr.cfg.NodeID {
+			continue
+		}
+		wg.Go(func() {
+			addr := string(sr.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
+			var r adminReply
+			req := adminRequest{Op: opReport, Query: query}
+			if err := sr.peers.askContext(ctx, addr, m.ID, req, &r); err != nil || r.Report == nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[m.ID] = r.Report
+		})
+	}
+	wg.Wait()
+	return answers
 }
 
 // MemoryStatus is the size of the data set as a node counts it.
