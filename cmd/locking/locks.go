@@ -394,8 +394,8 @@ func printInfo(out io.Writer, d listing.Lock) error {
 	if len(d.Holders()) > 0 {
 		t := terminal.NewTable("TOKEN", "OWNER", "HELD", "TTL", "CLIENT", "META")
 		for _, h := range d.Holders() {
-			t.AppendRow(table.Row{h.Int("token"), shown(h.Text("owner")), ms(h, "held-ms"), ms(h, "ttl-ms"), clientOf(h),
-				h.Text("meta")})
+			t.AppendRow(table.Row{h.Int("token"), shown(h.Text("owner")), ms(h, "held-ms"), ms(h, "ttl-ms"),
+				clientOf(h), h.Text("meta")})
 		}
 		b.WriteString(t.Render() + "\n")
 	}

@@ -29,7 +29,9 @@ type httpPages struct {
 	metrics  http.Handler
 	token    *httpToken
 	pprof    bool
-	log      hclog.Logger
+	// dashboard is nil for none. It decides itself what a request may see.
+	dashboard http.Handler
+	log       hclog.Logger
 }
 
 func newHTTPPages(
@@ -68,6 +70,9 @@ func (p httpPages) handler() http.Handler {
 			p.log.Debug("status not sent", "error", err)
 		}
 	})))
+	if p.dashboard != nil {
+		mux.Handle("/", p.dashboard)
+	}
 	if p.pprof {
 		for path, serve := range map[string]http.HandlerFunc{
 			"/debug/pprof/": pprof.Index, "/debug/pprof/profile": pprof.Profile, "/debug/pprof/trace": pprof.Trace,

@@ -22,12 +22,14 @@ const minHTTPToken = 16
 type httpOptions struct {
 	tokenFile string
 	pprof     bool
+	dashboard flags.YesNo
 }
 
 func (o *httpOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.tokenFile, "http-token-file", "",
 		"file with a token that requests to --http-addr must send as \"Authorization: Bearer TOKEN\", except for "+
 			"/healthz and /readyz")
+	f.Var(&o.dashboard, "dashboard", "serve the dashboard and its API at --http-addr")
 	f.BoolVar(&o.pprof, "pprof", false,
 		"serve /debug/pprof at --http-addr, which must be on loopback or have a --http-token-file")
 }
@@ -92,13 +94,17 @@ func (t *httpToken) set(token string) {
 
 // admits reports whether a request has the token, or needs none.
 func (t *httpToken) admits(r *http.Request) bool {
-	want := t.sum.Load()
-	if want == nil {
+	if t.sum.Load() == nil {
 		return true
 	}
 	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	return strings.EqualFold(kind, "Bearer") && subtle.ConstantTimeCompare(sum[:], want[:]) == 1
+	return strings.EqualFold(kind, "Bearer") && t.matches(strings.TrimSpace(token))
+}
+
+// matches reports whether a text is the token. No text is, if there is none.
+func (t *httpToken) matches(text string) bool {
+	want, sum := t.sum.Load(), sha256.Sum256([]byte(text))
+	return want != nil && subtle.ConstantTimeCompare(sum[:], want[:]) == 1
 }
 
 // protect refuses requests without the token.

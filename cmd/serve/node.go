@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/dashboard"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
@@ -107,6 +108,12 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 	audit hclog.Logger, r *reloader) error {
 	ctx, shutdown := context.WithCancel(ctx) // SHUTDOWN ends it too
 	defer shutdown()
+	var joined *joinedListener // nil without a dashboard
+	var events dashboard.Events
+	if o.web.dashboard {
+		joined = joinListener(bound.clients)
+		bound.clients, audit = joined, events.Audit(audit)
+	}
 	port := resp.Config{
 		Shutdown: shutdown,
 		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir,
@@ -125,13 +132,25 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 		return err
 	}
 	r.clients.Store(clients)
-	web := serveHTTP(bound.http, newHTTPPages(node, clients, &r.token, o.web.pprof, log.Named("http")))
+	pages := newHTTPPages(node, clients, &r.token, o.web.pprof, log.Named("http"))
+	closeDashboard := func() {}
+	if joined != nil {
+		d, err := o.openDashboard(node, clients, joined, &r.token, &events, log.Named("dashboard"))
+		if err != nil {
+			err = errors.Join(err, sentinel.Close(), clients.Close(), node.Close(), bound.close())
+			clients.Wait()
+			return err
+		}
+		pages.dashboard, closeDashboard = d.Handler(), d.Close
+	}
+	web := serveHTTP(bound.http, pages)
 	log.Info("node started", "node", o.nodeID, "clients", clients.Addr(), "peers", p.cluster.AdvertisePeerAddr,
 		"http", o.httpAddr, "sentinel", o.discovery.sentinelAddr, "version", o.version, "pid", os.Getpid())
 
 	<-ctx.Done()
 	log.Info("stopping")
 	begun := time.Now()
+	closeDashboard()
 	err = stopClients(log, node, clients)
 	// The Sentinel port closes last, so that its subscribers receive the event
 	// of the new leader.

@@ -55,7 +55,7 @@ type testOptions struct{ clock, killAt string }
 
 func newOptions() *options {
 	o := &options{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(),
-		access: accessOptions{protectedMode: true}}
+		access: accessOptions{protectedMode: true}, web: httpOptions{dashboard: true}}
 	o.options.MaxMemory = -1 // auto
 	o.options.LockHistory = 64 << 20
 	return o
@@ -124,7 +124,7 @@ func (o *options) identityFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "",
 		"peer address that this node announces to other nodes; may be a DNS name (default: this node's address in "+
 			"--peers, else --peer-addr)")
-	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "address for /healthz, /readyz and /metrics")
+	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "address for the dashboard, /healthz, /readyz and /metrics")
 	o.web.flags(f)
 	o.discovery.flags(f)
 	o.secret.flags(f)

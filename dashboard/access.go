@@ -1,0 +1,103 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// Errors of access. Their texts are for the user of a browser.
+var (
+	errToken = errors.New("this port needs its token (--http-token-file), or a login")
+	errLogin = errors.New("log in as a user of the cluster with read permission to see this")
+	errCerts = errors.New("the client port admits only clients with a certificate, so the dashboard shows no data")
+)
+
+// mayRead returns nil if a request may read the state of the cluster: it has the
+// token, or needs none, or it has a session.
+func (d *Dashboard) mayRead(r *http.Request) error {
+	if d.cfg.Token.Admits(r) || d.sessionOf(r) != nil {
+		return nil
+	}
+	if user, password, ok := r.BasicAuth(); ok {
+		c, err := d.loginAs(r, user, password)
+		if err == nil {
+			c.close()
+		}
+		return err
+	}
+	return errToken
+}
+
+// read calls f with the connection whose rights a request has: that of its
+// session, that of the ACL user in its Authorization header or, without a login,
+// that of a client without a password.
+func (d *Dashboard) read(r *http.Request, f func(context.Context, *connection) error) error {
+	if d.cfg.Certificates {
+		return errCerts
+	}
+	s := d.sessionOf(r)
+	if s != nil && s.conn != nil {
+		return f(r.Context(), s.conn)
+	}
+	if user, password, ok := r.BasicAuth(); ok {
+		c, err := d.loginAs(r, user, password)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		return f(r.Context(), c)
+	}
+	if s == nil && !d.cfg.Token.Admits(r) {
+		return errToken
+	}
+	if !d.cfg.Token.Needed() && !(d.cfg.Local && localHost(r.Host)) {
+		return errLogin
+	}
+	// A connection for each request has no rights that have been taken away from
+	// clients without a password.
+	c := d.dial(remoteAddr(r))
+	defer c.close()
+	return f(r.Context(), c)
+}
+
+// localHost reports whether a Host header names this machine. Otherwise a page of
+// another site could read data: its name may resolve to a loopback address.
+func localHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// loginAs opens a connection and authenticates it. The client port delays and
+// refuses guesses by the address of the request.
+func (d *Dashboard) loginAs(r *http.Request, user, password string) (*connection, error) {
+	if d.cfg.Certificates {
+		return nil, errCerts
+	}
+	select {
+	case d.logins <- struct{}{}:
+		defer func() { <-d.logins }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	c := d.dial(remoteAddr(r))
+	if err := c.login(r.Context(), user, password); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// remoteAddr returns the address of the sender of a request.
+func remoteAddr(r *http.Request) net.Addr {
+	addr, err := net.ResolveTCPAddr("tcp", r.RemoteAddr) // is an IP address, so nothing is resolved
+	if err != nil {
+		return &net.TCPAddr{}
+	}
+	return addr
+}

@@ -1,0 +1,135 @@
+// Package dashboard serves the web dashboard and the JSON API of a node, on its
+// HTTP port. docs/api.md describes the API, and docs/dashboard.md the pages. The
+// package itself is not a supported API.
+//
+// The package has no access of its own to the data. It reads locks, keys and
+// clients as a client of its node, over connections inside the process, with the
+// rights of an ACL user. So the rules, limits and logs of the client port apply
+// to it.
+package dashboard
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-kv/holdfast/cluster/health"
+	"github.com/holdfast-kv/holdfast/dashboard/traffic"
+)
+
+// files are the templates and the static files.
+//
+//go:embed templates static
+var files embed.FS
+
+// Node is the node that a dashboard describes. Its methods are safe for
+// concurrent use.
+type Node interface {
+	ID() string
+	Status() health.NodeStatus
+	// ClusterStatus asks every member for its state.
+	ClusterStatus(ctx context.Context) []health.NodeStatus
+	// PeerHealth returns what the members last reported.
+	PeerHealth() []health.PeerHealth
+	Leader() (id string, known bool)
+	// Watch returns a channel that receives a value after a change of the leader
+	// or of PeerHealth, until stop is called.
+	Watch() (changed <-chan struct{}, stop func())
+	// SetReporter sets the function that answers Reports of any node.
+	SetReporter(f func(query string) ([]byte, error))
+	// Reports sends a query to the reporters of all nodes.
+	Reports(ctx context.Context, query string) map[string][]byte
+}
+
+// Token is the token of the HTTP port. Its methods are safe for concurrent use.
+type Token interface {
+	// Needed reports whether requests need the token.
+	Needed() bool
+	// Admits reports whether a request has the token, or needs none.
+	Admits(r *http.Request) bool
+	// Matches reports whether a text is the token.
+	Matches(text string) bool
+}
+
+// Config is the configuration of a Dashboard.
+type Config struct {
+	Node    Node
+	Token   Token
+	Metrics prometheus.Gatherer
+	// Kind returns the kind of a command by its name in the metrics.
+	Kind func(command string) traffic.Kind
+	// Dial opens a connection to the node's client port from within the process.
+	// from is the address that the port sees.
+	Dial func(ctx context.Context, from net.Addr) (net.Conn, error)
+	// Local is set if only this machine can reach the HTTP port. Then, without
+	// a login, a browser has the rights of a client without a password.
+	Local bool
+	// Certificates is set if the client port admits only clients with a
+	// certificate. Then the dashboard shows no data, because a browser could get
+	// around that.
+	Certificates bool
+	// Secure is set if the HTTP port uses TLS.
+	Secure bool
+	Events *Events
+	Log    hclog.Logger
+}
+
+// Dashboard serves the pages and the API. It is safe for concurrent use.
+type Dashboard struct {
+	cfg      Config
+	sampler  *traffic.Sampler
+	sessions sessions
+	stream   stream
+	breaks   limiter
+	logins   chan struct{} // capacity: logins at a time
+	pages    pages
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// maxLogins bounds the logins that are being checked at a time.
+const maxLogins = 8
+
+// New returns a Dashboard that samples what the node does. Close ends it.
+func New(cfg Config) (*Dashboard, error) {
+	pages, err := parsePages()
+	if err != nil {
+		return nil, fmt.Errorf("templates of the dashboard: %w", err)
+	}
+	d := &Dashboard{
+		cfg: cfg, sampler: traffic.New(cfg.Metrics, cfg.Kind, cfg.Log), pages: pages,
+		logins: make(chan struct{}, maxLogins), breaks: limiter{burst: 10, every: 6 * time.Second},
+		stream: stream{opened: make(chan struct{}, 1)},
+	}
+	d.ctx, d.stop = context.WithCancel(context.Background())
+	cfg.Node.SetReporter(d.report)
+	d.wg.Go(func() { d.sampler.Run(d.ctx, d.sampled) })
+	d.wg.Go(d.watch)
+	d.wg.Go(d.keepStream)
+	return d, nil
+}
+
+// Close ends the sampling, the streams and the connections, and waits for the
+// goroutines of the Dashboard.
+func (d *Dashboard) Close() {
+	d.stop()
+	d.wg.Wait()
+	d.sessions.close()
+}
+
+// sampled runs after each sample.
+func (d *Dashboard) sampled() {
+	d.sessions.expire(time.Now())
+	if d.stream.wanted(topicTraffic) {
+		d.stream.send(topicTraffic, d.traffic(d.ctx, "recent 1"))
+	}
+}

@@ -1,0 +1,173 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-kv/holdfast/lock/listing"
+)
+
+// Bounds of one request that iterates over locks or keys. A request ends with what
+// it has found when it reaches one of them.
+const (
+	pageSize  = 50
+	maxPage   = 500
+	visitStep = 500 // locks or keys that one command visits
+	maxVisits = 20_000
+	visitTime = 300 * time.Millisecond
+)
+
+// Locks is the answer of /api/v1/locks. Locks has the maps that "holdfast locks
+// --json" prints.
+type Locks struct {
+	Locks []listing.Lock `json:"locks"`
+	// Cursor continues the list, "0" at its end.
+	Cursor string `json:"cursor"`
+}
+
+// listLocks answers /api/v1/locks.
+func (d *Dashboard) listLocks(r *http.Request) (any, error) {
+	q := listing.Query{Match: r.FormValue("match"), Owner: r.FormValue("owner"), Waited: r.FormValue("waited") == "1"}
+	count, err := number(r, "count", pageSize, maxPage)
+	if err != nil {
+		return nil, err
+	}
+	answer := Locks{Locks: []listing.Lock{}}
+	if answer.Cursor, err = cursor(r); err != nil {
+		return nil, err
+	}
+	err = d.read(r, func(ctx context.Context, c *connection) error {
+		return c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) error {
+			begun := time.Now()
+			for visited := 0; visited < maxVisits && time.Since(begun) < visitTime; {
+				// Without a filter, each visited lock is found.
+				q.Count = visitStep
+				if q.Match == "" && q.Owner == "" && !q.Waited {
+					q.Count = count - len(answer.Locks)
+				}
+				found, next, err := listing.List(ctx, conn, q, answer.Cursor)
+				if err != nil {
+					return err
+				}
+				visited += q.Count
+				answer.Locks, answer.Cursor = append(answer.Locks, found...), next
+				if next == "0" || len(answer.Locks) >= count {
+					return nil
+				}
+			}
+			return nil
+		})
+	})
+	for _, l := range answer.Locks {
+		markBinary(l)
+	}
+	return answer, err
+}
+
+// markBinary adds the exact bytes of keys and owners that are not valid UTF-8,
+// which JSON cannot contain.
+func markBinary(l listing.Lock) {
+	for _, name := range []string{"key", "owner", "meta"} {
+		if text := l.Text(name); !utf8.ValidString(text) {
+			l[name+"_base64"] = base64.StdEncoding.EncodeToString([]byte(text))
+		}
+	}
+	for _, inner := range append(l.Holders(), l.Waiters()...) {
+		markBinary(inner)
+	}
+}
+
+// Lock is the answer of /api/v1/lock.
+type Lock struct {
+	// Lock is null if the lock is free and no client waits for it.
+	Lock listing.Lock `json:"lock"`
+}
+
+// keyOf returns the key that a request names, as text or in base64.
+func keyOf(r *http.Request) (string, error) {
+	if text := r.FormValue("key_base64"); text != "" {
+		key, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return "", badRequest("key_base64 is not base64")
+		}
+		return string(key), nil
+	}
+	if !r.Form.Has("key") {
+		return "", badRequest("the parameter key is missing")
+	}
+	return r.FormValue("key"), nil
+}
+
+// lockInfo answers /api/v1/lock.
+func (d *Dashboard) lockInfo(r *http.Request) (any, error) {
+	key, err := keyOf(r)
+	if err != nil {
+		return nil, err
+	}
+	var answer Lock
+	err = d.read(r, func(ctx context.Context, c *connection) error {
+		return c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) (err error) {
+			answer.Lock, err = listing.Info(ctx, conn, key)
+			return err
+		})
+	})
+	if answer.Lock != nil {
+		markBinary(answer.Lock)
+	}
+	return answer, err
+}
+
+// inDatabase calls f after it has selected the database of a request.
+func (c *connection) inDatabase(ctx context.Context, r *http.Request,
+	f func(context.Context, *redis.Conn) error) error {
+	db, err := database(r)
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, func(ctx context.Context, conn *redis.Conn) error {
+		if db != c.db {
+			if err := conn.Do(ctx, "SELECT", db).Err(); err != nil {
+				return err
+			}
+			c.db = db
+		}
+		return f(ctx, conn)
+	})
+}
+
+// database returns the parameter db, 0 if it is missing.
+func database(r *http.Request) (int, error) {
+	text := r.FormValue("db")
+	if text == "" {
+		return 0, nil
+	}
+	db, err := strconv.Atoi(text)
+	if err != nil || db < 0 || db > 15 {
+		return 0, badRequest("db is not a number from 0 to 15")
+	}
+	return db, nil
+}
+
+// breakLock takes the grants with the given tokens away from their owners. It
+// returns how many of them existed.
+func (c *connection) breakLock(ctx context.Context, r *http.Request, key string, tokens []int64) (broken int,
+	err error) {
+	err = c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) error {
+		for _, token := range tokens {
+			n, err := conn.Do(ctx, "LOCK", "BREAK", key, token).Int()
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return err
+			}
+			broken += n
+		}
+		return nil
+	})
+	return broken, err
+}

@@ -1,0 +1,249 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/health"
+)
+
+// Topics of the stream.
+const (
+	topicStatus  = "status"  // Status, when it has changed
+	topicTraffic = "traffic" // Traffic, with one sample of each node
+	topicEvents  = "events"  // the id of the newest event
+)
+
+const (
+	maxStreams  = 32
+	statusEvery = time.Second
+	// statusPause is the minimum time between two questions to the members.
+	statusPause = 100 * time.Millisecond
+	pingEvery   = 15 * time.Second
+	streamWrite = 10 * time.Second
+)
+
+// stream sends messages to the open streams. It is safe for concurrent use.
+type stream struct {
+	opened chan struct{} // capacity 1: a stream was opened, or the cluster has changed
+
+	mu   sync.Mutex
+	subs map[*subscriber]bool
+}
+
+// subscriber is one open stream. A message replaces an earlier one of its topic
+// that has not been sent yet.
+type subscriber struct {
+	topics map[string]bool
+	ready  chan struct{} // capacity 1
+	queued map[string][]byte
+}
+
+// open adds a stream. It fails if there are too many.
+func (s *stream) open(topics []string) (*subscriber, bool) {
+	sub := &subscriber{topics: make(map[string]bool), ready: make(chan struct{}, 1), queued: make(map[string][]byte)}
+	for _, t := range topics {
+		sub.topics[t] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.subs) >= maxStreams {
+		return nil, false
+	}
+	if s.subs == nil {
+		s.subs = make(map[*subscriber]bool)
+	}
+	s.subs[sub] = true
+	s.hurry()
+	return sub, true
+}
+
+func (s *stream) close(sub *subscriber) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.subs, sub)
+}
+
+// wanted reports whether a stream has a topic.
+func (s *stream) wanted(topic string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sub := range s.subs {
+		if sub.topics[topic] {
+			return true
+		}
+	}
+	return false
+}
+
+// hurry makes keepStream ask for the status now.
+func (s *stream) hurry() {
+	select {
+	case s.opened <- struct{}{}:
+	default:
+	}
+}
+
+// send sends a message to the streams with its topic.
+func (s *stream) send(topic string, message any) {
+	text, err := json.Marshal(message)
+	if err != nil {
+		panic("message of the stream: " + err.Error()) // our types can be encoded
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sub := range s.subs {
+		if sub.topics[topic] {
+			sub.put(topic, text)
+		}
+	}
+}
+
+// put queues a message. The caller holds stream.mu.
+func (sub *subscriber) put(topic string, text []byte) {
+	sub.queued[topic] = text
+	select {
+	case sub.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the queued messages by topic.
+func (s *stream) take(sub *subscriber) map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queued := sub.queued
+	sub.queued = make(map[string][]byte)
+	return queued
+}
+
+// keepStream asks the members for their status while a stream wants it, and sends
+// what has changed.
+func (d *Dashboard) keepStream() {
+	d.cfg.Events.onAdd(func() { d.stream.sendLast(d.cfg.Events) })
+	defer d.cfg.Events.onAdd(nil)
+	t := time.NewTimer(0)
+	defer t.Stop()
+	last := ""
+	for {
+		if !d.stream.wanted(topicStatus) {
+			last = ""
+			select {
+			case <-d.ctx.Done():
+				return
+			case <-d.stream.opened:
+				continue
+			}
+		}
+		st := d.status(d.ctx)
+		if now := essence(st); now != last {
+			d.stream.send(topicStatus, st)
+			last = now
+		}
+		t.Reset(statusPause)
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-t.C:
+		}
+		t.Reset(statusEvery - statusPause)
+		select {
+		case <-d.ctx.Done():
+			return
+		case <-t.C:
+		case <-d.stream.opened:
+			last = "" // the stream that was opened has no status yet
+		}
+	}
+}
+
+// essence returns the part of a status that is worth sending, as text.
+func essence(st Status) string {
+	nodes := slices.Clone(st.Nodes)
+	for i := range nodes {
+		// The pages count the uptime themselves. Other values change without a
+		// command of a client, because clock entries are committed.
+		n := &nodes[i]
+		n.Uptime, n.LastAnswer, n.StateHash, n.StateIndex = 0, time.Time{}, "", 0
+		n.DiskFree = n.DiskFree >> 20
+	}
+	return fmt.Sprintf("%+v %+v", st.Verdict, []health.NodeStatus(nodes))
+}
+
+// sendLast sends the id of the newest event.
+func (s *stream) sendLast(e *Events) {
+	e.mu.Lock()
+	last := e.last
+	e.mu.Unlock()
+	s.send(topicEvents, map[string]uint64{"last": last})
+}
+
+// serveStream answers /api/v1/stream.
+func (d *Dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
+	fail := func(code int, e apiError) { writeJSON(w, code, e) }
+	if err := d.mayRead(r); err != nil {
+		fail(explain(err))
+		return
+	}
+	bySession := !d.cfg.Token.Admits(r) && d.sessionOf(r) != nil
+	topics := r.URL.Query()["topic"]
+	if len(topics) == 0 {
+		topics = []string{topicStatus}
+	}
+	known := []string{topicStatus, topicTraffic, topicEvents}
+	for _, t := range topics {
+		if !slices.Contains(known, t) {
+			fail(explain(badRequest("there is no topic " + t)))
+			return
+		}
+	}
+	sub, ok := d.stream.open(topics)
+	if !ok {
+		fail(http.StatusServiceUnavailable, apiError{Error: "too many streams are open on this node"})
+		return
+	}
+	defer d.stream.close(sub)
+	// The limits of the HTTP port are for short requests. A stream has a limit for
+	// each write instead.
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		fail(http.StatusInternalServerError, apiError{Error: err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	text := ": open\n\n"
+	for {
+		if err := control.SetWriteDeadline(time.Now().Add(streamWrite)); err != nil {
+			return
+		}
+		if _, err := fmt.Fprint(w, text); err != nil || control.Flush() != nil {
+			return
+		}
+		text = ""
+		select {
+		case <-r.Context().Done():
+			return
+		case <-d.ctx.Done():
+			return
+		case <-ping.C:
+			text = ": ping\n\n"
+		case <-sub.ready:
+			queued := d.stream.take(sub)
+			for _, topic := range slices.Sorted(maps.Keys(queued)) {
+				text += "event: " + topic + "\ndata: " + string(queued[topic]) + "\n\n"
+			}
+		}
+		if bySession && d.sessionOf(r) == nil { // it has ended since the stream began
+			return
+		}
+	}
+}
