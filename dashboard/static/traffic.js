@@ -72,12 +72,13 @@ function draw() {
     const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
     const plot = new uPlot({
       ...size, cursor: { y: false }, legend: { live: true }, scales: { y: { range: (u, low, high) => [0, (high || 1) * 1.1] } },
-      axes: [{ ...axis, values: (u, all) => all.map((t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })) },
+      axes: [{ ...axis, space: 90, values: (u, all) => all.map((t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })) },
         { ...axis, size: 64, values: (u, all) => all.map(chart.format) }],
       series: [{ value: (u, t) => (t ? new Date(t * 1000).toLocaleTimeString() : "–") },
         ...lines.map((l) => ({ label: l.id, stroke: color(`--line-${l.j % 5}`), width: l.dashed ? 1 : 2,
           dash: l.dashed ? [4, 4] : undefined, spanGaps: true, value: (u, v) => chart.format(v) }))],
     }, data, root);
+    root.querySelectorAll(".u-legend th").forEach((th) => th.setAttribute("scope", "row"));
     plots.push({ plot, now, ids: ids.join(), width: size.width });
   });
   document.body.dataset.samples = times.length;

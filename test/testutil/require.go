@@ -13,6 +13,8 @@ const (
 	RequireClients = "HOLDFAST_REQUIRE_CLIENTS"
 	// RequireRedis is for redis-server.
 	RequireRedis = "HOLDFAST_REQUIRE_REDIS"
+	// RequireBrowser is for Chromium.
+	RequireBrowser = "HOLDFAST_REQUIRE_BROWSER"
 	// RequireStrace is for strace.
 	RequireStrace = "HOLDFAST_REQUIRE_STRACE"
 )
