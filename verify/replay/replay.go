@@ -224,6 +224,10 @@ func (r *replay) operation(op fsm.RecordOp) {
 	for _, c := range op.Commands {
 		r.at++
 		r.res.Executed++
+		if c.Args[0] == fsm.RestoreCommand {
+			r.restore(c.Args)
+			continue
+		}
 		o, known := parse(c.Args)
 		if !known || c.DB != 0 {
 			r.forget(c)
@@ -236,6 +240,17 @@ func (r *replay) operation(op fsm.RecordOp) {
 		x := &execution{at: r.at, what: identity(&o), reply: reply, sure: sure}
 		r.execs = append(r.execs, x)
 		r.byWhat[x.what] = append(r.byWhat[x.what], x)
+	}
+}
+
+// restore replays a restore. The data of the history is the same in the backup:
+// see attack.backupFaults. But the deadlines of its keys move.
+func (r *replay) restore(args []string) {
+	if args[1] != "apply" {
+		return
+	}
+	for key := range r.m.volatile {
+		r.m.put(key, value{unknown: true})
 	}
 }
 

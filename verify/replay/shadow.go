@@ -27,6 +27,7 @@ type Shadow struct {
 	bad      []checker.Violation
 	err      error // error of the redis-server
 	index    uint64
+	restored bool // the entry has replaced the data with that of a backup
 }
 
 // maxShadowViolations is how many violations end the replay. After one
@@ -35,41 +36,47 @@ const maxShadowViolations = 10
 
 // NewShadow empties the redis-server and copies the keys of m to it.
 func NewShadow(redis *Redis, m *fsm.Machine) (*Shadow, error) {
-	for _, cmd := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
-		if _, err := redis.must(0, cmd...); err != nil {
-			return nil, err
-		}
-	}
 	s := &Shadow{redis: redis, m: m, t: translator{table: m.Table(), script: m.ScriptText},
 		chains: make(map[uint64]uint64)}
 	s.t.kind = s.kind
+	return s, s.copyKeys()
+}
+
+// copyKeys empties the redis-server and copies the keys of the state machine to
+// it.
+func (s *Shadow) copyKeys() error {
+	for _, cmd := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} {
+		if _, err := s.redis.must(0, cmd...); err != nil {
+			return err
+		}
+	}
 	for db := range fsm.Databases {
 		keys, err := s.keys(db)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, key := range keys {
 			if s.kind(db, key) == lockKind {
-				if _, err := redis.must(db, lockPlaceholder(key)...); err != nil {
-					return nil, err
+				if _, err := s.redis.must(db, lockPlaceholder(key)...); err != nil {
+					return err
 				}
 				continue
 			}
 			payload, known, err := s.dump(db, key)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if !known {
 				continue
 			}
-			if v, err := redis.do(db, "RESTORE", key, "0", payload); err != nil {
-				return nil, err
+			if v, err := s.redis.do(db, "RESTORE", key, "0", payload); err != nil {
+				return err
 			} else if v.Err != "" {
 				s.say(key, "the redis-server refuses the DUMP of the state machine: %s", v.Err)
 			}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // Machine returns the state machine.
@@ -97,6 +104,9 @@ func (s *Shadow) Apply(e Entry) error {
 	s.m.Trace(&fsm.Trace{
 		Ran: func(db int, args [][]byte, reply fsm.Reply, proto int) {
 			s.t.wall, s.t.db = s.m.Clock().Wall/1000, db
+			if string(args[0]) == fsm.RestoreCommand && string(args[1]) == "apply" && !reply.IsError() {
+				s.restored = true
+			}
 			s.run(db, s.t.ran(args, reply, proto))
 		},
 		Served: func(db int, args [][]byte, reply fsm.Reply) {
@@ -117,11 +127,19 @@ func (s *Shadow) Apply(e Entry) error {
 	}
 	index, hash := s.m.Hash()
 	s.chains[index] = hash
+	if s.restored {
+		s.restored = false
+		return s.copyKeys()
+	}
 	return nil
 }
 
-// run runs commands on the redis-server and compares the replies.
+// run runs commands on the redis-server and compares the replies. If the entry
+// has replaced all data, the keys are copied at its end.
 func (s *Shadow) run(db int, cmds []redisCommand) {
+	if s.restored {
+		return
+	}
 	for i := 0; i < len(cmds) && !s.done(); i++ {
 		n := i
 		for cmds[n].together && n+1 < len(cmds) {

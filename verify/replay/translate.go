@@ -97,6 +97,9 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 		if row.Flags&fsm.Blocking != 0 {
 			return nil // the redis-server would wait if its state differed
 		}
+		if bytes.HasPrefix(reply.Append(nil, 2), []byte("-QUARANTINE ")) {
+			return nil // a Redis has no quarantine
+		}
 		return []redisCommand{{args: args, fails: true}}
 	}
 	if f := special[name]; f != nil {
