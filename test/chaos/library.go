@@ -26,6 +26,7 @@ type library struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	addrs  []string
+	pause  sync.RWMutex // held for reading while a command is in flight
 
 	mu    sync.Mutex
 	acked map[string][]string // acknowledged ids by set
@@ -55,7 +56,10 @@ func (l *library) client(ctx context.Context, id int, rng *rand.Rand) {
 	set := fmt.Sprintf("library:set:%d", id)
 	for n := 0; ctx.Err() == nil; n++ {
 		value := fmt.Sprintf("%d.%d", id, n)
-		if err := c.SAdd(ctx, set, value).Err(); err == nil {
+		l.pause.RLock()
+		err := c.SAdd(ctx, set, value).Err()
+		l.pause.RUnlock()
+		if err == nil {
 			l.mu.Lock()
 			l.acked[set] = append(l.acked[set], value)
 			l.mu.Unlock()
@@ -67,9 +71,11 @@ func (l *library) client(ctx context.Context, id int, rng *rand.Rand) {
 // lock takes a lock if it is free. Later it releases the lock, or leaves it to
 // expire.
 func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string, rng *rand.Rand) {
+	l.pause.RLock()
 	h := checker.Hold{Lock: lock, Token: token, TTL: libraryTTL, Call: time.Since(l.begun)}
 	got, err := c.SetNX(ctx, lock, token, libraryTTL).Result()
 	h.Granted = time.Since(l.begun)
+	l.pause.RUnlock()
 	if err != nil || !got {
 		return // the token may be its own, from an attempt whose reply was lost; then the lock expires
 	}
@@ -78,16 +84,24 @@ func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string,
 	case <-time.After(time.Duration(rng.Int64N(int64(libraryTTL) / 2))):
 	}
 	if rng.IntN(4) > 0 && ctx.Err() == nil {
+		l.pause.RLock()
 		r := &checker.Step{Call: time.Since(l.begun), Outcome: checker.Unknown}
 		// After a lost reply go-redis repeats the command, and the
 		// repeated command finds the lock already deleted. So the reply
 		// does not tell which client owned the lock.
 		_ = c.Do(ctx, "DELIFEQ", lock, token).Err()
+		l.pause.RUnlock()
 		h.Release = r
 	}
 	l.mu.Lock()
 	l.holds = append(l.holds, h)
 	l.mu.Unlock()
+}
+
+// Pause implements attack.Companion.
+func (l *library) Pause() (resume func()) {
+	l.pause.Lock()
+	return l.pause.Unlock
 }
 
 // Stop implements attack.Companion.

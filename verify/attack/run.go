@@ -41,6 +41,9 @@ type Config struct {
 // Companion is a set of clients of another kind that run at the same time as the
 // load, for example those of a client library.
 type Companion interface {
+	// Pause waits until the clients have no command in flight, and lets them
+	// send none until resume is called.
+	Pause() (resume func())
 	// Stop ends the clients. It is called when the cluster has recovered. It
 	// returns how many results were checked and which violations were found.
 	// Stop must return before ctx ends.

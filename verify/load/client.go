@@ -67,6 +67,8 @@ func (c *client) unique(key string) string {
 // it was sent, and the time at which the last reply arrived. After an error the
 // client has no connection.
 func (c *client) send(cmds [][]string) (replies []respwire.Value, call, ret time.Duration) {
+	c.load.pause.RLock()
+	defer c.load.pause.RUnlock()
 	call = c.load.Now()
 	replies, err := c.conn.Pipeline(cmds)
 	ret = c.load.Now()

@@ -117,9 +117,10 @@ func (c *Conn) Next() (respwire.Value, error) {
 // not executed. These are Holdfast's errors, and the errors that Redis returns
 // before it examines a command. MISCONF is the error of a leader whose disk is
 // almost full. EXECABORT is the reply of EXEC if no command of the transaction
-// was executed, because one of them was refused.
+// was executed, because one of them was refused. QUARANTINE is the error of a
+// cluster that was restored and grants no lock yet.
 var refusals = []string{"CLUSTERDOWN", "LOADING", "TRYAGAIN", "MOVED", "ASK", "READONLY", "MASTERDOWN", "NOREPLICAS",
-	"NOAUTH", "OOM", "MISCONF", "EXECABORT", "BUSY", "ERR max number of clients"}
+	"NOAUTH", "OOM", "MISCONF", "QUARANTINE", "EXECABORT", "BUSY", "ERR max number of clients"}
 
 // outcomeOf returns what is known about a command with the reply v.
 func outcomeOf(v respwire.Value) checker.Outcome {

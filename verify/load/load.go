@@ -62,8 +62,13 @@ type Load struct {
 	lists  *rotation
 	queues *rotation
 
-	mu   sync.Mutex
-	made map[string]bool // keys that were written
+	// pause is held for reading while a command is in flight, except by blocking
+	// commands, which hold it only before they are sent: see Pause.
+	pause sync.RWMutex
+
+	mu      sync.Mutex
+	made    map[string]bool // keys that were written
+	waiting map[string]int  // blocking commands in flight, by queue
 }
 
 // Start waits until one node answers, and then starts the clients.
@@ -71,7 +76,7 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("no address to connect to")
 	}
-	l := &Load{cfg: cfg, rec: newRecorder(), made: make(map[string]bool)}
+	l := &Load{cfg: cfg, rec: newRecorder(), made: make(map[string]bool), waiting: make(map[string]int)}
 	l.keys = &rotation{name: cfg.Prefix + "key", width: 4, limit: 4 * 150, doubt: 8}
 	l.locks = &rotation{name: cfg.Prefix + "lock", width: 10, limit: 10 * 250, doubt: 12}
 	l.lists = &rotation{name: cfg.Prefix + "list", width: 2, limit: 2 * 300, doubt: 1 << 30}

@@ -85,7 +85,9 @@ func (c *client) take(queue string, block time.Duration) {
 	if c.rng.IntN(30) == 0 {
 		limit = time.Duration(1 + c.rng.Int64N(int64(min(block, time.Second))))
 	}
+	l.begins(queue)
 	v, call, ret, err := c.await(cmd, limit)
+	l.ends(queue)
 	k.Call, k.Return = call, ret
 	if err == nil {
 		settleTake(&k, v)
