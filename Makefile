@@ -27,7 +27,7 @@ FIRST        ?= 1
 # The time after which the simulator begins no further seed. 0: no limit.
 BUDGET       ?= 0
 VIRTUAL      ?= 60s
-EPISODES     ?= 20
+EPISODES     ?= 22
 FAULTS       ?= all
 HOURS        ?= 8
 CHAOS        ?=

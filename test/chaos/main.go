@@ -38,7 +38,7 @@ func main() {
 			"operator, neighbor), or parts of names")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
-	flag.IntVar(&o.episodes, "episodes", 20, "clusters to attack")
+	flag.IntVar(&o.episodes, "episodes", 22, "clusters to attack")
 	flag.IntVar(&o.steps, "steps", 0, "steps of each episode, 0 for four")
 	flag.BoolVar(&o.controls, "controls", true,
 		"also play episodes that break a promise on purpose, which has to be caught")

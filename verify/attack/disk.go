@@ -61,9 +61,10 @@ func newDiskRoom(dir string) (*diskSet, error) {
 	return r, err
 }
 
-// hostPath returns the path by which this process reaches a path on a disk.
+// hostPath returns the path by which this process, and each process that it
+// starts, reaches a path on a disk.
 func (r *diskSet) hostPath(path string) string {
-	return filepath.Join(fmt.Sprintf("/proc/self/task/%d/root", r.tid), path)
+	return filepath.Join(fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), r.tid), path)
 }
 
 func (r *diskSet) close() {

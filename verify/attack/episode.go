@@ -35,6 +35,9 @@ type episode struct {
 	// that a node that was down for a short time needs a snapshot.
 	trailing bool
 	mon      *monitor
+	// companion is the set of clients of Config.Beside, or nil.
+	companion Companion
+	recovered int // clusters that were made from the data of one node
 
 	mu         sync.Mutex
 	violations []checker.Violation
@@ -122,9 +125,8 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 	if e.load, err = load.Start(ctx, lc); err != nil {
 		return err
 	}
-	var companion Companion
 	if e.cfg.Beside != nil && e.plan.Control == "" {
-		companion = e.cfg.Beside(ctx, e.c.addrs(), e.plan.Seed)
+		e.companion = e.cfg.Beside(ctx, e.c.addrs(), e.plan.Seed)
 	}
 	var families *load.Families
 	if e.plan.mixes(e.cfg) {
@@ -140,9 +142,9 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 	if families != nil {
 		e.families = Check{Name: "two builds: commands of all families", Checked: families.Stop()}
 	}
-	if companion != nil {
+	if e.companion != nil {
 		ending, stop := withLimit(ctx, 30*time.Second, "end")
-		e.beside.Name, e.beside.Checked, e.besideBad = companion.Stop(ending)
+		e.beside.Name, e.beside.Checked, e.besideBad = e.companion.Stop(ending)
 		stop()
 	}
 	if err == nil {

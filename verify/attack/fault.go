@@ -39,6 +39,9 @@ type fault struct {
 	// long marks faults that take twelve seconds. They are not combined with
 	// another fault.
 	long bool
+	// alone marks faults that need an otherwise undisturbed cluster. They are not
+	// combined with another fault.
+	alone bool
 	// run injects the fault, waits, removes the fault, and returns the proof
 	// that the fault took effect, or "" if there is no proof. An error means
 	// that the test harness itself failed.
@@ -62,7 +65,7 @@ type injection struct {
 // allFaults returns all faults, in a fixed order.
 func allFaults() []fault {
 	return slices.Concat(processFaults, cpuFaults, versionFaults, linkFaults, clockFaults, diskFaults, memberFaults,
-		operatorFaults, neighborFaults)
+		operatorFaults, backupFaults, neighborFaults)
 }
 
 // waitRandom waits for a random time between low and high.

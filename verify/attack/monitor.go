@@ -22,12 +22,15 @@ type monitor struct {
 	done   chan struct{}
 	disk   *stallProbe
 
+	looking sync.Mutex // held while the nodes are asked
+
 	mu          sync.Mutex
 	leaders     map[uint64]string // by term
 	failovers   int
 	led         time.Duration // last time at which a leader was seen
 	leaderships []Leadership
 	points      []checker.Chain
+	lost        [][]checker.Chain // points of earlier clusters: see newCluster
 	latest      map[string]uint64 // last recorded state index, by node
 }
 
@@ -55,7 +58,21 @@ func (m *monitor) stop() {
 	<-m.done
 }
 
+// newCluster forgets the terms and log indices of the cluster. The caller has
+// killed all nodes, and makes a new cluster from the data of one of them. That
+// cluster may use terms and indices that the lost one has used too.
+func (m *monitor) newCluster() {
+	m.looking.Lock()
+	defer m.looking.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leaders, m.latest = make(map[uint64]string), make(map[string]uint64)
+	m.lost, m.points = append(m.lost, m.points), nil
+}
+
 func (m *monitor) look(ctx context.Context) {
+	m.looking.Lock()
+	defer m.looking.Unlock()
 	m.ends()
 	for n, s := range states(ctx, m.e.c.live()) {
 		m.note(n, s)

@@ -147,7 +147,7 @@ func TestNetwork(t *testing.T) {
 // is chosen, and that no fault is combined with a fault of its own group.
 func TestPlans(t *testing.T) {
 	faults := allFaults()
-	a, b := plans(7, 20, faults), plans(7, 20, faults)
+	a, b := plans(7, 22, faults), plans(7, 22, faults)
 	chosen := make(map[string]int)
 	for i := range a {
 		if a[i].String() != b[i].String() || a[i].Seed != b[i].Seed {
@@ -167,7 +167,7 @@ func TestPlans(t *testing.T) {
 	}
 	for _, f := range faults {
 		if chosen[f.class] == 0 {
-			t.Errorf("%s is not chosen in 20 episodes", f.class)
+			t.Errorf("%s is not chosen in 22 episodes", f.class)
 		}
 	}
 	if _, err := choose([]string{"meteorite"}); err == nil {

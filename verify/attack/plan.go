@@ -135,7 +135,7 @@ func plans(seed uint64, episodes int, faults []fault) []Plan {
 			}
 			mixed = mixed || main.group == versions
 			step := []string{main.class}
-			if d.rng.IntN(100) < pairsPerCent && main.group != neighborGroup {
+			if d.rng.IntN(100) < pairsPerCent && main.group != neighborGroup && !main.alone {
 				other, ok := d.take(&d.beside, side, func(f fault) bool {
 					return f.group != main.group && (f.nodes == 0 || f.nodes == p.Nodes)
 				})

@@ -83,8 +83,10 @@ func forgetLeaving(h *load.History, health *checker.Health) {
 // checkNodes runs the checkers that need the nodes: their states and their
 // logs.
 func (e *episode) checkNodes(v *Verdict, h *load.History, commit uint64) {
-	compared, bad := checker.Chains(e.mon.points)
-	v.note("replica equality: states", compared, bad)
+	for _, points := range append(e.mon.lost, e.mon.points) {
+		compared, bad := checker.Chains(points)
+		v.note("replica equality: states", compared, bad)
+	}
 	var logs []replay.Log
 	for _, n := range e.c.nodes {
 		log, err := replay.ReadDir(n.files, n.ID, e.plan.LogStore)
