@@ -518,8 +518,8 @@ func (s *injection) restoreElsewhere(ctx context.Context, file string, all []*pa
 			}
 		}
 		if values[0] != values[1] || values[0] < low[i] || values[0] > high[i] {
-			s.violation("backup", "a transaction of a client of %s wrote one number to two keys, and the backup "+
-				"has %d and %d; %d was acknowledged before the backup, and %d was sent before its end", p.n.ID, values[0],
+			s.violation("backup", "a transaction of a client of %s wrote one number to two keys, and the backup has %d, "+
+				"%d; %d was acknowledged before the backup, and %d was sent before its end", p.n.ID, values[0],
 				values[1], low[i], high[i])
 		}
 	}
