@@ -23,19 +23,22 @@ const (
 var quiet = sync.OnceFunc(logging.Disable)
 
 // NewClient returns a client of the client port at addr, with TLS if encryption
-// is not nil. It never repeats a
-// command or an attempt to connect, and a context ends what it waits for. The
-// password is that of the default user, "" for none.
+// is not nil. It never repeats a command or an attempt to connect, and a context
+// ends what it waits for. If the context of a command is canceled, the client
+// closes all of its connections. The password is that of the default user, "" for
+// none.
 func NewClient(addr, password string, encryption *tls.Config) *redis.Client {
 	quiet()
 	dialer := &net.Dialer{Timeout: dialTimeout}
-	return redis.NewClient(&redis.Options{
+	hook := &canceling{conns: make(map[*trackedConn]bool)}
+	client := redis.NewClient(&redis.Options{
 		Addr: addr, Password: password,
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {
 				return nil, fmt.Errorf("connect to node: %w", err)
 			}
+			conn = hook.track(conn)
 			if encryption == nil {
 				return conn, nil
 			}
@@ -48,6 +51,8 @@ func NewClient(addr, password string, encryption *tls.Config) *redis.Client {
 		DialerRetries: 1, MaxRetries: -1, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout,
 		ContextTimeoutEnabled: true, Protocol: 2, DisableIdentity: true,
 	})
+	client.AddHook(hook)
+	return client
 }
 
 // handshake makes conn a TLS connection to addr. Without a server name in cfg,
