@@ -96,6 +96,7 @@ func (j *job) begin(source, identity string) error {
 		return err
 	case same:
 		j.state, j.res.Continued = old, true
+		old.Counts.Earlier = old.Counts.Keys
 		if old.Databases == nil {
 			old.Databases = make(map[int]position)
 		}

@@ -127,9 +127,13 @@ func (o *importOptions) run(cmd *cobra.Command, source string) (err error) {
 		if c.Total == 0 {
 			progress.SetTotal(0)
 		}
+		progress.SetEarlier(c.Earlier)
 		progress.At(c.Keys)
 	}
 	res, err := migrate.Run(cmd.Context(), cfg)
+	if cmd.Context().Err() != nil {
+		err = errors.New("interrupted")
+	}
 	if err != nil {
 		return errors.Join(err, o.interrupted(cfg, res))
 	}
@@ -139,7 +143,7 @@ func (o *importOptions) run(cmd *cobra.Command, source string) (err error) {
 
 // interrupted says how to continue an import that failed, nil if it had not begun.
 func (o *importOptions) interrupted(cfg migrate.Config, res migrate.Result) error {
-	if _, err := os.Stat(cfg.State); err != nil || res.Keys == 0 {
+	if _, err := os.Stat(cfg.State); err != nil {
 		return nil
 	}
 	return fmt.Errorf("%d keys were imported and remain in the cluster: "+

@@ -19,6 +19,7 @@ type Progress struct {
 	what     string
 	total    int64 // bytes or units, 0 if unknown
 	unit     string
+	earlier  int64 // bytes or units that were done before begun
 	begun    time.Time
 	last     time.Time
 	shown    bool
@@ -43,6 +44,10 @@ func NewCount(out io.Writer, what, unit string) *Progress {
 
 // SetTotal sets how many bytes or units the transfer has, 0 if unknown.
 func (p *Progress) SetTotal(total int64) { p.total = total }
+
+// SetEarlier sets how many bytes or units an earlier, interrupted transfer has
+// done. They do not count for the speed.
+func (p *Progress) SetEarlier(n int64) { p.earlier = n }
 
 // At reports that n bytes or units are done.
 func (p *Progress) At(n int64) {
@@ -74,7 +79,7 @@ func (p *Progress) print(n int64, now time.Time) {
 	if p.total > 0 {
 		line += fmt.Sprintf(" of %s (%d %%)", p.size(float64(p.total)), n*100/p.total)
 	}
-	line += fmt.Sprintf(", %s/s, %v", p.size(float64(n)/took.Seconds()), took.Round(100*time.Millisecond))
+	line += fmt.Sprintf(", %s/s, %v", p.size(float64(n-p.earlier)/took.Seconds()), took.Round(100*time.Millisecond))
 	if p.terminal {
 		fmt.Fprintf(p.out, "\r%s\x1b[K", line)
 	} else {

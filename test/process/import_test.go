@@ -1,10 +1,13 @@
 package process_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/test/testutil"
@@ -191,4 +194,40 @@ func importRefusals(t *testing.T, c *cluster, r *process.Node, file string) {
 		kill(t, down)
 	}
 	refuses(t, []string{"no leader", "start a majority"}, "import", "redis://"+r.Clients, "--addr", n.Clients)
+}
+
+// TestImport_Interrupted interrupts an import with SIGINT and with SIGKILL. The
+// same command continues each time, and in the end the cluster has every key
+// once.
+func TestImport_Interrupted(t *testing.T) {
+	c := startCluster(t)
+	dir := t.TempDir()
+	r := startRedis(t, dir)
+	const keys = 60000
+	do(t, r, "EVAL", fmt.Sprintf("for i = 1, %d do redis.call('SET', 'k' .. i, i) end", keys), "0")
+	args := []string{"import", "redis://" + r.Clients, "--addr", c.addrs(), "--state", filepath.Join(dir, "state")}
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		cmd := exec.Command(binary, args...)
+		var said strings.Builder
+		cmd.Stdout, cmd.Stderr, cmd.Env = &said, &said, process.CleanEnv()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		before := number(t, c.Nodes[0], "DBSIZE")
+		err := process.Poll(testutil.Within(t, testutil.StartLimit), "keys to arrive", func() bool {
+			return number(t, c.Nodes[0], "DBSIZE") > before
+		})
+		if err := errors.Join(err, cmd.Process.Signal(sig)); err != nil {
+			t.Fatal(err)
+		}
+		err = cmd.Wait()
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
+			t.Fatalf("the import does not end by %v: %v", sig, err)
+		}
+		if sig == syscall.SIGINT {
+			wantContains(t, "an interrupted import", said.String(), "interrupted", "run the same command again")
+		}
+	}
+	wantContains(t, "the last import", run(t, args...), fmt.Sprintf("%d of %d keys", keys, keys))
+	want(t, c.Nodes[0], fmt.Sprintf("(integer) %d", keys), "DBSIZE")
 }
