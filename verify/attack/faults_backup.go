@@ -465,8 +465,8 @@ func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w 
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s, %v after the leader %s had died, through %s; restored into a new cluster, which refused %d "+
-		"locks", strings.TrimSpace(strings.TrimPrefix(res.out, filepath.Dir(file)+"/")),
+	return fmt.Sprintf("%s, %v after the leader %s had died, through %s; restored into a new cluster, which refused "+
+		"%d locks", strings.TrimSpace(strings.TrimPrefix(res.out, filepath.Dir(file)+"/")),
 		res.ended.Sub(killed).Round(time.Millisecond), leader.ID, through.ID, refusals), nil
 }
 
@@ -518,8 +518,8 @@ func (s *injection) restoreElsewhere(ctx context.Context, file string, all []*pa
 			}
 		}
 		if values[0] != values[1] || values[0] < low[i] || values[0] > high[i] {
-			s.violation("backup", "a transaction of a client of %s wrote one number to two keys, and the backup has %d, "+
-				"%d; %d was acknowledged before the backup, and %d was sent before its end", p.n.ID, values[0],
+			s.violation("backup", "a transaction of a client of %s wrote one number to two keys, and the backup has "+
+				"%d, %d; %d was acknowledged before the backup, and %d was sent before its end", p.n.ID, values[0],
 				values[1], low[i], high[i])
 		}
 	}
