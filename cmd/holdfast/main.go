@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,10 +23,25 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/verify"
 )
 
-// version is set by the linker: see the Makefile.
-var version = "dev"
+// version is set by the linker, see the Makefile, or else by main.
+var version = unversioned
+
+const unversioned = "dev"
+
+// builtVersion returns the version of a program that go install or go build has
+// built without the Makefile: the version of the module, or unversioned if the
+// build does not record one (go build -buildvcs=false).
+func builtVersion(info *debug.BuildInfo, ok bool) string {
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return unversioned
+	}
+	return info.Main.Version
+}
 
 func main() {
+	if version == unversioned {
+		version = builtVersion(debug.ReadBuildInfo())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -24,5 +25,24 @@ func TestVariables_OfOthers(t *testing.T) {
 	t.Setenv("HOLDFAST_PEERADDR", "x")
 	if err := version(); err == nil || !strings.Contains(err.Error(), "did you mean HOLDFAST_PEER_ADDR?") {
 		t.Errorf("a mistyped variable: %v", err)
+	}
+}
+
+func TestBuiltVersion(t *testing.T) {
+	info := func(version string) *debug.BuildInfo { return &debug.BuildInfo{Main: debug.Module{Version: version}} }
+	for _, tt := range []struct {
+		info *debug.BuildInfo
+		ok   bool
+		want string
+	}{
+		{nil, false, "dev"},
+		{info(""), true, "dev"},
+		{info("(devel)"), true, "dev"},
+		{info("v1.2.3"), true, "v1.2.3"},
+		{info("v0.0.0-20261126080000-0123456789ab+dirty"), true, "v0.0.0-20261126080000-0123456789ab+dirty"},
+	} {
+		if got := builtVersion(tt.info, tt.ok); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.info, got, tt.want)
+		}
 	}
 }
