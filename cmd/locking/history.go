@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/lock"
+	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
 // historyOptions holds the flags of "holdfast locks history".
@@ -50,7 +51,7 @@ A time is a time of day (14:03:07, the last one before now), a day with a time o
 				if err != nil {
 					return explain(err)
 				}
-				d, err := describe(reply)
+				d, err := listing.Describe(reply)
 				switch {
 				case err != nil:
 					return err
@@ -129,44 +130,44 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		` is not a time such as 14:03:07, "2026-11-26 14:03:07" or 2026-11-26T14:03:07Z`)
 }
 
-// moment returns a field in milliseconds since 1970 as a text, or otherwise if
-// there is no such field.
-func (d description) moment(name, otherwise string) string {
-	ms := d.int(name)
+// moment returns a field of d in milliseconds since 1970 as a text, or otherwise
+// if there is no such field.
+func moment(d listing.Lock, name, otherwise string) string {
+	ms := d.Int(name)
 	if ms == 0 {
 		return otherwise
 	}
 	return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000")
 }
 
-func printHistory(out io.Writer, d description) error {
+func printHistory(out io.Writer, d listing.Lock) error {
 	var b strings.Builder
-	grants, _ := d["grants"].([]description)
+	grants, _ := d["grants"].([]listing.Lock)
 	if len(grants) == 0 {
-		fmt.Fprintf(&b, "no grant of %s is known\n", shown(d.text("key")))
+		fmt.Fprintf(&b, "no grant of %s is known\n", shown(d.Text("key")))
 	} else {
 		t := terminal.NewTable("ACQUIRED", "ENDED", "HELD", "HOW", "OWNER", "TOKEN", "MODE", "WAITED", "CLIENT", "META")
 		for _, g := range grants {
-			how := g.text("how")
-			if by := g.text("ended-by-node"); by != "" {
-				how += fmt.Sprintf(" (client %d at %s)", g.int("ended-by-client-id"), by)
+			how := g.Text("how")
+			if by := g.Text("ended-by-node"); by != "" {
+				how += fmt.Sprintf(" (client %d at %s)", g.Int("ended-by-client-id"), by)
 			}
-			client := g.client()
-			if g.text("addr") == "" && g.text("node") != "" {
-				client = fmt.Sprintf("%d at %s", g.int("client-id"), g.text("node"))
+			client := clientOf(g)
+			if g.Text("addr") == "" && g.Text("node") != "" {
+				client = fmt.Sprintf("%d at %s", g.Int("client-id"), g.Text("node"))
 			}
-			t.AppendRow(table.Row{g.moment("acquired-ms", "?"), g.moment("ended-ms", "-"), g.ms("held-ms"), how,
-				shown(g.text("owner")), g.int("token"), g.mode(), g.ms("waited-ms"), client, g.text("meta")})
+			t.AppendRow(table.Row{moment(g, "acquired-ms", "?"), moment(g, "ended-ms", "-"), ms(g, "held-ms"), how,
+				shown(g.Text("owner")), g.Int("token"), g.Mode(), ms(g, "waited-ms"), client, g.Text("meta")})
 		}
 		b.WriteString(t.Render() + "\n")
 	}
-	if d.int("since-ms") != 0 {
-		fmt.Fprintf(&b, "older history than %s was removed\n", d.moment("since-ms", ""))
+	if d.Int("since-ms") != 0 {
+		fmt.Fprintf(&b, "older history than %s was removed\n", moment(d, "since-ms", ""))
 	}
-	gaps, _ := d["gaps"].([]description)
+	gaps, _ := d["gaps"].([]listing.Lock)
 	for _, g := range gaps {
 		fmt.Fprintf(&b, "this node has no history from %s to %s: ask another node\n",
-			g.moment("from-ms", "the beginning"), g.moment("to-ms", "?"))
+			moment(g, "from-ms", "the beginning"), moment(g, "to-ms", "?"))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -52,7 +52,7 @@ func List(ctx context.Context, d Doer, q Query, cursor string) (found []Lock, ne
 		return nil, "", fmt.Errorf("LOCK LIST returned a %T instead of a list", reply[1])
 	}
 	for _, f := range list {
-		l, err := describe(f)
+		l, err := Describe(f)
 		if err != nil {
 			return nil, "", err
 		}
@@ -70,10 +70,12 @@ func Info(ctx context.Context, d Doer, key string) (Lock, error) {
 	case err != nil:
 		return nil, err
 	}
-	return describe(reply)
+	return Describe(reply)
 }
 
-func describe(reply any) (Lock, error) {
+// Describe converts a reply of RESP3 that describes a lock, its history, or a
+// list of these, in maps.
+func Describe(reply any) (Lock, error) {
 	m, ok := reply.(map[any]any)
 	if !ok {
 		return nil, fmt.Errorf("a lock is described by a %T instead of a map", reply)
@@ -83,7 +85,7 @@ func describe(reply any) (Lock, error) {
 		if list, ok := v.([]any); ok {
 			inner := make([]Lock, 0, len(list))
 			for _, e := range list {
-				w, err := describe(e)
+				w, err := Describe(e)
 				if err != nil {
 					return nil, err
 				}
