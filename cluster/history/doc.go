@@ -6,7 +6,7 @@
 //
 // The history is no part of the state. It is written after the entry has been
 // applied, by a goroutine of its own, and a failure to write it never delays an
-// entry. What could not be written is a gap, which the store records and shows.
+// entry. Events that could not be written are a gap, which the store records and shows.
 // Without gaps, the stores of all nodes contain the same events.
 //
 // # Files

@@ -40,7 +40,8 @@ var (
 	// ErrOff means that the node keeps no history.
 	ErrOff = errors.New("this node keeps no history of locks (--lock-history-size is 0, or its log says why not)")
 	// ErrBusy means that the query was not executed, or took too long.
-	ErrBusy = errors.New("the search in the history of locks took too long: ask for less with COUNT, or try again later")
+	ErrBusy = errors.New("the search in the history of locks took too long: ask for less with COUNT, or try " +
+		"again later")
 )
 
 // Query asks for the grants of a lock. Times are on the wall clock of the cluster,

@@ -121,8 +121,8 @@ func (p position) after(q position) bool {
 }
 
 // Open opens the store in a directory, and starts its goroutine. It removes the end
-// of the newest file if a crash has torn it. It reports damage in the log, and goes
-// on without what was damaged.
+// of the newest file if a crash has torn it. It reports damage in the log, and
+// continues without the damaged files.
 func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, ready: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
@@ -193,7 +193,7 @@ func (s *Store) repair(g *segment, bad error, last bool) error {
 		s.cfg.Logger.Error("history of locks is damaged: a gap remains", "file", g.path, "offset", g.size,
 			"error", bad)
 		s.cfg.Gaps.Inc()
-		g.size = info.Size() // of the file, for the size of the store
+		g.size = info.Size() // the file counts, although it is not used
 		g.seal()
 		return nil
 	}
@@ -472,8 +472,7 @@ func (s *Store) writeFrames() error {
 		return err
 	}
 	if _, err := g.file.WriteAt(s.buf, g.size); err != nil {
-		// What was written is no complete frame, or is overwritten by the next
-		// write. The end of the file must not contain an old frame after that.
+		// The file must not contain a frame after those of the next write.
 		return errors.Join(err, g.file.Truncate(g.size))
 	}
 	s.index.Lock()

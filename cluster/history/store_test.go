@@ -422,8 +422,8 @@ func TestStore_TooMany(t *testing.T) {
 	}
 }
 
-// TestStore_WriteFails: a disk that refuses writes leaves a gap, and the store goes
-// on when the disk works again.
+// TestStore_WriteFails: a disk that refuses writes leaves a gap, and the store
+// continues when the disk works again.
 func TestStore_WriteFails(t *testing.T) {
 	l := newLog(t, MinBytes)
 	l.add(begins(1, "k", "a"))

@@ -81,7 +81,8 @@ func (o *historyOptions) request(key string, now time.Time) ([]any, error) {
 		flag, text, word string
 		last             bool
 	}{
-		{"at", o.at, "FROM", false}, {"at", o.at, "TO", true}, {"from", o.from, "FROM", false}, {"to", o.to, "TO", true},
+		{"at", o.at, "FROM", false}, {"at", o.at, "TO", true},
+		{"from", o.from, "FROM", false}, {"to", o.to, "TO", true},
 	} {
 		if b.text == "" {
 			continue

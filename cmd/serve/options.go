@@ -299,7 +299,8 @@ func (o *options) validate() error {
 		}
 	}
 	if n := o.options.LockHistory; n != 0 && (n < history.MinBytes || n > history.MaxBytes) {
-		return fmt.Errorf("--lock-history-size is %d, must be 0 or %d to %d", n, history.MinBytes, int64(history.MaxBytes))
+		return fmt.Errorf("--lock-history-size is %d, must be 0 or %d to %d", n, history.MinBytes,
+			int64(history.MaxBytes))
 	}
 	// The other limits follow from the flags.
 	o.limits.UnauthBulk = min(o.limits.UnauthBulk, o.limits.MaxBulk)

@@ -33,3 +33,51 @@ const (
 func invalidExpire(name string) fsm.Reply {
 	return fsm.Error("ERR invalid expire time in '" + strings.ToLower(name) + "' command")
 }
+
+// lockHelpShared is the help at FeatureShared.
+var lockHelpShared = []string{
+	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
+	"        [SHARED | LIMIT <permits>]",
+	"    Take the lock <key> for <owner>, and return its fencing token, or null if",
+	"    another owner holds it until WAIT is over. WAIT 0 waits without a limit.",
+	"    SHARED: other owners may share the lock. LIMIT: up to <permits> owners may.",
+	"BREAK <key> [<token>]",
+	"    Take the lock <key> away from its owner, or from all owners that share it.",
+	"CHECK <key> <token>",
+	"    Return 1 if <token> is the fencing token of a current grant of the lock",
+	"    <key>, otherwise 0.",
+	"INFO <key>",
+	"    Return the owners of the lock <key>, and the clients that wait for it.",
+	"LIST [MATCH <pattern>] [OWNER <text>] [WAITED] [COUNT <count>] [CURSOR <cursor>]",
+	"    Iterate over the locks that LOCK ACQUIRE has taken, the longest held first.",
+	"RELEASE <key> <owner> [<token>]",
+	"    Release the lock <key> if <owner> holds it.",
+	"RENEW <key> <owner> PX <milliseconds>",
+	"    Extend the lease of the lock <key> if <owner> holds it.",
+	"TOKEN <key> [<owner>]",
+	"    Return the fencing token of the current grant of the lock <key>, or that of",
+	"    <owner>, or null if there is none.",
+}
+
+// lockHelpBefore is the help below FeatureShared.
+var lockHelpBefore = []string{
+	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
+	"    Take the lock <key> for <owner>, and return its fencing token, or null if",
+	"    another owner holds it until WAIT is over. WAIT 0 waits without a limit.",
+	"BREAK <key> [<token>]",
+	"    Take the lock <key> away from its owner.",
+	"CHECK <key> <token>",
+	"    Return 1 if <token> is the fencing token of the present grant of the lock",
+	"    <key>, otherwise 0.",
+	"INFO <key>",
+	"    Return the owner of the lock <key>, and the clients that wait for it.",
+	"LIST [MATCH <pattern>] [OWNER <text>] [WAITED] [COUNT <count>] [CURSOR <cursor>]",
+	"    Iterate over the locks that LOCK ACQUIRE has taken, the longest held first.",
+	"RELEASE <key> <owner> [<token>]",
+	"    Release the lock <key> if <owner> holds it.",
+	"RENEW <key> <owner> PX <milliseconds>",
+	"    Extend the lease of the lock <key> if <owner> holds it.",
+	"TOKEN <key>",
+	"    Return the fencing token of the present grant of the lock <key>, or null if",
+	"    the lock is free.",
+}

@@ -61,7 +61,7 @@ type Object struct {
 	Raw     bool // for OBJECT ENCODING: APPEND or SETRANGE built the string
 	// Granted: LOCK ACQUIRE made the grant with this token: see package fsm.
 	Granted bool
-	Mark    LockMark // of a string
+	Mark    LockMark // NoLock unless the object is a string
 }
 
 // LockMark says whether a string is a lock, for the history of locks. Its numbers
