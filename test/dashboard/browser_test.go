@@ -262,14 +262,15 @@ func do(t *testing.T, c *redis.Client, args ...any) {
 // wait makes a client wait for a lock, until the test ends.
 func wait(t *testing.T, n *process.Node, key, owner string) {
 	t.Helper()
-	c, ended := client(t, n).WithTimeout(time.Hour), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
+	c, ended := process.NewClient(n.Clients, "", nil), make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.Do(ctx, "LOCK", "ACQUIRE", key, owner, "PX", 60_000, "WAIT", 0)
+		c.WithTimeout(time.Hour).Do(context.Background(), "LOCK", "ACQUIRE", key, owner, "PX", 60_000, "WAIT", 0)
 	}()
 	t.Cleanup(func() {
-		cancel()
+		if err := c.Close(); err != nil { // ends the command
+			t.Error(err)
+		}
 		<-ended
 	})
 }
