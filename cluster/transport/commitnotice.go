@@ -33,7 +33,7 @@ type commitNotices struct {
 	// send sends a request and reports whether the follower accepted it.
 	send func(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest) bool
 	ctx  context.Context // ends with the node
-	wg   sync.WaitGroup  // of the goroutines that send
+	wg   sync.WaitGroup  // goroutines that send
 
 	mu     sync.Mutex
 	commit uint64 // highest index that this node has applied
