@@ -12,6 +12,9 @@ import (
 var (
 	errToken = errors.New("this port needs its token (--http-token-file), or a login")
 	errLogin = errors.New("log in as a user of the cluster with read permission to see this")
+	// The cluster has no password, so a login gives no more rights than no login.
+	errAnyPassword = errors.New("the cluster accepts any password for this user, so logging in proves nothing: " +
+		"give the user a password, or use the token of this port (--http-token-file)")
 	errCerts = errors.New("the client port admits only clients with a certificate, so the dashboard shows no data")
 )
 
@@ -90,7 +93,21 @@ func (d *Dashboard) loginAs(r *http.Request, user, password string) (*connection
 		c.close()
 		return nil, err
 	}
+	if d.cfg.AnyPassword(user) && !d.trusts(r) {
+		c.close()
+		return nil, errAnyPassword
+	}
 	return c, nil
+}
+
+// trusts reports whether a request may read data without a login: it has the
+// token of the port, or comes from a browser on this machine.
+func (d *Dashboard) trusts(r *http.Request) bool {
+	if d.cfg.Token.Needed() {
+		s := d.sessionOf(r)
+		return d.cfg.Token.Admits(r) || s != nil && s.conn == nil
+	}
+	return d.cfg.Local && localHost(r.Host)
 }
 
 // remoteAddr returns the address of the sender of a request.

@@ -77,7 +77,7 @@ func (p port) serve(c net.Conn) {
 		}
 		answer := "-ERR unknown command\r\n"
 		switch word := strings.ToUpper(args[0]); {
-		case word == "AUTH" && args[1] == "ann" && args[2] == "secret":
+		case word == "AUTH" && (p.open || args[1] == "ann" && args[2] == "secret"):
 			in, answer = true, "+OK\r\n"
 		case word == "AUTH":
 			answer = "-WRONGPASS wrong\r\n"
@@ -99,7 +99,8 @@ func open(t *testing.T, p port, change func(*Config)) (d *Dashboard, server *htt
 	t.Helper()
 	cfg := Config{
 		Node: fakeNode{}, Token: fakeToken(""), Metrics: prometheus.NewRegistry(), Dial: p.dial, Local: true,
-		Kind: func(string) traffic.Kind { return traffic.Other }, Events: &Events{}, Log: hclog.NewNullLogger(),
+		AnyPassword: func(string) bool { return p.open },
+		Kind:        func(string) traffic.Kind { return traffic.Other }, Events: &Events{}, Log: hclog.NewNullLogger(),
 	}
 	change(&cfg)
 	d, err := New(cfg)
@@ -137,6 +138,12 @@ func TestAccess(t *testing.T) {
 		{"no password, client certificates", port{open: true}, func(c *Config) { c.Certificates = true }, none, 200, 403},
 		{"no password, token not sent", port{open: true}, withToken, none, 401, 401},
 		{"no password, token sent", port{open: true}, withToken, token, 200, 200},
+		{"no password, loopback, made-up password", port{open: true}, func(*Config) {}, basic("made up"), 200, 200},
+		{"no password, made-up password, name of another host", port{open: true}, func(*Config) {},
+			func(r *http.Request) { r.Host = "attacker.example"; basic("made up")(r) }, 200, 401},
+		{"no password, open port, made-up password", port{open: true}, func(c *Config) { c.Local = false },
+			basic("made up"), 200, 401},
+		{"no password, token not sent, made-up password", port{open: true}, withToken, basic("made up"), 401, 401},
 		{"password, loopback", port{}, func(*Config) {}, none, 200, 401},
 		{"password, token sent", port{}, withToken, token, 200, 401},
 		{"password, login", port{}, func(*Config) {}, basic("secret"), 200, 200},

@@ -99,7 +99,7 @@ func explain(err error) (code int, e apiError) {
 	switch {
 	case errors.As(err, new(badRequest)):
 		return http.StatusBadRequest, e
-	case errors.Is(err, errToken), errors.Is(err, errLogin):
+	case errors.Is(err, errToken), errors.Is(err, errLogin), errors.Is(err, errAnyPassword):
 		e.Login = true
 		return http.StatusUnauthorized, e
 	case errors.Is(err, errCerts):
@@ -121,8 +121,10 @@ func explain(err error) (code int, e apiError) {
 
 // status asks all members for their state.
 func (d *Dashboard) status(ctx context.Context) Status {
-	nodes := d.cfg.Node.ClusterStatus(ctx)
-	return Status{Node: d.cfg.Node.ID(), Verdict: verdict.Assess(nodes), Nodes: nodes}
+	return d.lastStatus.get(statusShare, func() Status {
+		nodes := d.cfg.Node.ClusterStatus(context.WithoutCancel(ctx))
+		return Status{Node: d.cfg.Node.ID(), Verdict: verdict.Assess(nodes), Nodes: nodes}
+	})
 }
 
 // report answers a query of a node about this node's traffic: "recent N" for the
@@ -146,6 +148,14 @@ type Traffic struct {
 
 // traffic asks all nodes for their samples.
 func (d *Dashboard) traffic(ctx context.Context, query string) Traffic {
+	last := &d.lastRecent
+	if query == "day" {
+		last = &d.lastDay
+	}
+	return last.get(trafficShare, func() Traffic { return d.askTraffic(context.WithoutCancel(ctx), query) })
+}
+
+func (d *Dashboard) askTraffic(ctx context.Context, query string) Traffic {
 	t := Traffic{Nodes: make(map[string]traffic.Series)}
 	for id, answer := range d.cfg.Node.Reports(ctx, query) {
 		var s traffic.Series

@@ -68,6 +68,9 @@ type Config struct {
 	// Dial opens a connection to the node's client port from within the process.
 	// from is the address that the port sees.
 	Dial func(ctx context.Context, from net.Addr) (net.Conn, error)
+	// AnyPassword reports whether the cluster accepts any password for a user. Then
+	// a login proves nothing.
+	AnyPassword func(user string) bool
 	// Local is set if only this machine can reach the HTTP port. Then, without
 	// a login, a browser has the rights of a client without a password.
 	Local bool
@@ -90,6 +93,9 @@ type Dashboard struct {
 	breaks   limiter
 	logins   chan struct{} // capacity: logins at a time
 	pages    pages
+
+	lastStatus          shared[Status]
+	lastRecent, lastDay shared[Traffic]
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -130,6 +136,6 @@ func (d *Dashboard) Close() {
 func (d *Dashboard) sampled() {
 	d.sessions.expire(time.Now())
 	if d.stream.wanted(topicTraffic) {
-		d.stream.send(topicTraffic, d.traffic(d.ctx, "recent 1"))
+		d.stream.send(topicTraffic, d.askTraffic(d.ctx, "recent 1"))
 	}
 }

@@ -35,8 +35,9 @@ func (o *options) openDashboard(node *cluster.Node, clients *resp.Server, port *
 	registry.MustRegister(clients.Metrics().Collectors()...)
 	return dashboard.New(dashboard.Config{
 		Node: node, Token: dashboardToken{token}, Metrics: registry, Kind: kindsOf(node.Table()), Dial: port.dial,
-		Local: flags.Loopback(o.httpAddr), Certificates: o.tls.clientsNeedCertificates(), Secure: o.tls.uses("http"),
-		Events: events, Log: log,
+		AnyPassword: clients.AcceptsAnyPassword,
+		Local:       flags.Loopback(o.httpAddr), Certificates: o.tls.clientsNeedCertificates(),
+		Secure: o.tls.uses("http"), Events: events, Log: log,
 	})
 }
 

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 )
 
 // joinedListener is the listener of the client port that also accepts connections
-// from within the process. They are pipes, so they need neither TLS nor a file
-// descriptor.
+// from within the process. They are socket pairs, so they need no TLS.
 type joinedListener struct {
 	net.Listener
 
@@ -79,15 +80,52 @@ func (l *joinedListener) Close() error {
 // dial returns a connection to the port from within the process. The port sees
 // from as the address of the client.
 func (l *joinedListener) dial(ctx context.Context, from net.Addr) (net.Conn, error) {
-	server, client := net.Pipe()
+	server, client, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
 	select {
 	case l.pipes <- pipeConn{server, l.Addr(), from}:
 		return client, nil
 	case <-l.closing:
-		return nil, fmt.Errorf("the client port is closed: %w", net.ErrClosed)
+		err = fmt.Errorf("the client port is closed: %w", net.ErrClosed)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
 	}
+	return nil, errors.Join(err, server.Close(), client.Close())
+}
+
+// socketPair returns the two ends of a connection within the process. The kernel
+// buffers what is written, so a client may send a whole pipeline before it reads
+// the first reply. With net.Pipe, which has no buffer, both ends would then wait
+// for each other.
+func socketPair() (a, b net.Conn, err error) {
+	syscall.ForkLock.RLock()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the client port within the process: %w", err)
+	}
+	ends := [2]net.Conn{}
+	errs := [2]error{}
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socketpair")
+		ends[i], errs[i] = net.FileConn(f) // duplicates the descriptor
+		f.Close()
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		for _, c := range ends {
+			if c != nil {
+				c.Close()
+			}
+		}
+		return nil, nil, fmt.Errorf("connect to the client port within the process: %w", err)
+	}
+	return ends[0], ends[1], nil
 }
 
 // pipeConn is the server's end of a pipe, with addresses.
