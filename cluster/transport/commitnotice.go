@@ -38,7 +38,10 @@ type commitNotices struct {
 	mu     sync.Mutex
 	commit uint64 // highest index that this node has applied
 	armed  bool   // a call of fire is due
-	closed bool
+	// armedAt is the value of commit when that call was arranged. Followers that
+	// have been told of it will hear of later commits in time.
+	armedAt uint64
+	closed  bool
 	// followers contains the members that have acknowledged a request of this
 	// node's latest leadership.
 	followers map[raft.ServerID]*noticed
@@ -117,7 +120,7 @@ func (n *commitNotices) armLocked() {
 	if n.armed || n.closed {
 		return
 	}
-	n.armed = true
+	n.armed, n.armedAt = true, n.commit
 	time.AfterFunc(n.after, n.fire)
 }
 
@@ -132,6 +135,10 @@ func (n *commitNotices) fire() {
 	for id, f := range n.followers {
 		upTo := f.due(n.commit)
 		if upTo == 0 || f.sending {
+			continue
+		}
+		if f.due(n.armedAt) == 0 { // an append has told it in the meantime, and entries are still coming
+			n.armLocked()
 			continue
 		}
 		f.sending = true

@@ -148,7 +148,9 @@ func (t *Transport) appendTo(
 	resp *raft.AppendEntriesResponse,
 ) error {
 	args.LeaderCommitIndex = t.durable(commitFor(args))
-	err := t.NetworkTransport.AppendEntries(id, target, args, resp)
+	// A connection that was kept while the member restarted is broken. raft would
+	// wait for its CommitTimeout before it tries again.
+	err := again(func() error { return t.NetworkTransport.AppendEntries(id, target, args, resp) })
 	if err == nil && resp.Success {
 		t.notices.accepted(id, target, args)
 	}
