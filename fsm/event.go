@@ -443,7 +443,9 @@ func (c *Ctx) noteEnd(key, owner string, token Pos, how string, g *Grant) {
 // it.
 //
 // A string is a lock from the moment at which it has a time to live, if a command
-// made it that requires an absent key. A string that replaces a lock is a lock.
+// made it that requires an absent key. A string that replaces a lock is a lock,
+// unless it keeps the deadline: then its command has computed it from the value
+// before, as INCR and APPEND do, so the key is a counter or the like.
 func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 	if c.m.features < FeatureHistory {
 		o.Mark = keyspace.NoLock
@@ -460,6 +462,8 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 	case old == nil:
 	case continues:
 		o.Mark = max(o.Mark, old.Mark)
+	case old.Mark == keyspace.IsLock && old.Deadline != 0 && o.Deadline == old.Deadline:
+		o.Mark = keyspace.NoLock
 	case old.Mark == keyspace.IsLock:
 		o.Mark = keyspace.IsLock
 	case old.Mark == keyspace.NoLock || o.Mark != keyspace.IsLock:
