@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,7 +191,13 @@ func (s *Store) repair(g *segment, bad error, last bool) error {
 	}
 	header := int64(len(segmentMagic))
 	if !last || g.size == 0 && info.Size() >= header {
-		s.cfg.Logger.Error("history of locks is damaged: a gap remains", "file", g.path, "offset", g.size,
+		// After a loss of power, the newest file may have its size without its
+		// content.
+		complain := s.cfg.Logger.Error
+		if last {
+			complain = s.cfg.Logger.Warn
+		}
+		complain("history of locks is damaged: a gap remains", "file", g.path, "offset", g.size,
 			"error", bad)
 		s.cfg.Gaps.Inc()
 		g.size = info.Size() // the file counts, although it is not used
@@ -235,6 +242,12 @@ func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
 	s.seen.Store(res.Index)
 	if len(res.Locks) == 0 && !res.LocksCut {
 		return
+	}
+	// The store does not keep long texts, so the queue should not keep them either.
+	for i := range res.Locks {
+		if e := &res.Locks[i]; len(e.Owner) > maxText {
+			e.Owner = strings.Clone(e.Owner[:maxText])
+		}
 	}
 	it := item{index: res.Index, clock: clock, events: res.Locks}
 	if res.LocksCut {

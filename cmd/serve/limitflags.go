@@ -15,7 +15,8 @@ import (
 
 // timeLimits are the flags that limit clients and do not begin with "max-".
 var timeLimits = []string{
-	"login-timeout", "max-write-time", "script-time", "script-wait", "slow-read-time", "slow-read-wait",
+	"lock-history-size", "login-timeout", "max-write-time", "script-time", "script-wait", "slow-read-time",
+	"slow-read-wait",
 }
 
 // limitFlags returns the flags that limit clients, with their values.

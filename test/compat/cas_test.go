@@ -96,6 +96,7 @@ func TestLock(t *testing.T) {
 		p.Expect("LOCK NONE k", "-ERR unknown subcommand 'NONE'. Try LOCK HELP.")
 		p.Expect("LOCK HELP k", "-ERR wrong number of arguments for 'lock|help' command")
 		p.Expect("LOCK INFO k", "nil")
+		p.Expect("LOCK HISTORY", "-ERR wrong number of arguments for 'lock|history' command")
 		p.Expect("LOCK RENEW k me PX 1000", "nil")
 		p.Expect("LOCK RELEASE k me", ":0")
 		p.Expect("LOCK BREAK k", ":0")
