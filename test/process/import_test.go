@@ -228,6 +228,8 @@ func TestImport_Interrupted(t *testing.T) {
 			wantContains(t, "an interrupted import", said.String(), "interrupted", "run the same command again")
 		}
 	}
-	wantContains(t, "the last import", run(t, args...), fmt.Sprintf("%d of %d keys", keys, keys))
+	// SCAN of a server whose table grows may return a key twice, so only the check at
+	// the end has an exact number.
+	wantContains(t, "the last import", run(t, args...), fmt.Sprintf("has %d of the %d keys", keys, keys))
 	want(t, c.Nodes[0], fmt.Sprintf("(integer) %d", keys), "DBSIZE")
 }
