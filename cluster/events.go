@@ -3,13 +3,13 @@ package cluster
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/cluster/events"
 	"github.com/holdfast-kv/holdfast/cluster/history"
 	"github.com/holdfast-kv/holdfast/cluster/snapshot"
+	"github.com/holdfast-kv/holdfast/cluster/storage"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -65,7 +65,7 @@ func (n *Node) openHistory() *history.Store {
 		return nil
 	}
 	s, err := history.Open(history.Config{
-		Dir:    filepath.Join(n.cfg.DataDir, "history"),
+		Dir:    storage.HistoryDir(n.cfg.DataDir),
 		Bytes:  n.cfg.Options.LockHistory,
 		Gaps:   n.stats.LockHistoryGaps,
 		Logger: n.log.Named("history"),

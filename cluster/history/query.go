@@ -117,6 +117,9 @@ func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, erro
 	}
 	s.index.RLock()
 	segments, marks, horizon := s.segments, s.marks, s.horizon
+	if s.unwritten != nil {
+		marks = append(slices.Clip(marks), *s.unwritten)
+	}
 	s.index.RUnlock()
 	w := &walk{query: q, db: q.DB, now: now, marks: marks, ends: make(map[fsm.Pos]*ending)}
 	answer := Answer{Until: now.Wall, Gaps: gapsIn(marks, q)}
@@ -146,7 +149,12 @@ func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, erro
 			if err != nil {
 				return Answer{}, err
 			}
-			if f.index <= horizon || w.frame(&f) {
+			if f.index <= horizon {
+				w.rest()
+				answer.Grants = w.found
+				return answer, nil
+			}
+			if w.frame(&f) {
 				answer.Grants = w.found
 				return answer, nil
 			}
@@ -220,7 +228,7 @@ func (w *walk) to(p position) {
 		w.marks = w.marks[:len(w.marks)-1]
 		switch {
 		case m.Kind == kindGap:
-			w.gap = true
+			w.gap, w.all = true, nil // a grant before the gap may have ended in it
 		case m.Kind == fsm.LocksSwapped && m.DB == w.db:
 			w.db = m.With
 		case m.Kind == fsm.LocksSwapped && m.With == w.db:
@@ -228,6 +236,11 @@ func (w *walk) to(p position) {
 		case m.Kind == fsm.LocksFlushed && m.DB == w.db:
 			w.all = &ending{fsm.LockEvent{How: fsm.LockFlushed}, m.clock, 0}
 		case m.Kind == fsm.LocksReplaced:
+			// The ends after the restore, whose beginning was not found, are those
+			// of locks that the backup contained. The same tokens may have ended
+			// before the restore, too.
+			w.rest()
+			clear(w.ends)
 			w.all = &ending{fsm.LockEvent{How: fsm.LockReplaced}, m.clock, 0}
 		}
 	}

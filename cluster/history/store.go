@@ -72,7 +72,9 @@ type Store struct {
 	index    sync.RWMutex
 	segments []*segment // the oldest first; the last one is written
 	marks    []mark     // in log order
-	horizon  uint64     // log index up to which marks were forgotten
+	// unwritten is the gap that has not been written yet, because writing fails.
+	unwritten *mark
+	horizon   uint64 // log index up to which marks were forgotten
 
 	searching chan struct{} // holds an element for each query that runs
 
@@ -451,6 +453,7 @@ func (s *Store) flush() {
 	}
 	first, last := s.pending[0], s.pending[len(s.pending)-1]
 	err := s.writeFrames()
+	var unwritten *mark
 	if err == nil {
 		s.lost, s.failed = nil, false
 		s.written = last.index
@@ -459,8 +462,12 @@ func (s *Store) flush() {
 			s.lost = &item{gap: &gap{first.index, first.clock.Wall}}
 		}
 		s.lost.index, s.lost.clock = last.index, last.clock
+		unwritten = &mark{position{last.index, 0}, last.clock, event{LockEvent: fsm.LockEvent{Kind: kindGap}, gap: *s.lost.gap}}
 		s.report(err)
 	}
+	s.index.Lock()
+	s.unwritten = unwritten
+	s.index.Unlock()
 	s.buf, s.pending = s.buf[:0], s.pending[:0]
 	if cap(s.buf) > 4*maxWrite {
 		s.buf, s.pending = nil, nil

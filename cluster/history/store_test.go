@@ -217,6 +217,30 @@ func TestStore_Databases(t *testing.T) {
 	l.want(Query{Key: "k", DB: 1}, "4 d 5-6 restored 1; 3 c 3-4 flushed 1; 1 a 1-3 released 2")
 }
 
+// TestStore_RestoredToken: a restore brings back a lock that had been released
+// after the backup, with its token. It is released again.
+func TestStore_RestoredToken(t *testing.T) {
+	l := newLog(t, MinBytes)
+	l.add(begins(1, "k", "a"))
+	l.add(ends(1, "k", "a", fsm.LockReleased))
+	l.add(fsm.LockEvent{Kind: fsm.LocksReplaced})
+	l.add(ends(1, "k", "a", fsm.LockExpired))
+	l.want(Query{Key: "k"}, "1 a 0-4 expired 0; 1 a 1-2 released 1")
+}
+
+// TestStore_GapBeforeFlush: a grant that may have ended in a gap has not
+// necessarily ended with the FLUSHDB after the gap.
+func TestStore_GapBeforeFlush(t *testing.T) {
+	l := newLog(t, MinBytes)
+	l.add(begins(1, "k", "a"))
+	l.s.Close()
+	l.entries = append(l.entries, &fsm.Result{Index: 2}, &fsm.Result{Index: 3})
+	l.open()
+	l.replay(3)
+	l.add(fsm.LockEvent{Kind: fsm.LocksFlushed})
+	l.want(Query{Key: "k"}, "1 a 1-0 unknown 0")
+}
+
 // TestStore_Bounded: the files never exceed their size, and the oldest history goes
 // first.
 func TestStore_Bounded(t *testing.T) {
@@ -440,6 +464,10 @@ func TestStore_WriteFails(t *testing.T) {
 	for i := range 3 {
 		l.add(begins(fsm.Pos(i+2), "j", "a"))
 		l.sync()
+	}
+	l.want(Query{Key: "k"}, "1 a 1-0 unknown 0")
+	if a := l.query(Query{Key: "k"}); len(a.Gaps) != 1 || a.Gaps[0] != (Gap{at(2), at(4)}) {
+		t.Errorf("gaps while writing fails: %v", a.Gaps)
 	}
 	l.s.index.Lock()
 	g.file = good

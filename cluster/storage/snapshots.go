@@ -62,6 +62,10 @@ const (
 
 func snapshotDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
+// HistoryDir returns the directory of the history of locks in a data directory. Open
+// removes what an earlier cluster has left in it.
+func HistoryDir(dir string) string { return filepath.Join(dir, "history") }
+
 // snapshotMeta is the content of meta.json, as raft.FileSnapshotStore writes
 // it.
 type snapshotMeta struct {

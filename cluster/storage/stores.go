@@ -179,6 +179,7 @@ func (s *Stores) openNode(bad corrupter) error {
 func createFiles(cfg Config, m mark) error {
 	for _, path := range []string{
 		kvPath(cfg.Dir), ackedPath(cfg.Dir), walDir(cfg.Dir), boltLogPath(cfg.Dir), snapshotDir(cfg.Dir),
+		HistoryDir(cfg.Dir),
 	} {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("clear unfinished data directory: %w", err)
