@@ -56,7 +56,7 @@ func (d *Dashboard) read(r *http.Request, f func(context.Context, *connection) e
 	if s == nil && !d.cfg.Token.Admits(r) {
 		return errToken
 	}
-	if !d.cfg.Token.Needed() && !(d.cfg.Local && localHost(r.Host)) {
+	if !d.cfg.Token.Needed() && !d.local(r) {
 		return errLogin
 	}
 	// A connection for each request has no rights that have been taken away from
@@ -106,6 +106,17 @@ func (d *Dashboard) trusts(r *http.Request) bool {
 	if d.cfg.Token.Needed() {
 		s := d.sessionOf(r)
 		return d.cfg.Token.Admits(r) || s != nil && s.conn == nil
+	}
+	return d.local(r)
+}
+
+// local reports whether a request comes from a browser on this machine. A proxy on
+// this machine that names its client does not count.
+func (d *Dashboard) local(r *http.Request) bool {
+	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if r.Header.Get(h) != "" {
+			return false
+		}
 	}
 	return d.cfg.Local && localHost(r.Host)
 }

@@ -138,6 +138,10 @@ func TestAccess(t *testing.T) {
 		{"no password, client certificates", port{open: true}, func(c *Config) { c.Certificates = true }, none, 200, 403},
 		{"no password, token not sent", port{open: true}, withToken, none, 401, 401},
 		{"no password, token sent", port{open: true}, withToken, token, 200, 200},
+		{"no password, loopback, through a proxy", port{open: true}, func(*Config) {},
+			func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }, 200, 401},
+		{"no password, page of another site", port{open: true}, func(*Config) {},
+			func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, 403},
 		{"no password, loopback, made-up password", port{open: true}, func(*Config) {}, basic("made up"), 200, 200},
 		{"no password, made-up password, name of another host", port{open: true}, func(*Config) {},
 			func(r *http.Request) { r.Host = "attacker.example"; basic("made up")(r) }, 200, 401},
@@ -250,7 +254,7 @@ func TestSessions_End(t *testing.T) {
 	d, _ := open(t, port{open: true}, func(*Config) {})
 	now := time.Now()
 	var s sessions
-	n := s.add(d.dial(&net.TCPAddr{}), now)
+	n := s.add(d.dial(&net.TCPAddr{}), "", now)
 	if s.find(n.id, now.Add(sessionIdle)) == nil {
 		t.Fatal("the session has ended too early")
 	}
@@ -261,7 +265,7 @@ func TestSessions_End(t *testing.T) {
 	if !n.conn.broken.Load() || len(s.all) != 0 {
 		t.Error("the connection of a session that has ended is open")
 	}
-	n = s.add(nil, now)
+	n = s.add(nil, "", now)
 	for used := now; used.Sub(now) < sessionTotal; used = used.Add(sessionIdle) {
 		s.find(n.id, used)
 	}
@@ -269,7 +273,7 @@ func TestSessions_End(t *testing.T) {
 		t.Error("an old session has not ended")
 	}
 	for range maxSessions + 5 {
-		s.add(nil, now)
+		s.add(nil, "", now)
 	}
 	if len(s.all) > maxSessions {
 		t.Errorf("%d sessions, at most %d are allowed", len(s.all), maxSessions)

@@ -114,6 +114,11 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // secured adds the headers with which a browser protects its user.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if site := r.Header.Get("Sec-Fetch-Site"); strings.HasPrefix(r.URL.Path, "/api/") &&
+			(site == "cross-site" || site == "same-site") { // a page of another site could only cause work
+			writeJSON(w, http.StatusForbidden, apiError{Error: "the API does not answer pages of other sites"})
+			return
+		}
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -189,7 +194,7 @@ func (d *Dashboard) doLogin(w http.ResponseWriter, r *http.Request) {
 	if old := d.sessionOf(r); old != nil {
 		d.sessions.end(old)
 	}
-	d.setCookie(w, d.sessions.add(conn, time.Now()).id)
+	d.setCookie(w, d.sessions.add(conn, token, time.Now()).id)
 	http.Redirect(w, r, nextPage(r), http.StatusSeeOther)
 }
 

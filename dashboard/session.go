@@ -19,6 +19,7 @@ const (
 type session struct {
 	id, csrf string
 	conn     *connection // connection of the ACL user, nil if only the token was given
+	token    string      // the token that was given, if conn is nil
 	created  time.Time
 	used     time.Time // guarded by sessions.mu
 }
@@ -52,9 +53,9 @@ func random() string {
 }
 
 // add makes a session. If there are too many, it ends the one that has not been
-// used for the longest time.
-func (s *sessions) add(conn *connection, now time.Time) *session {
-	n := &session{id: random(), csrf: random(), conn: conn, created: now, used: now}
+// used for the longest time. token is the token that was given if conn is nil.
+func (s *sessions) add(conn *connection, token string, now time.Time) *session {
+	n := &session{id: random(), csrf: random(), conn: conn, token: token, created: now, used: now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -156,7 +157,12 @@ func (d *Dashboard) sessionOf(r *http.Request) *session {
 	if err != nil {
 		return nil
 	}
-	return d.sessions.find(c.Value, time.Now())
+	s := d.sessions.find(c.Value, time.Now())
+	if s != nil && s.conn == nil && !d.cfg.Token.Matches(s.token) { // the token of the port was replaced
+		d.sessions.end(s)
+		return nil
+	}
+	return s
 }
 
 // limiter is a token bucket. It is safe for concurrent use.
