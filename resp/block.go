@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/guard"
-	"github.com/holdfast-kv/holdfast/resp/locks"
 )
 
 // blocking is a connection's blocking command.
@@ -283,20 +282,6 @@ func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
 	acquire := c.srv.cmds.acquire
 	logged := append([][]byte{[]byte(acquire.Name)}, args[1:]...)
 	return acquire, append(logged, []byte("CLIENT"), addr, name)
-}
-
-// lockHistory executes LOCK HISTORY. This node answers from its own files, so the
-// command also works while the cluster has no leader.
-func lockHistory(c *conn, args [][]byte) fsm.Reply {
-	q, fail := locks.ParseHistory(c.db, args)
-	if fail.IsError() {
-		return fail
-	}
-	a, err := c.srv.cluster.LockHistory(c.srv.life.ctx, q, c.local)
-	if err != nil {
-		return fsm.Error("ERR " + err.Error())
-	}
-	return locks.History(q.Key, a)
 }
 
 // deliverGrant sends the reply to LOCK ACQUIRE with WAIT. If the socket does not

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/acl"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/resp/locks"
 	"github.com/holdfast-kv/holdfast/resp/metrics"
 )
 
@@ -78,6 +79,20 @@ var dataHooks = map[string]hooks{
 // themselves. Their properties are in the row of the state machine's table.
 var ownSubs = map[string][]row{
 	"lock": {{run: lockHistory, cmd: &fsm.Command{Name: "history"}}},
+}
+
+// lockHistory executes LOCK HISTORY. This node answers from its own files, so the
+// command also works while the cluster has no leader.
+func lockHistory(c *conn, args [][]byte) fsm.Reply {
+	q, fail := locks.ParseHistory(c.db, args)
+	if fail.IsError() {
+		return fail
+	}
+	a, err := c.srv.cluster.LockHistory(c.srv.life.ctx, q, c.local)
+	if err != nil {
+		return fsm.Error("ERR " + err.Error())
+	}
+	return locks.History(q.Key, a)
 }
 
 // dataRows returns the rows of the commands on data.
