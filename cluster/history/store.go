@@ -462,7 +462,8 @@ func (s *Store) flush() {
 			s.lost = &item{gap: &gap{first.index, first.clock.Wall}}
 		}
 		s.lost.index, s.lost.clock = last.index, last.clock
-		unwritten = &mark{position{last.index, 0}, last.clock, event{LockEvent: fsm.LockEvent{Kind: kindGap}, gap: *s.lost.gap}}
+		unwritten = &mark{position{last.index, 0}, last.clock,
+			event{LockEvent: fsm.LockEvent{Kind: kindGap}, gap: *s.lost.gap}}
 		s.report(err)
 	}
 	s.index.Lock()
