@@ -1,0 +1,168 @@
+// Package locklist finds the oldest locks of a database for LOCK LIST. The locks
+// of SET NX are in no index, so a call of LOCK LIST walks the whole database. A
+// client that asks for all pages of the list must not cause a walk for each page. So
+// one walk finds the locks of many pages, and Pages keeps them.
+package locklist
+
+import (
+	"slices"
+
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+)
+
+// Lock identifies a grant of a lock.
+type Lock struct {
+	Token keyspace.Pos
+	Hash  uint64 // hash of the key
+}
+
+// LockBytes is the memory of a Lock.
+const LockBytes = 16
+
+// Oldest collects the locks with the lowest tokens, in any order.
+type Oldest struct {
+	most int
+	heap []Lock // no lock has a higher token than its parent, which is at (i-1)/2
+	left bool
+}
+
+// NewOldest returns an empty collection that keeps at most a number of locks,
+// which must be positive.
+func NewOldest(most int) *Oldest { return &Oldest{most: most} }
+
+// Ignores reports whether Add has no effect for a token.
+func (o *Oldest) Ignores(token keyspace.Pos) bool {
+	return o.left && len(o.heap) == o.most && token > o.heap[0].Token
+}
+
+// Add adds a lock. The lock with the highest token is dropped if there are too
+// many. It reports whether more memory is needed than before.
+func (o *Oldest) Add(l Lock) (grown bool) {
+	switch {
+	case len(o.heap) < o.most:
+		o.heap = append(o.heap, l)
+		for i := len(o.heap) - 1; i > 0; {
+			parent := (i - 1) / 2
+			if o.heap[parent].Token >= o.heap[i].Token {
+				break
+			}
+			o.heap[parent], o.heap[i] = o.heap[i], o.heap[parent]
+			i = parent
+		}
+		return true
+	case l.Token < o.heap[0].Token:
+		o.heap[0] = l
+		sink(o.heap)
+	}
+	o.left = true
+	return false
+}
+
+// sink moves the first lock to its position.
+func sink(heap []Lock) {
+	for i := 0; ; {
+		high := 2*i + 1
+		if high+1 < len(heap) && heap[high+1].Token > heap[high].Token {
+			high++
+		}
+		if high >= len(heap) || heap[high].Token <= heap[i].Token {
+			return
+		}
+		heap[i], heap[high] = heap[high], heap[i]
+		i = high
+	}
+}
+
+// Sorted returns the locks in the order of their tokens. All locks that were dropped
+// have the token next or a higher one; next is 0 if none was dropped. Sorted calls
+// step for each lock. o must not be used afterwards.
+func (o *Oldest) Sorted(step func()) (locks []Lock, next keyspace.Pos) {
+	for n := len(o.heap) - 1; n > 0; n-- {
+		step()
+		o.heap[0], o.heap[n] = o.heap[n], o.heap[0]
+		sink(o.heap[:n])
+	}
+	if o.left {
+		next = o.heap[len(o.heap)-1].Token + 1
+	}
+	return o.heap, next
+}
+
+// Query selects locks.
+type Query struct {
+	DB           int
+	Match, Owner string // "" for any
+	ByOwner      bool   // Owner is given, and may be empty
+	// Exchanged is the position at which SWAPDB or a restore last gave the database
+	// other locks.
+	Exchanged keyspace.Pos
+}
+
+const (
+	// walkParts is the number of walks through a database in which a client gets
+	// all locks, if minKept and maxKept allow it.
+	walkParts = 16
+	// minKept and maxKept bound the number of locks that one walk keeps.
+	minKept = 1 << 14
+	maxKept = 1 << 18
+	// maxPages is the number of walks whose locks are kept.
+	maxPages = 4
+	// maxAge is for how long the locks of a walk are used, in nanoseconds of the
+	// lease clock.
+	maxAge = int64(60e9)
+)
+
+// Keep returns how many locks a walk through a database with a number of keys
+// should keep.
+func Keep(keys int) int { return min(max(keys/walkParts, minKept), maxKept) }
+
+// Keeper keeps the locks that the last walks have found: see Pages.
+type Keeper interface {
+	Find(q Query, from keyspace.Pos, now int64) (locks []Lock, next keyspace.Pos, found bool)
+	Put(q Query, from, next keyspace.Pos, locks []Lock, now int64)
+}
+
+// Pages is a Keeper. It is not safe for concurrent use. The zero value is empty.
+//
+// A lock that is granted later has a higher token than all locks of a walk, and a
+// grant keeps its token and its key until it ends. So the locks of a walk contain
+// all locks with a token in their range that are held from the walk on, and a
+// client that walks through the list misses none of those.
+type Pages struct {
+	pages []page // in the order of their use, the latest one last
+}
+
+// page has the locks of a walk, whose tokens are from from on and lower than next.
+type page struct {
+	query      Query
+	from, next keyspace.Pos
+	locks      []Lock
+	made       int64 // lease clock
+}
+
+// Find returns the locks that Put has added for a query and a range of tokens that
+// contains from. The first of them may have lower tokens. now is the lease clock.
+func (p *Pages) Find(q Query, from keyspace.Pos, now int64) (locks []Lock, next keyspace.Pos, found bool) {
+	for i, g := range p.pages {
+		if g.query == q && from >= g.from && from < g.next && now-g.made <= maxAge && now >= g.made {
+			p.pages = append(slices.Delete(p.pages, i, i+1), g)
+			return g.locks, g.next, true
+		}
+	}
+	return nil, 0, false
+}
+
+// Put adds the locks that a walk has found: see Oldest.Sorted. They must not be
+// changed afterward. from is the lowest token that the walk was to find. next is the
+// lowest token that it was not to find. So it is never 0: if the walk found all
+// locks, it is higher than all tokens at the time of the walk, because the locks that
+// are granted later have higher ones.
+func (p *Pages) Put(q Query, from, next keyspace.Pos, locks []Lock, now int64) {
+	p.pages = slices.DeleteFunc(p.pages, func(g page) bool {
+		return g.query == q && g.from == from || now-g.made > maxAge
+	})
+	if len(p.pages) == maxPages {
+		p.pages = slices.Delete(p.pages, 0, 1)
+	}
+	p.pages = append(p.pages, page{q, from, next, slices.Clip(locks), now})
+}
