@@ -74,9 +74,9 @@ func (s *Seq[T]) At(i int) T {
 	return n.items[i]
 }
 
-// Search returns the first position for whose item before is false, or the
-// length if there is none. before must be true for all items of some prefix of
-// the sequence and false for the rest.
+// Search returns the position of the first item for which before returns false, or
+// the length if there is none. before must return true for all items of some prefix
+// of the sequence and false for the rest.
 func (s *Seq[T]) Search(before func(*T) bool) int {
 	rank := 0
 	for n := s.root; n != nil; {

@@ -1,11 +1,15 @@
 package keyspace
 
-import "github.com/tidwall/btree"
+import (
+	"slices"
+
+	"github.com/tidwall/btree"
+)
 
 // ExpiryIndex orders the keys of all databases that have a deadline. It contains
 // exactly the objects of the databases whose Deadline is not 0, in the order of
-// their times Due, so every change of a DB must change the index too. Snapshots do not contain it: the reader of a
-// snapshot rebuilds it.
+// their times Due, so every change of a DB must change the index too. Snapshots do
+// not contain it: the reader of a snapshot rebuilds it.
 type ExpiryIndex struct {
 	tree  *btree.BTreeG[due]
 	count [Databases]int
@@ -38,6 +42,39 @@ func (e *ExpiryIndex) Add(db int, o *Object) {
 	e.tree.Set(due{o.Due(), db, o})
 	e.count[db]++
 }
+
+// Load adds the objects of a list to an empty index, and sorts the list. It takes a
+// third of the time of Add, because it adds them in the order of the index.
+func (e *ExpiryIndex) Load(l *DueList) {
+	slices.SortFunc(l.all, func(a, b due) int {
+		switch {
+		case dueLess(a, b):
+			return -1
+		case dueLess(b, a):
+			return 1
+		}
+		return 0
+	})
+	// Adding in order leaves half of each leaf free. So Load first adds every other
+	// object, and the others then fill the leaves.
+	for i := 0; i < len(l.all); i += 2 {
+		e.tree.Load(l.all[i])
+	}
+	var hint btree.PathHint
+	for i := 1; i < len(l.all); i += 2 {
+		e.tree.SetHint(l.all[i], &hint)
+	}
+	for i := range l.all {
+		e.count[l.all[i].db]++
+	}
+}
+
+// DueList collects objects for ExpiryIndex.Load.
+type DueList struct{ all []due }
+
+// Add adds an object of a database, which must have a deadline. No other object of
+// the list may have its key.
+func (l *DueList) Add(db int, o *Object) { l.all = append(l.all, due{o.Due(), db, o}) }
 
 // Remove removes an object, which the index must contain.
 func (e *ExpiryIndex) Remove(db int, o *Object) {

@@ -51,7 +51,7 @@ type Object struct {
 	Deadline int64
 	ExpireAt int64
 	// Token is the fencing token of the key's value: see package fsm. It only
-	// grows. For a Lock, it is that of the latest holder, who may have left.
+	// grows. For a Lock, it is the token of the latest grant, which may have ended.
 	// Version is the position of the last change of any kind, which WATCH
 	// compares.
 	Token   Pos

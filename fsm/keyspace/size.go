@@ -2,9 +2,9 @@ package keyspace
 
 import "github.com/holdfast-kv/holdfast/fsm/container"
 
-// These are the approximate sizes of what a key takes in addition to its name and
-// its value, in bytes. TestMachine_Bytes of package fsm compares them with
-// the heap. They are no part of the meaning of an entry.
+// These are the approximate sizes, in bytes, of the objects that a key needs in
+// addition to its name and its value. TestMachine_Bytes of package fsm compares them
+// with the heap. They are no part of the meaning of an entry.
 const (
 	objectBytes     = 128 // the object, and its slot in a DB
 	expiryBytes     = 48  // the entry of the ExpiryIndex

@@ -77,7 +77,7 @@ const (
 type Writer struct {
 	b []byte
 	z lzf
-	// size is the uncompressed size of what was written, in bytes.
+	// size is the uncompressed size of the payload so far, in bytes.
 	size  int
 	limit int
 	// charge is called with the steps that writing takes, and hold with the

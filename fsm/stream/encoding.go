@@ -19,8 +19,8 @@ func AppendID(b []byte, id ID) []byte {
 // ReadID reads the encoding of AppendID.
 func ReadID(d *codec.Decoder) ID { return ID{Ms: d.Uvarint(), Seq: d.Uvarint()} }
 
-// AppendInfo appends the encoding of what a stream contains besides its entries and
-// groups.
+// AppendInfo appends the encoding of the parts of a stream other than its entries
+// and groups.
 func AppendInfo(b []byte, s *Info) []byte {
 	b = AppendID(AppendID(b, s.Last), s.MaxDeleted)
 	return binary.AppendUvarint(b, s.Added)

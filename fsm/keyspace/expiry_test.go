@@ -1,0 +1,67 @@
+package keyspace_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+)
+
+// TestExpiryIndex_Load compares an index that Load has filled with one to which the
+// objects were added one by one.
+func TestExpiryIndex_Load(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 63, 64, 65, 1000, 20_001} {
+		r := rand.New(rand.NewPCG(1, uint64(n)))
+		loaded, added := keyspace.NewExpiryIndex(), keyspace.NewExpiryIndex()
+		var list keyspace.DueList
+		for i := range n {
+			key := fmt.Sprint("key", i)
+			o := &keyspace.Object{Key: key, Hash: container.Hash([]byte(key)), Deadline: 1 + r.Int64N(int64(n))}
+			db := r.IntN(keyspace.Databases)
+			list.Add(db, o)
+			added.Add(db, o)
+		}
+		loaded.Load(&list)
+		got, want := contents(t, &loaded), contents(t, &added)
+		if !slices.Equal(got, want) || loaded.Len() != n {
+			t.Fatalf("%d objects: the orders differ, or the index has %d", n, loaded.Len())
+		}
+		for db := range keyspace.Databases {
+			if loaded.CountIn(db) != added.CountIn(db) {
+				t.Errorf("%d objects: %d in database %d, want %d", n, loaded.CountIn(db), db, added.CountIn(db))
+			}
+		}
+		// The index can be changed afterward, and a clone keeps its content.
+		clone := loaded.Clone()
+		for i, e := range want {
+			if i%3 == 0 {
+				loaded.Remove(e.db, e.obj)
+			}
+		}
+		if !slices.Equal(contents(t, &clone), want) || loaded.Len() != n-(n+2)/3 {
+			t.Errorf("%d objects: after %d removals the index has %d, its clone %d", n, (n+2)/3, loaded.Len(), clone.Len())
+		}
+	}
+}
+
+// indexed is an object of an index, with its database.
+type indexed struct {
+	db  int
+	obj *keyspace.Object
+}
+
+// contents returns the objects of an index in its order.
+func contents(t *testing.T, e *keyspace.ExpiryIndex) (all []indexed) {
+	t.Helper()
+	e.Scan(func(db int, o *keyspace.Object) bool {
+		if !e.Has(db, o) {
+			t.Errorf("the index does not find %s", o.Key)
+		}
+		all = append(all, indexed{db, o})
+		return true
+	})
+	return all
+}
