@@ -73,9 +73,11 @@ func (s *selector) check(cmd *Command, args [][]byte) (Reason, int) {
 	return Allowed, 0
 }
 
-// CheckPatterns returns Redis' error text for a SORT that uses BY or GET with a
-// pattern, unless one selector allows the command and reading all keys. It
-// returns "" for a command that is allowed.
+// CheckPatterns checks a call that reads values of keys which are not among its
+// arguments: a SORT that uses BY or GET with a pattern, or LOCK LIST, which returns
+// the owners of all locks. The call is allowed if one selector allows both the
+// command and reading all keys. CheckPatterns returns "" for a call that is allowed,
+// and otherwise the error text, which is Redis' own for SORT.
 func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	if cmd.KeyPattern == nil {
 		return ""
@@ -93,6 +95,9 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	}
 	if ask(u.root) || slices.ContainsFunc(u.more, ask) {
 		return ""
+	}
+	if cmd.Full != "sort" && cmd.Full != "sort_ro" {
+		return "NOPERM " + option + " needs the permission to read all keys (~* or %R~*)"
 	}
 	return "ERR " + option + " option of SORT denied due to insufficient ACL permissions."
 }

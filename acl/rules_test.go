@@ -166,7 +166,8 @@ func TestGuard(t *testing.T) {
 	}
 	users = &fsm.Users{Version: 3, List: []fsm.User{{Name: "u", Rules: user(t, "+set ~a").Rules(), Version: 3}}}
 	users.List = append(users.List, fsm.User{Name: "w", Rules: user(t, "+@all %W~*").Rules(), Version: 3})
-	for line, allowed := range map[string]bool{"set a b": true, "set a b ifeq c": false, "delex a": true, "delex a ifeq b": false, "delifeq a b": false} {
+	for line, allowed := range map[string]bool{"set a b": true, "set a b ifeq c": false, "delex a": true, "delex a ifeq b": false, "delifeq a b": false,
+		"lock list": false, "lock token a": false} {
 		if text := check(users, "w", line); (text == "") != allowed {
 			t.Errorf("%s of a user that may only write: %q", line, text)
 		}

@@ -27,7 +27,7 @@
 // An entry is either a TermStart or a batch. A TermStart is the first entry of
 // a leadership, and the fence for all entries that were built in older terms.
 // A batch is a header, the sessions that have groups in the entry, and these
-// groups. A group is what one connection sent in one pipeline. It consists of
+// groups. A group contains commands of one pipeline of a connection. It consists of
 // operations; an operation is a command, or a transaction with its watched
 // keys. entry.go describes the layout.
 //

@@ -259,7 +259,7 @@ func decodeTermStart(e entry) (TermStart, error) {
 }
 
 // Record is a decoded entry of the log. It is for code that inspects an entry
-// without executing it, such as the replay of package verify.
+// without executing it, such as the replay of package verify/replay.
 type Record struct {
 	Header    Header
 	TermStart *TermStart // nil for a batch

@@ -310,6 +310,10 @@ type LockEvent struct {
 	// grant. It is zero if no client did.
 	LockClient
 
+	// Since is the lease clock when the grant began, 0 if LOCK ACQUIRE did not
+	// make the grant: then it is not known. Now is the lease clock of the event.
+	Since, Now int64
+
 	// The following fields are set in LockGranted.
 
 	Meta   string
@@ -334,22 +338,50 @@ const MaxLockEvents = 1 << 16
 type lockRecord struct {
 	recordsLocks bool // see RecordLocks
 	locksCut     bool
-	lockEvents   []LockEvent
-	last         int // number of events of the last entry that had some
+	lockEvents   []LockEvent // its memory is used again for the next entry
+	refused      LockRefusals
 }
+
+// LockRefusals counts the commands that got no lock, because another owner has it,
+// another client waits for it, or its delay is not over.
+type LockRefusals struct {
+	Held     uint64 // the command does not wait
+	TimedOut uint64 // the command has waited as long as it had asked for
+}
+
+// maxKeptEvents bounds the memory for events that is kept from entry to entry.
+const maxKeptEvents = 4096
 
 // RecordLocks sets whether Apply adds the events of locks to its results from now
 // on. It does not affect the state or the replies.
 func (m *Machine) RecordLocks(on bool) { m.recordsLocks = on }
 
-// takeLocks returns the events of the entry, and whether there were too many.
+// takeLocks returns the events of the entry, which are valid until the next entry,
+// and whether there were too many.
 func (r *lockRecord) takeLocks() (events []LockEvent, cut bool) {
 	events, cut = r.lockEvents, r.locksCut
-	if len(events) > 0 {
-		r.last = len(events)
+	if len(events) == 0 {
+		return nil, cut
 	}
-	r.lockEvents, r.locksCut = nil, false
+	r.lockEvents, r.locksCut = events[:0], false
+	if cap(events) > maxKeptEvents {
+		r.lockEvents = nil
+	}
 	return events, cut
+}
+
+// LockRefused notes that a command gets no lock because another owner has it.
+func (c *Ctx) LockRefused() {
+	if !c.readOnly {
+		c.m.lockRecord.refused.Held++
+	}
+}
+
+// lockTimedOut counts a waiter that ends without being served, if it waits for a lock.
+func (c *Ctx) lockTimedOut(n *waiter) {
+	if !n.served && n.forLock() {
+		c.m.lockRecord.refused.TimedOut++
+	}
 }
 
 // noteLocks adds an event to the result of the entry that is being applied.
@@ -360,9 +392,7 @@ func (c *Ctx) noteLocks(e LockEvent) {
 	case len(r.lockEvents) >= MaxLockEvents:
 		r.locksCut = true
 	default:
-		if r.lockEvents == nil { // entries that follow each other tend to have as many events
-			r.lockEvents = make([]LockEvent, 0, min(r.last+r.last/8+1, 4096))
-		}
+		e.Now = c.now
 		r.lockEvents = append(r.lockEvents, e)
 	}
 }
@@ -386,7 +416,7 @@ func (c *Ctx) noteGranted(o *keyspace.Object, g *Grant) {
 	}
 	e := LockEvent{
 		Kind: LockGranted, DB: c.db, Token: o.Token, Key: o.Key, Owner: o.Str,
-		LockClient: g.LockClient, Meta: g.Meta, Waited: g.Waited,
+		LockClient: g.LockClient, Since: g.Lease, Meta: g.Meta, Waited: g.Waited,
 	}
 	if o.Type == keyspace.TypeLock {
 		h, _ := o.Coll.Lock.WithToken(o.Token)
@@ -432,26 +462,26 @@ func (c *Ctx) noteEnd(key, owner string, token Pos, how string, g *Grant) {
 		e.LockClient = c.author()
 	}
 	if g != nil {
-		e.Renewals = g.Renewals
+		e.Since, e.Renewals = g.Lease, g.Renewals
 	}
 	c.noteLocks(e)
 }
 
 // mark sets the mark of o, which has just replaced old, and notes the grants that
-// ended and began with it. At least one of them has a mark. old is nil if the key
-// was absent. how is the way in which the grant of old ends, unless o continues
-// it.
+// ended and began with it. At least one of the two objects has a mark. old is nil if
+// the key was absent. how is the way in which the grant of old ends, unless o
+// continues it.
 //
-// A string is a lock from the moment at which it has a time to live, if a command
-// made it that requires an absent key. A string that replaces a lock is a lock,
-// unless it keeps the deadline: then its command has computed it from the value
-// before, as INCR and APPEND do, so the key is a counter or the like.
+// A string that was made by a command that requires an absent key is a lock as soon as
+// it has a time to live. A string that replaces a lock is a lock, unless it keeps the
+// deadline: then its command has computed it from the value before, as INCR and APPEND
+// do, so the key is a counter or the like.
 func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 	if c.m.features < FeatureHistory {
 		o.Mark = keyspace.NoLock
 		return
 	}
-	if old != nil && how == LockExpired { // o is the value of a new key
+	if old != nil && how == LockExpired { // the old key has expired, so o is the value of a new key
 		c.unmarked(old, how)
 		old = nil
 	}
@@ -499,5 +529,6 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 func (c *Ctx) unmarked(old *keyspace.Object, how string) {
 	if old.Mark == keyspace.IsLock && !old.Granted {
 		c.noteEnd(old.Key, old.Str, old.Token, how, nil)
+		c.lost(old.Key, how)
 	}
 }

@@ -70,12 +70,20 @@ const (
 	FeatureShared = 7
 
 	// FeatureHistory changes the meaning of entries in this way:
-	//   - Strings have marks, by which the end of a lock is recognized that SET NX
-	//     has made (see keyspace.LockMark). No reply depends on them.
+	//   - Strings have marks, so that nodes recognize the end of a lock that SET NX
+	//     has taken (see keyspace.LockMark). No reply depends on them.
 	FeatureHistory = 8
 
+	// FeatureDelay changes the meaning of entries in this way:
+	//   - The setting lock-delay takes effect: for some time after a lock was lost,
+	//     no client gets it (see Ctx.lost).
+	//   - LOCK LIST WAITED lists the locks that most clients wait for.
+	//   - SET NX GET of a free lock that belongs to a waiting client is an error,
+	//     because its null reply would say that the client got the lock.
+	FeatureDelay = 9
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureHistory
+	MaxFeatures = FeatureDelay
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

@@ -19,6 +19,9 @@ func Broken(m *Machine) error {
 	if err := m.brokenLocks(); err != nil {
 		return fmt.Errorf("locks: %w", err)
 	}
+	if err := m.locks.delays.Check(); err != nil {
+		return fmt.Errorf("delays: %w", err)
+	}
 	if err := m.brokenExpiry(); err != nil {
 		return fmt.Errorf("expiry: %w", err)
 	}
@@ -155,7 +158,8 @@ func (m *Machine) brokenExpiry() error {
 }
 
 // brokenBytes compares the counted sizes of the databases with the sum over all
-// keys and all parts of their values.
+// keys and all parts of their values. lockdelay.Set.Check compares the size of the
+// delays.
 func (m *Machine) brokenBytes() error {
 	total := int64(0)
 	for db := range m.dbs {
@@ -169,8 +173,9 @@ func (m *Machine) brokenBytes() error {
 		}
 		total += n
 	}
+	total += m.locks.delays.Bytes()
 	if m.Bytes() != total {
-		return fmt.Errorf("%d in all databases, counted %d", total, m.Bytes())
+		return fmt.Errorf("%d in all databases and delays, counted %d", total, m.Bytes())
 	}
 	return nil
 }
@@ -218,9 +223,12 @@ func recount(o *keyspace.Object) int64 {
 // brokenLocks compares the grants with the keys.
 func (m *Machine) brokenLocks() error {
 	for db := range m.dbs {
-		n := 0
+		n, others := 0, 0
 		var err error
 		m.dbs[db].Scan(func(o *keyspace.Object) bool {
+			if o.Mark == keyspace.IsLock && !o.Granted {
+				others++
+			}
 			if uint64(o.Token) > m.token && m.features >= FeatureLocks {
 				err = fmt.Errorf("key %q of database %d has token %d, the highest is %d", o.Key, db, o.Token, m.token)
 			}
@@ -243,6 +251,9 @@ func (m *Machine) brokenLocks() error {
 		}
 		if t := m.locks.grants[db]; t != nil && t.Len() != n || t == nil && n > 0 {
 			return fmt.Errorf("%d keys of database %d that LOCK ACQUIRE has granted, and another number of grants", n, db)
+		}
+		if others != m.locks.unindexed[db] {
+			return fmt.Errorf("%d locks of database %d without a grant, counted %d", others, db, m.locks.unindexed[db])
 		}
 	}
 	return nil
@@ -299,7 +310,7 @@ func IdleLock(m *Machine) error {
 	var err error
 	c := &Ctx{m: m, now: m.clock.Lease}
 	m.waits.queues.Scan(func(q queued) bool {
-		if !q.lock {
+		if c.db = q.db; !q.lock || c.Delayed([]byte(q.key)) {
 			return true
 		}
 		o := m.dbs[q.db].Get([]byte(q.key))
@@ -312,6 +323,9 @@ func IdleLock(m *Machine) error {
 	})
 	return err
 }
+
+// LockDelays returns the number of delays of locks.
+func LockDelays(m *Machine) int { return m.locks.delays.Len() }
 
 // OpenGrants calls f for the grants that have not ended.
 func OpenGrants(m *Machine, f func(db int, key, owner string, token Pos)) {

@@ -88,6 +88,12 @@ func (c *Ctx) store(o *keyspace.Object, written bool) {
 	}
 	if o.Mark != keyspace.NoLock || old != nil && old.Mark != keyspace.NoLock {
 		c.mark(old, o, end)
+		if unindexed(old) {
+			c.m.locks.unindexed[c.db]--
+		}
+		if unindexed(o) {
+			c.m.locks.unindexed[c.db]++
+		}
 	}
 	if o.Deadline != 0 {
 		c.m.expiry.Add(c.db, o)
@@ -149,7 +155,9 @@ func (c *Ctx) Remove(o *keyspace.Object) {
 	case o.Granted:
 		c.grantEnded(o, c.lockEnd)
 	case o.Mark == keyspace.IsLock:
+		c.m.locks.unindexed[c.db]--
 		c.noteEnd(o.Key, o.Str, o.Token, c.lockEnd, nil)
+		c.lost(o.Key, c.lockEnd)
 	case o.Type == keyspace.TypeLock:
 		c.holdersGone(o, c.lockEnd)
 	}
@@ -245,7 +253,8 @@ func (c *Ctx) removeAll(db int) {
 		return true
 	})
 	c.m.dbs[db] = keyspace.NewDB()
-	c.m.locks.grants[db] = nil
+	c.m.locks.grants[db], c.m.locks.unindexed[db] = nil, 0
+	c.m.locks.delays.Drop(db)
 }
 
 // SwapDB exchanges two databases, which must not be the same.
@@ -255,6 +264,9 @@ func (c *Ctx) SwapDB(a, b int) {
 	c.losesKeys(b)
 	c.m.dbs[a], c.m.dbs[b] = c.m.dbs[b], c.m.dbs[a]
 	c.m.locks.grants[a], c.m.locks.grants[b] = c.m.locks.grants[b], c.m.locks.grants[a]
+	n := &c.m.locks.unindexed
+	n[a], n[b] = n[b], n[a]
+	c.m.locks.delays.Swap(a, b)
 	c.m.expiry.Swap(a, b)
 	if c.m.features >= FeatureMend {
 		c.m.exchanged[a], c.m.exchanged[b] = c.pos, c.pos
@@ -453,10 +465,14 @@ const (
 	expiryPerEntry = 20000
 )
 
-// expireDue removes keys whose deadline has passed, in the order of (deadline,
-// database, key), until their work reaches the bound for one entry.
+// expireDue ends the delays of locks, and then removes keys whose deadline has
+// passed, in the order of (deadline, database, key), until their work reaches the
+// bound for one entry.
 func (c *Ctx) expireDue() {
+	c.endDelays()
 	for work, n := 0, 0; c.mayExpire(work, n); n++ {
+		work += c.delaySteps // steps of the key before this one
+		c.delaySteps = 0
 		db, o := c.m.expiry.First()
 		if o == nil || o.Due() > c.now {
 			return

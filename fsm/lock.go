@@ -12,16 +12,21 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+	"github.com/holdfast-kv/holdfast/fsm/lockdelay"
+	"github.com/holdfast-kv/holdfast/fsm/locklist"
 )
 
 // A lock is a string whose value is its owner, or a keyspace.Lock, which several
 // owners hold. docs/architecture.md, "Locks", describes grants, tokens and the
 // queue of waiters.
 
-// locks are the grants that LOCK ACQUIRE made, by database and token. A tree is
-// nil if it is empty.
+// locks are the grants that LOCK ACQUIRE made, by database and token, and the
+// delays of locks. A tree is nil if it is empty.
 type locks struct {
 	grants [Databases]*btree.BTreeG[*Grant]
+	delays lockdelay.Set
+	// unindexed counts the strings of each database for which unindexed is true.
+	unindexed [Databases]int
 }
 
 // Grant describes a grant of a lock that LOCK ACQUIRE made. It is replaced and
@@ -79,6 +84,7 @@ func (l *locks) clone() locks {
 			n.grants[i] = t.IsoCopy()
 		}
 	}
+	n.delays = l.delays.Clone()
 	return n
 }
 
@@ -166,6 +172,7 @@ func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
 	g, _ := c.m.locks.grants[c.db].Delete(&Grant{Token: o.Token})
 	c.lockEvent(cmp.Or(how, LockReleased), o.Key, o.Token)
 	c.noteEnd(o.Key, o.Str, o.Token, how, g)
+	c.lost(o.Key, how)
 }
 
 // HolderGrant returns the grant of a holder of a lock of the current database, nil
@@ -304,6 +311,7 @@ func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
 		}
 	}
 	c.noteEnd(key, h.Owner, h.Token, how, g)
+	c.lost(key, how)
 }
 
 // newTokens gives the holders of an object that is not stored yet new tokens.
@@ -323,18 +331,18 @@ func (c *Ctx) newTokens(o *keyspace.Object) {
 	o.UpdateEnd()
 }
 
-// maxIdempotentSteps bounds the work of matching a key, so that the pattern cannot
-// delay the log.
-const maxIdempotentSteps = 1 << 14
+// maxPatternSteps bounds the work of matching a key, so that the pattern of a
+// setting cannot delay the log.
+const maxPatternSteps = 1 << 14
 
-// Idempotent reports whether SET NX of a key with the value that it has
-// succeeds: the setting lock-idempotent has a pattern that the key matches.
+// Idempotent reports whether SET NX succeeds if the key already has the same value.
+// That is so if the key matches a pattern of the setting lock-idempotent.
 func (c *Ctx) Idempotent(key []byte) bool {
 	if c.m.features < FeatureLocks {
 		return false
 	}
 	for _, pattern := range fields(c.m.Setting(SettingIdempotent)) {
-		g := glob.NewMatcher(pattern, maxIdempotentSteps, c.Charge)
+		g := glob.NewMatcher(pattern, maxPatternSteps, c.Charge)
 		if g.Match(codec.View(key)) {
 			return true
 		}
@@ -354,6 +362,17 @@ func (c *Ctx) lockEvent(event, key string, token Pos) {
 	c.publish([]byte(channel), []byte(event+" "+strconv.FormatUint(uint64(token), 10)), false)
 }
 
+// LockCounts returns the number of grants that LOCK ACQUIRE made and that last, and
+// the number of clients that wait for a lock.
+func (m *Machine) LockCounts() (held, waiting int) {
+	for _, t := range m.locks.grants {
+		if t != nil {
+			held += t.Len()
+		}
+	}
+	return held, m.waits.locks
+}
+
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
@@ -367,9 +386,36 @@ func (w *waits) heir(k waitKey, behind Pos) *waiter {
 	return n
 }
 
-// LockReserved reports whether a free lock belongs to a client that waits for
-// it. A transaction or a script may take such a lock.
-func (c *Ctx) LockReserved(key []byte) bool { return !c.atomic && c.LockWanted(key) }
+// LockReserved reports whether no client can take a free lock now: during its
+// delay, and if it belongs to a client that waits for it. A transaction or a script
+// may take a lock before the clients that wait.
+func (c *Ctx) LockReserved(key []byte) bool {
+	return !c.atomic && c.LockWanted(key) || c.Delayed(key)
+}
+
+// IsLock reports whether an object is a lock.
+func IsLock(o *keyspace.Object) bool {
+	return o.Granted || o.Mark == keyspace.IsLock || o.Type == keyspace.TypeLock
+}
+
+// unindexed reports whether an object is a lock that is not among locks.grants. It
+// may be nil.
+func unindexed(o *keyspace.Object) bool { return o != nil && o.Mark == keyspace.IsLock && !o.Granted }
+
+// UnindexedLocks returns the number of locks of the current database that are strings
+// and that LOCK ACQUIRE has not taken, so that Grants does not visit them.
+func (c *Ctx) UnindexedLocks() int { return c.m.locks.unindexed[c.db] }
+
+// LastToken returns the highest token that was given out.
+func (c *Ctx) LastToken() keyspace.Pos { return keyspace.Pos(c.m.token) }
+
+// Exchanged returns the position at which SWAPDB or a restore last gave the current
+// database other keys.
+func (c *Ctx) Exchanged() keyspace.Pos { return c.m.exchanged[c.db] }
+
+// LockPages returns the Keeper of the locks that LOCK LIST finds, or nil if it keeps
+// none.
+func (c *Ctx) LockPages() locklist.Keeper { return c.pages }
 
 // LockWanted reports whether a client waits for a lock that is not passed over.
 func (c *Ctx) LockWanted(key []byte) bool {
@@ -384,7 +430,7 @@ func (c *Ctx) serveLock(k waitKey) {
 	last := Pos(0) // all waiters up to this position are served or passed over
 	for {
 		o := c.Lookup([]byte(k.key))
-		if o != nil && o.Type != keyspace.TypeLock {
+		if o != nil && o.Type != keyspace.TypeLock || c.Delayed([]byte(k.key)) {
 			return
 		}
 		n := w.heir(k, last)
@@ -498,6 +544,39 @@ func (c *Ctx) LockWaiters(key string, f func(n LockWaiter) bool) {
 	})
 }
 
+// WaitedLocks calls f for the keys of the locks of the current database that clients
+// wait for, in the order of the keys, until f returns false. n is the number of
+// those clients.
+func (c *Ctx) WaitedLocks(f func(key string, n int) bool) {
+	w := &c.m.waits
+	if w.locks == 0 {
+		return
+	}
+	key, n := "", 0
+	w.queues.Ascend(queued{waitKey{db: c.db}, 0, nil}, func(q queued) bool {
+		c.Charge(1)
+		switch {
+		case q.db != c.db:
+			return false
+		case !q.lock:
+			return true
+		}
+		if n > 0 && q.key != key {
+			if !f(key, n) {
+				n = 0
+				return false
+			}
+			n = 0
+		}
+		key = q.key
+		n++
+		return true
+	})
+	if n > 0 {
+		f(key, n)
+	}
+}
+
 // LockWaiting returns the number of clients that wait for a lock, at most
 // maxLockWaiting.
 func (c *Ctx) LockWaiting(key string) (n int) {
@@ -533,6 +612,7 @@ func (w *snapshotWriter) locks(l *locks) {
 			return w.err == nil
 		})
 	}
+	w.delays(l)
 }
 
 // lock reads a grant. Its key must follow.

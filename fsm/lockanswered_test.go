@@ -119,6 +119,29 @@ func TestLock_AnsweredElsewhere(t *testing.T) {
 	}
 }
 
+// TestLock_ReservedForWaiter: a free lock belongs to a client that waits for it,
+// while the node of that client is away for a moment. No reply to another client may
+// look as if that client had taken the lock.
+func TestLock_ReservedForWaiter(t *testing.T) {
+	for _, tc := range []struct {
+		features int
+		setGet   string
+	}{
+		{fsm.FeatureHistory, "$-1"},
+		{fsm.FeatureDelay, "-LOCKDELAY a client that waits"},
+	} {
+		s := newLockNodes(t, tc.features)
+		s.want("n1/1", "LOCK ACQUIRE k w PX 30000", ":")
+		s.do("n2/2", "LOCK ACQUIRE k a PX 30000 WAIT 0")
+		s.do("n1/9", "_hold 1 n2 1 on")
+		s.want("n1/1", "LOCK RELEASE k w", ":1")
+		s.want("n1/3", "SET k x NX PX 30000", "$-1")
+		s.want("n1/3", "SET k x NX GET PX 30000", tc.setGet)
+		s.want("n1/3", "SET k x XX GET", "$-1")
+		s.want("n1/3", "EXISTS k", ":0")
+	}
+}
+
 // TestLock_UndeliveredPassesOn: a lock whose client could not be told, and that
 // no client asked for again, goes to the next waiter.
 func TestLock_UndeliveredPassesOn(t *testing.T) {
@@ -149,28 +172,30 @@ func TestLock_TwoWaitersOfOneOwner(t *testing.T) {
 // TestLock_ServesManyBehindPassedOver: the waiters of a node that is passed over
 // are not visited again for each waiter that is served behind them.
 func TestLock_ServesManyBehindPassedOver(t *testing.T) {
-	work := func(n int) (least time.Duration) {
-		for range 3 {
-			s := newLockNodes(t, fsm.MaxFeatures)
-			s.unchecked = true
-			s.want("n1/1", "LOCK ACQUIRE k w PX 300000", ":")
-			for i := range n {
-				s.do(fmt.Sprintf("n2/%d", 10+i), fmt.Sprintf("LOCK ACQUIRE k x%d PX 30000 WAIT 0 SHARED", i))
-			}
-			s.do("n1/1", "_hold 1 n2 1 pass")
-			for i := range n {
-				s.do(fmt.Sprintf("n1/%d", 10+i), fmt.Sprintf("LOCK ACQUIRE k r%d PX 30000 WAIT 0 SHARED", i))
-			}
-			begun := time.Now()
-			s.want("n1/1", "LOCK RELEASE k w", ":1")
-			if took := time.Since(begun); least == 0 || took < least {
-				least = took
-			}
+	work := func(n int) time.Duration {
+		s := newLockNodes(t, fsm.MaxFeatures)
+		s.unchecked = true
+		s.want("n1/1", "LOCK ACQUIRE k w PX 300000", ":")
+		for i := range n {
+			s.do(fmt.Sprintf("n2/%d", 10+i), fmt.Sprintf("LOCK ACQUIRE k x%d PX 30000 WAIT 0 SHARED", i))
 		}
-		return least
+		s.do("n1/1", "_hold 1 n2 1 pass")
+		for i := range n {
+			s.do(fmt.Sprintf("n1/%d", 10+i), fmt.Sprintf("LOCK ACQUIRE k r%d PX 30000 WAIT 0 SHARED", i))
+		}
+		begun := time.Now()
+		s.want("n1/1", "LOCK RELEASE k w", ":1")
+		return time.Since(begun)
 	}
-	// The time is proportional to the number of waiters, not to its square.
-	if few, many := work(200), work(2000); many > 40*few {
-		t.Errorf("serving 2000 waiters takes %v, and 200 waiters %v", many, few)
+	// The time is proportional to the number of waiters, not to its square. Other
+	// programs on the machine may take the processor away, so the shortest of
+	// several times counts.
+	few, many := work(200), work(2000)
+	for range 10 {
+		if many <= 40*few {
+			return
+		}
+		many = min(many, work(2000))
 	}
+	t.Errorf("serving 2000 waiters takes %v, and 200 waiters %v", many, few)
 }

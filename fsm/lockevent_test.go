@@ -57,7 +57,7 @@ func (b *lockBook) add(events []fsm.LockEvent) error {
 	return nil
 }
 
-// compare returns an error unless the state has the grants that have not ended.
+// compare returns an error unless the grants of the state are the open grants of the book.
 func (b *lockBook) compare(m *fsm.Machine) error {
 	state := make(map[fsm.Pos]string)
 	fsm.OpenGrants(m, func(db int, key, owner string, token fsm.Pos) { state[token] = describeLock(db, key, owner) })
@@ -272,5 +272,51 @@ func TestLockEvents_Cut(t *testing.T) {
 	o.do("set k0 a nx px 100")
 	if n := len(o.last.Locks); n != 1 || o.last.LocksCut {
 		t.Errorf("in the next entry: %d events, cut: %v", n, o.last.LocksCut)
+	}
+}
+
+// TestLocksRefused checks which commands count as those that got no lock, and what
+// the number of waiters and the times of grants are.
+func TestLocksRefused(t *testing.T) {
+	o := newOperated(t, "c", fsm.MaxFeatures)
+	o.m.RecordLocks(true)
+	for _, c := range []struct {
+		line string
+		want fsm.LockRefusals
+	}{
+		{"set k a nx px 1000", fsm.LockRefusals{}},
+		{"set k b nx px 1000", fsm.LockRefusals{Held: 1}},
+		{"setnx k b", fsm.LockRefusals{Held: 1}},
+		{"lock acquire k b px 1000", fsm.LockRefusals{Held: 1}},
+		{"lock acquire k a px 1000", fsm.LockRefusals{}}, // extends the lease
+		{"set k b xx px 1000", fsm.LockRefusals{}},
+		{"set text x", fsm.LockRefusals{}},
+		{"set text y nx", fsm.LockRefusals{}}, // not a lock
+		{"get k", fsm.LockRefusals{}},
+	} {
+		o.do(c.line)
+		if got := o.last.LocksRefused; got != c.want {
+			t.Errorf("%s: refused %+v, want %+v", c.line, got, c.want)
+		}
+	}
+
+	o.do("lock acquire l a px 1000")
+	o.lease += 5e6
+	reply := o.do("lock acquire l b px 1000 wait 50")
+	pos, _, waits := fsm.Waiting([]byte(reply))
+	if held, waiting := o.m.LockCounts(); !waits || held != 1 || waiting != 1 {
+		t.Fatalf("reply %q, %d held, %d waiting", reply, held, waiting)
+	}
+	o.do(fmt.Sprint("_unwait 1 ", pos))
+	if want := (fsm.LockRefusals{TimedOut: 1}); o.last.LocksRefused != want {
+		t.Errorf("a wait that ended: refused %+v, want %+v", o.last.LocksRefused, want)
+	}
+	o.lease += 5e6
+	o.do("lock release l a")
+	if e := o.last.Locks[0]; e.Now-e.Since != 10e6 {
+		t.Errorf("held for %d ns, want 10 ms: %+v", e.Now-e.Since, e)
+	}
+	if held, waiting := o.m.LockCounts(); held != 0 || waiting != 0 {
+		t.Errorf("%d held, %d waiting at the end", held, waiting)
 	}
 }

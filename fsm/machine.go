@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/library"
+	"github.com/holdfast-kv/holdfast/fsm/locklist"
 )
 
 // Machine is the replicated state machine. The package comment says which
@@ -107,8 +108,9 @@ func (m *Machine) Stats() Stats { return m.stats }
 // applied the same entries have the same hash at the same index.
 func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
-// NextDeadline returns the earliest deadline on the lease clock: of a key, of
-// the quarantine, or of a staged restore. It is 0 if there is none.
+// NextDeadline returns the earliest deadline on the lease clock: of a key, of the
+// delay of a lock, of the quarantine, or of a staged restore. It is 0 if there is
+// none.
 func (m *Machine) NextDeadline() int64 {
 	next := int64(0)
 	earlier := func(t int64) {
@@ -120,6 +122,9 @@ func (m *Machine) NextDeadline() int64 {
 		earlier(o.Due())
 	}
 	earlier(m.quarantine)
+	if _, d, ok := m.locks.delays.First(); ok {
+		earlier(d.Until)
+	}
 	if m.staging != nil {
 		earlier(m.staging.deadline)
 	}
@@ -136,15 +141,15 @@ func (m *Machine) Len() int {
 	return n
 }
 
-// Bytes returns the approximate memory of the data set: of all keys and their
-// values, in bytes. All nodes that run the same program count the same. It is no
-// part of the state: no entry depends on it.
+// Bytes returns the approximate memory of the data set: of all keys, their values,
+// and the delays of locks, in bytes. All nodes that run the same program return the
+// same number. It is no part of the state: no entry depends on it.
 func (m *Machine) Bytes() int64 {
 	n := int64(0)
 	for _, db := range m.dbs {
 		n += db.Bytes()
 	}
-	return n
+	return n + m.locks.delays.Bytes()
 }
 
 // DBSize returns the number of keys in one database.
@@ -171,9 +176,12 @@ type Result struct {
 	// Woken are the connections whose waits the entry ended.
 	Woken []Woken
 	// Locks are the events of locks, in order, if RecordLocks has turned them on.
+	// They are valid until the next call of Apply, which uses their memory again.
 	// LocksCut reports that there were more than MaxLockEvents.
 	Locks    []LockEvent
 	LocksCut bool
+	// LocksRefused are the commands that got no lock.
+	LocksRefused LockRefusals
 	// Backwards reports that the entry counts in Stats.Backwards.
 	Backwards bool
 	// Restored reports that the entry replaced the data with that of a backup.
@@ -223,6 +231,7 @@ func (m *Machine) Apply(index, term uint64, data []byte) (*Result, error) {
 	m.link(res)
 	res.Events, m.events = m.events, nil
 	res.Locks, res.LocksCut = m.takeLocks()
+	res.LocksRefused, m.lockRecord.refused = m.lockRecord.refused, LockRefusals{}
 	return res, nil
 }
 
@@ -441,9 +450,15 @@ type Ctx struct {
 	scripting
 	serving
 
-	front *Front // set for a read that may execute only a part of the group, else nil
+	reading
 
 	r groupReader
+}
+
+// reading contains the fields of Ctx that only reads use: see ReadRequest.
+type reading struct {
+	front *Front
+	pages locklist.Keeper
 }
 
 // DB returns the number of the current database.
@@ -455,6 +470,10 @@ func (c *Ctx) Select(db int) { c.db = db }
 // Now returns the lease clock in nanoseconds. It is the same during a whole
 // entry or read.
 func (c *Ctx) Now() int64 { return c.now }
+
+// LogTime returns the lease clock of the last entry. In a read on a leader, it may be
+// before Now.
+func (c *Ctx) LogTime() int64 { return c.m.clock.Lease }
 
 // Wall returns the wall clock in microseconds since 1970.
 func (c *Ctx) Wall() int64 { return c.wall }
@@ -499,7 +518,7 @@ type scripting struct {
 	scriptBudget ScriptBudget
 	cut          bool
 	begun        int64          // see ScriptCall.Group
-	work         int            // work of what the group's scripts have written: see overworked
+	work         int            // work of the writes of the group's scripts: see overworked
 	uncompiled   int            // bytes of the group's scripts that were not compiled yet: see mustCompile
 	scripts      RunningScripts // nil in a group that goes through the log
 }
@@ -512,10 +531,12 @@ type serving struct {
 	// in order. readyKeys contains the same keys as a set.
 	readyList []readyKey
 	readyKeys map[readyKey]bool
-	// lockEnd is the way in which the grant of a key that is removed ends, ""
-	// for LockReleased. removedBy is the way for the history of locks if lockEnd
-	// is "". It is "" for LockDeleted.
+	// lockEnd is how the grant of a key that is being removed ends; "" means
+	// LockReleased. If lockEnd is "", the history of locks shows removedBy instead,
+	// for which "" means LockDeleted.
 	lockEnd, removedBy string
+	// delaySteps counts the steps of delayOf, for expireDue.
+	delaySteps int
 	// acquires: a native script runs that creates its keys if they are absent.
 	acquires bool
 }
@@ -706,8 +727,8 @@ func DeadlineIn(now, ttl int64) int64 {
 	return now + ttl*1e6
 }
 
-// Trace is a set of functions that Apply calls for what an entry does, command
-// by command. Package verify uses it to execute the same commands on a real
+// Trace is a set of functions that Apply calls for the effects of an entry, command
+// by command. Package verify/replay uses it to execute the same commands on a real
 // Redis. A trace does not affect the state or the replies.
 //
 // The arguments and the reply are valid only during the call.
@@ -753,7 +774,8 @@ func (c *Ctx) tracedExpiry(db int, key string) {
 	}
 }
 
-// tracedPassOn reports a grant of a lock that has passed on to the trace.
+// tracedPassOn reports to the trace that a grant has ended because its client could
+// not get the reply.
 func (c *Ctx) tracedPassOn(db int, key string) {
 	if t := c.m.trace; t != nil && t.PassedOn != nil {
 		t.PassedOn(db, key)

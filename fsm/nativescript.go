@@ -19,8 +19,8 @@ import (
 // arguments that its writes accept (see fits), and it checks first whether its
 // keys have the right types. All other calls go to the interpreter.
 //
-// The log contains the calls themselves. So a change of what a native script
-// does, or a new native script, changes the meaning of the log.
+// The log contains the calls themselves. So a native script that is new, or that
+// works in another way, changes the meaning of the log.
 type nativeScript struct {
 	keys, args int // minimum numbers
 	// numbers are the indices, from 0, of the arguments that must be positive
@@ -87,6 +87,9 @@ func (n *nativeScript) fits(keys, argv [][]byte) bool {
 // to the error text as the interpreter would.
 func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
 	reply := c.quarantinedScript(sha, keys)
+	if !reply.IsError() {
+		reply = c.delayedScript(sha, keys)
+	}
 	if !reply.IsError() {
 		c.acquires = acquiring[sha]
 		reply = n.run(&nativeRun{c, keys, argv, c.r.track})
@@ -326,8 +329,8 @@ func touchOrSet(others Reply) func(s *nativeRun) Reply {
 	}
 }
 
-// redisPyExtend adds ARGV[2] to the remaining time if ARGV[3] is 0, and
-// otherwise sets it. It does nothing to a key without a time to live.
+// redisPyExtend adds ARGV[2] to the remaining time if ARGV[3] is 0. Otherwise it
+// makes ARGV[2] the remaining time. It does nothing to a key without a time to live.
 func redisPyExtend(s *nativeRun) Reply {
 	return s.ifHeld(Zero, func(*keyspace.Object) Reply {
 		left := s.do("pttl", s.keys[0]).n

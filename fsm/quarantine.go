@@ -11,6 +11,7 @@ import "fmt"
 //
 //   - SET with NX, SETNX, HSETNX and MSETNX, if they would create the key.
 //   - GETSET, with which some clients take over a lock.
+//   - LOCK ACQUIRE, unless the owner already holds the lock.
 //   - A write of a script or function that would create a string or a hash with
 //     one of the commands in createsLock.
 //   - A native script that takes a lock, if one of its keys is absent.

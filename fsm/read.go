@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/locklist"
 )
 
 // ReadRequest is a group to be executed without the log.
@@ -19,6 +20,9 @@ type ReadRequest struct {
 	// running. Both may be nil.
 	Runner  ScriptRunner
 	Scripts RunningScripts
+	// Pages, unless nil, keeps the locks that LOCK LIST finds, for further reads of
+	// the same node.
+	Pages locklist.Keeper
 	// Budget, unless nil, bounds the cost of the group. If the group exceeds
 	// it, Read returns the error of the budget, and no replies.
 	Budget *Budget
@@ -87,7 +91,7 @@ func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending
 		m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, index: m.applied, readOnly: true,
 		draw:      draw{seed: req.Seed},
 		scripting: scripting{runner: req.Runner, scripts: req.Scripts, scriptBudget: DryRun},
-		front:     req.Front, meter: meter{budget: req.Budget},
+		reading:   reading{req.Front, req.Pages}, meter: meter{budget: req.Budget},
 	}
 	if c.wall == 0 {
 		c.wall = m.clock.Wall

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/library"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -34,6 +36,7 @@ type scriptRun struct {
 	// keys are the keys that the script was called with. tracked is set while
 	// they need not be recorded as read again: see track.
 	keys    [][]byte
+	args    [][]byte
 	tracked bool
 	refused string // error that rolls the script back, even if the script ends normally
 }
@@ -67,7 +70,9 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 // perform executes a script, or calls a function. An error rolls it back.
 func (c *Ctx) perform(call ScriptCall) Reply {
 	rec := c.rec
-	s := &scriptRun{c: c, readOnly: call.ReadOnly, ready: len(c.readyList), sha: call.SHA, keys: call.Keys}
+	s := &scriptRun{
+		c: c, readOnly: call.ReadOnly, ready: len(c.readyList), sha: call.SHA, keys: call.Keys, args: call.Args,
+	}
 	if rec != nil {
 		s.effects, s.n = len(rec.effects), rec.n
 	}
@@ -162,9 +167,15 @@ func (s *scriptRun) do(args [][]byte) Reply {
 		if fail := c.quarantinedCall(cmd, args); fail.IsError() {
 			return fail
 		}
+		if fail := c.delayedCall(cmd, args); fail.IsError() {
+			return fail
+		}
 	}
 	if write && s.before == nil {
 		s.before = c.m.Clone()
+	}
+	if write && native[s.sha] != nil && c.m.features >= FeatureHistory {
+		cmd, args = s.ofLock(cmd, args)
 	}
 	c.setPosition(c.position + 1)
 	changes, draws := c.changes, c.draws
@@ -183,6 +194,35 @@ func (s *scriptRun) do(args [][]byte) Reply {
 		s.refused = msgScriptTooBig
 	}
 	return reply
+}
+
+// ofLock returns the command that is executed in place of a command of a known lock
+// script. It has the same reply, but shows that the script takes or releases a lock.
+// So the history of locks is the same as if the script were executed in its native
+// form. The interpreter executes such a script for a user with rules.
+func (s *scriptRun) ofLock(cmd *Command, args [][]byte) (*Command, [][]byte) {
+	c := s.c
+	if len(args) < 2 {
+		return cmd, args
+	}
+	o := c.Lookup(args[1])
+	switch {
+	case cmd.Name == "del" && len(args) == 2 && len(s.args) > 0:
+		if o != nil && o.Type == keyspace.TypeString && o.Str == codec.View(s.args[0]) {
+			name := []byte("delifeq")
+			return c.m.table.Find(name), [][]byte{name, args[1], s.args[0]}
+		}
+	case o != nil || !acquiring[s.sha]:
+	case cmd.Name == "setex":
+		if n, ok := number.ParseInt(args[2]); !ok || n <= 0 {
+			return cmd, args // the error would name SET
+		}
+		name := []byte("set")
+		return c.m.table.Find(name), [][]byte{name, args[1], args[3], []byte("EX"), args[2], []byte("NX")}
+	case cmd.Name == "set" && len(args) == 5: // with a time to live
+		return cmd, append(slices.Clone(args), []byte("NX"))
+	}
+	return cmd, args
 }
 
 // track records a read of the script for a connection with tracking. As in

@@ -29,7 +29,7 @@ const (
 	maxKeptReplies = 16 << 20
 )
 
-// session is what the machine stores about one start of one node.
+// session is the state that the machine stores for one start of one node.
 type session struct {
 	boot    uint64
 	lastSeq uint64

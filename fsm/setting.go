@@ -19,6 +19,9 @@ const (
 	// SettingIdempotent is the name of the setting lock-idempotent: patterns of
 	// keys, separated by spaces. See Ctx.Idempotent.
 	SettingIdempotent = "lock-idempotent"
+	// SettingDelay is the name of the setting lock-delay: patterns of keys, each
+	// with a number of milliseconds, separated by spaces. See Ctx.lost.
+	SettingDelay = "lock-delay"
 	// SettingMaxMemory is the name of the setting maxmemory: a number of bytes,
 	// 0 for no limit. See Machine.MaxMemory.
 	SettingMaxMemory = "maxmemory"

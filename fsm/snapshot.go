@@ -52,7 +52,9 @@ const (
 	recordFeatures = 'V'
 	// recordClientIDs is the highest reserved client number, once.
 	recordClientIDs = 'I'
-	recordRemoved   = 'D' // versions of absent keys, once, if any
+	// recordRemoved contains the versions of absent keys. A snapshot has at most one
+	// such record.
+	recordRemoved = 'D'
 	// recordExchanged contains the positions at which databases were last
 	// exchanged. A snapshot has at most one such record.
 	recordExchanged = 'X'
@@ -60,6 +62,7 @@ const (
 	recordStaging   = 'Q' // a restore in progress, once, if any
 	recordStaged    = 'q' // a part of that restore, repeated until complete
 	recordLock      = 'K' // a grant that LOCK ACQUIRE made, before the keys
+	recordDelay     = 'Y' // a delay of a lock, after the grants
 	recordEnd       = 'E' // counts, once, last
 )
 
@@ -279,6 +282,7 @@ type snapshotLoader struct {
 	last     *session // last session that was read
 	sessions uint64
 	objects  uint64
+	volatile keyspace.DueList
 	grants   uint64 // grants of locks whose keys are still to come
 
 	due, until int64            // Due and Deadline of the last object, if it is a lock
@@ -382,6 +386,10 @@ func (l *snapshotLoader) block(b []byte) error {
 			if err := l.lock(d); err != nil {
 				return err
 			}
+		case recordDelay:
+			if err := l.delay(d); err != nil {
+				return err
+			}
 		case recordElems, recordGroup, recordReader, recordPending:
 			if err := l.part(record, d); err != nil {
 				return err
@@ -403,6 +411,7 @@ func (l *snapshotLoader) block(b []byte) error {
 // end reads the last record.
 func (l *snapshotLoader) end(d *codec.Decoder) error {
 	l.ended = true
+	l.m.expiry.Load(&l.volatile)
 	if l.grants > 0 {
 		return fmt.Errorf("%d grants of locks without a key: %w", l.grants, ErrFormat)
 	}
@@ -477,7 +486,10 @@ func (l *snapshotLoader) keep(db int, o *keyspace.Object) error {
 		return fmt.Errorf("duplicate key %q: %w", o.Key, ErrFormat)
 	}
 	if o.Deadline != 0 {
-		l.m.expiry.Add(db, o)
+		l.volatile.Add(db, o)
+	}
+	if unindexed(o) {
+		l.m.locks.unindexed[db]++
 	}
 	return nil
 }

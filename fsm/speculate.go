@@ -33,7 +33,7 @@ type Speculation struct {
 	reads readBudget // budget of the group that is being executed
 
 	scripted bool // a group with scripts was executed
-	behind   int  // work of the groups behind it: see postpones
+	behind   int  // work of the batch's later groups without scripts: see postpones
 }
 
 // These limits bound the effects of the groups. They apply to the leader's
@@ -467,11 +467,12 @@ func SplitGroup(body []byte) (first, second []byte, ok bool) {
 	return body[:cut:cut], slices.Concat(body[:head], body[cut:]), true
 }
 
-// Try executes a group with scripts as a dry run. It returns the replies, the
-// number of their operations, and whether a script was cut. A cut ends the
-// group; ops is then more than 1 if operations are left. Try calls pause every
-// few steps of costly reads; an error of pause ends them. m must be a clone
-// that no other goroutine uses, and it must not be used again.
+// Try executes a group with scripts as a dry run. It returns the replies and ops,
+// the number of operations that it has executed. cut reports whether a script, or
+// the costly reads, have exceeded their budget. Then the group has ended, and if it
+// has further operations, ops counts one of them too: so it is more than 1. Try
+// calls pause every few steps of costly reads; an error of pause ends them. m must
+// be a clone that no other goroutine uses, and it must not be used again.
 func (m *Machine) Try(
 	h Header, body []byte, runner ScriptRunner, pause func() error,
 ) (replies []byte, ops int, cut bool, err error) {

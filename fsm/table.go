@@ -137,10 +137,11 @@ type Command struct {
 	// KeysOf returns the positions of the keys for commands with MovableKeys,
 	// and nil if the arguments are invalid.
 	KeysOf func(args [][]byte) []int
-	// KeyPattern returns the option with which a call reads keys that are not
-	// among its arguments, or "" if there is none. Such an option requires a
-	// user with access to all keys, and a Redis Cluster does not allow it.
-	// KeyPattern is nil for commands without such options.
+	// KeyPattern returns the option, or the name of the command, with which a call
+	// reads values of keys that are not among its arguments, or "" if there is none.
+	// Such a call requires a user with access to all keys, and a Redis Cluster does
+	// not allow SORT with such an option. KeyPattern is nil for commands without
+	// such calls.
 	KeyPattern func(args [][]byte) (option string)
 	Group      string // family, as COMMAND DOCS names it: string, generic, …
 	Since      string // first Redis version with this command (or "valkey 9.0")
@@ -300,36 +301,6 @@ func (t *Table) add(cmd *Command) {
 	}
 	t.index[cmd.Name] = cmd
 	t.rows = append(t.rows, cmd)
-}
-
-// MaxKeyBytes bounds a key that is written. With MaxStringBytes it ensures that
-// the reader of a snapshot accepts a key with its value. Redis allows keys as
-// large as values.
-const MaxKeyBytes = 512 << 10
-
-// Limits of collections. They apply in addition to the limits of keys and
-// values: a hash field has at most MaxKeyBytes bytes, because a field and its
-// value must fit into one block of a snapshot. List elements, members and hash
-// values have at most MaxStringBytes bytes.
-const (
-	// MaxArguments is the largest number of arguments of one write command.
-	MaxArguments = 1 << 20
-)
-
-// limit makes a write command refuse keys and values that are too long.
-func (cmd *Command) limit() {
-	run := cmd.Run
-	cmd.Run = func(c *Ctx, args [][]byte) Reply {
-		if len(args) > MaxArguments {
-			return Error(msgArguments)
-		}
-		for i, arg := range args {
-			if len(arg) > MaxKeyBytes && (len(arg) > MaxStringBytes || slices.Contains(cmd.KeyPositions(args), i)) {
-				return Error(MsgTooLong)
-			}
-		}
-		return run(c, args)
-	}
 }
 
 // IndexSub prepares FindSub. Tables call it once for each row.

@@ -627,8 +627,8 @@ func (c *Ctx) endWaitsOf(user string) {
 	}
 }
 
-// endEarlierStart ends the waits of an earlier start of the node of id. It is
-// called for each session in an entry: once a later start of the node has a
+// endEarlierStart ends the waits of an earlier start of the node that id names. It
+// is called for each session in an entry: once a later start of the node has a
 // session, the clients of the earlier start no longer exist.
 func (c *Ctx) endEarlierStart(id SessionID) {
 	w := &c.m.waits
@@ -640,9 +640,9 @@ func (c *Ctx) endEarlierStart(id SessionID) {
 	}
 }
 
-// replaceStart ensures that all waiters of the node of id belong to the start
-// of id: it ends the waits of an earlier start. It returns false if the node
-// has waiters of a later start.
+// replaceStart ensures that all waiters of the node that id names belong to the
+// start that id names: it ends the waits of an earlier start. It returns false if
+// the node has waiters of a later start.
 func (c *Ctx) replaceStart(id SessionID) bool {
 	c.endEarlierStart(id)
 	w := &c.m.waits

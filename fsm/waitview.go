@@ -105,6 +105,7 @@ func unwait(c *Ctx, args [][]byte) Reply {
 	if n.grant != nil {
 		return c.claim(n)
 	}
+	c.lockTimedOut(n)
 	c.forget(n)
 	if n.served {
 		return Bulk(string(n.reply))
@@ -112,8 +113,8 @@ func unwait(c *Ctx, args [][]byte) Reply {
 	return One
 }
 
-// Unwaited reads the answer to UnwaitCommand. reply is what the waiter was
-// served, nil if it was not served. gone is true if there was no such waiter.
+// Unwaited reads the answer to UnwaitCommand. reply is the reply that was served to
+// the waiter, nil if none was. gone is true if there was no such waiter.
 func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 	switch string(answer) {
 	case ":0\r\n":

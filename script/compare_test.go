@@ -73,7 +73,7 @@ func evalReal(c *redisConn, src string) string {
 	return c.do(append(args, testArgs...)...)
 }
 
-// permitted are the scripts whose answer may differ from that of a real Redis.
+// permitted lists the scripts whose answer may differ from that of a real Redis.
 // The scripts in testdata/order.lua may differ too: their answer depends on the
 // order in which pairs iterates. Lua leaves this order open; gopher-lua uses
 // the order of insertion.

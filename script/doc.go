@@ -63,7 +63,7 @@
 // elements of a list. goto is a keyword. A function has at most 200 registers,
 // so a call with more than about 190 written arguments is refused. Names in
 // errors follow the source text, not the instructions. The stack is about 5000
-// calls deep. A ; may stand alone, a hexadecimal numeral has no exponent, and a
+// calls deep. A ; may be a statement, a hexadecimal numeral has no exponent, and a
 // zero byte does not end a text. next with a key that was never in the table
 // ends the iteration without an error. A function that pcall calls has no
 // position to put into an error of level 2. A script has at most 256 KiB.

@@ -190,7 +190,7 @@ func (l *layout) putInteger(out []byte, f float64, size int) []byte {
 // are signed.
 func (l *layout) integer(b string, opt byte) Value {
 	var v uint64
-	for i := range len(b) { // by bytes: a range over b would go by runes
+	for i := range len(b) { // range over b would decode runes instead of bytes
 		c := b[i]
 		if !l.big {
 			c = b[len(b)-1-i]

@@ -34,7 +34,7 @@ func invalidExpire(name string) fsm.Reply {
 	return fsm.Error("ERR invalid expire time in '" + strings.ToLower(name) + "' command")
 }
 
-// lockHelpShared is the help at FeatureShared.
+// lockHelpShared is the reply to LOCK HELP at FeatureShared.
 var lockHelpShared = []string{
 	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
 	"        [SHARED | LIMIT <permits>]",
@@ -59,7 +59,7 @@ var lockHelpShared = []string{
 	"    <owner>, or null if there is none.",
 }
 
-// lockHelpBefore is the help below FeatureShared.
+// lockHelpBefore is the reply to LOCK HELP below FeatureShared.
 var lockHelpBefore = []string{
 	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
 	"    Take the lock <key> for <owner>, and return its fencing token, or null if",

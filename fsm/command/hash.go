@@ -231,6 +231,9 @@ func hsetnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		if fail := c.Quarantined(); fail.IsError() {
 			return fail
 		}
+		if c.Delayed(args[1]) {
+			return fsm.Zero
+		}
 	}
 	return setField(c, o, args[1], args[2], string(args[3]), "hset")
 }

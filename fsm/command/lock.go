@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/fsm/glob"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
@@ -80,10 +78,14 @@ var lockCommands = []fsm.Command{
 			},
 			{
 				Name: "list", Run: lockList, Arity: -2, Flags: fsm.ReadOnly | fsm.Slow | fsm.Dangerous,
-				Group: "lock", Since: "holdfast",
-				Complexity: "O(N) where N is COUNT",
-				Syntax:     "[MATCH pattern] [OWNER text] [WAITED] [COUNT count] [CURSOR cursor]",
-				Doc:        "Iterate over the locks that LOCK ACQUIRE has taken, oldest grant first",
+				KeyPattern: func([][]byte) string { return "LOCK LIST" },
+				Group:      "lock", Since: "holdfast",
+				Complexity: "O(N) where N is the number of keys in the database if it has locks that LOCK ACQUIRE " +
+					"has not taken, otherwise that of its locks up to the last one returned; with WAITED, " +
+					"O(M*log(M)+N) where M is the number of clients that wait for locks and N is COUNT",
+				Syntax: "[MATCH pattern] [OWNER text] [WAITED] [COUNT count] [CURSOR cursor]",
+				Doc: "Iterate over the locks that are held, oldest grant first, or over those that most clients " +
+					"wait for",
 			},
 			{
 				Name: "release", Run: lockRelease, Arity: -4, Flags: fsm.Write | fsm.Fast,
@@ -363,7 +365,7 @@ func lockAcquire(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		if held && !joins {
 			return fsm.Error(msgLockMode)
 		}
-		if held || joins && !c.LockWanted(a.key) {
+		if held || joins && !c.LockWanted(a.key) && !c.Delayed(a.key) {
 			return a.grant(c)
 		}
 	case o != nil && o.Str == string(a.owner):
@@ -373,6 +375,7 @@ func lockAcquire(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return renewLock(c, o, a.px, a.meta)
 	}
 	if !a.waits || c.Atomic() {
+		c.LockRefused()
 		return fsm.Null
 	}
 	if fail := c.Quarantined(); fail.IsError() {
@@ -550,10 +553,14 @@ func lockInfo(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		waiters = append(waiters, describeWaiter(c, n))
 		return true
 	})
-	if o == nil && waiters == nil {
+	delay := c.DelayLeft(args[2])
+	if o == nil && waiters == nil && delay == 0 {
 		return fsm.Null
 	}
 	fields := describeLock(c, o, string(args[2]))
+	if delay > 0 {
+		fields = append(fields, fsm.Bulk("delay-ms"), fsm.Int((delay+1e6-1)/1e6))
+	}
 	if o != nil && o.Type == keyspace.TypeLock {
 		var holders []fsm.Reply
 		c.EachHolder(o, func(h *keyspace.Holder) bool {
@@ -615,7 +622,7 @@ func describeLock(c *fsm.Ctx, o *keyspace.Object, key string) []fsm.Reply {
 		owner = fsm.Bulk(o.Str)
 	}
 	fields = append(fields, fsm.Bulk("owner"), owner, fsm.Bulk("token"), fsm.Int(int64(latestToken(c, o))),
-		fsm.Bulk("ttl-ms"), fsm.Int(remaining(c, []byte(key))))
+		fsm.Bulk("ttl-ms"), fsm.Int(leaseLeft(c, lifeOf(o))))
 	switch o.Type {
 	case keyspace.TypeString:
 		fields = append(fields, describeMode(c, false, 0)...)
@@ -625,11 +632,19 @@ func describeLock(c *fsm.Ctx, o *keyspace.Object, key string) []fsm.Reply {
 	return describeGrant(c, fields, c.Grant(o))
 }
 
+// leaseLeft returns the rest of a lease in milliseconds, and -1 if it has no end.
+func leaseLeft(c *fsm.Ctx, l lifetime) int64 {
+	if l.deadline == 0 {
+		return ttlNone
+	}
+	return max(left(c, l), 0)
+}
+
 // describeHolder returns names and values that describe a holder of a lock.
 func describeHolder(c *fsm.Ctx, h *keyspace.Holder) []fsm.Reply {
 	fields := []fsm.Reply{
 		fsm.Bulk("owner"), fsm.Bulk(h.Owner), fsm.Bulk("token"), fsm.Int(int64(h.Token)),
-		fsm.Bulk("ttl-ms"), fsm.Int(left(c, lifetime{deadline: h.Deadline, expireAt: h.ExpireAt})),
+		fsm.Bulk("ttl-ms"), fsm.Int(leaseLeft(c, lifetime{deadline: h.Deadline, expireAt: h.ExpireAt})),
 	}
 	return describeGrant(c, fields, c.HolderGrant(h))
 }
@@ -644,109 +659,6 @@ func describeGrant(c *fsm.Ctx, fields []fsm.Reply, g *fsm.Grant) []fsm.Reply {
 		fsm.Bulk("acquired-ms"), fsm.Int(g.Wall/1e3), fsm.Bulk("held-ms"), fsm.Int(max(c.Now()-g.Lease, 0)/1e6),
 		fsm.Bulk("waited-ms"), fsm.Int(g.Waited/1e6), fsm.Bulk("renewals"), fsm.Int(int64(g.Renewals)))
 }
-
-// listOptions has the options of LOCK LIST.
-type listOptions struct {
-	match  *glob.Matcher
-	owner  []byte // nil for any
-	waited bool
-	count  int64
-	cursor fsm.Pos
-}
-
-func parseLockList(c *fsm.Ctx, args [][]byte) (p listOptions, fail fsm.Reply) {
-	p.count = scanDefault
-	for i := 2; i < len(args); i++ {
-		if fsm.IsWord(args[i], "WAITED") {
-			p.waited = true
-			continue
-		}
-		if i+1 == len(args) {
-			return p, fsm.Error(fsm.MsgSyntax)
-		}
-		word := args[i]
-		i++
-		switch val := args[i]; {
-		case fsm.IsWord(word, "MATCH"):
-			g := glob.NewMatcher(string(val), scanSteps, c.Charge)
-			p.match = &g
-		case fsm.IsWord(word, "OWNER"):
-			p.owner = val
-		case fsm.IsWord(word, "COUNT"):
-			n, ok := number.ParseInt(val)
-			if !ok {
-				return p, fsm.Error(fsm.MsgNotInt)
-			}
-			if n < 1 {
-				return p, fsm.Error(fsm.MsgSyntax)
-			}
-			p.count = min(n, ScanMost)
-		case fsm.IsWord(word, "CURSOR"):
-			n, ok := parseCursor(val)
-			if !ok {
-				return p, fsm.Error(msgInvalidCur)
-			}
-			p.cursor = fsm.Pos(n)
-		default:
-			return p, fsm.Error(fsm.MsgSyntax)
-		}
-	}
-	return p, fsm.Null
-}
-
-// lockList visits up to COUNT locks. The cursor is the token of the next one. A
-// lock that is held from the first call to the last is returned once.
-func lockList(c *fsm.Ctx, args [][]byte) fsm.Reply {
-	p, fail := parseLockList(c, args)
-	if fail.IsError() {
-		return fail
-	}
-	var found []fsm.Reply
-	var next fsm.Pos
-	visited := int64(0)
-	c.Grants(p.cursor, func(g *fsm.Grant) bool {
-		if visited == p.count {
-			next = g.Token
-			return false
-		}
-		visited++
-		c.Charge(fsm.StepsProbe)
-		o := c.Lookup([]byte(g.Key))
-		if o == nil {
-			return true
-		}
-		owner, fields := o.Str, []fsm.Reply(nil)
-		if o.Type == keyspace.TypeLock {
-			h, held := c.HolderWith(o, g.Token)
-			if !held {
-				return true
-			}
-			owner = h.Owner
-			fields = append([]fsm.Reply{fsm.Bulk("key"), fsm.Bulk(g.Key)}, describeHolder(c, &h)...)
-			fields = append(fields, describeMode(c, true, o.Coll.Lock.Limit)...)
-		}
-		if p.owner != nil && owner != string(p.owner) || p.match != nil && !p.match.Match(g.Key) {
-			return true
-		}
-		waiting := c.LockWaiting(g.Key)
-		if p.waited && waiting == 0 {
-			return true
-		}
-		c.ChargeMemory(lockFields * replyBytes)
-		if fields == nil {
-			fields = describeLock(c, o, g.Key)
-		}
-		found = append(found, fsm.Map(append(fields, fsm.Bulk("waiting"), fsm.Int(int64(waiting)))))
-		return true
-	})
-	if p.match != nil && p.match.Spent() {
-		return fsm.Error(msgSteps)
-	}
-	return fsm.Array([]fsm.Reply{fsm.Bulk(strconv.FormatUint(uint64(next), 10)), fsm.Array(found)})
-}
-
-// lockFields is the number of elements that describe a lock in a reply.
-const lockFields = 36
 
 // lockHistory is the function of LOCK HISTORY, which nodes execute themselves: the
 // history is no part of the state.

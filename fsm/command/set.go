@@ -556,8 +556,9 @@ func storeResult(c *fsm.Ctx, n *keyspace.Object, class, event string) fsm.Reply 
 	return fsm.Int(int64(size))
 }
 
-// numberedKeys returns the positions of the keys whose number is the argument
-// at position at, or nil if the arguments are not valid.
+// numberedKeys returns the positions of the keys that follow the argument at
+// position at, which is their number. It returns nil if the arguments are not
+// valid.
 func numberedKeys(args [][]byte, at int) []int {
 	if len(args) <= at {
 		return nil

@@ -330,7 +330,20 @@ func set(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		renewLease(c, o, l, p.unit != unitNone)
 		return done
 	}
+	if p.get && o == nil && p.holds(o) { // a null reply would say that the lock was free
+		if fail := c.DelayError(args[1]); fail.IsError() {
+			return fail
+		}
+		if p.nx {
+			if fail := c.ReservedError(args[1]); fail.IsError() {
+				return fail
+			}
+		}
+	}
 	if !p.holds(o) || p.nx && c.LockReserved(args[1]) {
+		if p.nx {
+			lockRefused(c, o)
+		}
 		return refused
 	}
 	if p.nx {
@@ -361,9 +374,17 @@ func (p *options) mark(o *keyspace.Object) keyspace.LockMark {
 	return keyspace.NoLock
 }
 
-// handedOver returns the mark of a value that replaces o and whose client gets the
-// value of o. With GETSET, clients take a lock whose owner has died, by a time in
-// the value instead of a time to live.
+// lockRefused notes that SET NX or SETNX does not get a key, if the key is a lock.
+// o is nil if clients wait for the lock.
+func lockRefused(c *fsm.Ctx, o *keyspace.Object) {
+	if o == nil || o.Mark != keyspace.NoLock || o.Granted || o.Type == keyspace.TypeLock {
+		c.LockRefused()
+	}
+}
+
+// handedOver returns the mark of a value that replaces o, for a command that
+// returns the value of o. Some clients use no time to live: they store the time at
+// which a lock ends in its value, and take a lock that has ended with GETSET.
 func handedOver(o *keyspace.Object) keyspace.LockMark {
 	if o != nil && o.Mark != keyspace.NoLock {
 		return keyspace.IsLock
@@ -371,8 +392,8 @@ func handedOver(o *keyspace.Object) keyspace.LockMark {
 	return keyspace.NoLock
 }
 
-// put stores a value with a lifetime and a mark. old is the object that the key
-// has. old may be nil if the key does not exist, or if l cannot be in the past.
+// put stores a value with a lifetime and a mark. old is the object of the key. old
+// may be nil if the key does not exist, or if l cannot be in the past.
 func put(c *fsm.Ctx, key, val []byte, old *keyspace.Object, l lifetime, mark keyspace.LockMark) {
 	n := within(keyspace.NewObject(key, val), l)
 	n.Mark = mark
@@ -400,6 +421,7 @@ func setnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fsm.One
 	}
 	if o != nil || c.LockReserved(args[1]) {
+		lockRefused(c, o)
 		return fsm.Zero
 	}
 	if fail := c.Quarantined(); fail.IsError() {
@@ -428,6 +450,11 @@ func getset(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	}
 	if fail := c.Quarantined(); fail.IsError() {
 		return fail
+	}
+	if o == nil { // a null reply would say that the lock was free
+		if fail := c.DelayError(args[1]); fail.IsError() {
+			return fail
+		}
 	}
 	put(c, args[1], args[2], o, lifetime{}, handedOver(o))
 	return valueOf(o)
@@ -499,7 +526,7 @@ func msetnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		return fsm.Error(fsm.WrongArity("msetnx"))
 	}
 	for i := 1; i < len(args); i += 2 {
-		if c.Lookup(args[i]) != nil {
+		if c.Lookup(args[i]) != nil || c.Delayed(args[i]) {
 			return fsm.Zero
 		}
 	}
@@ -719,7 +746,7 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		}
 	}
 	for i := 0; i < len(pairs); i += 2 {
-		if !p.holds(c.Lookup(pairs[i])) {
+		if !p.holds(c.Lookup(pairs[i])) || p.nx && c.Delayed(pairs[i]) {
 			return fsm.Zero
 		}
 	}

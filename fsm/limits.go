@@ -4,7 +4,51 @@ import (
 	"slices"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
+
+// MaxKeyBytes bounds a key that is written. With MaxStringBytes it ensures that
+// the reader of a snapshot accepts a key with its value. Redis allows keys as
+// large as values.
+const MaxKeyBytes = 512 << 10
+
+// Limits of collections. They apply in addition to the limits of keys and
+// values: a hash field has at most MaxKeyBytes bytes, because a field and its
+// value must fit into one block of a snapshot. List elements, members and hash
+// values have at most MaxStringBytes bytes.
+const (
+	// MaxArguments is the largest number of arguments of one write command.
+	MaxArguments = 1 << 20
+)
+
+// limit makes a write command refuse keys and values that are too long.
+func (cmd *Command) limit() {
+	run := cmd.Run
+	cmd.Run = func(c *Ctx, args [][]byte) Reply {
+		if len(args) > MaxArguments {
+			return Error(msgArguments)
+		}
+		for i, arg := range args {
+			if len(arg) > MaxKeyBytes && (len(arg) > MaxStringBytes || slices.Contains(cmd.KeyPositions(args), i)) {
+				return Error(MsgTooLong)
+			}
+		}
+		return run(c, args)
+	}
+}
+
+// RDBWriter returns a writer of the RDB format that charges c.
+func (c *Ctx) RDBWriter() *rdb.Writer { return rdb.NewWriter(MaxReplyBytes, c.Charge, c.ChargeMemory) }
+
+// These limit the value of a payload: see rdb.Limits. Restoring an element
+// costs about as much as adding one with a write command.
+const (
+	maxUnfolded = MaxReplyBytes
+	maxRestored = MaxArguments
+)
+
+// RestoreLimits are the limits of RESTORE and FUNCTION RESTORE.
+var RestoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, Elements: maxRestored}
 
 // While the cluster has no room for more data, the leader refuses commands that
 // can make the data set grow, before they get into the log: see WorkLimits.Full.
@@ -87,8 +131,8 @@ func (m *Machine) lacksKey(db int, keys [][]byte) bool {
 
 // full returns the error with which a call of a script's command is refused,
 // or "". As in Redis, a script that has written something may continue: an error
-// could leave its work half done. Neither is a script refused that releases or
-// renews a lock and is interpreted only because its user has rules.
+// could leave its work half done. A script that releases or renews a lock is not
+// refused either, if it is interpreted only because its user has rules.
 func (s *scriptRun) full(row *Command) string {
 	if row.Flags&DenyOOM == 0 || s.before != nil {
 		return ""
