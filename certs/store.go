@@ -23,8 +23,8 @@ type Files struct {
 
 // A Store holds a certificate, its key, and the authorities that it trusts. It
 // reads the files again when they have changed. If the changed files are wrong,
-// the Store keeps what it has and reports the error. It is safe for concurrent
-// use.
+// the Store keeps the previous certificates and reports the error. It is safe for
+// concurrent use.
 type Store struct {
 	files  Files
 	report func(error) // called with mu held; must not call the Store
@@ -35,7 +35,7 @@ type Store struct {
 	checked time.Time            // guarded by mu
 }
 
-// material is what the files contained at one time. It is immutable.
+// material is the content of the files at one time. It is immutable.
 type material struct {
 	cert tls.Certificate
 	pool *x509.CertPool // nil without a CA file
@@ -51,7 +51,7 @@ func Open(files Files, report func(error)) (*Store, error) {
 }
 
 // Reload reads the files. If one of them is wrong, it returns an error, and the
-// Store keeps what it has.
+// Store keeps the previous certificates.
 func (s *Store) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

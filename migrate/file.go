@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// fileSummary is what the check of a file has found.
+// fileSummary is the result of the check of a file.
 type fileSummary struct {
 	size  int64
 	sum   uint64

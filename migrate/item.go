@@ -22,10 +22,11 @@ type item struct {
 // lifetime is the remaining time to live of a key.
 type lifetime struct {
 	volatile bool
-	// unixMs is the end by the wall clock of the source, in an RDB file. It is 0
-	// for a live source, which gives the remaining time.
+	// unixMs is the end of the lifetime by the wall clock of the source, as an RDB
+	// file contains it. It is 0 for a live source, which sends the remaining time.
 	unixMs int64
-	// end is the end by the monotonic clock of this process, if unixMs is 0.
+	// If unixMs is 0, end is the end of the lifetime by the monotonic clock of this
+	// process.
 	end time.Time
 }
 

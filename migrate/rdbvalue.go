@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// These are the types of values in an RDB file that extent treats apart.
+// These are the types of values in an RDB file that need special treatment.
 const (
 	typeString       = 0
 	typeList         = 1
@@ -208,7 +208,7 @@ func moduleName(id uint64) string {
 	return string(name)
 }
 
-// The encodings of a string that is not stored as it is.
+// The encodings of a string that is not stored as plain bytes.
 const (
 	encodedInt8  = 0xc0
 	encodedInt16 = 0xc1

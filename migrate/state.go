@@ -47,7 +47,7 @@ type Counts struct {
 	Functions int64 `json:"functions"` // libraries
 	Bytes     int64 `json:"bytes"`     // size of the values that were sent
 	Total     int64 `json:"-"`         // expected keys, 0 if unknown
-	Earlier   int64 `json:"-"`         // those of Keys that an interrupted import has read
+	Earlier   int64 `json:"-"`         // the part of Keys that an interrupted import had read
 }
 
 // readState reads a state file. It returns nil if the file does not exist.

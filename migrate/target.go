@@ -206,10 +206,10 @@ func (t *target) compare(ctx context.Context, db int, items []item, indexes []in
 	return nil
 }
 
-// compareBytes is like compare, for the values whose payload has the same bytes.
-// It returns the indexes of the others. Reads in a pipeline are many times
-// faster than scripts that write, and almost all values of an import that
-// continues have the same bytes.
+// compareBytes does the work of compare for the values whose payload has the same
+// bytes in the cluster. It returns the indexes of the other values. Reads in a
+// pipeline are many times faster than scripts that write, and almost all values of
+// an import that continues have the same bytes.
 func (t *target) compareBytes(ctx context.Context, db int, items []item, indexes []int,
 	results []result) (different []int, err error) {
 	var commands [][]any
