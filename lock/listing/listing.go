@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -134,10 +135,23 @@ func (l Lock) Tokens() []int64 {
 	return all
 }
 
-// Mode returns how a lock is held, or how a client wants to hold it.
+// Mode returns the mode of a lock, or the mode that a waiting client has asked for.
 func (l Lock) Mode() string {
 	if n := l.Int("limit"); n > 0 {
 		return fmt.Sprintf("limit %d", n)
 	}
 	return l.Text("mode")
+}
+
+// EscapePattern returns a pattern of SCAN and LOCK LIST that matches a text and
+// nothing else.
+func EscapePattern(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if strings.IndexByte(`*?[]\^-`, text[i]) >= 0 {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
 }

@@ -1,0 +1,9 @@
+package listing
+
+import "testing"
+
+func TestEscapePattern(t *testing.T) {
+	if got, want := EscapePattern(`a*?[b]\^-`), `a\*\?\[b\]\\\^\-`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

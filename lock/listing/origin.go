@@ -1,0 +1,152 @@
+package listing
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// maxOriginKey bounds the keys whose history is asked for, in bytes.
+	maxOriginKey = 1024
+	// MaxOriginAsks bounds the keys whose history one call of Add asks for.
+	MaxOriginAsks = 100
+	// missAgain is how long a grant that the history does not have is not looked up
+	// again. The history has a grant shortly after LOCK LIST.
+	missAgain = 10 * time.Second
+	// maxOrigins bounds the grants that are remembered. Each of them takes a few
+	// hundred bytes, and more if the key is long.
+	maxOrigins = 2000
+)
+
+// Scope says for whom and where a history was read. A user sees only the history of
+// the keys that it may read.
+type Scope struct{ User, DB string }
+
+// Origins remembers what the history knows about the current grants of locks: which
+// client took a lock, and when. That does not change while the grant lasts. Origins is
+// safe for concurrent use. Its zero value is ready for use.
+type Origins struct {
+	mu  sync.Mutex
+	all map[grant]origin
+}
+
+// grant identifies a grant.
+type grant struct {
+	scope Scope
+	key   string
+	token int64
+}
+
+type origin struct {
+	acquired int64 // milliseconds since 1970, 0 if the history does not have the grant
+	node     string
+	id       int64
+	asked    time.Time
+}
+
+func (o *Origins) get(g grant) (found origin, known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	found, known = o.all[g]
+	return found, known && (found.acquired > 0 || time.Since(found.asked) < missAgain)
+}
+
+func (o *Origins) put(g grant, found origin) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = make(map[grant]origin)
+	}
+	for old := range o.all { // any grant
+		if len(o.all) < maxOrigins {
+			break
+		}
+		delete(o.all, old)
+	}
+	o.all[g] = found
+}
+
+// NeedsOrigin reports whether LOCK LIST or LOCK INFO does not say since when a lock is
+// held, and by which client. They do not say so of locks that LOCK ACQUIRE has not
+// taken.
+func (l Lock) NeedsOrigin() bool {
+	return l.Int("token") != 0 && l.Int("acquired-ms") == 0 && len(l.Holders()) == 0 &&
+		len(l.Text("key")) <= maxOriginKey
+}
+
+// Add adds to those locks that need it what the history knows about them, unless the
+// node has no history of that time. ask returns the replies to LOCK HISTORY key COUNT 1
+// for up to MaxOriginAsks keys, in order, and nil for a key that the node
+// answered with an error. Add looks up such a key again after missAgain.
+func (o *Origins) Add(scope Scope, locks []Lock, ask func(keys []string) ([]any, error)) error {
+	var unknown []grant
+	var keys []string
+	var missing []Lock
+	for _, l := range locks {
+		if !l.NeedsOrigin() {
+			continue
+		}
+		missing = append(missing, l)
+		g := grant{scope, l.Text("key"), l.Int("token")}
+		if _, known := o.get(g); !known && len(keys) < MaxOriginAsks {
+			unknown, keys = append(unknown, g), append(keys, g.key)
+		}
+	}
+	if len(keys) > 0 {
+		replies, err := ask(keys)
+		if err != nil {
+			return err
+		}
+		for i, reply := range replies {
+			if reply == nil {
+				o.put(unknown[i], origin{asked: time.Now()})
+				continue
+			}
+			found, err := originOf(reply, unknown[i].token)
+			if err != nil {
+				return err
+			}
+			o.put(unknown[i], found)
+		}
+	}
+	now := time.Now().UnixMilli()
+	for _, l := range missing {
+		found, known := o.get(grant{scope, l.Text("key"), l.Int("token")})
+		if known && found.acquired > 0 {
+			l["acquired-ms"], l["held-ms"] = found.acquired, max(now-found.acquired, 0)
+			l["node"], l["client-id"] = found.node, found.id
+		}
+	}
+	return nil
+}
+
+// AskHistory asks a node for the history of keys, one after another, in the form that
+// Add needs. The first error ends it, and AskHistory returns it with the replies before:
+// a node adds each command that it refuses to its ACL log.
+func AskHistory(ctx context.Context, d Doer, keys []string) (replies []any, err error) {
+	for _, key := range keys {
+		reply, err := d.Do(ctx, "LOCK", "HISTORY", key, "COUNT", 1).Result()
+		if err != nil {
+			return replies, err
+		}
+		replies = append(replies, reply)
+	}
+	return replies, nil
+}
+
+// originOf returns what a reply to LOCK HISTORY says about the grant with a token.
+func originOf(reply any, token int64) (origin, error) {
+	found := origin{asked: time.Now()}
+	history, err := Describe(reply)
+	if err != nil {
+		return found, err
+	}
+	grants, _ := history["grants"].([]Lock)
+	for _, g := range grants {
+		if g.Int("token") == token {
+			found.acquired, found.node, found.id = g.Int("acquired-ms"), g.Text("node"), g.Int("client-id")
+		}
+	}
+	return found, nil
+}
