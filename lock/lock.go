@@ -80,8 +80,8 @@ func WithMeta(text string) Option { return func(o *options) { o.meta = text } }
 func WithShared() Option { return func(o *options) { o.shared = true } }
 
 // WithLimit lets up to n owners hold the lock at the same time, as a semaphore with
-// n permits. All clients must use the same n: those with another one wait until the
-// owners are gone. n is at least 1 and at most MaxLimit.
+// n permits. All clients must use the same n: a client with a different n waits
+// until no owner holds the lock. n is at least 1 and at most MaxLimit.
 func WithLimit(n int) Option { return func(o *options) { o.limit, o.limited = n, true } }
 
 // MaxLimit is the highest number for WithLimit.

@@ -41,7 +41,7 @@ func (n *Nodes) Do(ctx context.Context, args ...any) *redis.Cmd {
 	for i := range int64(len(n.clients)) {
 		at := (first + i) % int64(len(n.clients))
 		cmd = n.clients[at].Do(ctx, args...)
-		if ctx.Err() != nil || !elsewhere(cmd.Err()) {
+		if ctx.Err() != nil || !Elsewhere(cmd.Err()) {
 			n.current.Store(at)
 			return cmd
 		}
@@ -49,9 +49,9 @@ func (n *Nodes) Do(ctx context.Context, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// elsewhere reports whether another node may answer: this one cannot be reached,
-// or it has no leader.
-func elsewhere(err error) bool {
+// Elsewhere reports whether another node may answer a command that failed with
+// err. That is so if this node cannot be reached, or has no leader.
+func Elsewhere(err error) bool {
 	var reply redis.Error
 	return err != nil && !errors.Is(err, redis.Nil) && (!errors.As(err, &reply) || transient(err))
 }

@@ -19,9 +19,9 @@ import (
 const Header = "Lock-Token"
 
 // Handler calls next for each request whose token is at least as high as all tokens
-// that the resource has seen. The function resource returns the name of what a
-// request changes, usually a part of the path. Each resource has its own highest
-// token.
+// that the resource has seen. The function resource returns the name of the
+// resource that a request changes, usually a part of the path. Each resource has
+// its own highest token.
 //
 // A request without a valid token gets 428 (Precondition Required), and one with
 // an old token 412 (Precondition Failed). The requests of one resource run one

@@ -1,0 +1,135 @@
+// Package rueidisclient lets package lock use a client of rueidis.
+//
+//	client, err := rueidis.NewClient(rueidis.ClientOption{
+//		InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true})
+//	…
+//	held, err := lock.Acquire(ctx, rueidisclient.New(client), "backup")
+//
+// It is a package of its own, so that programs that use go-redis do not depend on
+// rueidis.
+package rueidisclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/holdfast-kv/holdfast/lock"
+)
+
+// Client is a lock.Client and a lock.Dedicator.
+type Client struct {
+	clients []rueidis.Client
+	current atomic.Int64
+}
+
+// New returns a client for lock.Acquire. Each of the rueidis clients is connected
+// to one node of a cluster. Do sends a command to the client that answered last.
+// If its node does not answer, Do tries the others. So a command may be executed
+// twice, which is safe for LOCK. One client is enough if it finds the leader by
+// itself, over Sentinel or with --cluster-mode. New does not close the clients.
+func New(first rueidis.Client, others ...rueidis.Client) *Client {
+	return &Client{clients: append([]rueidis.Client{first}, others...)}
+}
+
+// Do implements lock.Client.
+func (c *Client) Do(ctx context.Context, args ...any) *redis.Cmd {
+	first := c.current.Load()
+	var cmd *redis.Cmd
+	for i := range int64(len(c.clients)) {
+		at := (first + i) % int64(len(c.clients))
+		client := c.clients[at]
+		cmd = reply(ctx, client.Do(ctx, command(client.B(), args)), args)
+		if ctx.Err() != nil || !lock.Elsewhere(cmd.Err()) {
+			c.current.Store(at)
+			return cmd
+		}
+	}
+	return cmd
+}
+
+// Dedicated implements lock.Dedicator. The connection ends with the wait, because
+// a waiter leaves the queue of a lock when its connection ends.
+func (c *Client) Dedicated(_ context.Context, _ string, _ time.Duration) (lock.Dedicated, error) {
+	client := c.clients[c.current.Load()]
+	own, _ := client.Dedicate() // Close ends the connection, so it does not go back to the pool
+	return lock.Dedicated{Conn: &dedicated{own}, Probe: New(client), Close: func() error {
+		own.Close()
+		return nil
+	}}, nil
+}
+
+// dedicated is a connection for one command that waits.
+type dedicated struct{ client rueidis.DedicatedClient }
+
+// Do implements lock.Client.
+func (d *dedicated) Do(ctx context.Context, args ...any) *redis.Cmd {
+	return reply(ctx, d.client.Do(ctx, command(d.client.B(), args)), args)
+}
+
+// command builds a command. It marks the keys, because a client of a Redis
+// Cluster chooses the node of a command by its keys.
+func command(b rueidis.Builder, args []any) rueidis.Completed {
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = fmt.Sprint(a)
+	}
+	first, keys := len(words), 0
+	switch strings.ToUpper(words[0]) {
+	case "LOCK":
+		first, keys = 2, 1
+	case "EVAL":
+		first, keys = 3, 1
+	case "SET":
+		first, keys = 1, 1
+	}
+	first = min(first, len(words))
+	last := min(first+keys, len(words))
+	built := b.Arbitrary(words[:first]...).Keys(words[first:last]...).Args(words[last:]...)
+	if waits(words) {
+		return built.Blocking() // a command that waits has no time limit
+	}
+	return built.Build()
+}
+
+func waits(words []string) bool {
+	for _, w := range words {
+		if w == "WAIT" {
+			return true
+		}
+	}
+	return false
+}
+
+// reply converts a reply of rueidis to one of go-redis.
+func reply(ctx context.Context, r rueidis.RedisResult, args []any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, args...)
+	v, err := r.ToAny()
+	var refused *rueidis.RedisError
+	switch {
+	case rueidis.IsRedisNil(err):
+		err = redis.Nil
+	case errors.As(err, &refused):
+		err = replyError(refused.Error())
+	}
+	if err != nil {
+		cmd.SetErr(err)
+		return cmd
+	}
+	cmd.SetVal(v)
+	return cmd
+}
+
+// replyError is an error reply of the server. It implements redis.Error.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+// RedisError marks the error as a reply of the server.
+func (replyError) RedisError() {}
