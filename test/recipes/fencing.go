@@ -11,17 +11,17 @@ import (
 
 // page: begin
 
-// fenced takes the lock and draws a number in one step. The number is higher
-// than that of every earlier grant. The result is 0 if the lock is taken.
+// fenced takes the lock and returns its fencing token in one step. The token is
+// higher than that of every earlier grant. The result is 0 if the lock is taken.
 var fenced = redis.NewScript(`
 if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then
-	return redis.call("incr", KEYS[2])
+	return redis.call("lock", "token", KEYS[1])
 end
 return 0`)
 
-// store is what the lock protects. It accepts a write only with a number that
-// is at least as high as the highest that it has seen. The store must check
-// this, because only the store can know that a writer comes too late.
+// store is the protected resource. It accepts a write only with a token that is
+// at least as high as the highest that it has seen. The store must check this,
+// because only the store can know that a writer comes too late.
 type store struct {
 	mu      sync.Mutex
 	highest int64
@@ -29,15 +29,15 @@ type store struct {
 	history []string
 }
 
-func (s *store) write(number int64, text string) error {
+func (s *store) write(token int64, text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if number < s.highest {
+	if token < s.highest {
 		s.refused++
-		return fmt.Errorf("number %d after %d: %w", number, s.highest, errLost)
+		return fmt.Errorf("token %d after %d: %w", token, s.highest, errLost)
 	}
-	s.highest = number
-	s.history = append(s.history, fmt.Sprint(number, " ", text))
+	s.highest = token
+	s.history = append(s.history, fmt.Sprint(token, " ", text))
 	return nil
 }
 
@@ -48,43 +48,43 @@ func (s *store) write(number int64, text string) error {
 func fencingDemo(ctx context.Context, e *Env) error {
 	const key, ttl = "recipe:fencing", 300 * time.Millisecond
 	var s store
-	draw := func(c *redis.Client) (number int64, err error) {
-		for number == 0 {
+	take := func(c *redis.Client) (fence int64, err error) {
+		for fence == 0 {
 			err := persist(ctx, func() error {
-				number, err = fenced.Run(ctx, c, []string{key, key + ":numbers"}, token(), ttl.Milliseconds()).Int64()
+				fence, err = fenced.Run(ctx, c, []string{key}, token(), ttl.Milliseconds()).Int64()
 				return err
 			})
 			if err != nil {
 				return 0, err
 			}
-			if number == 0 {
+			if fence == 0 {
 				if err := wait(ctx, 10*time.Millisecond); err != nil {
 					return 0, err
 				}
 			}
 		}
-		return number, nil
+		return fence, nil
 	}
 	for round := range 4 {
-		slow, err := draw(e.Client(round))
+		slow, err := take(e.Client(round))
 		if err != nil {
 			return err
 		}
 		if round == 2 {
 			e.half()
 		}
-		quick, err := draw(e.Client(round + 1)) // once the lock of the first owner has expired
+		quick, err := take(e.Client(round + 1)) // once the lock of the first owner has expired
 		if err != nil {
 			return err
 		}
 		if quick <= slow {
-			return fmt.Errorf("grant %d after %d", quick, slow)
+			return fmt.Errorf("token %d after %d", quick, slow)
 		}
 		if err := s.write(quick, "in time"); err != nil {
 			return err
 		}
 		if err := s.write(slow, "too late"); err == nil {
-			return fmt.Errorf("the store accepted a write of grant %d after one of %d", slow, quick)
+			return fmt.Errorf("the store accepted a write with token %d after one with %d", slow, quick)
 		}
 	}
 	return nil

@@ -36,7 +36,7 @@ func All() []Recipe {
 		{"getset", "A lock with SETNX, a time in its value, and GETSET to take it over", getsetDemo},
 		{"token", "A lock with SET NX EX, a random token, and compare-and-delete", tokenDemo},
 		{"renewal", "A lock that its owner renews for as long as the work takes", renewalDemo},
-		{"fencing", "Fencing: a number that grows with every grant", fencingDemo},
+		{"fencing", "Fencing: a token that grows with every grant", fencingDemo},
 		{"reentrant", "A lock that its owner may take again", reentrantDemo},
 		{"readwrite", "A lock for many readers or one writer, and the upgrade from one to the other", readwriteDemo},
 		{"hierarchy", "Locks on a tree: a node excludes its ancestors and descendants", hierarchyDemo},

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// region is what a lock protects. It detects two clients that are inside at the
+// region is a resource that a lock protects. It detects two clients that are inside at the
 // same time.
 type region struct {
 	mu      sync.Mutex
