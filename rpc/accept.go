@@ -65,7 +65,7 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 		}
 		return fail(err)
 	}
-	dialogue, err := m.challenge(c, hello, prelude.Bytes(), rest)
+	dialogue, key, err := m.challenge(c, hello, prelude.Bytes(), rest)
 	if err != nil {
 		return fail(err)
 	}
@@ -110,7 +110,7 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return fail(fmt.Errorf("clear handshake deadline: %w", err))
 	}
-	if err := m.seal(c, dialogue != nil, prelude.Bytes(), dialogue, answer); err != nil {
+	if err := m.seal(c, key, prelude.Bytes(), dialogue, answer); err != nil {
 		return fail(err)
 	}
 	return hello, handler, layer, nil

@@ -8,8 +8,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // MinSecret is the minimum length of Config.Secret in bytes. Any host that
@@ -21,7 +23,8 @@ const (
 	authVersion   = 1
 	nonceSize     = 32
 	proofSize     = sha256.Size
-	offerSize     = 1 + 1 + nonceSize // version, flags, nonce
+	hintSize      = 16
+	offerSize     = 1 + 1 + nonceSize // version, flags, nonce; then a hint for each secret of the dialer
 	challengeSize = nonceSize + proofSize
 
 	flagOptional = 1 << 0 // the dialer also accepts nodes without a secret
@@ -35,57 +38,154 @@ const (
 // another. They are part of the protocol, with their spelling.
 const (
 	labelProof    = "holdfast peer 1 proof"
+	labelHint     = "holdfast peer 1 hint"
 	labelDialer   = "holdfast peer 1 dialler"
 	labelAcceptor = "holdfast peer 1 acceptor"
 )
 
-// authenticator proves to another node that this node has the cluster's secret,
-// and checks the other node's proof. It is nil on a node without a secret.
-type authenticator struct {
-	secret   []byte
-	proofKey []byte
+// keyring contains the secrets that a node accepts, the current one first. It is
+// nil on a node without a secret, and never changed.
+type keyring struct {
+	keys     []*authenticator
 	optional bool
 }
 
-func newAuthenticator(cfg *Config) (*authenticator, error) {
-	if len(cfg.Secret) == 0 {
+// authenticator proves to another node that this node has one secret of the
+// cluster, and checks the other node's proof.
+type authenticator struct {
+	secret   []byte
+	proofKey []byte
+}
+
+// newKeyring returns nil if there is no secret.
+func newKeyring(secret, previous []byte, optional bool) (*keyring, error) {
+	switch {
+	case len(secret) == 0 && len(previous) > 0:
+		return nil, errors.New("rpc config: PreviousSecret without Secret")
+	case len(secret) == 0:
 		return nil, nil
 	}
-	key, err := hkdf.Key(sha256.New, cfg.Secret, nil, labelProof, sha256.Size)
-	if err != nil {
-		return nil, fmt.Errorf("rpc config: derive key from secret: %w", err)
+	ring := &keyring{optional: optional}
+	for _, s := range [][]byte{secret, previous} {
+		if len(s) == 0 {
+			continue
+		}
+		if len(s) < MinSecret {
+			return nil, fmt.Errorf("rpc config: a secret has %d bytes, fewer than %d", len(s), MinSecret)
+		}
+		key, err := hkdf.Key(sha256.New, s, nil, labelProof, sha256.Size)
+		if err != nil {
+			return nil, fmt.Errorf("rpc config: derive key from secret: %w", err)
+		}
+		ring.keys = append(ring.keys, &authenticator{s, key})
 	}
-	return &authenticator{cfg.Secret, key, cfg.SecretOptional}, nil
+	return ring, nil
+}
+
+// errReplaced ends connections whose secret SetSecrets has removed.
+var errReplaced = errors.New("rpc: the secret of the connection was replaced")
+
+// has reports whether a secret is in the keyring.
+func (k *keyring) has(a *authenticator) bool {
+	return k != nil && slices.ContainsFunc(k.keys, func(b *authenticator) bool {
+		return hmac.Equal(a.secret, b.secret)
+	})
+}
+
+// SetSecrets replaces Config.Secret and Config.PreviousSecret. It closes the
+// connections that were authenticated by another secret; the other node dials
+// again. A node that was started without a secret does not get one.
+func (m *Mux) SetSecrets(secret, previous []byte) error {
+	old := m.ring.Load()
+	if old == nil {
+		return errors.New("rpc: the node was started without a secret")
+	}
+	ring, err := newKeyring(secret, previous, old.optional)
+	switch {
+	case err != nil:
+		return err
+	case ring == nil:
+		return errors.New("rpc: no secret")
+	}
+	stale := make(map[*conn]*Stream)
+	m.mu.Lock()
+	m.ring.Store(ring)
+	for c := range m.conns {
+		if c.key != nil && !ring.has(c.key) {
+			stale[c] = c.stream
+		}
+	}
+	m.mu.Unlock()
+	for c, stream := range stale {
+		if stream == nil {
+			c.drop()
+		} else if err := stream.close(errReplaced); err != nil {
+			m.log.Debug("close stream", "remote", c.RemoteAddr(), "error", err)
+		}
+	}
+	return nil
 }
 
 // offer is the field that a dialer with a secret appends to its hello.
 type offer struct {
 	made     bool
 	optional bool
+	nonce    []byte
+	hints    []byte // one of hintSize bytes for each secret; older versions send none
 }
 
 // newOffer returns the field of the prelude, with a new nonce. It returns nil
 // without a secret.
-func (a *authenticator) newOffer() []byte {
-	if a == nil {
+func (k *keyring) newOffer() []byte {
+	if k == nil {
 		return nil
 	}
-	field := binary.AppendUvarint(nil, offerSize)
+	field := binary.AppendUvarint(nil, uint64(offerSize+len(k.keys)*hintSize))
 	field = append(field, authVersion, 0)
-	if a.optional {
+	if k.optional {
 		field[len(field)-1] = flagOptional
 	}
-	return append(field, newNonce()...)
+	nonce := newNonce()
+	field = append(field, nonce...)
+	for _, a := range k.keys {
+		field = append(field, a.hint(nonce)...)
+	}
+	return field
 }
 
-// parseOffer parses the bytes of a prelude after the hello. It does not decode
-// the nonce, because proofs cover the whole prelude.
+// parseOffer parses the bytes of a prelude after the hello.
 func parseOffer(rest []byte) offer {
 	size, n := binary.Uvarint(rest)
 	if n <= 0 || size < offerSize || size > uint64(len(rest)-n) || rest[n] != authVersion {
 		return offer{}
 	}
-	return offer{made: true, optional: rest[n+1]&flagOptional != 0}
+	field := rest[n : n+int(size)]
+	return offer{
+		made: true, optional: field[1]&flagOptional != 0, nonce: field[2:offerSize], hints: field[offerSize:],
+	}
+}
+
+// hint returns a value by which another node with the same secret recognizes the
+// secret. It proves nothing, because it can be repeated.
+func (a *authenticator) hint(nonce []byte) []byte {
+	mac := hmac.New(sha256.New, a.proofKey)
+	mac.Write([]byte(labelHint))
+	mac.Write(nonce)
+	return mac.Sum(nil)[:hintSize]
+}
+
+// chosen returns the secret with which the acceptor answers an offer: the first
+// of its own that the dialer has too, or else its current one.
+func (k *keyring) chosen(o offer) *authenticator {
+	for _, a := range k.keys {
+		hint := a.hint(o.nonce)
+		for theirs := range slices.Chunk(o.hints, hintSize) {
+			if hmac.Equal(theirs, hint) {
+				return a
+			}
+		}
+	}
+	return k.keys[0]
 }
 
 func newNonce() []byte {
@@ -132,65 +232,71 @@ func (a *authenticator) key(salt []byte, label string) (cipher.AEAD, error) {
 }
 
 // challenge is the acceptor's half of the authentication. It returns the
-// messages of the challenge, or nil if the two nodes do not authenticate.
-func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (transcript []byte, err error) {
+// messages of the challenge and the secret that both nodes have, or nil if the
+// two nodes do not authenticate.
+func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (transcript []byte, a *authenticator, err error) {
 	mismatch := func(format string) error {
 		return m.refuse(c, ReasonSecret, "cluster secret does not match: "+
 			fmt.Sprintf(format, hello.NodeID, m.self(hello.Service, hello.NodeID).NodeID))
 	}
-	offered := parseOffer(rest)
+	offered, ring := parseOffer(rest), m.ring.Load()
 	switch {
-	case m.auth == nil && offered.made && !offered.optional:
-		return nil, mismatch("node %q has one, node %q has none")
-	case m.auth == nil, !offered.made && m.auth.optional:
-		return nil, nil
+	case ring == nil && offered.made && !offered.optional:
+		return nil, nil, mismatch("node %q has one, node %q has none")
+	case ring == nil, !offered.made && ring.optional:
+		return nil, nil, nil
 	case !offered.made:
-		return nil, mismatch("node %q has none, node %q has one")
+		return nil, nil, mismatch("node %q has none, node %q has one")
 	}
+	a = ring.chosen(offered)
 	nonce := newNonce()
 	transcript = append(transcript, magic...)
 	transcript = append(transcript, layout, statusChallenge, 0, 0)
 	from := len(transcript)
 	transcript = append(transcript, nonce...)
-	transcript = append(transcript, m.auth.proof(labelAcceptor, prelude, nonce)...)
+	transcript = append(transcript, a.proof(labelAcceptor, prelude, nonce)...)
 	if transcript, err = sealBody(transcript, from); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := c.Write(transcript); err != nil {
-		return nil, fmt.Errorf("send challenge: %w", err)
+		return nil, nil, fmt.Errorf("send challenge: %w", err)
 	}
 	var proof [proofSize]byte
 	if _, err := io.ReadFull(c, proof[:]); err != nil {
-		return nil, fmt.Errorf("read answer to challenge: %w", err)
+		return nil, nil, fmt.Errorf("read answer to challenge: %w", err)
 	}
-	if !hmac.Equal(proof[:], m.auth.proof(labelDialer, prelude, nonce)) {
-		return nil, mismatch("nodes %q and %q have different ones")
+	if !hmac.Equal(proof[:], a.proof(labelDialer, prelude, nonce)) {
+		return nil, nil, mismatch("nodes %q and %q have different ones")
 	}
-	return append(transcript, proof[:]...), nil
+	return append(transcript, proof[:]...), a, nil
 }
 
 // prove is the dialer's half of the authentication. It checks the acceptor's
-// proof, and sends and returns its own.
-func (m *Mux) prove(c *conn, prelude, challenge []byte) (proof []byte, err error) {
+// proof, sends and returns its own, and returns the secret that both nodes have.
+func (k *keyring) prove(c *conn, prelude, challenge []byte) (proof []byte, a *authenticator, err error) {
 	switch {
-	case m.auth == nil:
-		return nil, fmt.Errorf("%w: challenge without an offer to authenticate", ErrBadHello)
+	case k == nil:
+		return nil, nil, fmt.Errorf("%w: challenge without an offer to authenticate", ErrBadHello)
 	case len(challenge) < challengeSize:
-		return nil, fmt.Errorf("%w: challenge of %d bytes", ErrBadHello, len(challenge))
+		return nil, nil, fmt.Errorf("%w: challenge of %d bytes", ErrBadHello, len(challenge))
 	}
 	nonce, theirs := challenge[:nonceSize], challenge[nonceSize:challengeSize]
 	proof = make([]byte, proofSize)
-	matches := hmac.Equal(theirs, m.auth.proof(labelAcceptor, prelude, nonce))
+	i := slices.IndexFunc(k.keys, func(a *authenticator) bool {
+		return hmac.Equal(theirs, a.proof(labelAcceptor, prelude, nonce))
+	})
+	matches := i >= 0
 	if matches {
-		proof = m.auth.proof(labelDialer, prelude, nonce)
+		a = k.keys[i]
+		proof = a.proof(labelDialer, prelude, nonce)
 	}
 	// A proof of zeros tells the acceptor that the secrets differ, so that the
 	// acceptor can log it. It reveals nothing about the secret.
 	if _, err := c.Write(proof); err != nil && matches {
-		return nil, fmt.Errorf("answer challenge: %w", err)
+		return nil, nil, fmt.Errorf("answer challenge: %w", err)
 	}
 	if !matches {
-		return nil, fmt.Errorf("%w: the acceptor has a different one", ErrSecret)
+		return nil, nil, fmt.Errorf("%w: the acceptor has a different one", ErrSecret)
 	}
-	return proof, nil
+	return proof, a, nil
 }

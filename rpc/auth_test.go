@@ -18,7 +18,7 @@ import (
 func secret(b byte) []byte { return bytes.Repeat([]byte{b}, rpc.MinSecret) }
 
 // twoNodes starts nodes a and b with secrets, nil for none, and returns them
-// with what they log.
+// with their logs.
 func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *testutil.Log) {
 	t.Helper()
 	network := newVirtualNet()
@@ -143,8 +143,8 @@ func TestSecret_OlderAcceptor(t *testing.T) {
 					t.Errorf("read: %v", err)
 					return
 				}
-				prelude = prelude[:len(prelude)-35]
-				prelude[6] -= 35
+				prelude = prelude[:len(prelude)-51]
+				prelude[6] -= 51
 				go func() {
 					_, _ = back.Write(prelude)
 					_, _ = io.Copy(back, front)
@@ -214,9 +214,9 @@ func (c *tamper) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestSecret_EveryByteCounts checks that a changed byte of what the dialer
-// sends is detected wherever it is: in the dialer's name in the handshake, in
-// its proof, or in a record.
+// TestSecret_EveryByteCounts checks that a change of any byte that the dialer
+// sends is detected: of a byte in the dialer's name in the handshake, in its
+// proof, or in a record.
 func TestSecret_EveryByteCounts(t *testing.T) {
 	const frame = "transfer 100 to alice"
 	run := func(at int) (got string, size int, err error) {
@@ -278,4 +278,62 @@ func TestListen_ShortSecret(t *testing.T) {
 	if _, err := rpc.Listen(cfg); err == nil || !strings.Contains(err.Error(), "31 bytes, fewer than 32") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestSecret_Replaced checks that nodes connect while an operator replaces the
+// secret on one node after the other, in any order: first, each node gets the new
+// secret and keeps the previous one, and then it loses the previous one. The
+// connections that the previous secret has authenticated end then.
+func TestSecret_Replaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, logA, logB := twoNodes(t, func(a, b *rpc.Config) { a.Secret, b.Secret = secret(1), secret(1) })
+		a.Handle(rpc.ServiceWrite, echo)
+		b.Handle(rpc.ServiceWrite, echo)
+		talk := func(s *rpc.Stream) {
+			t.Helper()
+			mustSend(t, s, 1, "hello")
+			if _, got := mustRecv(t, s); got != "hello" {
+				t.Errorf("got %q", got)
+			}
+		}
+		first := dial(t, a, "b:1", rpc.ServiceWrite, "b")
+		talk(first)
+		for _, node := range []*rpc.Mux{a, b} {
+			if err := node.SetSecrets(secret(2), secret(1)); err != nil {
+				t.Fatal(err)
+			}
+			talk(dial(t, a, "b:1", rpc.ServiceWrite, "b"))
+			talk(dial(t, b, "a:1", rpc.ServiceWrite, "a"))
+			talk(first)
+		}
+		second := dial(t, a, "b:1", rpc.ServiceWrite, "b")
+		for _, node := range []*rpc.Mux{b, a} {
+			if err := node.SetSecrets(secret(2), nil); err != nil {
+				t.Fatal(err)
+			}
+			talk(dial(t, a, "b:1", rpc.ServiceWrite, "b"))
+			talk(dial(t, b, "a:1", rpc.ServiceWrite, "a"))
+			if _, _, err := first.Recv(); err == nil {
+				t.Error("a connection of the previous secret continues")
+			}
+			talk(second)
+		}
+		for _, log := range []*testutil.Log{logA, logB} {
+			if lines := log.Lines("cluster secret does not match"); len(lines) > 0 {
+				t.Errorf("logged %q", lines)
+			}
+		}
+		if err := a.SetSecrets(secret(3)[1:], nil); err == nil || !strings.Contains(err.Error(), "31 bytes, fewer than 32") {
+			t.Errorf("a short secret: %v", err)
+		}
+		if err := a.SetSecrets(nil, nil); err == nil {
+			t.Error("a node accepted to have no secret")
+		}
+		if err := a.SetSecrets(secret(3), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Dial(t.Context(), "b:1", rpc.ServiceWrite, "b"); !errors.Is(err, rpc.ErrSecret) {
+			t.Errorf("with a third secret: %v", err)
+		}
+	})
 }

@@ -37,6 +37,11 @@ type Config struct {
 	// which is the default, a node's identity is only claimed.
 	Secret []byte
 
+	// PreviousSecret is also accepted, while an operator replaces it by Secret on
+	// one node after the other. Two nodes use a secret that both have.
+	// Mux.SetSecrets changes both secrets.
+	PreviousSecret []byte
+
 	// SecretOptional lets a node with a Secret connect to and accept nodes that
 	// have none, while an operator distributes the secret to the nodes. It
 	// protects against mistakes only: a node that claims to have no secret is
@@ -145,8 +150,6 @@ func (c *Config) validate() error {
 	switch {
 	case c.Self == nil:
 		return errors.New("rpc config: Self is required")
-	case len(c.Secret) > 0 && len(c.Secret) < MinSecret:
-		return fmt.Errorf("rpc config: Secret has %d bytes, fewer than %d", len(c.Secret), MinSecret)
 	case c.HandshakeTimeout < 0:
 		return fmt.Errorf("rpc config: HandshakeTimeout %v is negative", c.HandshakeTimeout)
 	case c.WriteTimeout < 0:

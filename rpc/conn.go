@@ -13,6 +13,8 @@ type conn struct {
 	mux      *Mux
 	accepted bool // counts against Config.MaxConns
 
+	key *authenticator // secret of the connection, nil without one; guarded by mux.mu
+
 	// The owner of the connection after the handshake; guarded by mux.mu.
 	stream *Stream    // set for a framed connection
 	layer  *raftLayer // set for a raft connection

@@ -85,7 +85,8 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	stop := context.AfterFunc(ctx, func() { c.interrupt() })
 	defer stop()
 
-	prelude, err := appendPrelude(nil, m.self(s, to), m.auth.newOffer())
+	ring := m.ring.Load()
+	prelude, err := appendPrelude(nil, m.self(s, to), ring.newOffer())
 	if err != nil {
 		return Hello{}, err
 	}
@@ -95,10 +96,10 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	var transcript bytes.Buffer // what both sides send after the prelude
 	reader := io.TeeReader(c, &transcript)
 	answer, err := readAnswer(reader)
-	proven := err == nil && answer.status == statusChallenge
-	if proven {
-		proof, err := m.prove(c, prelude, answer.body)
-		if err != nil {
+	var key *authenticator // the secret that both nodes have, nil if they have not proven it
+	if err == nil && answer.status == statusChallenge {
+		var proof []byte
+		if proof, key, err = ring.prove(c, prelude, answer.body); err != nil {
 			return Hello{}, err
 		}
 		transcript.Write(proof)
@@ -117,7 +118,7 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	if reason != statusOK {
 		return Hello{}, &RefusedError{Addr: addr, Service: s, Reason: reason, Text: text}
 	}
-	if m.auth != nil && !proven && !m.auth.optional {
+	if ring != nil && key == nil && !ring.optional {
 		return Hello{}, fmt.Errorf("%w: node %q has none", ErrSecret, peer.NodeID)
 	}
 	if to != "" && peer.NodeID != to {
@@ -134,21 +135,21 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return Hello{}, fmt.Errorf("clear deadline: %w", err)
 	}
-	if err := m.seal(c, proven, prelude, transcript.Bytes()); err != nil {
+	if err := m.seal(c, key, prelude, transcript.Bytes()); err != nil {
 		return Hello{}, err
 	}
 	return peer, nil
 }
 
 // seal begins the records of a connection. transcript is what both sides have
-// sent in the handshake, the dialer first. keyed means that both sides have
-// proven that they have the secret.
-func (m *Mux) seal(c *conn, keyed bool, transcript ...[]byte) error {
-	if !keyed {
+// sent in the handshake, the dialer first. key is the secret that both sides have
+// proven to have, or nil. It fails if SetSecrets has removed the secret meanwhile.
+func (m *Mux) seal(c *conn, key *authenticator, transcript ...[]byte) error {
+	if key == nil {
 		c.seal(transcript...)
 		return nil
 	}
-	dialer, acceptor, err := m.auth.keys(bytes.Join(transcript, nil))
+	dialer, acceptor, err := key.keys(bytes.Join(transcript, nil))
 	if err != nil {
 		return err
 	}
@@ -156,6 +157,12 @@ func (m *Mux) seal(c *conn, keyed bool, transcript ...[]byte) error {
 		dialer, acceptor = acceptor, dialer
 	}
 	c.sealKeyed(dialer, acceptor)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ring.Load().has(key) {
+		return errReplaced
+	}
+	c.key = key
 	return nil
 }
 

@@ -42,8 +42,8 @@
 // # Authentication
 //
 // With Config.Secret the dialer appends a field to its hello (uvarint length,
-// then version u8 = 1, flags u8, nonce of 32 bytes), and the acceptor first
-// answers with a challenge:
+// then version u8 = 1, flags u8, nonce of 32 bytes, and a hint of 16 bytes for
+// each of its secrets), and the acceptor first answers with a challenge:
 //
 //	magic  4 bytes  F7 'H' 'F' 'P'
 //	layout u8       1
@@ -61,6 +61,12 @@
 // network path cannot change, omit, repeat or move what is sent afterwards. The
 // data is not encrypted: use a Listener and Dialer with TLS for that; this
 // handshake then runs inside TLS.
+//
+// While the secret is being replaced, a node has two (Config.PreviousSecret).
+// From the hints, which are HMACs of the dialer's nonce, the acceptor recognizes
+// the secrets of the dialer, and it uses the first of its own that the dialer has
+// too. Without a hint, or if none matches, it uses its current secret. The dialer
+// finds out by the proof which of its secrets the acceptor has chosen.
 //
 // If only one of the two nodes has a secret, or the secrets differ, both sides
 // refuse and log it. A node of an older version ignores the offer, and the

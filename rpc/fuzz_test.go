@@ -18,11 +18,11 @@ func FuzzHandshake(f *testing.F) {
 		f.Fatal(err)
 	}
 	secret := bytes.Repeat([]byte("s"), MinSecret)
-	auth, err := newAuthenticator(&Config{Secret: secret})
+	ring, err := newKeyring(secret, nil, false)
 	if err != nil {
 		f.Fatal(err)
 	}
-	offered, err := appendPrelude(nil, hello, auth.newOffer())
+	offered, err := appendPrelude(nil, hello, ring.newOffer())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -14,8 +14,7 @@ import (
 )
 
 // virtualNet is a network of net.Pipe connections, for tests inside synctest
-// bubbles.
-// virtualNet connects nodes in memory, each by its address.
+// bubbles. It connects nodes in memory, each by its address.
 type virtualNet struct {
 	mu    sync.Mutex
 	ports map[string]*testutil.Listener

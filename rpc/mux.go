@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,7 +23,7 @@ import (
 type Mux struct {
 	cfg      Config
 	log      hclog.Logger
-	auth     *authenticator // nil without a secret
+	ring     atomic.Pointer[keyring] // nil without a secret
 	listener net.Listener
 	addr     address
 	ctx      context.Context // ends with the Mux
@@ -59,7 +60,7 @@ func Listen(cfg Config) (*Mux, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	auth, err := newAuthenticator(&cfg)
+	ring, err := newKeyring(cfg.Secret, cfg.PreviousSecret, cfg.SecretOptional)
 	if err != nil {
 		return nil, err
 	}
@@ -78,13 +79,13 @@ func Listen(cfg Config) (*Mux, error) {
 	m := &Mux{
 		cfg:         cfg,
 		log:         cfg.Logger,
-		auth:        auth,
 		listener:    listener,
 		addr:        addr,
 		handlers:    make(map[Service]func(*Stream)),
 		conns:       make(map[*conn]*list.Element),
 		handshaking: list.New(),
 	}
+	m.ring.Store(ring)
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wg.Go(m.acceptLoop)
 	return m, nil

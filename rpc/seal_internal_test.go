@@ -57,11 +57,11 @@ func sealAs(c *sealedConn, keyed bool, transcript string) {
 		c.seal([]byte(transcript), []byte("welcome"))
 		return
 	}
-	auth, err := newAuthenticator(&Config{Secret: bytes.Repeat([]byte("s"), MinSecret)})
+	ring, err := newKeyring(bytes.Repeat([]byte("s"), MinSecret), nil, false)
 	if err != nil {
 		panic(err)
 	}
-	key, _, err := auth.keys([]byte(transcript + "welcome"))
+	key, _, err := ring.keys[0].keys([]byte(transcript + "welcome"))
 	if err != nil {
 		panic(err)
 	}
@@ -157,14 +157,17 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 	end := func(secret string, accepted bool, wire *bytes.Buffer) *conn {
 		t.Helper()
 		m := &Mux{}
+		var key *authenticator
 		if secret != "" {
-			var err error
-			if m.auth, err = newAuthenticator(&Config{Secret: []byte(secret)}); err != nil {
+			ring, err := newKeyring([]byte(secret), nil, false)
+			if err != nil {
 				t.Fatal(err)
 			}
+			m.ring.Store(ring)
+			key = ring.keys[0]
 		}
 		c := &conn{sealedConn: sealedConn{Conn: &pipeEnd{in: wire, out: wire, rng: rand.New(rand.NewPCG(1, 1))}}, mux: m, accepted: accepted}
-		if err := m.seal(c, secret != "", transcript...); err != nil {
+		if err := m.seal(c, key, transcript...); err != nil {
 			t.Fatal(err)
 		}
 		return c
