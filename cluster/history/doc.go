@@ -1,13 +1,13 @@
 // Package history keeps the history of locks on a node: which client held which
 // lock, from when to when, and how the grant ended. The state machine reports the
-// events of locks when it applies an entry (fsm.LockEvent). A Store writes them
-// into files, from the newest of which it removes nothing: when the files would
-// exceed their size, it removes the oldest one.
+// events of locks when it applies an entry (fsm.LockEvent). A Store writes them into
+// files. When the files would exceed their size, the store removes the oldest file.
 //
 // The history is no part of the state. It is written after the entry has been
 // applied, by a goroutine of its own, and a failure to write it never delays an
-// entry. Events that could not be written are a gap, which the store records and shows.
-// Without gaps, the stores of all nodes contain the same events.
+// entry. If events could not be written, the store records a gap, and answers to
+// queries report the gap. Without gaps, the stores of all nodes contain the same
+// events.
 //
 // # Files
 //
@@ -26,8 +26,8 @@
 //
 // When a node starts, raft applies the entries after the last snapshot again. The
 // store ignores the entries that its files already cover. A snapshot lets the node
-// delete the log before it, so the files are synced before the snapshot is
-// complete (Store.Sync): after a crash, the log has what the files lack. If a
+// delete the log before it, so the files are synced before the snapshot is complete
+// (Store.Sync). So after a crash, the log has the entries that the files lack. If a
 // snapshot covers more than the files, its node got it from the leader, or the
 // history was turned off. That is a gap.
 package history

@@ -46,17 +46,16 @@ type gap struct {
 // beginFrame appends a frame without events. finishFrame must follow, after the
 // events.
 func beginFrame(b []byte, index uint64, clock fsm.Clock) []byte {
-	b = append(b, make([]byte, frameHeader)...)
+	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)
 	b = binary.AppendUvarint(b, index)
 	return binary.AppendVarint(binary.AppendVarint(b, clock.Lease), clock.Wall)
 }
 
-// finishFrame sets the length and the checksum of the frame at an offset of b,
-// with which b ends.
-func finishFrame(b []byte, at int) {
-	payload := b[at+frameHeader:]
-	binary.LittleEndian.PutUint32(b[at:], uint32(len(payload)))
-	binary.LittleEndian.PutUint32(b[at+4:], crc32.Checksum(payload, castagnoli))
+// finishFrame sets the length and the checksum of a frame.
+func finishFrame(b []byte) {
+	payload := b[frameHeader:]
+	binary.LittleEndian.PutUint32(b, uint32(len(payload)))
+	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(payload, castagnoli))
 }
 
 func appendText(b []byte, s string) []byte { return codec.AppendString(b, s[:min(len(s), maxText)]) }

@@ -15,7 +15,7 @@ import (
 const (
 	// MaxCount is the largest number of grants in the answer to a query.
 	MaxCount = 1000
-	// maxSearches is the number of queries that run at a time.
+	// maxSearches is the largest number of queries that run at a time.
 	maxSearches = 2
 	// maxGaps is the largest number of gaps in an answer. The newest are reported.
 	maxGaps = 100
@@ -38,7 +38,8 @@ const (
 // These errors report why a query has no answer.
 var (
 	// ErrOff means that the node keeps no history.
-	ErrOff = errors.New("this node keeps no history of locks (--lock-history-size is 0, or its log says why not)")
+	ErrOff = errors.New("this node keeps no history of locks (--lock-history-size is 0, or the log of the " +
+		"node says why)")
 	// ErrBusy means that the query was not executed, or took too long.
 	ErrBusy = errors.New("the search in the history of locks took too long: ask for less with COUNT, or try " +
 		"again later")
@@ -57,14 +58,13 @@ type Query struct {
 
 // Answer is the answer to a query.
 type Answer struct {
-	// Grants are the grants of the lock, the newest first. Where the key is shared
-	// by several owners, each of them has a grant.
+	// Grants are the grants of the lock, the newest first. If several owners share
+	// the lock, each of them has a grant.
 	Grants []Grant
-	// Gaps are the times without history among those of the query, the newest
-	// first.
+	// Gaps are the gaps between From and To of the query, the newest first.
 	Gaps []Gap
-	// Since is the wall clock from which on the node has kept the history, in
-	// microseconds. It is 0 if nothing older was removed.
+	// Since is the wall clock before which the history was removed, in
+	// microseconds. It is 0 if none was removed.
 	Since int64
 	// Until is the wall clock up to which the answer is complete, in microseconds.
 	Until int64
@@ -88,8 +88,8 @@ type Grant struct {
 	// not ended, or if its end is not known.
 	Ended int64
 	How   string // fsm.LockReleased and the others, StillHeld, or Unknown
-	// Held is for how many nanoseconds of the lease clock the owner had the lock,
-	// up to now if it still has it. It is -1 if that is not known.
+	// Held is how long the owner had the lock, in nanoseconds of the lease clock,
+	// up to now if it still has the lock. It is -1 if that is not known.
 	Held     int64
 	EndedBy  fsm.LockClient // the client whose command ended the grant, zero for none
 	Renewals uint64
@@ -100,8 +100,8 @@ type Gap struct {
 	From, To int64 // wall clock in microseconds; From is 0 if it is not known
 }
 
-// Query answers a query from the events of all entries up to the last one of which
-// the store was told. now is the clock after that entry, or a later one. It returns
+// Query answers a query from the events of all entries up to the last one that was
+// passed to Applied. now is the clock after that entry, or a later one. It returns
 // ErrBusy if too many other queries run, or if there is too much to search.
 func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, searchTime, ErrBusy)
@@ -121,7 +121,8 @@ func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, erro
 		marks = append(slices.Clip(marks), *s.unwritten)
 	}
 	s.index.RUnlock()
-	w := &walk{query: q, db: q.DB, now: now, marks: marks, ends: make(map[fsm.Pos]*ending)}
+	w := &walk{query: q, db: q.DB, now: now, marks: marks, ends: make(map[fsm.Pos]*ending),
+		back: make(map[fsm.Pos]int)}
 	answer := Answer{Until: now.Wall, Gaps: gapsIn(marks, q)}
 	if len(segments) > 0 && (segments[0].number > 1 || horizon > 0) {
 		answer.Since = segments[0].wall
@@ -141,7 +142,7 @@ func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, erro
 			s.index.RLock()
 			f, err := g.read(offset)
 			s.index.RUnlock()
-			if errors.Is(err, os.ErrClosed) { // removed meanwhile, as the oldest
+			if errors.Is(err, os.ErrClosed) { // it was the oldest segment, and was removed meanwhile
 				w.rest()
 				answer.Grants = w.found
 				return answer, nil
@@ -165,7 +166,7 @@ func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, erro
 	return answer, nil
 }
 
-// gapsIn returns the gaps among the times of a query.
+// gapsIn returns the gaps that overlap the times of a query.
 func gapsIn(marks []mark, q Query) (gaps []Gap) {
 	for _, m := range slices.Backward(marks) {
 		if m.Kind == kindGap && m.gap.wall <= q.To && m.clock.Wall >= q.From && len(gaps) < maxGaps {
@@ -187,8 +188,11 @@ type walk struct {
 	seen     int                 // number of ends so far
 	gap      bool                // there is a gap after the current position
 	newer    bool                // there is a grant after the current position
-	replaced bool                // there is one that is not shared
+	replaced bool                // one of these grants is not shared
 	found    []Grant
+	// back contains the grants that a restore has brought back, and whose
+	// beginning was not found yet: their positions in found, by token.
+	back map[fsm.Pos]int
 }
 
 // ending is the end of a grant.
@@ -236,11 +240,16 @@ func (w *walk) to(p position) {
 		case m.Kind == fsm.LocksFlushed && m.DB == w.db:
 			w.all = &ending{fsm.LockEvent{How: fsm.LockFlushed}, m.clock, 0}
 		case m.Kind == fsm.LocksReplaced:
-			// The ends after the restore, whose beginning was not found, are those
-			// of locks that the backup contained. The same tokens may have ended
-			// before the restore, too.
+			// The ends that are left belong to grants of locks that the backup
+			// contained. Grants with the same tokens may have ended before the
+			// restore, too.
 			w.rest()
 			clear(w.ends)
+			for i, g := range w.found {
+				if !g.Known {
+					w.back[g.Token] = i
+				}
+			}
 			w.all = &ending{fsm.LockEvent{How: fsm.LockReplaced}, m.clock, 0}
 		}
 	}
@@ -256,6 +265,13 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	begun := clock.Lease - e.Before
 	end := w.ends[e.Token]
 	delete(w.ends, e.Token)
+	if i, found := w.back[e.Token]; found {
+		w.begins(i, &g, e)
+		return len(w.found) >= w.query.Count && len(w.back) == 0
+	}
+	if len(w.found) >= w.query.Count {
+		return len(w.back) == 0
+	}
 	switch {
 	case end == nil && w.all != nil:
 		end = w.all
@@ -270,23 +286,51 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	}
 	w.newer, w.replaced = true, w.replaced || !g.Shared
 	w.add(g, e)
-	// The ends of grants that began earlier have been seen. A grant of one owner
-	// begins when no other grant of the key is left.
+	// The walk may stop here if all earlier grants ended before From. A grant that
+	// is not shared begins only when no other grant of the key is left. And w.ends
+	// is empty if no earlier grant ended after this one began.
 	early := g.Acquired+wallSlack < w.query.From && !g.Shared && len(w.ends) == 0
-	return len(w.found) >= w.query.Count || early
+	return (len(w.found) >= w.query.Count || early) && len(w.back) == 0
 }
 
-// ends sets the fields of the end.
+// begins completes a grant that a restore has brought back, and that has ended after
+// the restore. g and e describe its beginning. It is one grant, because it has one
+// token. For how long the owner had the lock is not known: it may have ended before
+// the restore, too, and the restore may have moved the lease clock.
+func (w *walk) begins(i int, g *Grant, e *event) {
+	old := &w.found[i]
+	g.Ended, g.How, g.EndedBy, g.Renewals = old.Ended, old.How, old.EndedBy, old.Renewals
+	delete(w.back, g.Token)
+	w.newer, w.replaced = true, w.replaced || !g.Shared
+	if g.Acquired <= w.query.To {
+		g.describe(e)
+		*old = *g
+		return
+	}
+	w.found = slices.Delete(w.found, i, i+1)
+	for token, j := range w.back {
+		if j > i {
+			w.back[token] = j - 1
+		}
+	}
+}
+
+// describe sets the texts of a grant.
+func (g *Grant) describe(e *event) {
+	texts := copied(e.LockEvent)
+	g.Owner, g.LockClient, g.Meta = texts.Owner, texts.LockClient, texts.Meta
+}
+
+// ends sets the fields of g that describe its end.
 func (g *Grant) ends(e *ending) {
 	g.Ended, g.How, g.EndedBy, g.Renewals = e.clock.Wall, e.How, e.LockClient, e.Renewals
 }
 
-// add adds a grant to the answer if it was held at the times of the query. e has
-// its texts.
+// add adds a grant to the answer if it was held at some time of the query. e
+// contains the texts of the grant.
 func (w *walk) add(g Grant, e *event) {
 	if g.Acquired <= w.query.To && (g.Ended == 0 || g.Ended >= w.query.From) {
-		texts := copied(e.LockEvent)
-		g.Owner, g.LockClient, g.Meta = texts.Owner, texts.LockClient, texts.Meta
+		g.describe(e)
 		w.found = append(w.found, g)
 	}
 }
@@ -310,7 +354,8 @@ func (w *walk) rest() {
 	for _, e := range ends {
 		g := Grant{Token: e.Token, Held: -1}
 		g.ends(e)
-		if len(w.found) < w.query.Count {
+		// A grant that two restores have brought back is already there.
+		if _, found := w.back[e.Token]; !found && len(w.found) < w.query.Count {
 			w.add(g, &event{LockEvent: fsm.LockEvent{Owner: e.Owner}})
 		}
 	}

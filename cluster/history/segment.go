@@ -28,8 +28,8 @@ var keySeed = maphash.MakeSeed()
 func keyHash(key string) uint32 { return uint32(maphash.String(keySeed, key)) }
 
 // segment is one file of a store, with an index in memory. Only the goroutine that
-// writes changes a segment, and holds Store.index meanwhile. Others hold it to read
-// the fields, and to read from the file.
+// writes changes a segment, and holds Store.index meanwhile. Other goroutines hold
+// Store.index while they read the fields or the file.
 type segment struct {
 	number uint64
 	path   string
@@ -47,16 +47,26 @@ type segment struct {
 	wall  int64  // wall clock of the first frame, in microseconds
 }
 
-// add adds a frame at an offset to the index.
-func (g *segment) add(f *frame, offset int64) {
+// add adds a frame at an offset to the index. hashes are those of the keys of its
+// events.
+func (g *segment) add(index uint64, clock fsm.Clock, hashes []uint32, offset int64) {
 	if g.first == 0 {
-		g.first, g.wall = f.index, f.clock.Wall
+		g.first, g.wall = index, clock.Wall
 	}
+	for _, hash := range hashes {
+		g.keys = append(g.keys, uint64(hash)<<32|uint64(offset))
+	}
+}
+
+// addFrame adds a frame that was read.
+func (g *segment) addFrame(f *frame, offset int64) {
+	var hashes []uint32
 	for i := range f.events {
 		if e := &f.events[i]; e.Kind == fsm.LockGranted || e.Kind == fsm.LockEnded {
-			g.keys = append(g.keys, uint64(keyHash(e.Key))<<32|uint64(offset))
+			hashes = append(hashes, keyHash(e.Key))
 		}
 	}
+	g.add(f.index, f.clock, hashes, offset)
 }
 
 // seal prepares the index of a segment that gets no further frames.
@@ -144,8 +154,9 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openSegment opens a segment, and calls f for each frame. bad is the reason why
-// the file has no more frames after g.size, nil if it ends there.
+// openSegment opens a segment, and calls f for each frame. If the file has further
+// bytes after the last valid frame, which ends at g.size, bad says why they are no
+// frame.
 func openSegment(path string, number uint64, f func(f *frame)) (g *segment, bad, err error) {
 	g = &segment{number: number, path: path}
 	if g.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
@@ -169,7 +180,7 @@ func openSegment(path string, number uint64, f func(f *frame)) (g *segment, bad,
 			bad = err
 			break
 		}
-		g.add(&fr, int64(at))
+		g.addFrame(&fr, int64(at))
 		f(&fr)
 		at += n
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,17 +15,14 @@ import (
 )
 
 const (
-	// MinBytes is the smallest size of a store that is on.
+	// MinBytes is the smallest value of Config.Bytes.
 	MinBytes = 1 << 20
-	// maxQueued bounds the events that wait for the goroutine that writes, in
-	// estimated bytes.
-	maxQueued = 16 << 20
-	// MaxBytes is the largest size of a store. The store keeps its files open, and
-	// a file has at most 256 MiB.
+	// MaxBytes is the largest value of Config.Bytes. The store keeps its files
+	// open, and a file has at most 256 MiB.
 	MaxBytes = 64 << 30
-	// maxWrite is the largest number of bytes from which on frames are written.
+	// maxWrite is the largest value of Store.writeBytes.
 	maxWrite = 256 << 10
-	// maxMarks bounds the marks in memory. Older ones are forgotten, with the
+	// maxMarks bounds the marks in memory. The store forgets older marks, and the
 	// history before them.
 	maxMarks = 1 << 16
 	// syncWait bounds how long a snapshot waits for the store.
@@ -51,21 +47,22 @@ type Store struct {
 	cfg          Config
 	segmentBytes int64         // a segment gets no more frames from this size on
 	writeBytes   int           // frames are written from this size on
+	maxFrame     int           // size of the largest frame
 	covered      uint64        // the files covered this log index when they were opened
 	wall         int64         // wall clock of that entry in microseconds
-	seen         atomic.Uint64 // log index up to which the store was told of all entries
+	seen         atomic.Uint64 // log index of the last entry that was passed to Applied or Restored
 	size         atomic.Int64  // bytes of all files
 
-	ready chan struct{} // capacity 1
-	stop  chan struct{}
-	done  chan struct{}
-	once  sync.Once
+	ready  chan struct{} // capacity 1: the queue is no longer empty
+	urgent chan struct{} // capacity 1: the queue must be written at once
+	stop   chan struct{}
+	done   chan struct{}
+	once   sync.Once
 
 	// mu guards the queue.
 	mu      sync.Mutex
-	queue   []item
-	queued  int   // estimated bytes
-	dropped *item // a gap that grows while the queue is full, nil if there is none
+	queue   queue
+	dropped *lostRange // a gap that grows while the queue is full, nil if there is none
 
 	// index guards the segments and the marks. Only the goroutine that writes
 	// changes them.
@@ -83,27 +80,9 @@ type Store struct {
 
 // writer is the state of the goroutine that writes.
 type writer struct {
-	buf     []byte
-	pending []pending
-	written uint64 // log index of the last frame
-	lost    *item  // a gap that must be written, because a write failed
-	failed  bool   // the last write failed
-}
-
-// pending is a frame in writer.buf.
-type pending struct {
-	frame
-	offset int // in buf
-}
-
-// item is an element of the queue: the events of an entry, a gap, or a request.
-type item struct {
-	index  uint64
-	clock  fsm.Clock
-	events []fsm.LockEvent
-	gap    *gap
-	sync   bool          // write a checkpoint, and sync the files
-	done   chan struct{} // is closed when everything before it is written; nil for none
+	written uint64     // log index of the last frame
+	lost    *lostRange // a gap that must be written, because a write failed
+	failed  bool       // the last write failed
 }
 
 // mark is an event that concerns the grants of whole databases, or a gap.
@@ -124,12 +103,14 @@ func (p position) after(q position) bool {
 }
 
 // Open opens the store in a directory, and starts its goroutine. It removes the end
-// of the newest file if a crash has torn it. It reports damage in the log, and
-// continues without the damaged files.
+// of the newest file if a crash has torn it. If a file is damaged, it logs this and
+// continues without the damaged part.
 func Open(cfg Config) (*Store, error) {
 	s := &Store{
-		cfg: cfg, ready: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		segmentBytes: min(cfg.Bytes/16, 256<<20), writeBytes: int(min(cfg.Bytes/16, maxWrite)),
+		cfg: cfg, segmentBytes: min(cfg.Bytes/16, 256<<20), writeBytes: int(min(cfg.Bytes/16, maxWrite)),
+		maxFrame: int(min(cfg.Bytes/4, maxQueued/2)),
+		ready:    make(chan struct{}, 1), urgent: make(chan struct{}, 1), stop: make(chan struct{}),
+		done:      make(chan struct{}),
 		searching: make(chan struct{}, maxSearches),
 	}
 	if err := s.load(); err != nil {
@@ -184,8 +165,8 @@ func (s *Store) load() error {
 	return nil
 }
 
-// repair reports that a segment has no valid frame after its size. It removes the
-// torn end of the last segment. It leaves other files as they are, and seals them.
+// repair logs that a segment has no valid frame after g.size. It removes the torn
+// end of the last segment. It leaves other files as they are, and seals them.
 func (s *Store) repair(g *segment, bad error, last bool) error {
 	info, err := g.file.Stat()
 	if err != nil {
@@ -202,7 +183,7 @@ func (s *Store) repair(g *segment, bad error, last bool) error {
 		complain("history of locks is damaged: a gap remains", "file", g.path, "offset", g.size,
 			"error", bad)
 		s.cfg.Gaps.Inc()
-		g.size = info.Size() // the file counts, although it is not used
+		g.size = info.Size() // the rest of the file counts toward the size of all files
 		g.seal()
 		return nil
 	}
@@ -235,102 +216,13 @@ func (s *Store) note(f *frame) {
 // Bytes returns the size of all files, in bytes.
 func (s *Store) Bytes() int64 { return s.size.Load() }
 
-// Applied adds the events of an entry that was applied. clock is the clock after
-// the entry. It does not wait.
-func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
-	if res.Index <= s.covered {
-		return
-	}
-	s.seen.Store(res.Index)
-	if len(res.Locks) == 0 && !res.LocksCut {
-		return
-	}
-	// The store does not keep long texts, so the queue should not keep them either.
-	for i := range res.Locks {
-		if e := &res.Locks[i]; len(e.Owner) > maxText {
-			e.Owner = strings.Clone(e.Owner[:maxText])
-		}
-	}
-	it := item{index: res.Index, clock: clock, events: res.Locks}
-	if res.LocksCut {
-		it = item{index: res.Index, clock: clock, gap: &gap{res.Index, clock.Wall}}
-	}
-	s.put(it, false)
-}
-
-// Restored notes that a snapshot up to a log index has replaced the state. clock is
-// the clock of the new state. before is the wall clock of the state before, in
-// microseconds, 0 if there was none.
-func (s *Store) Restored(index uint64, clock fsm.Clock, before int64) {
-	seen := s.seen.Load()
-	if index <= seen {
-		return
-	}
-	if before == 0 {
-		before = s.wall
-	}
-	s.seen.Store(index)
-	s.put(item{index: index, clock: clock, gap: &gap{seen + 1, before}}, true)
-}
-
-// put adds an element to the queue. If the queue is full, put drops an element that
-// is not required, and the queue gets a gap in its place.
-func (s *Store) put(it item, required bool) {
-	size := 0
-	for i := range it.events {
-		e := &it.events[i]
-		size += 200 + len(e.Key) + len(e.Owner)
-	}
-	s.mu.Lock()
-	switch {
-	case required:
-		s.endGap()
-		s.queue = append(s.queue, it)
-	case s.dropped == nil && s.queued+size <= maxQueued:
-		s.queue = append(s.queue, it)
-		s.queued += size
-	case s.dropped == nil:
-		s.dropped = &item{index: it.index, clock: it.clock, gap: &gap{it.index, it.clock.Wall}}
-	default:
-		s.dropped.index, s.dropped.clock = it.index, it.clock
-	}
-	s.mu.Unlock()
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
-}
-
-// endGap adds the gap to the queue that has grown while the queue was full. The
-// caller holds s.mu.
-func (s *Store) endGap() {
-	if s.dropped != nil {
-		s.queue, s.dropped = append(s.queue, *s.dropped), nil
-	}
-}
-
-// await waits until the goroutine that writes has reached a request.
-func (s *Store) await(it item, limit time.Duration) error {
-	it.done = make(chan struct{})
-	s.put(it, true)
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-it.done:
-		return nil
-	case <-s.done:
-		return nil // Close has written everything
-	case <-t.C:
-		return fmt.Errorf("history of locks was not written within %v", limit)
-	}
-}
-
 // Sync writes and syncs all events up to a log index that was applied, with a
-// checkpoint. A snapshot must not be complete before Sync has returned. If that
-// fails, or takes very long, Sync logs it, and the next start finds a gap.
+// checkpoint. A snapshot must not be complete before Sync has returned. If a write
+// fails, or takes very long, Sync logs an error and returns, and the next start
+// finds a gap.
 func (s *Store) Sync(index uint64, clock fsm.Clock) {
 	if err := s.await(item{index: index, clock: clock, sync: true}, syncWait); err != nil {
-		s.cfg.Logger.Error("snapshot does not wait for the history of locks", "error", err)
+		s.cfg.Logger.Error("snapshot is completed without the history of locks", "error", err)
 	}
 }
 
@@ -344,13 +236,19 @@ func (s *Store) Close() {
 // run writes what is in the queue until Close.
 func (s *Store) run() {
 	defer close(s.done)
+	var spare queue
 	for open := true; open; {
 		select {
 		case <-s.ready:
+			open = s.gather()
+		case <-s.urgent:
 		case <-s.stop:
 			open = false
 		}
-		s.write(s.take())
+		q := s.take(spare)
+		s.write(&q)
+		q.reset()
+		spare = q
 	}
 	s.index.Lock()
 	defer s.index.Unlock()
@@ -366,114 +264,100 @@ func (s *Store) run() {
 	}
 }
 
-// take removes and returns everything that waits.
-func (s *Store) take() []item {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.endGap()
-	items := s.queue
-	s.queue, s.queued = nil, 0
-	return items
+// gather waits for further entries. It returns false after Close.
+func (s *Store) gather() bool {
+	t := time.NewTimer(gatherTime)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.urgent:
+	case <-s.stop:
+		return false
+	}
+	return true
 }
 
-// write writes elements of the queue.
-func (s *Store) write(items []item) {
-	for i := range items {
-		it := &items[i]
-		switch {
-		case it.sync:
-			s.flush()
-			if it.index > s.written {
-				s.append(item{index: it.index, clock: it.clock})
-				s.flush()
+// write writes what was in the queue.
+func (s *Store) write(q *queue) {
+	rest := *q
+	var next queue // the frames at the beginning of rest that are written next
+	flush := func() {
+		s.flush(&next)
+		rest.buf, rest.hashes = rest.buf[len(next.buf):], rest.hashes[len(next.hashes):]
+		next = queue{}
+	}
+	for i := range q.items {
+		it := &q.items[i]
+		if it.bytes > 0 {
+			next.buf = rest.buf[:len(next.buf)+it.bytes]
+			next.hashes = rest.hashes[:len(next.hashes)+it.hashes]
+			next.items = q.items[i-len(next.items) : i+1]
+			if len(next.buf) >= s.writeBytes {
+				flush()
 			}
-			s.index.RLock()
-			var f *os.File
-			if n := len(s.segments); n > 0 {
-				f = s.segments[n-1].file
-			}
-			s.index.RUnlock()
-			if f != nil {
-				s.report(f.Sync())
-			}
-		case it.done != nil:
-			s.flush()
-		default:
-			s.append(*it)
-			if len(s.buf) >= s.writeBytes {
-				s.flush()
-			}
+			continue
+		}
+		flush()
+		if it.sync {
+			s.sync(it)
 		}
 		if it.done != nil {
 			close(it.done)
 		}
 	}
-	s.flush()
+	flush()
 }
 
-// append adds a frame to the buffer.
-func (s *Store) append(it item) {
-	at := len(s.buf)
-	f := frame{index: it.index, clock: it.clock}
-	s.buf = beginFrame(s.buf, it.index, it.clock)
-	if it.gap != nil {
-		s.buf = appendGap(s.buf, *it.gap)
-		f.events = append(f.events, event{LockEvent: fsm.LockEvent{Kind: kindGap}, gap: *it.gap})
+// sync writes a checkpoint, and syncs the newest file.
+func (s *Store) sync(it *item) {
+	if it.index > s.written {
+		b := beginFrame(nil, it.index, it.clock)
+		s.flush(&queue{buf: b, items: []item{{index: it.index, clock: it.clock, bytes: len(b)}}})
 	}
-	for i := range it.events {
-		if e := &it.events[i]; len(e.Key) <= MaxKey {
-			s.buf = appendEvent(s.buf, e)
-			f.events = append(f.events, event{LockEvent: *e})
-		}
+	s.index.RLock()
+	var f *os.File
+	if n := len(s.segments); n > 0 {
+		f = s.segments[n-1].file
 	}
-	if int64(len(s.buf)-at) > s.cfg.Bytes/4 {
-		s.buf = s.buf[:at]
-		s.append(item{index: it.index, clock: it.clock, gap: &gap{it.index, it.clock.Wall}})
-		return
+	s.index.RUnlock()
+	if f != nil {
+		s.report(f.Sync())
 	}
-	finishFrame(s.buf, at)
-	s.pending = append(s.pending, pending{f, at})
 }
 
-// flush writes the buffer. If that fails, its frames become a gap.
-func (s *Store) flush() {
-	if len(s.pending) == 0 {
+// flush writes frames. If that fails, they become a gap.
+func (s *Store) flush(q *queue) {
+	if len(q.items) == 0 {
 		return
 	}
+	var err error
 	if s.lost != nil { // the gap comes before the frames that can be written
-		frames, buf := s.pending, s.buf
-		s.pending, s.buf = nil, nil
-		s.append(*s.lost)
-		shift := len(s.buf)
-		s.buf = append(s.buf, buf...)
-		for _, w := range frames {
-			w.offset += shift
-			s.pending = append(s.pending, w)
+		var before queue
+		before.addGap(*s.lost)
+		if err = s.writeFrames(&before); err == nil {
+			s.lost = nil
 		}
 	}
-	first, last := s.pending[0], s.pending[len(s.pending)-1]
-	err := s.writeFrames()
+	if err == nil {
+		err = s.writeFrames(q)
+	}
+	first, last := q.items[0], q.items[len(q.items)-1]
 	var unwritten *mark
 	if err == nil {
-		s.lost, s.failed = nil, false
+		s.failed = false
 		s.written = last.index
 	} else {
 		if s.lost == nil {
-			s.lost = &item{gap: &gap{first.index, first.clock.Wall}}
+			s.lost = &lostRange{gap: gap{first.index, first.clock.Wall}}
 		}
 		s.lost.index, s.lost.clock = last.index, last.clock
 		unwritten = &mark{position{last.index, 0}, last.clock,
-			event{LockEvent: fsm.LockEvent{Kind: kindGap}, gap: *s.lost.gap}}
+			event{LockEvent: fsm.LockEvent{Kind: kindGap}, gap: s.lost.gap}}
 		s.report(err)
 	}
 	s.index.Lock()
 	s.unwritten = unwritten
 	s.index.Unlock()
-	s.buf, s.pending = s.buf[:0], s.pending[:0]
-	if cap(s.buf) > 4*maxWrite {
-		s.buf, s.pending = nil, nil
-	}
-	clear(s.pending[:cap(s.pending)]) // do not keep the texts of the events
 }
 
 // report logs the first of consecutive errors.
@@ -484,32 +368,53 @@ func (s *Store) report(err error) {
 	}
 }
 
-// writeFrames writes the buffer to the newest segment, or to a new one, and adds
-// the frames to the index.
-func (s *Store) writeFrames() error {
-	n := int64(len(s.buf))
+// writeFrames writes frames to the newest segment, or to a new one, and adds them
+// to the index.
+func (s *Store) writeFrames(q *queue) error {
+	n := int64(len(q.buf))
 	g, err := s.segmentFor(n)
 	if err != nil {
 		return err
 	}
-	if _, err := g.file.WriteAt(s.buf, g.size); err != nil {
-		// The file must not contain a frame after those of the next write.
+	at := 0
+	for i := range q.items {
+		finishFrame(q.buf[at : at+q.items[i].bytes])
+		at += q.items[i].bytes
+	}
+	if _, err := g.file.WriteAt(q.buf, g.size); err != nil {
+		// The next write may be shorter. Then bytes of this write must not be left
+		// behind its frames.
 		return errors.Join(err, g.file.Truncate(g.size))
 	}
 	s.index.Lock()
 	defer s.index.Unlock()
-	for i := range s.pending {
-		w := &s.pending[i]
-		g.add(&w.frame, g.size+int64(w.offset))
-		s.note(&w.frame)
-		if len(w.events) > 0 && w.events[0].Kind == kindGap {
-			s.cfg.Gaps.Inc()
-			s.cfg.Logger.Warn("history of locks has a gap", "from_index", w.events[0].gap.from, "to_index", w.index)
+	at = 0
+	hashes := q.hashes
+	for i := range q.items {
+		it := &q.items[i]
+		g.add(it.index, it.clock, hashes[:it.hashes], g.size)
+		if it.marked {
+			s.noteFrame(q.buf[at+frameHeader : at+it.bytes])
 		}
+		hashes = hashes[it.hashes:]
+		at += it.bytes
+		g.size += int64(it.bytes)
 	}
-	g.size += n
 	s.size.Add(n)
 	return nil
+}
+
+// noteFrame adds the marks of a frame that was written. The caller holds s.index.
+func (s *Store) noteFrame(payload []byte) {
+	f, err := decodeFrame(payload)
+	if err != nil {
+		panic("history of locks: cannot decode a frame of this store: " + err.Error())
+	}
+	s.note(&f)
+	if f.events[0].Kind == kindGap {
+		s.cfg.Gaps.Inc()
+		s.cfg.Logger.Warn("history of locks has a gap", "from_index", f.events[0].gap.from, "to_index", f.index)
+	}
 }
 
 // segmentFor returns the segment to which the next n bytes are written. It removes
@@ -547,7 +452,7 @@ func (s *Store) segmentFor(n int64) (*segment, error) {
 }
 
 // shrink removes the oldest segments until there is room for n more bytes. It keeps
-// a segment that is written.
+// the segment that is being written.
 func (s *Store) shrink(n int64) error {
 	for s.size.Load()+n > s.cfg.Bytes && len(s.segments) > 0 && s.segments[0].sealed {
 		s.index.Lock()
