@@ -37,12 +37,22 @@ type Book struct {
 
 	mu   sync.Mutex
 	last map[string]PeerHealth // by id
+	// trips are the last round trips to each member, in a ring.
+	trips map[string]*[roundTrips]time.Duration
+	trip  map[string]int // position of the next round trip, by id
 }
+
+// roundTrips is the number of last round trips of which Link returns the shortest
+// one. Work of the processes may have delayed the others.
+const roundTrips = 8
 
 // NewBook returns an empty Book. wall returns the time of the wall clock. changed
 // is called after something that clients see has changed.
 func NewBook(wall func() time.Time, changed func()) *Book {
-	return &Book{wall: wall, changed: changed, asap: make(chan struct{}, 1), last: make(map[string]PeerHealth)}
+	return &Book{
+		wall: wall, changed: changed, asap: make(chan struct{}, 1), last: make(map[string]PeerHealth),
+		trips: make(map[string]*[roundTrips]time.Duration), trip: make(map[string]int),
+	}
 }
 
 // Keep asks the members for their status until ctx ends, and pauses for pause()
@@ -83,6 +93,38 @@ func (b *Book) learn(status []NodeStatus) {
 	if changed {
 		b.changed()
 	}
+}
+
+// Measured records the time between a request to a member and its answer.
+func (b *Book) Measured(id string, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.trips[id] == nil {
+		b.trips[id] = new([roundTrips]time.Duration)
+	}
+	b.trips[id][b.trip[id]%roundTrips] = took
+	b.trip[id]++
+}
+
+// Link returns what is known about the link to a member.
+func (b *Book) Link(id string) Link {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.last[id]
+	l := Link{To: id, Alive: h.Alive}
+	if !h.Alive && !h.Heard.IsZero() {
+		l.Silent = b.wall().Sub(h.Heard).Seconds()
+	}
+	shortest := time.Duration(0)
+	if trips := b.trips[id]; trips != nil && h.Alive {
+		for _, t := range trips[:min(b.trip[id], roundTrips)] {
+			if shortest == 0 || t < shortest {
+				shortest = t
+			}
+		}
+	}
+	l.RoundTrip = float64(shortest.Microseconds()) / 1000
+	return l
 }
 
 // AskNow makes Keep ask the members at once.

@@ -40,12 +40,45 @@ type NodeStatus struct {
 	SnapshotError string `json:"snapshot_error,omitempty"`
 	FeatureStatus
 	RestoreStatus
+	Transition
+	// Links are the links of the node to the other members.
+	Links []Link `json:"links,omitempty"`
+}
+
+// Transition says whether a node is joining or stopping.
+type Transition struct {
 	// Settling is set until the node's log contains the change that admitted
 	// the node.
 	Settling bool `json:"settling,omitempty"`
 	// Stopping is set from the beginning of an orderly stop. A node that is
 	// stopping must not become leader.
 	Stopping bool `json:"stopping,omitempty"`
+}
+
+// Link is what a node knows about its link to another member. The node asks the
+// member for its state once a second.
+type Link struct {
+	To    string `json:"to"`
+	Alive bool   `json:"alive"` // the member answered the latest request
+	// RoundTrip is the shortest time between a request and its answer, among the
+	// last requests. It is 0 if it is not known.
+	RoundTrip float64 `json:"round_trip_ms,omitempty"`
+	// Silent is the time since the last answer of a member that is not alive. It is
+	// 0 if the member has not answered since the node started.
+	Silent float64 `json:"silent_seconds,omitempty"`
+}
+
+// MarkSilent marks the links of a node to members that have just not answered it:
+// nodes is what the node has learned about all members. The links are from earlier
+// requests.
+func MarkSilent(links []Link, nodes []NodeStatus) {
+	for i := range links {
+		for _, n := range nodes {
+			if n.ID == links[i].To && !n.Reachable {
+				links[i].Alive, links[i].RoundTrip = false, 0
+			}
+		}
+	}
 }
 
 // RoomStatus says how much room a node has for data.
@@ -66,6 +99,9 @@ type MemoryStatus struct {
 	// that add data: the setting of the cluster, or else --maxmemory. It
 	// is 0 for no limit.
 	MaxMemory int64 `json:"maxmemory_bytes,omitempty"`
+	// ProcessMemory is how many bytes of memory the node's process may use, 0 if
+	// that is not known.
+	ProcessMemory uint64 `json:"process_memory_bytes,omitempty"`
 	// MemoryRefused is set on the leader while it refuses commands that add
 	// data because the data set is larger than MaxMemory.
 	MemoryRefused bool `json:"memory_refused,omitempty"`

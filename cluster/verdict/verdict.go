@@ -17,7 +17,7 @@ import (
 const (
 	Healthy  = "healthy"
 	Degraded = "degraded"  // there is a leader, and something needs attention
-	NoLeader = "no_leader" // writes wait for a leader
+	NoLeader = "no_leader" // the node that was asked reaches no leader
 )
 
 // Verdict is what the status of all nodes says about the cluster as a whole.
@@ -32,8 +32,8 @@ type Verdict struct {
 	Reachable int `json:"reachable"`
 	// Tolerates is the number of further voters that may fail while the cluster
 	// continues to accept writes. A voter that is far behind does not count: if
-	// another one failed, writes would wait until it has caught up, and a voter
-	// that cannot catch up would never take that one's place.
+	// another voter failed, writes would wait until this one has caught up, and
+	// it may never catch up.
 	Tolerates int       `json:"tolerates"`
 	Problems  []Problem `json:"problems"` // why the cluster is degraded
 	Advice    []string  `json:"advice"`
@@ -52,22 +52,28 @@ type Problem struct {
 // late.
 const MaxHealthyLag = 20_000
 
-// Assess returns the verdict about a cluster.
+// Assess returns the verdict about a cluster. nodes is what one node reports about all
+// of them, so the verdict says nothing about nodes that this node does not reach.
 func Assess(nodes []health.NodeStatus) Verdict {
 	v := Verdict{Leader: LeaderOf(nodes), Problems: []Problem{}, Advice: []string{}}
 	current := 0 // voters that accept entries and are not far behind the leader
 	for _, n := range nodes {
-		voter := n.Voter && n.Role != "removed" // a removed node may have been asked, which lists itself and others
-		if voter {
-			v.Voters++
+		if !n.Voter || n.Role == "removed" { // the status may come from a removed node, which still lists itself
+			continue
 		}
-		if voter && n.Reachable && (!n.DiskFull || n.Role == "leader") {
+		v.Voters++
+		if n.Reachable && (!n.DiskFull || n.Role == "leader") {
 			v.Reachable++
 			if n.Role != "starting" && n.Lag <= MaxHealthyLag {
 				current++
 			}
 		}
-		v.assessReach(n)
+	}
+	v.Majority = v.Voters/2 + 1
+	v.Tolerates = max(current-v.Majority, 0)
+	for _, n := range nodes {
+		v.assessReach(n, nodes)
+		v.assessLinks(n, nodes)
 		v.assessRoom(n)
 		if n.SnapshotError != "" {
 			v.problem(n, "see the log of the node; without snapshots its log grows until the disk is full",
@@ -85,22 +91,28 @@ func Assess(nodes []health.NodeStatus) Verdict {
 			break
 		}
 	}
-	v.Majority = v.Voters/2 + 1
-	v.Tolerates = max(current-v.Majority, 0)
 	if v.Leader != "" && v.Voters > 0 && v.Voters%2 == 0 {
 		v.Advice = append(v.Advice, fmt.Sprintf("%d voters tolerate no more failures than %d: "+
 			"add a node, or remove one", v.Voters, v.Voters-1))
 	}
-	v.conclude()
+	v.conclude(nodes)
 	return v
 }
 
 // assessReach adds what is wrong with the connection of a node to the cluster.
-func (v *Verdict) assessReach(n health.NodeStatus) {
-	switch {
+func (v *Verdict) assessReach(n health.NodeStatus, nodes []health.NodeStatus) {
+	switch witness := reachedBy(n.ID, nodes); {
+	case !n.Reachable && witness != "":
+		v.problem(n, "the process of "+n.ID+" runs, because "+witness+" gets answers from it: check the network to "+
+			n.PeerAddr, "%s is unreachable: %s", n.ID, n.Detail)
 	case !n.Reachable:
-		v.problem(n, "check that the process of "+n.ID+" runs and that the network to "+n.PeerAddr+" works; if the "+
-			"node is lost, remove it (holdfast member remove) and add another", "%s is unreachable: %s", n.ID, n.Detail)
+		// A change of the members needs a majority of the voters.
+		lost := "if the node is lost, remove it (holdfast member remove) and add another"
+		if v.Reachable < v.Majority {
+			lost = "if a majority of the disks is lost for good, make a new cluster (holdfast recover)"
+		}
+		v.problem(n, "check that the process of "+n.ID+" runs and that the network to "+n.PeerAddr+" works; "+lost,
+			"%s is unreachable: %s", n.ID, n.Detail)
 	case n.Role == "removed":
 		v.problem(n, "stop the process; to add the node again, delete its data directory first",
 			"%s was removed from the cluster", n.ID)
@@ -109,6 +121,48 @@ func (v *Verdict) assessReach(n health.NodeStatus) {
 	case n.Lag > MaxHealthyLag:
 		v.problem(n, "compare its disk and its network with those of the other nodes", "%s is %d entries behind",
 			n.ID, n.Lag)
+	}
+}
+
+// reachedBy returns a node that gets answers from another node, or "".
+func reachedBy(id string, nodes []health.NodeStatus) string {
+	for _, n := range nodes {
+		for _, l := range n.Links {
+			if n.Reachable && l.To == id && l.Alive {
+				return n.ID
+			}
+		}
+	}
+	return ""
+}
+
+const (
+	// maxSilence is how long a member may not answer another one before the
+	// cluster counts as degraded. Members ask each other once a second.
+	maxSilence = 3.0 // seconds
+	// maxRoundTrip is the longest round trip between two members that needs no
+	// advice.
+	maxRoundTrip = 100.0 // milliseconds
+)
+
+// assessLinks adds what is wrong with the links of a node to members that other
+// nodes reach.
+func (v *Verdict) assessLinks(n health.NodeStatus, nodes []health.NodeStatus) {
+	if !n.Reachable || n.Role == "removed" {
+		return
+	}
+	for _, l := range n.Links {
+		for _, to := range nodes {
+			switch {
+			case to.ID != l.To || !to.Reachable || to.Role == "removed":
+			case !l.Alive && l.Silent >= maxSilence:
+				v.problem(n, "check the network from "+n.ID+" to "+to.PeerAddr, "%s gets no answers from %s",
+					n.ID, l.To)
+			case l.RoundTrip >= maxRoundTrip && n.ID < l.To:
+				v.Advice = append(v.Advice, fmt.Sprintf("a round trip between %s and %s takes %.0f ms, and writes "+
+					"wait for a majority: place the voters closer together", n.ID, l.To, l.RoundTrip))
+			}
+		}
 	}
 }
 
@@ -143,7 +197,7 @@ func (v *Verdict) problem(n health.NodeStatus, remedy, format string, args ...an
 }
 
 // conclude sets the state and the sentence.
-func (v *Verdict) conclude() {
+func (v *Verdict) conclude(nodes []health.NodeStatus) {
 	tolerance := fmt.Sprintf("tolerates %d more failures", v.Tolerates)
 	switch v.Tolerates {
 	case 0:
@@ -151,20 +205,75 @@ func (v *Verdict) conclude() {
 	case 1:
 		tolerance = "tolerates 1 more failure"
 	}
+	answering, witnessed := votersThatAnswer(nodes)
 	switch {
-	case v.Leader == "":
+	case v.Reachable >= v.Majority:
+	case answering < v.Majority && v.Reachable+witnessed >= v.Majority:
+		tolerance = fmt.Sprintf("this node reaches only %d of %d voters", answering, v.Voters)
+	default: // a leader steps down when it notices
+		tolerance = fmt.Sprintf("writes through this node wait, because only %d of %d voters are known to accept "+
+			"entries and %d are needed", v.Reachable, v.Voters, v.Majority)
+	}
+	switch hidden := leaderOutOfReach(nodes); {
+	case v.Leader != "":
+	case hidden != "":
 		v.State = NoLeader
-		v.Sentence = fmt.Sprintf("No leader: writes wait until a majority of the voters is up and connected "+
-			"(%d of %d voters are reachable, %d are needed)", v.Reachable, v.Voters, v.Majority)
-	case len(v.Problems) > 0:
+		v.Sentence = fmt.Sprintf("No leader in reach: other nodes follow %s, which this node does not reach; writes "+
+			"through this node wait", hidden)
+		return
+	case answering < v.Majority:
+		v.State = NoLeader
+		v.Sentence = fmt.Sprintf("No leader in reach: writes through this node wait until it reaches a majority of "+
+			"the voters (%d of %d voters are reachable, %d are needed)", answering, v.Voters, v.Majority)
+		v.Advice = append(v.Advice, "ask other nodes too: voters that reach each other may have a leader")
+		return
+	default:
+		v.State = NoLeader
+		v.Sentence = fmt.Sprintf("No leader: writes wait until the voters have elected one (%d of %d voters accept "+
+			"entries, %d are needed)", v.Reachable, v.Voters, v.Majority)
+		return
+	}
+	if len(v.Problems) > 0 {
 		texts := make([]string, len(v.Problems))
 		for i, p := range v.Problems {
 			texts[i] = p.Text
 		}
 		v.State, v.Sentence = Degraded, fmt.Sprintf("Degraded: %s; %s", strings.Join(texts, "; "), tolerance)
-	default:
-		v.State, v.Sentence = Healthy, "Healthy: "+tolerance
+		return
 	}
+	v.State, v.Sentence = Healthy, "Healthy: "+tolerance
+}
+
+// votersThatAnswer returns how many voters answer the node that was asked, and how many
+// of the others answer another node.
+func votersThatAnswer(nodes []health.NodeStatus) (answering, witnessed int) {
+	for _, n := range nodes {
+		switch {
+		case !n.Voter || n.Role == "removed":
+		case n.Reachable:
+			answering++
+		case reachedBy(n.ID, nodes) != "":
+			witnessed++
+		}
+	}
+	return answering, witnessed
+}
+
+// leaderOutOfReach returns the unreachable node that a reachable one with the highest
+// term follows and gets answers from, or "".
+func leaderOutOfReach(nodes []health.NodeStatus) string {
+	leader, highest := "", uint64(0)
+	for _, n := range nodes {
+		if n.Reachable && n.Role == "follower" && n.Leader != "" && n.Term >= highest {
+			leader, highest = n.Leader, n.Term
+		}
+	}
+	for _, n := range nodes {
+		if n.ID == leader && !n.Reachable && reachedBy(leader, nodes) != "" {
+			return leader
+		}
+	}
+	return ""
 }
 
 // LeaderOf returns the id of the leader with the highest term, or "" if there

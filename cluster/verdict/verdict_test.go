@@ -29,7 +29,26 @@ func TestAssess(t *testing.T) {
 	nearly, over := up("n1", "leader"), up("n1", "leader")
 	nearly.MemoryStatus = health.MemoryStatus{DatasetBytes: 120 << 20, MaxMemory: 128 << 20}
 	over.MemoryStatus = health.MemoryStatus{DatasetBytes: 129 << 20, MaxMemory: 128 << 20, MemoryRefused: true}
-	removed := up("n3", "removed") // a removed node that is asked counts itself
+	reaching := up("n2", "follower")
+	reaching.Links = []health.Link{{To: "n1", Alive: true, RoundTrip: 0.3}, {To: "n3", Alive: true, RoundTrip: 0.4}}
+	far := up("n1", "leader")
+	far.Links = []health.Link{{To: "n2", Alive: true, RoundTrip: 130}, {To: "n3", Alive: true, RoundTrip: 20}}
+	cut := up("n2", "follower")
+	cut.Links = []health.Link{{To: "n1", Alive: true}, {To: "n3", Silent: 4}}
+	blink := up("n2", "follower")
+	blink.Links = []health.Link{{To: "n1", Alive: true}, {To: "n3", Silent: 1}}
+	follower, leading := up("n2", "follower"), up("n2", "leader")
+	follower.Leader, follower.Links = "n3", []health.Link{{To: "n3", Alive: true}}
+	follows := func(n health.NodeStatus, leader string) health.NodeStatus {
+		n.Leader = leader
+		return n
+	}
+	cutOff := up("n4", "follower")
+	cutOff.Voter = false
+	fullToo := full
+	fullToo.ID = "n3"
+	leading.Links = []health.Link{{To: "n3", Alive: true}, {To: "n4", Alive: true}}
+	removed := up("n3", "removed") // the status comes from the removed node, which still lists itself
 	for _, c := range []struct {
 		name   string
 		nodes  []health.NodeStatus
@@ -47,11 +66,25 @@ func TestAssess(t *testing.T) {
 		{"four voters", []health.NodeStatus{up("n1", "leader"), up("n2", "follower"), up("n3", "follower"),
 			up("n4", "follower")}, verdict.Healthy, "Healthy: tolerates 1 more failure", 1},
 		{"no majority", []health.NodeStatus{up("n1", "candidate"), down("n2"), down("n3")}, verdict.NoLeader,
-			"No leader: writes wait until a majority of the voters is up and connected (1 of 3 voters are reachable, " +
-				"2 are needed)", 0},
+			"No leader in reach: writes through this node wait until it reaches a majority of the voters (1 of 3 voters " +
+				"are reachable, 2 are needed)", 1},
+		{"cut off from the leader", []health.NodeStatus{up("n1", "candidate"), follower, down("n3")}, verdict.NoLeader,
+			"No leader in reach: other nodes follow n3, which this node does not reach; writes through this node wait", 0},
+		{"cut off from all but the leader", []health.NodeStatus{up("n1", "follower"), leading, down("n3"), down("n4"),
+			down("n5")}, verdict.Degraded, "Degraded: n3 is unreachable: connection refused; n4 is unreachable: " +
+			"connection refused; n5 is unreachable: connection refused; this node reaches only 2 of 5 voters", 0},
+		{"the leader has just lost the majority", []health.NodeStatus{up("n1", "leader"), down("n2"), down("n3")},
+			verdict.Degraded, "Degraded: n2 is unreachable: connection refused; n3 is unreachable: connection refused; " +
+				"writes through this node wait, because only 1 of 3 voters are known to accept entries and 2 are needed", 0},
 		{"forming", []health.NodeStatus{up("n1", "starting"), up("n2", "starting")}, verdict.NoLeader,
-			"No leader: writes wait until a majority of the voters is up and connected (2 of 2 voters are reachable, " +
-				"2 are needed)", 0},
+			"No leader: writes wait until the voters have elected one (2 of 2 voters accept entries, 2 are needed)", 0},
+		{"a learner is cut off from the leader", []health.NodeStatus{follows(up("n1", "follower"), "n3"), follower,
+			down("n3"), cutOff},
+			verdict.NoLeader, "No leader in reach: other nodes follow n3, which this node does not reach; writes through " +
+				"this node wait", 0},
+		{"full disks, and no leader", []health.NodeStatus{up("n1", "follower"), full, fullToo}, verdict.NoLeader,
+			"No leader: writes wait until the voters have elected one (1 of 3 voters accept entries, 2 are needed)", 0},
+
 		{"far behind", []health.NodeStatus{up("n1", "leader"), behind, up("n3", "follower")}, verdict.Degraded,
 			"Degraded: n2 is 20001 entries behind; tolerates no more failures", 0},
 		{"starting", []health.NodeStatus{up("n1", "leader"), up("n2", "starting"), up("n3", "follower")}, verdict.Degraded,
@@ -66,6 +99,16 @@ func TestAssess(t *testing.T) {
 		{"much data", []health.NodeStatus{nearly}, verdict.Healthy, "Healthy: tolerates no more failures", 1},
 		{"too much data", []health.NodeStatus{over}, verdict.Degraded, "Degraded: commands that add data are refused, " +
 			"because the data set takes 129MiB and maxmemory is 128MiB; tolerates no more failures", 0},
+		{"all reach each other", []health.NodeStatus{up("n1", "leader"), reaching, up("n3", "follower")}, verdict.Healthy,
+			"Healthy: tolerates 1 more failure", 0},
+		{"long round trip", []health.NodeStatus{far, up("n2", "follower"), up("n3", "follower")}, verdict.Healthy,
+			"Healthy: tolerates 1 more failure", 1},
+		{"cut off from one", []health.NodeStatus{up("n1", "leader"), cut, up("n3", "follower")}, verdict.Degraded,
+			"Degraded: n2 gets no answers from n3; tolerates 1 more failure", 0},
+		{"short silence", []health.NodeStatus{up("n1", "leader"), blink, up("n3", "follower")}, verdict.Healthy,
+			"Healthy: tolerates 1 more failure", 0},
+		{"cut off from a node that is down", []health.NodeStatus{up("n1", "leader"), cut, down("n3")}, verdict.Degraded,
+			"Degraded: n3 is unreachable: connection refused; tolerates no more failures", 0},
 		{"removed", []health.NodeStatus{up("n1", "leader"), removed}, verdict.Degraded,
 			"Degraded: n3 was removed from the cluster; tolerates no more failures", 0},
 	} {
@@ -73,5 +116,40 @@ func TestAssess(t *testing.T) {
 		if v.State != c.state || v.Sentence != c.says || len(v.Advice) != c.advice {
 			t.Errorf("%s: state %s, %q, advice %q", c.name, v.State, v.Sentence, v.Advice)
 		}
+	}
+}
+
+// TestAssess_Witness checks that the remedy for an unreachable node depends on
+// whether another node reaches it.
+func TestAssess_Witness(t *testing.T) {
+	nodes := []health.NodeStatus{
+		{ID: "n1", Role: "leader", Voter: true, Reachable: true},
+		{ID: "n2", Role: "follower", Voter: true, Reachable: true},
+		{ID: "n3", Role: "unreachable", Voter: true, Endpoints: health.Endpoints{PeerAddr: "host:1"}},
+	}
+	for witness, want := range map[bool]string{
+		true: "the process of n3 runs, because n2 gets answers from it: check the network to host:1",
+		false: "check that the process of n3 runs and that the network to host:1 works; if the node is lost, remove it " +
+			"(holdfast member remove) and add another",
+	} {
+		nodes[1].Links = []health.Link{{To: "n3", Alive: witness}}
+		if v := verdict.Assess(nodes); len(v.Problems) != 1 || v.Problems[0].Remedy != want {
+			t.Errorf("witness %v: %+v", witness, v.Problems)
+		}
+	}
+}
+
+// TestAssess_Majority checks that the remedy for an unreachable node works without a
+// majority of the voters, which a change of the members needs.
+func TestAssess_Majority(t *testing.T) {
+	nodes := []health.NodeStatus{
+		{ID: "n1", Role: "candidate", Voter: true, Reachable: true},
+		{ID: "n2", Role: "unreachable", Voter: true, Endpoints: health.Endpoints{PeerAddr: "host:1"}},
+		{ID: "n3", Role: "unreachable", Voter: true, Endpoints: health.Endpoints{PeerAddr: "host:2"}},
+	}
+	const want = "check that the process of n2 runs and that the network to host:1 works; if a majority of the disks is " +
+		"lost for good, make a new cluster (holdfast recover)"
+	if v := verdict.Assess(nodes); len(v.Problems) != 2 || v.Problems[0].Remedy != want {
+		t.Errorf("%+v", v.Problems)
 	}
 }
