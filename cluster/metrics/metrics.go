@@ -2,6 +2,10 @@
 package metrics
 
 import (
+	"runtime"
+	"runtime/debug"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/cluster/execution"
@@ -41,10 +45,16 @@ type Counters struct {
 	SlowReadsRefused *prometheus.CounterVec
 	SlowReadSeconds  prometheus.Histogram
 
-	Snapshots        prometheus.Counter
-	SnapshotFailures prometheus.Counter
+	SnapshotCounters
 	// LockHistoryGaps counts the gaps in the history of locks.
 	LockHistoryGaps prometheus.Counter
+	Locks           *Locks
+}
+
+// SnapshotCounters are the metrics about the snapshots of a node.
+type SnapshotCounters struct {
+	Snapshots        prometheus.Counter
+	SnapshotFailures prometheus.Counter
 }
 
 // New returns new metrics.
@@ -58,15 +68,17 @@ func New() *Counters {
 	}
 	seconds := prometheus.ExponentialBuckets(0.0001, 2, 16) // 0.1 ms … 3.3 s
 	c := &Counters{
+		Locks:   NewLocks(),
 		Entries: counter("proposer_entries_total", "Log entries proposed by this node."),
 		EntryGroups: histogram("proposer_entry_groups",
-			"Groups (pipelines of clients) per proposed entry.", prometheus.ExponentialBuckets(1, 2, 13)),
+			"Groups (pipelines of clients) per proposed entry: how well commands are batched.",
+			prometheus.ExponentialBuckets(1, 2, 13)),
 		EntryBytes: histogram("proposer_entry_bytes",
 			"Bytes per proposed entry.", prometheus.ExponentialBuckets(64, 4, 10)),
 		CommitSeconds: histogram("proposer_commit_seconds",
 			"Seconds from building an entry until it was applied here.", seconds),
 		ApplySeconds: histogram("apply_entry_seconds",
-			"Seconds that this node took to apply a log entry.", seconds),
+			"Seconds that this node took to apply a log entry. The writes of all clients wait for it.", seconds),
 		ApplySteps: counter("apply_steps_total",
 			"Steps that the entries which this node applied cost: about ten nanoseconds each."),
 		SlowEntries: counter("apply_slow_entries_total",
@@ -77,36 +89,44 @@ func New() *Counters {
 		Resent: counter("forwarder_resent_total",
 			"Groups of this node's clients sent again to a new leader."),
 		Unknown: counter("forwarder_unknown_total",
-			"Groups of this node's clients whose outcome stayed unknown."),
+			"Groups of this node's clients whose outcome stayed unknown (UNKNOWN)."),
 		Leaderships: counter("leaderships_total", "Times that this node began to lead."),
 		EventsMissed: counter("events_missed_total",
-			"Times that events of the log could not be delivered to this node's clients one by one."),
-		Scripts: counter("scripts_total", "Scripts, functions and libraries run by this node's interpreter."),
+			"Times that events of the log could not be delivered to this node's clients one by one, because a "+
+				"snapshot came in their place or delivery took too long."),
+		Scripts: counter("scripts_total", "Scripts, functions and libraries run by this node's "+
+			"interpreter. The leader runs those of all clients; any node runs read-only ones."),
 		WritesRefused: counter("writes_refused_total",
-			"Writes that this node, as leader, did not execute because they would take too long on every "+
+			"Writes that this node, as leader, did not execute (BUSY) because they would take too long on every "+
 				"node (--max-write-time), or because other heavy writes occupied all slots."),
 		MemoryRefused: counter("maxmemory_refused_total",
-			"Commands and transactions that this node, as leader, refused because the data set is larger than "+
-				"maxmemory."),
+			"Commands, transactions and writes of scripts that this node, as leader, refused because the data "+
+				"set is larger than maxmemory. A command that was refused when it was queued for EXEC counts, and "+
+				"the failed EXEC does not."),
 		ScriptsRefused: counter("scripts_refused_total",
-			"Slow scripts that this node did not run because others occupied all slots."),
+			"Slow scripts that this node did not run (BUSY) because others occupied all slots."),
 		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
 		SlowReads: counter("slow_reads_total",
-			"Groups of reads that took longer than a quick read may, and ran on a copy-on-write clone."),
+			"Groups of reads that ran on a copy-on-write clone, because they took longer than 0.5 ms or "+
+				"contain scripts. The leader runs those of all clients; any node runs those of its READONLY "+
+				"connections."),
 		SlowReadSeconds: histogram("slow_read_seconds",
-			"Seconds that a slow read ran, without the time that others had its place.", seconds),
+			"Seconds that a slow read ran, without the time in which other reads had its slot.", seconds),
 		SlowReadsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "holdfast", Name: "slow_reads_refused_total",
-			Help: "Slow reads that ended with an error, by reason (no_slot, time, memory).",
+			Help: "Slow reads that ended with BUSY or OOM, by reason (no_slot, time, memory).",
 		}, []string{"reason"}),
-		Snapshots: counter("snapshots_total", "Snapshots that this node took of its state."),
-		SnapshotFailures: counter("snapshot_failures_total",
-			"Snapshots, taken here or sent by the leader, that could not be written or read back."),
+		SnapshotCounters: SnapshotCounters{
+			Snapshots: counter("snapshots_total", "Snapshots that this node took of its state."),
+			SnapshotFailures: counter("snapshot_failures_total",
+				"Snapshots, taken here or sent by the leader, that could not be written or read back."),
+		},
 		LockHistoryGaps: counter("lock_history_gaps_total",
-			"Gaps in this node's history of locks that were recorded or found since it started."),
+			"Gaps in this node's history of locks since it started: it got a snapshot in place of entries, events "+
+				"came faster than the disk wrote them, or a file was damaged."),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "holdfast", Name: "disk_write_seconds",
-			Help:    "Seconds of a durable write, by operation (append, stable).",
+			Help:    "Seconds of a durable write, by operation: append is the log, stable is term and vote.",
 			Buckets: seconds,
 		}, []string{"op"}),
 	}
@@ -122,7 +142,8 @@ func (c *Counters) Collectors(node Source) []prometheus.Collector {
 		c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries,
 		c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts,
 		c.ScriptsRefused, c.WritesRefused, c.MemoryRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused,
-		c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures, c.LockHistoryGaps, nodeCollector{node},
+		c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures, c.LockHistoryGaps, c.Locks,
+		nodeCollector{node},
 	}
 }
 
@@ -136,6 +157,14 @@ type Source struct {
 	Machine *machine.Machine
 	// LockHistory returns the size of the history of locks, in bytes.
 	LockHistory func() int64
+	// Members returns the members of the cluster, with the health that this node
+	// last received from them.
+	Members func() []health.PeerHealth
+	// Snapshot returns the size in bytes and the time of the newest snapshot of the
+	// node. ok is false if there is none.
+	Snapshot func() (size int64, taken time.Time, ok bool)
+	// Wall returns the time of the node's wall clock.
+	Wall func() time.Time
 }
 
 // nodeCollector reports the state of the node at the time of the scrape.
@@ -148,17 +177,20 @@ var (
 		"Index of the last entry that this node's machine has applied.", nil, nil)
 	descLast = prometheus.NewDesc("holdfast_raft_last_index",
 		"Index of the last entry in this node's log.", nil, nil)
-	descLeader   = prometheus.NewDesc("holdfast_is_leader", "1 on the node that leads, 0 elsewhere.", nil, nil)
+	descLeader = prometheus.NewDesc("holdfast_is_leader",
+		"1 on the node that leads, 0 elsewhere. The sum should be 1.", nil, nil)
 	descReady    = prometheus.NewDesc("holdfast_ready", "1 while the node is connected to a leader.", nil, nil)
 	descKeys     = prometheus.NewDesc("holdfast_keys", "Keys in all databases.", nil, nil)
 	descVolatile = prometheus.NewDesc("holdfast_keys_with_ttl", "Keys with a time to live.", nil, nil)
 	descExpired  = prometheus.NewDesc("holdfast_expired_keys_total", "Keys expired by the log.", nil, nil)
-	descOps      = prometheus.NewDesc("holdfast_logged_operations_total", "Operations run by the log.", nil, nil)
-	descLease    = prometheus.NewDesc("holdfast_lease_clock_seconds",
+	descOps      = prometheus.NewDesc("holdfast_logged_operations_total",
+		"Operations run by the log. The same on every node.", nil, nil)
+	descLease = prometheus.NewDesc("holdfast_lease_clock_seconds",
 		"Lease clock of the last entry, seconds since the cluster was formed.", nil, nil)
 	descDup = prometheus.NewDesc("holdfast_duplicate_groups_total",
 		"Groups that arrived twice and ran once.", nil, nil)
-	descLog      = prometheus.NewDesc("holdfast_log_bytes", "Payload bytes in the raft log.", nil, nil)
+	descLog = prometheus.NewDesc("holdfast_log_bytes",
+		"Payload bytes in the raft log. Falls with every snapshot.", nil, nil)
 	descDiskFree = prometheus.NewDesc("holdfast_disk_free_bytes",
 		"Bytes that the node may still write to the disk of its data directory.", nil, nil)
 	descDiskTotal = prometheus.NewDesc("holdfast_disk_total_bytes",
@@ -181,13 +213,28 @@ var (
 		"Time for which no lock is granted after a restore or a recovery, 0 outside a quarantine.", nil, nil)
 	descLockHistory = prometheus.NewDesc("holdfast_lock_history_bytes",
 		"Bytes of the files with this node's history of locks (--lock-history-size).", nil, nil)
+	descMember = prometheus.NewDesc("holdfast_member_reachable",
+		"By member of the cluster: 1 if it answered when this node last asked, at most about a second ago.",
+		[]string{"node"}, nil)
+	descVoters = prometheus.NewDesc("holdfast_voters",
+		"Members of the cluster that vote. A majority of them must be reachable.", nil, nil)
+	descSnapshotBytes = prometheus.NewDesc("holdfast_snapshot_bytes",
+		"Size of this node's newest snapshot. Not present until there is one.", nil, nil)
+	descSnapshotTaken = prometheus.NewDesc("holdfast_snapshot_timestamp_seconds",
+		"When this node's newest snapshot was begun, in seconds since 1970. Not present until there is one.", nil, nil)
+	descWall = prometheus.NewDesc("holdfast_wall_clock_seconds",
+		"Wall clock of this node, in seconds since 1970. Compare nodes after the time of the scrape is subtracted.",
+		nil, nil)
+	descBuild = prometheus.NewDesc("holdfast_build_info",
+		"1, with the version of the program, its revision in the source repository, and the version of Go.",
+		[]string{"version", "revision", "goversion"}, nil)
 	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
 	descSlowRun  = prometheus.NewDesc("holdfast_slow_reads_running",
 		"Slow reads that have begun and have not ended.", nil, nil)
 	descSlowWait = prometheus.NewDesc("holdfast_slow_reads_waiting",
 		"Slow reads that wait for their first slot.", nil, nil)
 	descSlowBytes = prometheus.NewDesc("holdfast_slow_read_bytes",
-		"Bytes of intermediate results and replies that slow reads are charged.", nil, nil)
+		"Bytes of intermediate results and replies that count toward --max-slow-read-memory.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -228,8 +275,13 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descSlowRun, float64(c.node.Reads.Running()))
 	gauge(descSlowWait, float64(c.node.Reads.Waiting()))
 	gauge(descSlowBytes, float64(c.node.Reads.Charged()))
+	c.collectCluster(ch)
+	ch <- prometheus.MustNewConstMetric(descBuild, prometheus.GaugeValue, 1, st.Version, revision(), runtime.Version())
 	c.node.Machine.View(func(m *fsm.Machine) {
 		stats := m.Stats()
+		held, waiting := m.LockCounts()
+		gauge(descHeld, float64(held))
+		gauge(descWaiting, float64(waiting))
 		gauge(descKeys, float64(m.Len()))
 		gauge(descVolatile, float64(m.Volatile()))
 		gauge(descLease, float64(m.Clock().Lease)/1e9)
@@ -238,6 +290,39 @@ func (c nodeCollector) Collect(ch chan<- prometheus.Metric) {
 		count(descOps, stats.Ops)
 		count(descDup, stats.Duplicates)
 	})
+}
+
+// collectCluster reports the members, the newest snapshot and the wall clock.
+func (c nodeCollector) collectCluster(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	voters := 0
+	for _, m := range c.node.Members() {
+		gauge(descMember, number(m.Alive), m.ID)
+		if m.Voter {
+			voters++
+		}
+	}
+	gauge(descVoters, float64(voters))
+	if size, taken, ok := c.node.Snapshot(); ok {
+		gauge(descSnapshotBytes, float64(size))
+		gauge(descSnapshotTaken, float64(taken.UnixMilli())/1e3)
+	}
+	gauge(descWall, float64(c.node.Wall().UnixMicro())/1e6)
+}
+
+// revision returns the revision of the source that the program was built from, or
+// "unknown".
+func revision() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
 }
 
 func number(b bool) float64 {
