@@ -44,7 +44,7 @@ type adminRequest struct {
 	// Learner is set in opAdd if the node remains a non-voter.
 	Learner bool `json:"learner,omitempty"`
 
-	// Query is the question to the reporter in opReport.
+	// Query is what opReport asks the reporter.
 	Query string `json:"query,omitempty"`
 
 	auto bool // opRemove by the leader itself: see removeAway
@@ -83,6 +83,8 @@ type adminReply struct {
 
 	Status *NodeStatus     `json:"status,omitempty"`
 	Report json.RawMessage `json:"report,omitempty"` // opReport
+
+	took time.Duration // between the request and the reply, without the handshake
 
 	Done string `json:"done,omitempty"` // opAdd, opRemove, opTransfer: what was done, for the operator
 }

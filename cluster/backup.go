@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/docker/go-units"
 
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/snapshot"
@@ -70,6 +73,17 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 		return fmt.Errorf("a restore needs feature version %d and the cluster uses %d: upgrade every node first",
 			fsm.FeatureOperate, now)
 	}
+	if len(args) == 4 && string(args[0]) == "begin" {
+		size, err := strconv.ParseInt(string(args[2]), 10, 64)
+		if err != nil {
+			return fmt.Errorf("size of the backup: %w", err)
+		}
+		for _, st := range n.ClusterStatus(ctx) {
+			if err := roomForRestore(st, size, machine.InMemory(size)); err != nil {
+				return err
+			}
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyLimit)
 	defer cancel()
 	c := n.forwarder.command(n.Table(), append([][]byte{[]byte(fsm.RestoreCommand)}, args...))
@@ -89,10 +103,58 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	return nil
 }
 
+// DefaultMaxMemory is machine.DefaultMaxMemory.
+func DefaultMaxMemory(memory uint64) int64 { return machine.DefaultMaxMemory(memory) }
+
+// Estimates of the memory that a key takes besides its bytes in a backup. Small values
+// take more in memory than their bytes: a hash with one field takes 330 bytes.
+const (
+	stringOverhead     = 200
+	collectionOverhead = 400
+)
+
+// RoomForRestore returns an error if a restore would take more memory than the data of
+// a member may take. keys contains the number of keys of the backup by type, which the
+// cluster does not know before it has the backup.
+func RoomForRestore(member NodeStatus, size int64, keys map[string]int) error {
+	need := float64(size)
+	for kind, n := range keys {
+		overhead := collectionOverhead
+		if kind == "string" {
+			overhead = stringOverhead
+		}
+		need += float64(n) * float64(overhead)
+	}
+	return roomForRestore(member, size, max(machine.InMemory(size), need))
+}
+
+// roomForRestore returns an error if a restore would take more memory than the
+// data of a member may take: the kernel would then end its process, also when it
+// starts again and applies the same entry. When the data is replaced, a node holds
+// its data, the staging area of size bytes and the new data of inMemory bytes. The
+// member may not answer, or may run an older version: then its memory is not known, and
+// there is no error.
+func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
+	held, memory := member.DatasetBytes, member.ProcessMemory
+	if size < 0 || held < 0 {
+		return fmt.Errorf("the length of the backup is %d bytes, which no backup has", size)
+	}
+	need, most := float64(held)+float64(size)+inMemory, machine.Usable(memory)
+	if memory == 0 || need <= most {
+		return nil
+	}
+	remedy := "give the nodes more memory"
+	if held > 0 {
+		remedy += ", or delete their data first (FLUSHALL)"
+	}
+	return fmt.Errorf("the restore needs about %s of memory on every node, and %s may use %s for it: %s",
+		units.BytesSize(need), member.ID, units.BytesSize(most), remedy)
+}
+
 // announce logs the effects of an entry that an operator waits for.
 func (n *Node) announce(index uint64, res *fsm.Result) {
 	if res.Restored {
-		n.log.Warn("data replaced with that of a backup", "index", index)
+		n.log.Warn("replaced the data with the data of a backup", "index", index)
 		n.announceQuarantine()
 	}
 	if res.QuarantineEnded {

@@ -175,8 +175,8 @@ func (ws *waits) restored() {
 }
 
 // giveUp ends all waits, because this node was removed: no reply will arrive. The
-// connections then run their commands again, which fail, and report that the
-// outcome is unknown.
+// connections then run their commands again. That fails, and the connections
+// report that the outcome is unknown.
 func (ws *waits) giveUp() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

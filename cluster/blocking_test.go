@@ -236,8 +236,8 @@ func TestWaits_GroupGone(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaits_FollowerDies: a follower dies. Its waiters delay the others for a
-// while and then no more, and get no elements.
+// TestWaits_FollowerDies: a follower dies. Its waiters get no elements, and they
+// delay the other waiters only until the cluster drops them.
 func TestWaits_FollowerDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -250,7 +250,7 @@ func TestWaits_FollowerDies(t *testing.T) {
 	// The leader has applied both waits. Another node may not have received
 	// them yet.
 	leader := c.leader(rest...)
-	eventually(t, "the dead node's waiter to be held, or gone", func() bool {
+	eventually(t, "the dead node's waiter to be suspended or gone", func() bool {
 		served := false
 		c.node(leader).View(func(m *fsm.Machine) {
 			for _, s := range m.WaitSessions() {
@@ -426,13 +426,13 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaits_ServedToRemoved checks that what was served to a node that is no
-// longer a member is forgotten.
+// TestWaits_ServedToRemoved checks that the state machine forgets the replies that
+// were served to a node that is no longer a member.
 func TestWaits_ServedToRemoved(t *testing.T) {
 	t.Parallel()
 	const grace = 20 * time.Millisecond
 	c, gone, cl := servedAndGone(t, grace)
-	during(dropGraces * grace) // what was served to a member stays
+	during(dropGraces * grace) // the replies that were served to a member stay
 	if kept(cl) != 1 {
 		t.Error("the reply is forgotten although its node is a member")
 	}
@@ -440,9 +440,9 @@ func TestWaits_ServedToRemoved(t *testing.T) {
 	eventually(t, "the reply to be forgotten", func() bool { return kept(cl) == 0 })
 }
 
-// TestWaits_ServedToReplaced checks that what was served to a node is also
-// forgotten if the node has lost its data and has become a member again without
-// them.
+// TestWaits_ServedToReplaced checks that the state machine also forgets the replies
+// that were served to a node if the node has lost its data and has become a member
+// again without them.
 func TestWaits_ServedToReplaced(t *testing.T) {
 	t.Parallel()
 	c, gone, cl := servedAndGone(t, 50*time.Millisecond)

@@ -20,6 +20,15 @@ import (
 	"github.com/holdfast-kv/holdfast/platform"
 )
 
+// Secrets contains the secrets with which the nodes of the cluster authenticate each
+// other: see rpc.Config. Without a Secret, the peer port trusts every host that can
+// reach it.
+type Secrets struct {
+	Secret         []byte
+	PreviousSecret []byte // accepted too: see Node.SetSecrets
+	SecretOptional bool   // nodes without a secret are accepted too
+}
+
 // Config is the configuration of a node.
 type Config struct {
 	// NodeID is the node's permanent name. The data directory contains it.
@@ -39,12 +48,7 @@ type Config struct {
 	// cluster has formed, the log contains the members, and Peers only
 	// overrides their addresses.
 	Peers []Peer
-	// Secret is the secret by which the nodes of the cluster authenticate each
-	// other: see rpc.Config. If it is nil, the peer port trusts every host that
-	// can reach it.
-	Secret []byte
-	// SecretOptional also accepts nodes without a secret.
-	SecretOptional bool
+	Secrets
 	// LogStore is "wal" or "boltdb".
 	LogStore string
 	// Version is the program's version, for the status.

@@ -59,8 +59,9 @@ func readFailed(err error) error {
 	return outcome.NewNotExecuted(false, err.Error())
 }
 
-// absence returns why a node of --peers cannot be asked, and the remedy if the
-// cause is not simply that the node has not been started yet.
+// absence returns why this node cannot ask another node of --peers. The text
+// contains the remedy, unless the other node may simply not have been started
+// yet.
 func (e *environment) absence(p Peer, err error) string {
 	var dns *net.DNSError
 	switch {
@@ -84,9 +85,10 @@ func noPeerPort(p Peer, answers string) string {
 		"not its --client-addr or --http-addr"
 }
 
-// silentPort returns what answers at an address where the handshake of a node
-// gets no answer: a client port and an HTTP port wait for the end of a line. It
-// returns "" if neither of them answers.
+// silentPort returns which kind of port answers at an address where the
+// handshake between nodes got no answer. A client port and an HTTP port do not
+// answer the handshake, because they wait for the end of a line. It returns ""
+// if neither of them answers.
 func (e *environment) silentPort(addr string) string {
 	ctx, cancel := context.WithTimeout(e.ctx, statusLimit)
 	defer cancel()

@@ -58,8 +58,32 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 // function; a later call replaces it.
 func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDenied(f) }
 
-// openHistory opens the history of locks. It returns nil if the node keeps none,
-// and if the history cannot be opened: a node serves its clients without it.
+// WatchExpiries sets the function that is called when a lease of a lock has ended
+// while this node leads. There is one such function; a later call replaces it. The
+// goroutine that applies the log calls f, so f must not block.
+func (n *Node) WatchExpiries(f func(fsm.LockEvent)) { n.expiries.Store(&f) }
+
+// locksChanged counts what an entry has done to locks, and announces the leases
+// that have ended. Only the leader does so, so that the nodes' counts can be
+// added up.
+func (n *Node) locksChanged(term uint64, res *fsm.Result) {
+	if !n.leaderships.leads(term) {
+		return
+	}
+	n.stats.Locks.Applied(term, res)
+	f := n.expiries.Load()
+	if f == nil {
+		return
+	}
+	for i := range res.Locks {
+		if e := &res.Locks[i]; e.Kind == fsm.LockEnded && e.How == fsm.LockExpired {
+			(*f)(*e)
+		}
+	}
+}
+
+// openHistory opens the history of locks. It returns nil if the node keeps no
+// history or cannot open it: a node serves its clients without a history.
 func (n *Node) openHistory() *history.Store {
 	if n.cfg.Options.LockHistory == 0 {
 		return nil
@@ -77,7 +101,8 @@ func (n *Node) openHistory() *history.Store {
 	return s
 }
 
-// closeHistory closes the history of locks, when no further entries are applied.
+// closeHistory closes the history of locks. The node calls it after the last entry
+// was applied.
 func (n *Node) closeHistory() {
 	if n.history != nil {
 		n.history.Close()
@@ -92,9 +117,14 @@ func (n *Node) lockHistoryBytes() int64 {
 	return n.history.Bytes()
 }
 
-// historyWait bounds how long a query for the history of locks waits until this
-// node has caught up with the leader.
-const historyWait = 5 * time.Second
+const (
+	// historyLeaderWait bounds how long a query for the history of locks waits for
+	// a leader. It is longer than most elections.
+	historyLeaderWait = time.Second
+	// historyWait bounds how long such a query waits until this node has caught
+	// up with the leader.
+	historyWait = 5 * time.Second
+)
 
 // LockHistory answers a query from this node's history of locks. Unless local is
 // set, the answer contains everything that was acknowledged before the call, as
@@ -105,7 +135,7 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 	if n.history == nil {
 		return history.Answer{}, history.ErrOff
 	}
-	if !local {
+	if !local && n.awaitLeader(ctx, historyLeaderWait) {
 		ctx, cancel := context.WithTimeout(ctx, historyWait)
 		err := n.catchUp(ctx)
 		cancel()
@@ -119,4 +149,24 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 	var now fsm.Clock
 	n.machine.View(func(m *fsm.Machine) { now = m.Clock() })
 	return n.history.Query(ctx, q, now)
+}
+
+// awaitLeader waits until this node knows the leader, and reports whether it does.
+func (n *Node) awaitLeader(ctx context.Context, limit time.Duration) bool {
+	changed, stop := n.Watch()
+	defer stop()
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	for {
+		if _, known := n.Leader(); known {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		case <-t.C:
+			return false
+		}
+	}
 }

@@ -28,11 +28,11 @@ func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 		slot: make(chan struct{}, 1), batches: batches{filling: &fsm.BatchBuilder{}},
 	}
 	ld.pipeline.inflight = []proposal{{clockWaits: []func(){func() { called++ }}, stamped: time.Second}}
-	ld.applied(&fsm.Result{Index: 9})
+	ld.applied(&fsm.Result{Index: 9}, 0, 0)
 	if len(ld.pipeline.inflight) != 1 || called != 0 {
 		t.Fatal("an entry of the earlier leadership was counted for this one")
 	}
-	ld.applied(&fsm.Result{Index: 11})
+	ld.applied(&fsm.Result{Index: 11}, 0, 0)
 	if len(ld.pipeline.inflight) != 0 || called != 1 {
 		t.Fatal("an entry of this leadership was not counted")
 	}

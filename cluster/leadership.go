@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/readindex"
+	"github.com/holdfast-kv/holdfast/cluster/trace"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -74,6 +75,7 @@ type leaderParts struct {
 	clock     Clock
 	opts      Options
 	stats     *metrics.Counters
+	traces    *trace.Slot
 	fatal     func(error)
 }
 
@@ -99,6 +101,7 @@ func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadersh
 		suspender:      suspender{gone: make(map[fsm.SessionID]time.Duration)},
 		links:          make(chan struct{}, 1),
 		batches:        batches{filling: &fsm.BatchBuilder{}},
+		pipeline:       pipeline{arrivals: trace.Arrivals{Slot: parts.traces}},
 		accepted:       make(map[fsm.SessionID]uint64),
 		receivers:      make(map[fsm.SessionID][]resultReceiver),
 		lastEntryStamp: lease,
@@ -198,7 +201,7 @@ func without[T comparable](s []T, v T) []T {
 
 // applied handles an applied entry of this term. The state machine calls it for
 // every such entry, in log order.
-func (ld *leadership) applied(res *fsm.Result) {
+func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
 	ld.mu.Lock()
 	if ld.closed || res.Index <= ld.start || len(ld.pipeline.inflight) == 0 {
 		ld.mu.Unlock()
@@ -211,6 +214,7 @@ func (ld *leadership) applied(res *fsm.Result) {
 		waiting, _ := ld.batches.filling.Len()
 		ld.commitWait.Applied(waiting, took)
 	}
+	traced := ld.pipeline.arrivals.Take(res)
 	ld.checkQuietLocked()
 	if ld.pipeline.waitSlot {
 		ld.pipeline.waitSlot = false
@@ -229,6 +233,11 @@ func (ld *leadership) applied(res *fsm.Result) {
 		failpoint.Hit(failpoint.EntryApplied)
 	}
 	ld.stats.CommitSeconds.Observe(took.Seconds())
+	if traced != nil {
+		now, mono := time.Now(), ld.clock.Mono()
+		at := func(t time.Duration) time.Time { return now.Add(t - mono) }
+		ld.pipeline.arrivals.Applied(traced, at(p.stamped), at(max(began, p.stamped)), at(max(ended, p.stamped)))
+	}
 	for i, all := range receivers {
 		if len(all) == 0 {
 			continue

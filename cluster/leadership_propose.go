@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
+	"github.com/holdfast-kv/holdfast/cluster/trace"
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -25,6 +26,7 @@ type pipeline struct {
 	taken    bool          // propose has taken an entry that is not in inflight yet
 	paused   bool          // nothing is proposed: see pause
 	quiet    chan struct{} // result of pause: closed when no entry is in flight; nil if pause does not wait
+	arrivals trace.Arrivals
 }
 
 // submit adds a group to the next entry. It copies body.
@@ -32,6 +34,7 @@ func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte
 	limit := ld.opts.workLimits().Entry
 	steps, depends := ld.machine.Table().Weigh(body)
 	full := ld.host.NoRoom() != ""
+	traced := ld.pipeline.arrivals.Sampled(id, seq)
 	ld.mu.Lock()
 	if ld.closed {
 		ld.mu.Unlock()
@@ -47,6 +50,9 @@ func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte
 	// While some commands are refused, divide must see every group.
 	ld.batches.filling.Weighed(steps, depends || steps > limit || full)
 	ld.accepted[id] = max(ld.accepted[id], seq)
+	if traced {
+		ld.pipeline.arrivals.Add(id, seq)
+	}
 	wake := ld.commitWait.Suffices(groups + 1)
 	ld.mu.Unlock()
 	if wake {

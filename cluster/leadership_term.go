@@ -33,6 +33,12 @@ func (ls *leaderships) current() *leadership {
 	return ls.open
 }
 
+// leads reports whether this node leads in the term.
+func (ls *leaderships) leads(term uint64) bool {
+	ld := ls.current()
+	return ld != nil && ld.term == term
+}
+
 // keep opens and closes the leadership when raft reports a change. The report
 // may be outdated when it is read, so keep uses the current state of raft. It
 // runs until the node stops.
@@ -102,8 +108,8 @@ func (ls *leaderships) termStarted(index, term uint64, t fsm.TermStart, lease in
 		return
 	}
 	ls.mu.Lock()
-	// Close ends the context before it closes the open leadership. So a
-	// leadership that opens after that would remain open.
+	// Node.Close ends the context, and then closes the open leadership. Nothing
+	// would close a leadership that opens after that.
 	if ls.ctx.Err() != nil {
 		ls.mu.Unlock()
 		return
@@ -135,8 +141,8 @@ func (ls *leaderships) close() {
 }
 
 // applied is called by the machine for every entry that it has applied, in log
-// order.
-func (ls *leaderships) applied(index, term uint64, res *fsm.Result) {
+// order, between the times began and ended.
+func (ls *leaderships) applied(index, term uint64, res *fsm.Result, began, ended time.Duration) {
 	if res.Backwards {
 		ls.log.Error("entry has a time before the lease clock", "index", index, "term", term)
 	}
@@ -145,7 +151,7 @@ func (ls *leaderships) applied(index, term uint64, res *fsm.Result) {
 	}
 	ls.waits.woken(res.Woken)
 	if ld := ls.current(); ld != nil && ld.term == term {
-		ld.applied(res)
+		ld.applied(res, began, ended)
 	}
 }
 

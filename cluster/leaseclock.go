@@ -15,8 +15,9 @@ const maxAdvance = int64(10 * time.Minute)
 
 // timeBase relates the lease clock to the node's monotonic clock: when Mono was
 // t0, the lease clock was base, in nanoseconds. A leadership starts with the
-// lease clock of its TermStart, so time without a leader does not count, and
-// neither does time that an earlier leadership measured but never logged.
+// lease clock of its TermStart. So the lease clock includes neither the time
+// without a leader nor the time that an earlier leadership measured but never
+// logged.
 type timeBase struct {
 	base int64
 	t0   time.Duration

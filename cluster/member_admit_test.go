@@ -291,7 +291,7 @@ func TestSecret(t *testing.T) {
 	c.caughtUp()
 }
 
-// A running cluster is given a secret by two restarts of each node, without an
+// Two restarts of each node give a running cluster a secret, without an
 // interruption.
 func TestSecret_Introduced(t *testing.T) {
 	t.Parallel()

@@ -97,7 +97,7 @@ func (ms *membership) tellRemoved(ctx context.Context, m member.Member) {
 	defer cancel()
 	addr := string(ms.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 	if err := ms.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opRemoved}, &adminReply{}); err != nil {
-		ms.log.Debug("the removed node was not told", "node", m.ID, "error", err)
+		ms.log.Debug("failed to tell a node that it was removed", "node", m.ID, "error", err)
 	}
 }
 
@@ -115,7 +115,7 @@ func (a *admin) removeSelf(ctx context.Context, req adminRequest, reply *adminRe
 		return err
 	}
 	if err := a.transfers.transfer(ctx, "", reply); err != nil {
-		return fmt.Errorf("%s leads and has to hand over before it is removed: %w", req.Node, err)
+		return fmt.Errorf("%s leads and must transfer leadership before it is removed: %w", req.Node, err)
 	}
 	a.awaitLink(ctx)
 	next, err := a.askLeader(ctx, req)

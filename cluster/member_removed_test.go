@@ -35,7 +35,7 @@ func TestRemoved_Says(t *testing.T) {
 	}
 }
 
-// TestRemoved_AnswersAtOnce checks that the clients of a removed leader get the
+// TestRemoved_AnswersAtOnce checks that the clients of a removed leader get
 // replies to the commands that are in flight, and that later commands, reads of
 // the local state and commands that wait are answered at once.
 func TestRemoved_AnswersAtOnce(t *testing.T) {
@@ -63,8 +63,10 @@ func TestRemoved_AnswersAtOnce(t *testing.T) {
 	for range cap(outcomes) {
 		select {
 		case err := <-outcomes:
-			if !errors.Is(err, outcome.ErrRemoved) {
-				t.Errorf("a command failed with %v, want %v", err, outcome.ErrRemoved)
+			// The new leader may refuse the node before it has reported the
+			// outcomes of the commands in flight.
+			if !errors.Is(err, outcome.ErrRemoved) && !errors.Is(err, outcome.ErrUnknown) {
+				t.Errorf("a command failed with %v, want %v or %v", err, outcome.ErrRemoved, outcome.ErrUnknown)
 			}
 		case <-late:
 			t.Fatal("the clients of the removed node wait")

@@ -1,10 +1,12 @@
 package cluster_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -73,4 +75,47 @@ func TestMaxMemory_Setting(t *testing.T) {
 	n.want(t, ok, "SET", "k", "v")
 	n.want(t, ok, fsm.SetSettingsCommand, fsm.SettingMaxMemory, "10")
 	n.want(t, oom, "SET", "k", "v")
+}
+
+// TestMaxMemory_Mixed checks a cluster in which one node runs a program of an older
+// feature version. Whichever node leads, its own limit applies. The cluster refuses
+// the setting maxmemory until that node is upgraded. An empty setting makes the
+// limit of the leader apply again.
+func TestMaxMemory_Mixed(t *testing.T) {
+	t.Parallel()
+	claims := map[string]int{"n3": older}
+	c := mixed(t, 3, claims)
+	features := c.change
+	c.change = func(cfg *cluster.Config) {
+		features(cfg)
+		cfg.Options.MaxMemory = 1 << 20
+	}
+	c.open("n1", "n2", "n3")
+	c.ready("n1", "n2", "n3")
+	c.transfer("n3")
+	c.transfer("n1")
+	c.features(older)
+	c.client("n2").want(t, ok, "SET", "big", strings.Repeat("v", 1100<<10))
+	for _, leader := range []string{"n3", "n2"} {
+		c.transfer(leader)
+		for _, id := range c.ids() {
+			n := c.client(id)
+			n.want(t, oom, "SET", "c", "v")
+			n.want(t, ":0\r\n", "DEL", "c")
+		}
+	}
+	if _, err := c.client("n1").do(fsm.SetSettingsCommand, fsm.SettingMaxMemory, "0"); !errors.Is(err, outcome.ErrFeature) {
+		t.Errorf("a setting below feature version %d: %v", fsm.FeatureMend, err)
+	}
+	c.stop("n3")
+	delete(claims, "n3")
+	c.open("n3")
+	c.ready("n3")
+	c.features(fsm.MaxFeatures)
+	n := c.client("n3")
+	n.want(t, oom, "SET", "c", "v")
+	n.want(t, ok, fsm.SetSettingsCommand, fsm.SettingMaxMemory, "10000000")
+	n.want(t, ok, "SET", "c", "v")
+	n.want(t, ok, fsm.SetSettingsCommand, fsm.SettingMaxMemory, "")
+	n.want(t, oom, "SET", "c", "v")
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/cluster/snapshot"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
+	"github.com/holdfast-kv/holdfast/cluster/trace"
 	"github.com/holdfast-kv/holdfast/cluster/transport"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
@@ -59,6 +60,7 @@ type environment struct {
 	stats   *metrics.Counters
 	stores  Stores
 	table   *fsm.Table
+	traces  trace.Slot
 
 	ctx   context.Context // ends when Close begins
 	fatal func(error)     // reports the error that ends the node; later calls do nothing
@@ -106,6 +108,7 @@ type snapshotParts struct {
 	snapshots *snapshot.Taker
 	backups   *snapshot.Backups // for clients
 	history   *history.Store    // nil if the node keeps no history of locks
+	expiries  atomic.Pointer[func(fsm.LockEvent)]
 }
 
 // Open opens the data directory and the peer port, starts the node, and
@@ -167,7 +170,7 @@ func (n *Node) listen() error {
 	// A request ends with the error of the handshake, which says why: see absence.
 	rc.HandshakeTimeout = adminTimeout - time.Second
 	rc.MaxFrame = 64 << 20
-	rc.Secret, rc.SecretOptional = n.cfg.Secret, n.cfg.SecretOptional
+	rc.Secret, rc.PreviousSecret, rc.SecretOptional = n.cfg.Secret, n.cfg.PreviousSecret, n.cfg.SecretOptional
 	rc.Listener, rc.Dialer = n.cfg.PeerListener, n.cfg.PeerDialer
 	rc.Logger = n.log.Named("rpc")
 	mux, err := rpc.Listen(rc)
@@ -178,8 +181,8 @@ func (n *Node) listen() error {
 	return nil
 }
 
-// connect makes the parts that use the other nodes. A part that uses another one
-// is made after it.
+// connect makes the parts of this node that communicate with other nodes. Each
+// part is made after the parts that it uses.
 func (n *Node) connect() {
 	env := n.environment
 	n.leading = &leading{}
@@ -202,6 +205,7 @@ func (n *Node) connect() {
 			clock:     n.clock,
 			opts:      n.cfg.Options,
 			stats:     n.stats,
+			traces:    &n.traces,
 			fatal:     n.fatal,
 		},
 	}
@@ -360,8 +364,9 @@ func (n *Node) newMachine() *machine.Machine {
 		Metrics:   machine.Metrics{Seconds: n.stats.ApplySeconds, Steps: n.stats.ApplySteps, Slow: n.stats.SlowEntries},
 		Logger:    n.log,
 		MaxMemory: n.cfg.Options.MaxMemory,
-		Applied: func(index, term uint64, res *fsm.Result) {
-			n.leaderships.applied(index, term, res)
+		Locks:     n.locksChanged,
+		Applied: func(index, term uint64, res *fsm.Result, began, ended time.Duration) {
+			n.leaderships.applied(index, term, res, began, ended)
 			if t := n.raft.messages(); t != nil {
 				t.Committed(index)
 			}
@@ -430,6 +435,7 @@ func (n *Node) newScripts() *execution.Scripts {
 		Metrics: execution.ScriptMetrics{
 			Scripts: n.stats.Scripts, Seconds: n.stats.ScriptSeconds,
 			Refused: n.stats.ScriptsRefused, WritesRefused: n.stats.WritesRefused,
+			MemoryRefused: n.stats.MemoryRefused,
 		},
 	})
 }
@@ -656,6 +662,10 @@ func newClientIDs(e *environment, m *machine.Machine, fw *forwarder) *clientid.A
 // ID returns the name of this node.
 func (n *Node) ID() string { return n.cfg.NodeID }
 
+// SetSecrets replaces the secrets by which the nodes of the cluster authenticate
+// each other. Connections that another secret has authenticated end.
+func (n *Node) SetSecrets(secret, previous []byte) error { return n.mux.SetSecrets(secret, previous) }
+
 // ClusterID returns the id of the cluster. It is "" before the node belongs to
 // one.
 func (n *Node) ClusterID() string { return n.stores.Identity().ClusterID }
@@ -742,10 +752,14 @@ func (n *Node) Snapshot() error {
 	return n.snapshots.Take(n.ctx)
 }
 
+// RecordTraces makes this node record traces of commands. It may be called once.
+func (n *Node) RecordTraces(r trace.Recorder) { n.traces.Set(r) }
+
 // Collectors returns the node's metrics.
 func (n *Node) Collectors() []prometheus.Collector {
 	return n.stats.Collectors(metrics.Source{
 		Status: n.Status, Blocked: n.blockers, Reads: n.reads, Machine: n.machine, LockHistory: n.lockHistoryBytes,
+		Members: n.PeerHealth, Snapshot: n.snapshots.Newest, Wall: n.clock.Wall,
 	})
 }
 

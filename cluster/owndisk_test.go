@@ -68,10 +68,10 @@ func (l heldLog) StoreLogs(logs []*raft.Log) error {
 
 // slowLeader starts a cluster that n1 leads, and whose appends wait until letGo
 // is called. The value of k is "old".
-func slowLeader(t *testing.T) (c *testCluster, letGo func()) {
+func slowLeader(t *testing.T, options ...func(*cluster.Options)) (c *testCluster, letGo func()) {
 	t.Helper()
 	disk := &heldDisk{}
-	c = prepare(t, 3)
+	c = prepare(t, 3, options...)
 	c.change = func(cfg *cluster.Config) {
 		if cfg.NodeID == "n1" {
 			cfg.OpenStores = disk.open

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/cluster/verdict"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
@@ -141,6 +143,46 @@ func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 	if c.net.held.Load() == 0 {
 		t.Error("the cut held nothing")
 	}
+}
+
+// TestPartition_BetweenFollowers checks that the status names the two members that
+// do not reach each other while both reach the leader.
+func TestPartition_BetweenFollowers(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	rest := c.others(leader)
+	link := func(of, to string) (l health.Link) {
+		for _, st := range c.node(leader).ClusterStatus(t.Context()) {
+			for _, known := range st.Links {
+				if st.ID == of && known.To == to {
+					l = known
+				}
+			}
+		}
+		return l
+	}
+	eventually(t, "all members know their round trips", func() bool {
+		for _, of := range c.ids() {
+			for _, to := range c.others(of) {
+				if l := link(of, to); !l.Alive || l.RoundTrip <= 0 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	c.net.hold(rest[0], rest[1])
+	c.net.hold(rest[1], rest[0])
+	eventually(t, "the verdict names the link", func() bool {
+		v := verdict.Assess(c.node(leader).ClusterStatus(t.Context()))
+		return len(v.Problems) == 2 && v.Problems[0].Text == rest[0]+" gets no answers from "+rest[1] &&
+			v.Problems[1].Text == rest[1]+" gets no answers from "+rest[0]
+	})
+	c.net.heal()
+	eventually(t, "the verdict is healthy", func() bool {
+		return verdict.Assess(c.node(leader).ClusterStatus(t.Context())).State == verdict.Healthy
+	})
 }
 
 // TestPartition_SilentStream: a connection can die without a message, for

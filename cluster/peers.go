@@ -88,6 +88,7 @@ func (p *peers) askContext(ctx context.Context, addr, id string, req adminReques
 	if err != nil {
 		return err
 	}
+	sent := p.cfg.Clock.Mono()
 	// From here on, the other node may have executed the request.
 	unanswered := func(err error) error {
 		if req.changes() {
@@ -105,6 +106,7 @@ func (p *peers) askContext(ctx context.Context, addr, id string, req adminReques
 		}
 		return unanswered(err)
 	}
+	reply.took = p.cfg.Clock.Mono() - sent
 	if err := json.Unmarshal(payload, reply); err != nil {
 		return unanswered(fmt.Errorf("answer of %s: %w", addr, err))
 	}

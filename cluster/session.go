@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/execution"
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/cluster/trace"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -129,15 +130,26 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	return c.reply, c.err
 }
 
-// MemoryRefused reports whether this node, as leader, refuses commands that add
+// memoryRefused reports whether this node, as leader, refuses commands that add
 // data because the data set is larger than maxmemory. A follower refuses nothing:
 // its state may be older than a deletion that the leader has acknowledged.
-func (n *Node) MemoryRefused() bool { return n.machine.TooLarge() && n.raft.leads() }
+func (n *Node) memoryRefused() bool { return n.machine.TooLarge() && n.raft.leads() }
+
+// RefuseQueued reports whether this node, as leader, refuses to queue a command of
+// a transaction that adds data, because the data set is larger than maxmemory. If
+// so, it counts the refusal.
+func (n *Node) RefuseQueued() bool {
+	if !n.memoryRefused() {
+		return false
+	}
+	n.stats.MemoryRefused.Inc()
+	return true
+}
 
 // growthRefusal returns the error for commands that add data, if this node knows
 // it without asking the leader, or "".
 func (n *Node) growthRefusal() string {
-	if n.MemoryRefused() {
+	if n.memoryRefused() {
 		return fsm.MsgOOM
 	}
 	return n.disk.Full()
@@ -156,6 +168,27 @@ func (n *Node) noRoom() string {
 // sent through the log. They differ if Do executed its group in pieces. Both
 // are 0 if Do sent no group.
 func (s *Session) Sent() (first, last uint64) { return s.call.first, s.call.last }
+
+// Traced reports whether the group with this number, as Sent returned it, is
+// traced. The number is 0 for a group that was not sent through the log.
+func (s *Session) Traced(number uint64) bool {
+	r := s.node.traces.Get()
+	return r != nil && r.Sampled(trace.Group{Session: s.node.session, Number: number})
+}
+
+// Trace records the stages of a group for which Traced has returned true. command is
+// the name of its first command. begun is when Do was called, replied when it
+// returned, and sent when the replies were passed to the socket of the client.
+func (s *Session) Trace(number uint64, command string, begun, replied, sent time.Time) {
+	middle := trace.Forward
+	if number == 0 {
+		middle = trace.Read
+	}
+	s.node.traces.Get().Record(trace.Group{Session: s.node.session, Number: number}, command,
+		trace.Span{Name: trace.Command, Start: begun, End: sent},
+		trace.Span{Name: middle, Start: begun, End: replied},
+		trace.Span{Name: trace.Reply, Start: replied, End: sent})
+}
 
 // OnPiece sets the function that Do calls, on its own goroutine, after each
 // piece that it has executed through the log, if it executes its group in

@@ -36,12 +36,18 @@ func (g *gate) RunScript(call fsm.ScriptCall) fsm.Reply {
 	}
 }
 
+// steadyLeader sets timeouts that do not expire on a busy machine. If the leader
+// lost its leadership, the commands for which the tests wait would not reach it.
+func steadyLeader(o *cluster.Options) {
+	o.HeartbeatTimeout, o.LeaseTimeout = slowdown*12*time.Second, slowdown*8*time.Second
+}
+
 // TestStarts_SlowDisk: an entry waits for the leader's disk while a follower
 // with a waiting client is killed and started again. The groups of both starts
 // go into the next entry.
 func TestStarts_SlowDisk(t *testing.T) {
 	t.Parallel()
-	c, letGo := slowLeader(t)
+	c, letGo := slowLeader(t, steadyLeader)
 	defer letGo()
 	before := c.node("n1").Status().LastIndex
 	flying := c.client("n1").start("SET", "k", "in flight") // takes the window
@@ -57,7 +63,7 @@ func TestStarts_SlowDisk(t *testing.T) {
 func TestStarts_SlowScript(t *testing.T) {
 	t.Parallel()
 	g := &gate{entered: make(chan struct{}, 1), letGo: make(chan struct{})}
-	c := prepare(t, 3, func(o *cluster.Options) { o.ScriptTime, o.BriefScriptTime = waitLimit, waitLimit })
+	c := prepare(t, 3, steadyLeader, func(o *cluster.Options) { o.ScriptTime, o.BriefScriptTime = waitLimit, waitLimit })
 	c.change = func(cfg *cluster.Config) { cfg.Scripts = g }
 	c.open(c.ids()...)
 	c.ready(c.ids()...)

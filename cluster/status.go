@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 	"github.com/holdfast-kv/holdfast/cluster/snapshot"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/platform"
 )
 
 // NodeStatus is the state that one node reports about itself.
@@ -57,8 +58,8 @@ type statusReporter struct {
 }
 
 // SetReporter sets the function with which this node answers the calls of Reports
-// on any node, in JSON. It is called from any goroutine. The package does not
-// interpret queries and answers.
+// on any node, in JSON. Any goroutine may call f. The package does not interpret
+// queries and answers.
 func (n *Node) SetReporter(f func(query string) ([]byte, error)) { n.status.reporter.Store(&f) }
 
 // Reports asks the reporters of all members, at the same time, and returns their
@@ -134,7 +135,7 @@ func (sr *statusReporter) own() NodeStatus {
 		RunID: sr.cfg.RunID, Version: sr.cfg.Version,
 		Uptime:   sr.clock.Wall().Sub(sr.started).Seconds(),
 		LogBytes: sr.stores.LogBytes(), Reachable: true, Ready: sr.forwarder.isLinked(), PID: pid,
-		Settling: sr.raft.settling(), Stopping: sr.stopping.Load(),
+		Transition:    health.Transition{Settling: sr.raft.settling(), Stopping: sr.stopping.Load()},
 		SnapshotError: sr.snapshots.Problem(), RoomStatus: health.RoomStatus{
 			DiskStatus: sr.disk.Status(), MemoryStatus: memoryOf(sr.machine, sr.raft),
 		},
@@ -142,6 +143,9 @@ func (sr *statusReporter) own() NodeStatus {
 			Features: sr.features.Reports(), FeatureVersion: sr.machine.Features(),
 			FeaturesBlocked: features.Describe(sr.features.Blockers()),
 		},
+	}
+	if memory, err := platform.ProcessMemory(); err == nil {
+		st.ProcessMemory = memory
 	}
 	sr.machine.View(func(m *fsm.Machine) {
 		st.Keys, st.TokenEpoch = m.Len(), fsm.TokenEpoch(m.Token())
@@ -171,6 +175,8 @@ func (sr *statusReporter) own() NodeStatus {
 			// While a node reads the log from its start, it sees its earlier
 			// memberships, so raft's configuration may name it a voter.
 			st.Voter = m.Voter && !st.Settling
+		} else {
+			st.Links = append(st.Links, sr.health.Link(m.ID))
 		}
 	}
 	if sr.removal.removed.Load() {
@@ -227,6 +233,7 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 				return
 			}
 			out[i] = *r.Status
+			sr.health.Measured(m.ID, r.took)
 			// Use the configuration of this node, not the other node's own
 			// view: a node that joins again replays past configurations, in
 			// which it may have been a voter.
@@ -241,6 +248,9 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 	for i := range out {
 		if out[i].Reachable {
 			out[i].Lag = commit - min(out[i].Applied, commit)
+		}
+		if out[i].ID == sr.cfg.NodeID {
+			health.MarkSilent(out[i].Links, out)
 		}
 	}
 	return out

@@ -307,7 +307,7 @@ func electionError(target string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return outcome.NewNotExecuted(true, fmt.Sprintf("%s could not be asked to campaign: %v", target, err))
 	}
-	return outcome.NewChangeUnknown(fmt.Errorf("%s may not have been asked to campaign: %w", target, err))
+	return outcome.NewChangeUnknown(fmt.Errorf("%s may or may not have been asked to campaign: %w", target, err))
 }
 
 // elected waits until this node, which led, knows the current leader.

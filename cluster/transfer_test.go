@@ -109,7 +109,15 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 // the old leader continues.
 func TestTransfer_AskedTooLate(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3, func(o *cluster.Options) { o.HeartbeatTimeout = slowdown * time.Second })
+	c := prepare(t, 3, func(o *cluster.Options) { o.HeartbeatTimeout = slowdown * time.Second })
+	c.change = func(cfg *cluster.Config) {
+		if cfg.NodeID == "n3" { // or it campaigns on its own while the transfers wait
+			cfg.Options.HeartbeatTimeout = slowdown * time.Minute
+		}
+	}
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	c.quiet() // or an entry leaves n3 behind
 	c.transfer("n1")
 	c.caughtUp()
 	flows := []func(){c.net.delay(rpc.ServiceRaft, "n1", "n3")}

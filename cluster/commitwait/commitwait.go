@@ -37,8 +37,8 @@ const (
 	maxMissed = 8
 )
 
-// Applied notes that the last entry was applied while waiting groups were there
-// for the next one, and that it took that long.
+// Applied notes that the last entry was applied, how long that took, and how many
+// groups were waiting for the next entry at that time.
 func (t *Wait) Applied(waiting int, took time.Duration) {
 	t.expected, t.took = t.last+waiting, took
 }

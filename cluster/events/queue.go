@@ -223,7 +223,7 @@ func (q *Queue) close() {
 	}
 }
 
-// take removes and returns everything that waits.
+// take removes and returns all events that wait.
 func (q *Queue) take() []entryEvents {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -28,6 +28,7 @@ type Reads struct {
 	slots   *fairshare.Slots
 	quicks  sync.Pool    // contains *quickRead
 	charged atomic.Int64 // bytes of memory that the slow reads are charged
+	pages   lockPages
 
 	waiting, running atomic.Int64
 
@@ -156,6 +157,7 @@ func (q *quickRead) stop() error {
 // fairshare.ErrLost if Done was closed first, and ErrClientLeft if the client
 // left. Errors other than those of the state machine are converted to replies.
 func (h *Reads) Read(dst []byte, run Run) (reply []byte, expiryPending bool, err error) {
+	run.Request.Pages = &h.pages
 	if !h.isSlow(&run) {
 		reply, expiryPending, err = h.quick(dst, &run, quickSteps)
 		if !errors.Is(err, ErrSlow) {

@@ -144,8 +144,15 @@ func (r hostedRunner) Forbids(users *fsm.Users, user string, args [][]byte) stri
 	return r.h.cfg.Guard.Check(users, user, args)
 }
 
-// Full implements fsm.FullNotice.
-func (r hostedRunner) Full() string { return r.h.NoRoom() }
+// Full implements fsm.FullNotice. It counts each call that is refused because
+// of maxmemory, but not in a dry run, so that it counts no call twice.
+func (r hostedRunner) Full() string {
+	text := r.h.NoRoom()
+	if text == fsm.MsgOOM && r.dryRun == nil {
+		r.h.cfg.Metrics.MemoryRefused.Inc()
+	}
+	return text
+}
 
 // MostWork implements fsm.WorkBound.
 func (r hostedRunner) MostWork() int { return r.h.cfg.MostWork }

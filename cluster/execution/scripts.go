@@ -92,6 +92,9 @@ type ScriptMetrics struct {
 	// Refused counts the slow scripts, and WritesRefused the heavy writes, that
 	// got no slot.
 	Refused, WritesRefused prometheus.Counter
+	// MemoryRefused counts the writes of scripts that were refused because of
+	// maxmemory.
+	MemoryRefused prometheus.Counter
 }
 
 // NewScripts returns the Scripts of a node.

@@ -41,8 +41,8 @@ type Worker struct {
 // decays by half every usageHalfLife. So a newcomer goes first for about that
 // long, no matter how much time the others have had.
 type usage struct {
-	spent float64 // nanoseconds, as of the time at
-	at    time.Duration
+	spent float64       // nanoseconds
+	at    time.Duration // the time at which spent was computed
 }
 
 const (

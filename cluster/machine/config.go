@@ -28,8 +28,13 @@ type Config struct {
 	// cluster has the setting maxmemory. 0 means no limit.
 	MaxMemory int64
 
-	// Applied is called for each entry that was applied, in log order.
-	Applied func(index, term uint64, res *fsm.Result)
+	// Locks is called for each entry with events of locks or with commands that
+	// got no lock, in log order, with the lock of the machine held. The events are
+	// valid only during the call.
+	Locks func(term uint64, res *fsm.Result)
+	// Applied is called for each entry that was applied, in log order. began and
+	// ended are the times on the clock Mono between which it was applied.
+	Applied func(index, term uint64, res *fsm.Result, began, ended time.Duration)
 	// TermStarted is called when a TermStart is applied, with the lock of the
 	// machine held. lease is the lease clock.
 	TermStarted func(index, term uint64, t fsm.TermStart, lease int64)
@@ -52,10 +57,10 @@ type History interface {
 	// wait.
 	Applied(clock fsm.Clock, res *fsm.Result)
 	// Restored is called when a snapshot up to a log index has replaced the
-	// state. before is the wall clock of the state before, in microseconds.
+	// state. before is the wall clock of the replaced state, in microseconds.
 	Restored(index uint64, clock fsm.Clock, before int64)
-	// Sync is called before a snapshot up to a log index is complete. The log
-	// before it may be deleted after that.
+	// Sync is called before a snapshot up to a log index is complete. After that,
+	// the node may delete the log up to that index.
 	Sync(index uint64, clock fsm.Clock)
 }
 

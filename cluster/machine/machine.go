@@ -86,6 +86,19 @@ func New(cfg Config) *Machine {
 	return a
 }
 
+// useLocks passes on the events of locks of an entry. It is called before a.applied
+// is set, so that a query of the history finds the events of all applied entries.
+func (a *Machine) useLocks(term uint64, res *fsm.Result) {
+	if a.cfg.History != nil {
+		a.cfg.History.Applied(a.m.Clock(), res)
+	}
+	if len(res.Locks) > 0 || res.LocksRefused != (fsm.LockRefusals{}) {
+		a.cfg.Locks(term, res)
+	}
+	clear(res.Locks) // their memory is kept, but not their texts
+	res.Locks = nil
+}
+
 // Apply implements raft.FSM. Only raft.RecoverCluster calls it.
 func (a *Machine) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
 
@@ -95,8 +108,8 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 	durable := a.cfg.Log.Await(logs[len(logs)-1].Index)
 	a.mu.Lock()
 	begun := a.cfg.Mono()
-	took := make([]time.Duration, len(logs))
-	a.dead = a.dead || !durable // the disk has failed; the failure has been reported
+	times := make([][2]time.Duration, len(logs)) // when the entries began and ended
+	a.dead = a.dead || !durable                  // the disk has failed; the failure has been reported
 	for i, l := range logs {
 		if a.dead {
 			break
@@ -110,7 +123,7 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 		}
 		since := a.cfg.Mono()
 		a.m.Want(fsm.EventKinds(a.wanted.Load()))
-		a.m.RecordLocks(a.cfg.History != nil)
+		a.m.RecordLocks(true) // also without a history, for the metrics
 		res, err := a.m.Apply(l.Index, l.Term, l.Data)
 		if err == nil {
 			err = a.checkChain(res)
@@ -124,11 +137,9 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 			break
 		}
 		out[i] = res
-		took[i] = a.cfg.Mono() - since
+		times[i] = [2]time.Duration{since, a.cfg.Mono()}
 		a.cfg.Events.Applied(res) // before a.applied is set: see events.Queue.Mark
-		if a.cfg.History != nil { // before a.applied is set, so that a query finds what the node has applied
-			a.cfg.History.Applied(a.m.Clock(), res)
-		}
+		a.useLocks(l.Term, res)
 		if res.Restored {
 			a.cfg.Rebased(a.m.Clock().Lease)
 		}
@@ -148,13 +159,13 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 	a.users.see(users)
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
-			a.cfg.Applied(l.Index, l.Term, res)
+			a.cfg.Applied(l.Index, l.Term, res, times[i][0], times[i][1])
 		}
 	}
 	a.wake()
 	for i, l := range logs {
 		if res, ok := out[i].(*fsm.Result); ok {
-			a.watch(&appliedEntry{index: l.Index, data: l.Data, steps: res.Steps, took: took[i]})
+			a.watch(&appliedEntry{index: l.Index, data: l.Data, steps: res.Steps, took: times[i][1] - times[i][0]})
 		}
 	}
 	return out
@@ -241,7 +252,8 @@ func (a *Machine) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 // Restore implements raft.FSM. It replaces the state only after it has read the
-// whole snapshot and has found it valid.
+// whole snapshot and has found it valid, unless there is too little memory for
+// both: see crowded.
 func (a *Machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	meta := raftlog.MetaOf(r)
@@ -253,22 +265,32 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	if a.unread != nil {
 		return a.unread
 	}
-	m, err := fsm.ReadSnapshot(r, a.cfg.Table)
-	if err == nil {
-		err = m.CheckFeatures(a.cfg.Features)
+	wall := a.m.Clock().Wall // only this goroutine of raft changes m
+	discarded := meta != nil && !a.starting && crowded(a.bytes.Load(), meta.Size)
+	if discarded {
+		a.cfg.Logger.Warn("discarded the state of this node before reading the snapshot of the leader, because there "+
+			"may be too little memory for both", "bytes", a.bytes.Load(), "snapshot_bytes", meta.Size)
+		a.mu.Lock() // until the new state is there: no other goroutine sees the empty one
+		a.m = fsm.New(a.cfg.Table)
 	}
+	m, err := a.read(r)
 	if err != nil {
-		if a.starting {
-			a.unread = err
-		} else {
-			a.cfg.Unreadable(err)
+		if discarded {
+			a.dead = true
+			// The process ends here. Until then, the lock keeps all goroutines from
+			// reading the empty state.
+			a.cfg.Fatal(fmt.Errorf("state machine stopped, because it had discarded its state and could not read the "+
+				"snapshot of the leader: %w", err))
+			a.mu.Unlock()
 		}
 		return err
 	}
 	a.starting = false
-	a.mu.Lock()
+	if !discarded {
+		a.mu.Lock()
+	}
 	if a.cfg.History != nil {
-		a.cfg.History.Restored(m.Applied(), m.Clock(), a.m.Clock().Wall)
+		a.cfg.History.Restored(m.Applied(), m.Clock(), wall)
 	}
 	a.m = m
 	a.points = [4096]chainPoint{}
@@ -287,6 +309,23 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	a.cfg.Restored()
 	a.wake()
 	return nil
+}
+
+// read reads a snapshot. It records or reports an error.
+func (a *Machine) read(r io.Reader) (*fsm.Machine, error) {
+	m, err := fsm.ReadSnapshot(r, a.cfg.Table)
+	if err == nil {
+		err = m.CheckFeatures(a.cfg.Features)
+	}
+	switch {
+	case err == nil:
+		return m, nil
+	case a.starting:
+		a.unread = err
+	default:
+		a.cfg.Unreadable(err)
+	}
+	return nil, err
 }
 
 // snapshot is a raft.FSMSnapshot.

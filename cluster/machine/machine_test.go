@@ -34,7 +34,7 @@ func newMachine(t *testing.T, change func(cfg *Config)) *Machine {
 	cfg := Config{
 		Table: command.NewTable(), Features: fsm.MaxFeatures, Log: durable{}, Events: events.NewQueue(fsm.SessionID{}),
 		Mono: func() time.Duration { return 0 }, Metrics: testMetrics(), Logger: hclog.NewNullLogger(),
-		Applied:     func(uint64, uint64, *fsm.Result) {},
+		Applied:     func(uint64, uint64, *fsm.Result, time.Duration, time.Duration) {},
 		TermStarted: func(uint64, uint64, fsm.TermStart, int64) {},
 		Rebased:     func(int64) {},
 		Restored:    func() {},

@@ -1,5 +1,7 @@
 package machine
 
+import "runtime/debug"
+
 // The leader refuses commands that add data (fsm.Command.Grows) while the data
 // set is larger than it may be. It decides before the commands get into the log,
 // so a limit that changes, or that differs between the nodes, has no effect on
@@ -24,9 +26,9 @@ func (a *Machine) TooLarge() bool {
 	return limit > 0 && a.Bytes() > limit
 }
 
-// publishMemory updates what Bytes and MaxMemory return. It is called with mu
-// held, before the replies to an entry are sent: after a deletion, a client must
-// not be refused because of what it deleted.
+// publishMemory updates the results of Bytes and MaxMemory. It is called with mu
+// held, before the replies to an entry are sent: once a client knows that a key was
+// deleted, that key must no longer count toward maxmemory.
 func (a *Machine) publishMemory() {
 	a.bytes.Store(a.m.Bytes())
 	limit, set := a.m.MaxMemory()
@@ -34,4 +36,44 @@ func (a *Machine) publishMemory() {
 		limit = -1
 	}
 	a.maxMemory.Store(limit)
+}
+
+// InMemory estimates how many bytes of memory a state takes whose snapshot or backup
+// has the given size in bytes: one and a half times as many. A state of small keys takes
+// more: see cluster.RoomForRestore.
+func InMemory(file int64) float64 { return float64(file) * 1.5 }
+
+// programMemory is what a process needs besides its data and its garbage, however
+// little memory it may use: the program, its stacks and buffers, and the pages of the
+// log that are not on the disk yet.
+const programMemory = 48 << 20
+
+// Usable returns how many bytes the data of a node may take, if the process may
+// use a number of bytes of memory: three quarters, and all but programMemory at
+// most. The rest is for garbage and for the program.
+func Usable(memory uint64) float64 {
+	return max(min(float64(memory)/4*3, float64(memory)-programMemory), 0)
+}
+
+// leastMaxMemory is the least default of maxmemory, because 0 is no limit.
+const leastMaxMemory = 1 << 20
+
+// DefaultMaxMemory returns the default size that the data set may have, if the
+// process may use a number of bytes of memory. It is as large as possible such that
+// a backup of a full cluster can be restored into an empty cluster of the same
+// size. A node then holds the backup and the new state at the same time.
+func DefaultMaxMemory(memory uint64) int64 {
+	return max(int64(Usable(memory)/(1+InMemory(1))), leastMaxMemory)
+}
+
+// crowded reports whether a state of a number of bytes and the state in a snapshot
+// file may together take more than half of the memory that the Go runtime may use.
+// Then the node discards its state before it reads the snapshot of the leader, and
+// everything that reads the state waits meanwhile. raftlog has already read the file
+// back, so the file is known to be readable. The limit is lower than that of a
+// restore (Usable): to discard the state too early costs only a wait, and a restore
+// that is refused too early costs the data.
+func crowded(bytes, file int64) bool {
+	limit := debug.SetMemoryLimit(-1) // a negative number changes nothing
+	return float64(bytes)+InMemory(file) > float64(limit)/2
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
-// TestOutcomes checks the algebra of outcomes. An error means "not executed"
-// only if it does so where it arises; nothing that is done to another error
-// gives it this meaning.
+// TestOutcomes checks how the functions of this package change the outcome of an
+// error. Only the code that makes an error can give it the outcome "not executed":
+// no function turns the outcome of another error into it.
 func TestOutcomes(t *testing.T) {
 	const unknown, not, executed = outcome.Unknown, outcome.NotExecuted, outcome.Executed
 	wrap := func(err error) error { return fmt.Errorf("step: %w", err) }

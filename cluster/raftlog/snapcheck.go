@@ -37,8 +37,8 @@ type readBack interface {
 type checkedSnapshots struct {
 	raft.SnapshotStore
 	table *fsm.Table
-	// full returns an error while there is no room for what a leader sends; nil
-	// means that there is always room.
+	// full returns an error while there is no room for a snapshot of the leader. A
+	// nil function means that there is always room.
 	full func() error
 	// refused is called with the reason why a snapshot that the leader sent was
 	// not accepted.
@@ -80,10 +80,10 @@ type checkedSink struct {
 	err    error // result of Close
 }
 
-// Write implements raft.SnapshotSink. A snapshot that the leader sent ends with
-// an error when there is too little room: without that, it would fill the disk
-// until the node can store no vote. A snapshot of the node's own state may use
-// the rest, because the log can become shorter after it.
+// Write implements raft.SnapshotSink. If there is too little room, writing a
+// snapshot of the leader ends with an error. Otherwise the snapshot could fill the
+// disk, and the node could store no vote. A snapshot of the node's own state may
+// use the remaining room, because the node can shorten its log after the snapshot.
 func (s *checkedSink) Write(b []byte) (int, error) {
 	if s.own == nil && s.store.full != nil {
 		if err := s.store.full(); err != nil {

@@ -259,9 +259,9 @@ func (r *Rounds[R]) finish(rd *round[R]) {
 	})
 }
 
-// Watch asks again in rounds that have not been answered for Config.Retry,
-// because a stream may have been lost together with the question. The
-// leadership calls it periodically.
+// Watch asks all voters again in each round whose last questions are at least
+// Config.Retry old, because the questions may have been lost with a stream. The
+// leadership calls Watch periodically.
 func (r *Rounds[R]) Watch() { r.repeat(r.cfg.Retry) }
 
 // repeat asks all voters again in every round that is at least age old.

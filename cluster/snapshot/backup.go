@@ -52,7 +52,7 @@ type openBackup struct {
 	reading sync.Mutex
 }
 
-// ErrNodeStops is the error of what a node does not finish because it stops.
+// ErrNodeStops is the error of work that a node does not finish because it stops.
 var ErrNodeStops = errors.New("this node is stopping")
 
 var errBackupIdle = errors.New("the client did not read the backup for a minute")

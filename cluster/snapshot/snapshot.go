@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -121,6 +122,7 @@ func (h *snapshotHealth) text(applied uint64) string {
 type Taker struct {
 	cfg    Config
 	health snapshotHealth
+	newest atomic.Pointer[newest]
 }
 
 // Config is what a Taker needs of its node.
@@ -166,6 +168,7 @@ func (s *Taker) Behind() string { return s.health.behind(s.cfg.Machine.Applied()
 // itself counts entries, although an entry can have a hundred bytes or 256 KiB,
 // and take a microsecond or a second. Keep runs until ctx ends.
 func (s *Taker) Keep(ctx context.Context) {
+	s.look()
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -220,10 +223,41 @@ func (s *Taker) Refused(ctx context.Context, err error) {
 // state, or one of the leader that was accepted.
 func (s *Taker) Done(err error) {
 	wait := s.health.note(err, s.cfg.Mono(), s.cfg.Wall())
-	if err != nil {
+	if err == nil {
+		s.look()
+	} else {
 		s.cfg.Failed.Inc()
 		s.cfg.Logger.Error("snapshot failed, the log and the snapshots before it are kept",
 			"error", err, "log_bytes", s.cfg.Stores.LogBytes(), "retry_in", wait)
+	}
+}
+
+// newest describes the newest snapshot, nil if there is none.
+type newest struct {
+	size  int64
+	begun time.Time
+}
+
+// Newest returns the size in bytes of the newest snapshot, and when it was begun.
+// ok is false if there is none, or if it is not known yet.
+func (s *Taker) Newest() (size int64, begun time.Time, ok bool) {
+	if n := s.newest.Load(); n != nil {
+		return n.size, n.begun, true
+	}
+	return 0, time.Time{}, false
+}
+
+// look updates the result of Newest. It is not called while a snapshot is written,
+// because raft.FileSnapshotStore would log a warning about the unfinished one.
+func (s *Taker) look() {
+	list, err := s.cfg.Stores.Snapshots().List()
+	if err != nil || len(list) == 0 {
+		return
+	}
+	var term, index uint64
+	var msec int64 // raft.FileSnapshotStore puts it into the name of the directory
+	if _, err := fmt.Sscanf(list[0].ID, "%d-%d-%d", &term, &index, &msec); err == nil {
+		s.newest.Store(&newest{list[0].Size, time.UnixMilli(msec)})
 	}
 }
 

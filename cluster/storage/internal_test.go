@@ -265,8 +265,9 @@ func TestAppend_FailsForReal(t *testing.T) {
 	}
 }
 
-// TestGuard_Open checks that a full disk ends the opening of the stores with an
-// error, and the process afterwards. Other failures end the process at once.
+// TestGuard_Open checks what a full disk causes: an error of open while the
+// stores are opened, and the end of the process after that. Other failures end
+// the process at once.
 func TestGuard_Open(t *testing.T) {
 	full := fmt.Errorf("make segment: %w", syscall.ENOSPC)
 	for _, tt := range []struct {

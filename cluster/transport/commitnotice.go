@@ -15,10 +15,10 @@ import (
 // raft sends one after each Config.CommitTimeout without entries, whether the
 // commit index has changed or not. Followers should learn of a commit within
 // milliseconds, because clients wait for it: a read on a follower, a message, a
-// lock that is passed on. With such a timeout, an idle leader sends hundreds of
-// requests a second for nothing. So raft's timeout is long, and commitNotices
-// sends a request when a follower has not been told of a commit for the time
-// given by after.
+// lock that is passed on. With such a short CommitTimeout, an idle leader would
+// send hundreds of useless requests a second. So raft's timeout is long, and
+// commitNotices sends a request when a follower has not been told of a commit for
+// the time given by after.
 //
 // Such a request is an append request without entries, as raft itself would send
 // it, and Transport sends it under the same rules. Its preceding entry is one that
@@ -38,8 +38,9 @@ type commitNotices struct {
 	mu     sync.Mutex
 	commit uint64 // highest index that this node has applied
 	armed  bool   // a call of fire is due
-	// armedAt is the value of commit when that call was arranged. Followers that
-	// have been told of it will hear of later commits in time.
+	// armedAt is the value of commit when that call was arranged. If an append
+	// request has told a follower of armedAt before the call, further append
+	// requests tell it of later commits, and the call leaves it out.
 	armedAt uint64
 	closed  bool
 	// followers contains the members that have acknowledged a request of this
@@ -124,7 +125,8 @@ func (n *commitNotices) armLocked() {
 	time.AfterFunc(n.after, n.fire)
 }
 
-// fire tells each follower that has not been told of a commit.
+// fire sends a request to each follower that no append request has told of the
+// commits.
 func (n *commitNotices) fire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,7 +139,7 @@ func (n *commitNotices) fire() {
 		if upTo == 0 || f.sending {
 			continue
 		}
-		if f.due(n.armedAt) == 0 { // an append has told it in the meantime, and entries are still coming
+		if f.due(n.armedAt) == 0 { // an append request has told the follower meanwhile, and more are coming
 			n.armLocked()
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"syscall"
 	"time"
@@ -246,11 +247,13 @@ func (t *Transport) RequestPreVote(
 }
 
 // again repeats a request while it fails because of a broken connection, at
-// most maxIdle times.
+// most maxIdle times. A connection is also broken if this node has closed it because
+// its secret was replaced.
 func again(request func() error) error {
 	err := request()
 	for range maxIdle {
-		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) {
+		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, io.EOF) &&
+			!errors.Is(err, net.ErrClosed) {
 			break
 		}
 		err = request()
