@@ -538,7 +538,7 @@ func (t *tracking) flushed(index uint64, e *fsm.Event) {
 // allKeys encodes the null that stands for all keys in an invalidation.
 func allKeys(proto int) []byte { return fsm.Null.Append(nil, proto) }
 
-// entryDone sends what waits for the end of an entry: the invalidations of
+// entryDone sends the invalidations that wait for the end of an entry: those of
 // BCAST mode, one for each prefix. The caller must not hold the hub's lock.
 func (t *tracking) entryDone(index uint64) {
 	t.emptied = nil
