@@ -245,7 +245,7 @@ func (g *Conn) Write(p []byte) (int, error) {
 	defer g.writeMu.Unlock()
 	sent := 0
 	for sent < len(p) {
-		n, err := g.writeLocked(p[sent:min(len(p), sent+writeChunk)])
+		n, err := g.send(p[sent:min(len(p), sent+writeChunk)])
 		sent += n
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) && g.hooks.Timeout != nil {
@@ -255,21 +255,6 @@ func (g *Conn) Write(p []byte) (int, error) {
 		}
 	}
 	return sent, nil
-}
-
-func (g *Conn) writeLocked(p []byte) (int, error) {
-	// Setting the deadline costs a tenth of a small write. So the deadline is
-	// extended only when more than an eighth of WriteTimeout has passed. A client
-	// therefore has at least 7/8 of WriteTimeout.
-	if limit := g.limits.WriteTimeout; limit > 0 {
-		if now := time.Now(); now.Sub(g.writeArmed) > limit/8 {
-			if err := g.Conn.SetWriteDeadline(now.Add(limit)); err != nil {
-				return 0, err
-			}
-			g.writeArmed = now
-		}
-	}
-	return g.Conn.Write(p)
 }
 
 // TryWrite sends what the socket accepts without waiting, and returns the

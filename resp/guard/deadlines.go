@@ -117,3 +117,20 @@ func (g *Conn) missed(err error) error {
 	}
 	return fmt.Errorf("%s deadline missed: %w", g.deadlines.kind, err)
 }
+
+// send writes to the socket with the deadline of WriteTimeout. The caller holds
+// g.writeMu.
+func (g *Conn) send(p []byte) (int, error) {
+	// Setting the deadline costs a tenth of a small write. So the deadline is
+	// extended only when more than an eighth of WriteTimeout has passed. A client
+	// therefore has at least 7/8 of WriteTimeout.
+	if limit := g.limits.WriteTimeout; limit > 0 {
+		if now := time.Now(); now.Sub(g.writeArmed) > limit/8 {
+			if err := g.Conn.SetWriteDeadline(now.Add(limit)); err != nil {
+				return 0, err
+			}
+			g.writeArmed = now
+		}
+	}
+	return g.Conn.Write(p)
+}

@@ -42,7 +42,7 @@ type throttleEntry struct {
 
 const (
 	// freeLogins is how many logins of one user may fail from one address
-	// within throttleWindow before further ones wait. freeLoginsAll is the same
+	// within throttleWindow before further logins wait. freeLoginsAll is the same
 	// number for all users of an address, because many clients may share an
 	// address.
 	freeLogins     = 20
