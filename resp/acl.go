@@ -212,11 +212,7 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 	}
 	// A client that deletes its own user gets the reply before its connection
 	// is closed.
-	c.user.deleting.Store(true)
-	defer func() {
-		c.user.deleting.Store(false)
-		c.endIfDeleted()
-	}()
+	defer c.delayEnd()()
 	if err := c.users().beforeChange(); err != nil {
 		return fsm.Error(errorText(err))
 	}
@@ -228,6 +224,17 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 		return fsm.Error(errorText(err))
 	}
 	return fsm.Int(int64(n))
+}
+
+// delayEnd keeps the connection open while it runs a command that may delete or
+// replace its own user. The caller calls end when the command has been executed: if the
+// user is gone then, the connection ends after its replies.
+func (c *conn) delayEnd() (end func()) {
+	c.user.deleting.Store(true)
+	return func() {
+		c.user.deleting.Store(false)
+		c.endIfDeleted()
+	}
 }
 
 // endIfDeleted ends the connection after its replies if its user no longer

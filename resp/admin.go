@@ -209,9 +209,16 @@ func admin(c *conn, args [][]byte) fsm.Reply {
 	for _, a := range args[1:] {
 		words = append(words, string(a))
 	}
+	replacesUsers := len(words) > 1 && strings.EqualFold(words[0], "restore") && strings.EqualFold(words[1], "apply")
+	if replacesUsers { // the client gets the reply before its connection is closed
+		defer c.delayEnd()()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	text, err := c.srv.cluster.Admin(ctx, words)
+	if err == nil && replacesUsers {
+		err = c.users().afterChange()
+	}
 	if err != nil {
 		return fsm.Error(errorText(err))
 	}

@@ -130,6 +130,15 @@ func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
 	return u.Check(cmd, args)
 }
 
+// checkLockList is the check hook of LOCK. It returns the error for a LOCK LIST of a
+// user who may not read all keys.
+func checkLockList(c *conn, args [][]byte) (refusal string) {
+	if u := c.user.limits.Load(); u != nil {
+		return u.CheckPatterns(c.srv.cmds.catalog.Resolve(args), args)
+	}
+	return ""
+}
+
 // checkSortPattern is the check hook of SORT and SORT_RO. It returns the error
 // for a call whose options BY and GET may not read keys.
 func checkSortPattern(c *conn, args [][]byte) (refusal string) {

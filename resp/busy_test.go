@@ -46,8 +46,8 @@ func TestConn_YieldsWhenBusy(t *testing.T) {
 	}
 }
 
-// wakes returns how often a goroutine that wakes every 50 µs runs while work
-// does.
+// wakes returns how often a goroutine that wakes every 50 µs runs during the call of
+// work.
 func wakes(work func()) (ran int64) {
 	ticker := time.NewTicker(50 * time.Microsecond)
 	defer ticker.Stop()

@@ -407,14 +407,30 @@ func clientList(c *conn, args [][]byte) fsm.Reply {
 	default:
 		return fsm.Error(msgSyntax)
 	}
+	return fsm.Verbatim(c.srv.clientLines(show))
+}
+
+// ClientList returns all connections of clients, as CLIENT LIST prints them, with a
+// further field: commands, the number of commands that the client has sent.
+func (s *Server) ClientList() string {
 	now := time.Now()
 	var b strings.Builder
-	for _, d := range c.srv.connections() {
+	for _, d := range s.connections() {
+		b.WriteString(strings.TrimSuffix(d.line(now), "\n"))
+		b.WriteString(" commands=" + strconv.FormatInt(d.activity.commands.Load(), 10) + "\n")
+	}
+	return b.String()
+}
+
+func (s *Server) clientLines(show func(*conn) bool) string {
+	now := time.Now()
+	var b strings.Builder
+	for _, d := range s.connections() {
 		if show(d) {
 			b.WriteString(d.line(now))
 		}
 	}
-	return fsm.Verbatim(b.String())
+	return b.String()
 }
 
 // killFilter selects the connections that CLIENT KILL closes. A field with the

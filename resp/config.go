@@ -40,10 +40,10 @@ var configRows = []row{
 			Since:      "2.0.0",
 			Complexity: "O(N) where N is the number of settings",
 			Syntax:     "parameter value [parameter value ...]",
-			Doc: "Change settings: lock-idempotent, maxmemory, notify-keyspace-events and requirepass of the whole " +
-				"cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, slowlog-log-slower-than " +
-				"and slowlog-max-len of this node until it is restarted; other parameters of Redis are " +
-				"kept without effect or refused: see docs/config.md",
+			Doc: "Change settings: lock-delay, lock-idempotent, maxmemory, notify-keyspace-events and requirepass " +
+				"of the whole cluster, acllog-max-len, acl-pubsub-default, latency-monitor-threshold, " +
+				"slowlog-log-slower-than and slowlog-max-len of this node until it is restarted; other parameters " +
+				"of Redis are kept without effect or refused: see docs/config.md",
 			Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 		}},
 		{run: configResetstat, cmd: &fsm.Command{
@@ -86,6 +86,7 @@ func (s *Server) settings() map[string]string {
 		"cluster-enabled":           yesNo(s.cfg.Mode == Clustered),
 		"databases":                 strconv.Itoa(fsm.Databases),
 		"dir":                       s.cfg.DataDir,
+		fsm.SettingDelay:            "",
 		fsm.SettingIdempotent:       "",
 		"maxclients":                strconv.Itoa(l.MaxClients),
 		fsm.SettingMaxMemory:        strconv.FormatInt(s.cluster.State().MaxMemory, 10),
@@ -119,6 +120,9 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 			return fsm.Error(errorText(err))
 		}
 		for name, value := range kept {
+			if name == fsm.SettingMaxMemory && value == "" {
+				continue // the limit of this node
+			}
 			all[name] = value
 			if p := parameter.Find(name); p != nil && p.Alias != "" {
 				all[p.Alias] = value
@@ -136,7 +140,7 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 // the same on all nodes.
 func isClusterSetting(name string) bool {
 	switch name {
-	case fsm.SettingNotify, fsm.SettingIdempotent, fsm.SettingMaxMemory:
+	case fsm.SettingNotify, fsm.SettingDelay, fsm.SettingIdempotent, fsm.SettingMaxMemory:
 		return true
 	}
 	return parameter.Replicated(name)
@@ -164,6 +168,11 @@ func (c *conn) replicated() (map[string]string, error) {
 			return nil, err
 		}
 	}
+	return parseSettings(out)
+}
+
+// parseSettings reads the reply of fsm.GetSettingsCommand.
+func parseSettings(out []byte) (map[string]string, error) {
 	head, _, n := wire.Head(out)
 	rest, all := out[head:], make(map[string]string)
 	for ; n > 1; n -= 2 {
@@ -281,9 +290,10 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	if text := withoutEffect(changes); text != "" {
 		c.srv.log.Info("changed settings that have no effect", "client", c.id, "settings", text)
 	}
-	_, idempotent := changes[fsm.SettingIdempotent]
-	if idempotent && c.srv.cluster.FeatureVersion(fsm.FeatureLocks) < fsm.FeatureLocks {
-		return failed(fsm.SettingIdempotent, "it needs feature version 6: upgrade every node first")
+	for name, need := range settingFeatures {
+		if _, changed := changes[name]; changed && c.srv.cluster.FeatureVersion(need) < need {
+			return failed(name, fmt.Sprintf("it needs feature version %d: upgrade every node first", need))
+		}
 	}
 	// Changes that can fail come first.
 	if len(pairs) > 0 {
@@ -317,6 +327,12 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
+// settingFeatures are the feature versions that settings need.
+var settingFeatures = map[string]int{
+	fsm.SettingDelay:      fsm.FeatureDelay,
+	fsm.SettingIdempotent: fsm.FeatureLocks,
+}
+
 // settingName returns the main name of a parameter, given any of its names.
 func settingName(word []byte) string {
 	name := strings.ToLower(string(word))
@@ -340,8 +356,8 @@ func withoutEffect(changes map[string]string) string {
 
 // OwnSettings returns the names of the settings that have an effect.
 func OwnSettings() (names []string) {
-	names = []string{"acl-pubsub-default", fsm.SettingIdempotent, fsm.SettingMaxMemory, fsm.SettingNotify,
-		"requirepass"}
+	names = []string{"acl-pubsub-default", fsm.SettingDelay, fsm.SettingIdempotent, fsm.SettingMaxMemory,
+		fsm.SettingNotify, "requirepass"}
 	for name := range boundedSettings {
 		names = append(names, name)
 	}
@@ -353,6 +369,11 @@ func OwnSettings() (names []string) {
 // see fsm.SetSettingsCommand.
 const maxTuning = 512
 
+// defaultMaxMemory is the value of maxmemory that makes the flags of the nodes
+// decide again. The cluster keeps it as an empty value, which Machine.MaxMemory
+// reads as no setting.
+const defaultMaxMemory = "default"
+
 // checkSetting checks a new value of a setting. It returns the value in
 // canonical form, or the reason why it is rejected.
 func checkSetting(name, value, current string) (canonical, wrong string) {
@@ -361,10 +382,17 @@ func checkSetting(name, value, current string) (canonical, wrong string) {
 	case isNumber:
 		_, wrong = number.check(value)
 		return value, wrong
+	case name == fsm.SettingMaxMemory && strings.EqualFold(value, defaultMaxMemory):
+		return "", ""
 	case name == "acl-pubsub-default":
 		return parameter.Enum(channelDefaults[true], channelDefaults[false])(value)
 	case len(value) > maxTuning && isClusterSetting(name):
 		return "", "the value is longer than 512 bytes"
+	case name == fsm.SettingDelay:
+		if err := fsm.CheckLockDelay(value); err != nil {
+			return "", err.Error()
+		}
+		return value, ""
 	case parameter.Find(name) == nil:
 		return value, ""
 	}

@@ -62,6 +62,9 @@ type conn struct {
 type activity struct {
 	last  atomic.Int64           // Unix nanoseconds of the last command
 	doing atomic.Pointer[string] // name of the last command
+	// commands counts the commands that have arrived. A pipeline is counted as a
+	// whole, before its first command is executed.
+	commands atomic.Int64
 }
 
 func newConn(s *Server, rc redcon.Conn) *conn {
@@ -95,6 +98,7 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 // serve runs a pipeline. Commands after QUIT are dropped, as in Redis.
 func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.activity.last.Store(time.Now().UnixNano())
+	c.activity.commands.Add(int64(1 + len(rest)))
 	c.out.Begin()
 	received := len(first.Raw)
 	c.command(first.Args)
@@ -111,6 +115,7 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.group.Release(2 * maxGroupBytes)
 	c.group.Reset(c.proto, c.id) // a released group has lost its header too
 	if c.ended() {
+		c.recordTraces()
 		c.hangUp()
 		return
 	}
@@ -118,6 +123,7 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	// could end the connection, or another goroutine could send a message ahead
 	// of the replies. redcon keeps the error and ends the connection with it.
 	_ = c.out.End()
+	c.recordTraces()
 }
 
 // ended reports whether the connection runs no further command.

@@ -158,7 +158,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 	a := c.srv.accounts.current.Load().find(name)
 	if unconfirmed != nil && (a == nil || a.NoPass()) {
 		outcome = guard.LoginUnchecked
-		return errorText(unconfirmed)
+		return uncheckedText(unconfirmed)
 	}
 	if a == nil || !a.Authenticate(password) {
 		// The user or its password may be newer than this node's state.
@@ -173,12 +173,12 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 			})
 			if err != nil && !known {
 				outcome = guard.LoginUnchecked
-				return errorText(err)
+				return uncheckedText(err)
 			}
 			c.wrongPassword()
 			c.auditLogin(name, known, "wrong user or password")
 			if err != nil {
-				return errorText(err)
+				return uncheckedText(err)
 			}
 			return msgWrongPass
 		}
@@ -193,6 +193,16 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 		}
 	}
 	return ""
+}
+
+// uncheckedText returns the reply to a login that the node could not check
+// because of err. It begins with the same code as errorText(err).
+func uncheckedText(err error) string {
+	text := errorText(err)
+	if reason, ok := strings.CutSuffix(text, "the command was not executed"); ok {
+		return reason + "so this node cannot check the user and the password"
+	}
+	return text
 }
 
 // wrongPassword counts a wrong password and delays the reply.
@@ -225,7 +235,7 @@ func auth(c *conn, args [][]byte) fsm.Reply {
 	switch len(args) {
 	case 2:
 		if err := c.confirmUsers(); err != nil && c.srv.accounts.current.Load().def.NoPass() {
-			return fsm.Error(errorText(err))
+			return fsm.Error(uncheckedText(err))
 		}
 		if c.srv.accounts.current.Load().def.NoPass() {
 			return fsm.Error(msgNoPassSet)

@@ -30,8 +30,8 @@ const (
 	msgCrossSlot   = "CROSSSLOT Keys in request don't hash to the same slot"
 )
 
-// msgWrongSubcommand returns Redis' error for a subcommand of a container with
-// options that it does not have.
+// msgWrongSubcommand returns Redis' error for a container command whose subcommand
+// is unknown or has the wrong number of arguments.
 func msgWrongSubcommand(container string, sub []byte) string {
 	return "ERR unknown subcommand or wrong number of arguments for '" + string(sub) + "'. Try " + container + " HELP."
 }

@@ -1,6 +1,8 @@
 package resp
 
 import (
+	"time"
+
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
@@ -24,6 +26,10 @@ type Executor interface {
 	// call of Do, Block or Unblock sent through the log. They differ if the
 	// group was run in pieces. Both are 0 if the call sent no group.
 	Sent() (first, last uint64)
+	// Traced reports whether the group with a number, as Sent returned it, is
+	// traced. Trace records its stages: see cluster.Session.
+	Traced(number uint64) bool
+	Trace(number uint64, command string, begun, replied, sent time.Time)
 	// OnPiece sets the function that Do and Block call, on their own goroutine,
 	// after each piece that they have executed through the log, if they execute
 	// a group in pieces. group is the number of the piece, as in Sent. op is the

@@ -23,6 +23,9 @@ type batch struct {
 	// ownEvents is mayCauseOwnEvents at the time at which the group was sent.
 	ownEvents bool
 	front     fsm.Front
+	// traced are the groups of the pipeline that are traced and whose replies have
+	// not been passed to the socket yet.
+	traced []tracedGroup
 	// reserved is the part of conn.mem for the large reply that is being sent.
 	reserved int64
 }
@@ -98,6 +101,7 @@ func (c *conn) do(local bool) ([]byte, error) {
 	}
 	c.pieces = nil
 	c.batch.ownEvents = c.group.Write && c.mayCauseOwnEvents()
+	defer c.trace(time.Now())
 	if !c.batch.ownEvents {
 		return c.exec.Do(&c.group, local, c.w.Early())
 	}
@@ -106,6 +110,47 @@ func (c *conn) do(local bool) ([]byte, error) {
 		c.awaitOwnEvents()
 	}
 	return out, err
+}
+
+// tracedGroup is a group that do has run.
+type tracedGroup struct {
+	number         uint64 // 0 if it was not sent through the log
+	command        string
+	begun, replied time.Time
+}
+
+// maxTraced is the largest number of groups for which a connection keeps memory
+// between pipelines.
+const maxTraced = 16
+
+// trace remembers the group if it is traced. The group began at the given time and
+// has its replies now. If a group was run in pieces, trace remembers the attempt to
+// run it as a whole.
+func (c *conn) trace(begun time.Time) {
+	number, _ := c.exec.Sent()
+	if number == 0 && c.group.Write || !c.exec.Traced(number) {
+		return
+	}
+	name := "exec"
+	if len(c.batch.rows) > 0 {
+		name = c.batch.rows[0].stats.Name
+	}
+	c.batch.traced = append(c.batch.traced, tracedGroup{number, name, begun, time.Now()})
+}
+
+// recordTraces records the traces of groups whose replies have been passed to the
+// socket.
+func (c *conn) recordTraces() {
+	if len(c.batch.traced) == 0 {
+		return
+	}
+	now := time.Now()
+	for _, g := range c.batch.traced {
+		c.exec.Trace(g.number, g.command, g.begun, g.replied, now)
+	}
+	if c.batch.traced = c.batch.traced[:0]; cap(c.batch.traced) > maxTraced {
+		c.batch.traced = nil
+	}
 }
 
 // A group of reads is run in pieces (fsm.Front). A large reply is not copied:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -24,6 +25,14 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
+// userWatch is the part of a fakeCluster that reports its users.
+type userWatch struct {
+	watchers []func(*fsm.Users)
+	// hideUsers makes WatchUsers report that there are no users, as a node that
+	// has applied nothing yet.
+	hideUsers bool
+}
+
 // fakeCluster is a machine without a cluster around it. Its executors run
 // groups immediately, unless before is set.
 type fakeCluster struct {
@@ -41,23 +50,22 @@ type fakeCluster struct {
 	// before, if set, is called before a group runs. An error that it returns
 	// replaces the group's outcome. It may block.
 	before func(g *fsm.Group) error
+	// traces, if set, gets what the connections record of their groups.
+	traces func(group string)
 	// reading, if set, is called before a group that only reads, with the
 	// function that watches the client.
 	reading func(watch func() (left <-chan struct{}, stop func(), err error))
 	state   resp.State
-	// memoryRefused is what MemoryRefused returns.
+	// memoryRefused is what RefuseQueued returns.
 	memoryRefused atomic.Bool
 	admin         func(args []string) (string, error)
 
 	clientID atomic.Uint64
 	listener resp.Listener
 	want     atomic.Uint32
-	watchers []func(*fsm.Users)
-	// hideUsers makes WatchUsers report that there are no users, as a node that
-	// has applied nothing yet.
-	hideUsers bool
-	after     func(index uint64) // if set, is called after a read, at that log index
-	answered  func()             // if set, is called when a reply was sent early, before Do returns it
+	userWatch
+	after    func(index uint64) // if set, is called after a read, at that log index
+	answered func()             // if set, is called when a reply was sent early, before Do returns it
 	// inPieces runs each operation of a group that writes as an entry of its
 	// own, behind an entry for the whole group, which was refused. between, if
 	// set, returns a group of another connection that runs before each piece.
@@ -124,7 +132,7 @@ func (f *fakeCluster) LockHistory(context.Context, history.Query, bool) (history
 	return history.Answer{}, history.ErrOff
 }
 
-func (f *fakeCluster) MemoryRefused() bool { return f.memoryRefused.Load() }
+func (f *fakeCluster) RefuseQueued() bool { return f.memoryRefused.Load() }
 
 // FeatureVersion implements resp.Cluster.
 func (f *fakeCluster) FeatureVersion(need int) int {
@@ -181,6 +189,12 @@ type fakeExecutor struct {
 var fakeSession = fsm.SessionID{NodeID: "n1", Boot: 1}
 
 func (e *fakeExecutor) Sent() (first, last uint64) { return e.first, e.last }
+
+func (e *fakeExecutor) Traced(uint64) bool { return e.cluster.traces != nil }
+
+func (e *fakeExecutor) Trace(number uint64, command string, begun, replied, sent time.Time) {
+	e.cluster.traces(fmt.Sprintf("%d %s %t", number, command, !begun.After(replied) && !replied.After(sent)))
+}
 
 func (e *fakeExecutor) OnPiece(f func(group uint64, op int)) { e.piece = f }
 

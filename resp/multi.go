@@ -128,7 +128,7 @@ func (m *multi) len() int {
 // maxmemory, it refuses commands that add data, as Redis does. Unlike Redis, it
 // accepts all others, because the transaction may release a lock.
 func (c *conn) enqueue(r *row, args [][]byte) {
-	if r.data && r.cmd.Grows(args) && c.srv.cluster.MemoryRefused() {
+	if r.data && r.cmd.Grows(args) && c.srv.cluster.RefuseQueued() {
 		c.refuse(r, fsm.MsgOOM)
 		return
 	}

@@ -271,9 +271,9 @@ func TestClientMemory_Input(t *testing.T) {
 	})
 }
 
-// TestClientMemory_Messages checks that messages that wait for subscribers
-// count for the memory of all clients, each once, and that the subscriber that
-// holds the most memory is closed.
+// TestClientMemory_Messages checks that a message that waits for several
+// subscribers counts once toward the memory of all clients. It also checks that
+// the server disconnects the subscriber that holds the most memory.
 func TestClientMemory_Messages(t *testing.T) {
 	s := serve(t, newFake(t), limited(16<<20), func(c *resp.Config) { c.Limits.PushHard, c.Limits.PushSoft = 0, 0 })
 	other := dial(t, s)

@@ -62,12 +62,13 @@ type Cluster interface {
 	// Admin runs a HOLDFAST subcommand that concerns the cluster and returns
 	// its output.
 	Admin(ctx context.Context, args []string) (string, error)
-	// MemoryRefused reports whether this node, as leader, refuses commands that
-	// add data because the data set is larger than maxmemory.
-	MemoryRefused() bool
+	// RefuseQueued reports whether this node, as leader, refuses commands that
+	// add data because the data set is larger than maxmemory. It counts a refusal
+	// if so. The client port asks when it queues such a command for EXEC.
+	RefuseQueued() bool
 	// LockHistory answers a query from the history of locks that this node keeps.
-	// The answer contains everything that was acknowledged before, if that can be
-	// known and local is not set.
+	// Unless local is set, or this node cannot catch up with a leader, the answer
+	// contains everything that was acknowledged before.
 	LockHistory(ctx context.Context, q history.Query, local bool) (history.Answer, error)
 	// WatchUsers calls f with the ACL users of this node's state, once at the
 	// start and after each change. f may get an older table after a newer one.
@@ -128,9 +129,12 @@ type Config struct {
 	RequirePass string
 	// Users are the users of --acl-file. A cluster without users takes them
 	// over. They contain no default user if RequirePass is set.
-	Users   []*acl.User
-	DataDir string // as CONFIG GET dir prints it
-	Limits  guard.Limits
+	Users []*acl.User
+	// LockDelay is the setting lock-delay of a cluster that has none yet, "" for
+	// none.
+	LockDelay string
+	DataDir   string // as CONFIG GET dir prints it
+	Limits    guard.Limits
 	// LimitFlags are the flags that limit clients, by name without dashes.
 	LimitFlags map[string]LimitFlag
 	Logger     hclog.Logger

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,12 +112,31 @@ var latencyRows = []row{
 	}},
 }
 
+// OwnConn is a connection whose client is the node itself, such as one of the
+// dashboard. The slow log leaves out its commands: an open page repeats them, and
+// they would displace those of clients.
+type OwnConn interface{ OwnNode() }
+
+// fromOwnNode reports whether c is an OwnConn, or contains one.
+func fromOwnNode(c net.Conn) bool {
+	for {
+		if _, ok := c.(OwnConn); ok {
+			return true
+		}
+		outer, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return false
+		}
+		c = outer.NetConn()
+	}
+}
+
 // slow adds a command that took d to the slow log, if d reaches the threshold.
 // more is the number of other commands that ran in the same group and took the
 // same time.
 func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration) {
 	c.srv.diag.latency.Record(fast, d)
-	if !c.srv.diag.slowlog.Wants(d) || len(args) == 0 {
+	if !c.srv.diag.slowlog.Wants(d) || len(args) == 0 || fromOwnNode(c.net) {
 		return
 	}
 	e := slow.Entry{
@@ -167,6 +187,9 @@ func slowlogGet(c *conn, args [][]byte) fsm.Reply {
 	}
 	return fsm.Array(out)
 }
+
+// SlowLog returns the newest entries of the slow log.
+func (s *Server) SlowLog(count int) []slow.Entry { return s.diag.slowlog.Newest(int64(count)) }
 
 func slowlogLen(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(c.srv.diag.slowlog.Len())) }
 

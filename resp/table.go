@@ -24,9 +24,9 @@ type row struct {
 	// cmd contains the properties of the command that all layers use. For a
 	// command on data it is the row of the state machine's table.
 	cmd *fsm.Command
-	// sub lists the subcommands of a container, each with its own run. Of a command
-	// on data, it lists those that the connection executes itself; the rows of all
-	// its subcommands are in cmd.
+	// sub lists the subcommands of a container, each with its own run. For a
+	// command on data, it lists only the subcommands that the connection executes
+	// itself; the rows of all its subcommands are in cmd.
 	sub []row
 	// final is set if the command ends the node. The audit log then has a line
 	// when the command begins, and another one only if the command fails.
@@ -68,7 +68,7 @@ type hooks struct {
 // dataHooks contains the hooks of commands on data, by name. Rows of the other
 // commands contain their hooks themselves.
 var dataHooks = map[string]hooks{
-	"lock":     {logged: logLock},
+	"lock":     {check: checkLockList, logged: logLock},
 	"publish":  {logged: logPublish},
 	"spublish": {logged: logSpublish},
 	"sort":     {check: checkSortPattern, logged: logSort},
@@ -78,7 +78,12 @@ var dataHooks = map[string]hooks{
 // ownSubs contains the subcommands of commands on data that connections execute
 // themselves. Their properties are in the row of the state machine's table.
 var ownSubs = map[string][]row{
-	"lock": {{run: lockHistory, cmd: &fsm.Command{Name: "history"}}},
+	"lock": {
+		// The state machine has a HELP too, for scripts and for the entries of older
+		// programs. Its text is fixed for each feature version.
+		{run: help, cmd: &fsm.Command{Name: "help"}},
+		{run: lockHistory, cmd: &fsm.Command{Name: "history"}},
+	},
 }
 
 // lockHistory executes LOCK HISTORY. This node answers from its own files, so the
@@ -354,8 +359,8 @@ func helpRow(since string, categories ...string) row {
 func help(c *conn, args [][]byte) fsm.Reply {
 	r := lookup(c.srv.cmds.rows, args[0])
 	lines := []fsm.Reply{fsm.Simple(upper(r.cmd.Name) + " <subcommand> [<arg> ...]. Subcommands are:")}
-	for i := range r.sub {
-		s := r.sub[i].cmd
+	for i := range r.cmd.Sub {
+		s := &r.cmd.Sub[i]
 		lines = append(lines,
 			fsm.Simple(strings.TrimSpace(upper(s.Name)+" "+s.Syntax)), fsm.Simple("    "+s.Doc+"."))
 	}

@@ -62,7 +62,7 @@ type identity struct {
 	// permissions.
 	limits         atomic.Pointer[acl.User]
 	born           fsm.Pos     // see account; guarded by conn.mu
-	deleting       atomic.Bool // the connection is running ACL DELUSER: see closeDeleted
+	deleting       atomic.Bool // the connection runs a command that may delete its user: see delayEnd
 	early          bool        // accepted before the users were confirmed: see authError
 	wrongPasswords int         // failed AUTHs: see auth
 	// unconfirmed is the user as which the connection logged in before the users
@@ -86,10 +86,21 @@ func seedOf(catalog *acl.Catalog, users []*acl.User, password string) []fsm.User
 	return out
 }
 
-// AcceptsAnyPassword reports whether clients become a user with any password.
+// AcceptsAnyPassword reports whether clients can log in as a user with any password.
 func (s *Server) AcceptsAnyPassword(user string) bool {
 	a := s.accounts.current.Load().find(user)
 	return a != nil && a.Open()
+}
+
+// Permits reports whether a user may run a command, by the users that this node
+// knows. Unlike a refused command, a negative answer adds no entry to the ACL log.
+func (s *Server) Permits(user string, command ...string) bool {
+	args := make([][]byte, len(command))
+	for i, arg := range command {
+		args[i] = []byte(arg)
+	}
+	a, cmd := s.accounts.current.Load().find(user), s.cmds.catalog.Resolve(args)
+	return a != nil && cmd != nil && a.Check(cmd, args).Reason == acl.Allowed
 }
 
 func (s *Server) aclOptions() acl.Options {
@@ -196,7 +207,7 @@ func (c *conn) applyUser() (changed bool) {
 }
 
 // closeDeleted closes the connection of a deleted user. A connection that deletes
-// its own user gets its reply first.
+// or replaces its own user gets its reply first: see delayEnd.
 func (c *conn) closeDeleted() {
 	if !c.user.deleting.Load() {
 		c.disconnect("cannot close the connection of a deleted user")
@@ -426,8 +437,8 @@ func (c userClient) change(name string, edit func(*acl.User) (*acl.User, error))
 	return fmt.Errorf("other clients changed user %q during each of %d attempts", name, changeTries)
 }
 
-// afterChange applies an executed change of users to this node. If it fails,
-// the change still stands.
+// afterChange applies an executed change of users to this node. If afterChange
+// fails, the cluster has the change nevertheless.
 func (c userClient) afterChange() error {
 	if err := c.refresh(); err != nil {
 		c.srv.log.Debug("cannot read users after a change", "error", err)
@@ -436,9 +447,9 @@ func (c userClient) afterChange() error {
 	return nil
 }
 
-// beforeChange reads the current users. It first writes the users of the flags,
-// if the cluster has none: a change must not be the first that the log knows
-// about users.
+// beforeChange reads the current users. If the cluster has none, it first writes the
+// users of the flags. It must do so before the change: a cluster that has users
+// ignores the users of the flags.
 func (c userClient) beforeChange() error {
 	if err := c.refresh(); err != nil {
 		return err
@@ -477,12 +488,24 @@ func (c userClient) seed() error {
 // users of the cluster after its start.
 const bootstrapEvery = 50 * time.Millisecond
 
+// oldFeaturesAttempts is after how many attempts the server logs that the cluster
+// cannot have the setting of a flag yet. A new cluster needs about a second.
+const oldFeaturesAttempts = 200
+
+// lockDelayChecks is how often a server that has written its --lock-delay reads the
+// setting again. Another node that started at the same time may have found no value
+// either, and may overwrite this one: its write arrives within these seconds.
+const lockDelayChecks = 100
+
 // bootstrapUsers reads the users of the cluster as soon as there is a leader,
 // and writes those that are missing.
 func (s *Server) bootstrapUsers() {
 	users := userClient{s, s.cluster.NewExecutor()}
 	t := time.NewTicker(bootstrapEvery)
 	defer t.Stop()
+	old := 0    // attempts at which the feature version of the cluster was too low
+	checks := 0 // reads of the setting lock-delay that are left
+	bootstrapped := false
 	for {
 		select {
 		case <-s.life.stopping:
@@ -492,13 +515,31 @@ func (s *Server) bootstrapUsers() {
 		if !s.cluster.State().Ready {
 			continue
 		}
-		err := users.bootstrap()
+		wrote, same := false, true
+		var err error
+		if !bootstrapped {
+			err = users.bootstrap()
+			bootstrapped = err == nil
+		}
+		if err == nil {
+			wrote, same, err = users.seedLockDelay()
+		}
 		var refused refusedError
 		switch {
+		case wrote:
+			checks = lockDelayChecks
+		case err == nil && same && checks > 1:
+			checks--
 		case err == nil, errors.Is(err, outcome.ErrClosed):
 			return
+		case errors.Is(err, errOldFeatures):
+			// The leader raises the feature version soon, unless there are older nodes.
+			if old++; old == oldFeaturesAttempts {
+				s.log.Error("--lock-delay is not in force yet: the cluster uses an older feature version: "+
+					"upgrade every node", "needs", fsm.FeatureDelay, "uses", s.cluster.FeatureVersion(fsm.FeatureDelay))
+			}
 		case errors.As(err, &refused):
-			s.log.Error("cluster refused the users of --acl-file and --requirepass", "error", err)
+			s.log.Error("cluster refused the users of --acl-file and --requirepass, or --lock-delay", "error", err)
 			return
 		default:
 			s.warn("users", "cannot read or write the users of the cluster yet", "error", err)
@@ -525,6 +566,54 @@ func (c userClient) bootstrap() error {
 		return err
 	}
 	return c.refresh()
+}
+
+// errOldFeatures means that the cluster cannot have a setting yet.
+var errOldFeatures = errors.New("feature version of the cluster is too low")
+
+// seedLockDelay makes the value of --lock-delay the setting of the cluster, if it
+// was never set. It reports whether it wrote the setting, and otherwise whether the
+// setting is the value of the flag. If nodes with different values write the setting
+// at the same time, the last write determines it.
+func (c userClient) seedLockDelay() (wrote, same bool, err error) {
+	s := c.srv
+	value := s.cfg.LockDelay
+	if value == "" || s.cfg.Mode == Sentinel {
+		return false, true, nil
+	}
+	if s.cluster.FeatureVersion(fsm.FeatureDelay) < fsm.FeatureDelay {
+		return false, false, errOldFeatures
+	}
+	current, set, err := c.lockDelay()
+	switch {
+	case err != nil:
+		return false, false, err
+	case !set:
+		out, err := c.ask(fsm.SetSettingsCommand, fsm.SettingDelay, value)
+		if err == nil && out[0] == '-' {
+			err = refusedError(strings.TrimSpace(string(out[1:])))
+		}
+		return err == nil, false, err
+	case current != value:
+		s.warn("lock-delay", "--lock-delay has no effect: the cluster has another value (change it with CONFIG SET "+
+			"lock-delay)", "value", current)
+	}
+	return false, current == value, nil
+}
+
+// lockDelay returns the setting lock-delay of the cluster, and whether it was ever
+// set.
+func (c userClient) lockDelay() (value string, set bool, err error) {
+	out, err := c.ask(fsm.GetSettingsCommand)
+	if err != nil {
+		return "", false, err
+	}
+	kept, err := parseSettings(out)
+	if err != nil {
+		return "", false, err
+	}
+	value, set = kept[fsm.SettingDelay]
+	return value, set, nil
 }
 
 // SetDefaultPassword makes password the only password of the default user, on

@@ -50,6 +50,73 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	}
 }
 
+// TestPermits checks that Permits decides as the check of the command itself does,
+// and that it adds no entry to the ACL log.
+func TestPermits(t *testing.T) {
+	s := serve(t, newFake(t))
+	c := dial(t, s)
+	c.expect("ACL SETUSER ann on >x ~user:* +get +client|list", "+OK")
+	for _, q := range []struct {
+		user, command string
+		want          bool
+	}{
+		{"ann", "GET user:1", true}, {"ann", "get user:1", true}, {"ann", "GET secret", false}, {"ann", "SET user:1 v", false},
+		{"ann", "CLIENT LIST", true}, {"ann", "CLIENT KILL", false}, {"ann", "NOSUCH", false}, {"default", "SET k v", true},
+		{"nobody", "GET user:1", false},
+	} {
+		if got := s.Permits(q.user, strings.Fields(q.command)...); got != q.want {
+			t.Errorf("%s may run %s: %v, want %v", q.user, q.command, got, q.want)
+		}
+	}
+	c.expect("ACL LOG", "*0")
+	if list := s.ClientList(); strings.Count(list, "\n") != 1 || !strings.Contains(list, "cmd=acl|log") {
+		t.Errorf("clients: %q", list)
+	}
+}
+
+// TestPermits_LockList checks that LOCK LIST, which returns the values of keys that
+// are locks, needs the permission to read all keys.
+func TestPermits_LockList(t *testing.T) {
+	s := serve(t, newFake(t))
+	c := dial(t, s)
+	c.expect("ACL SETUSER bob on nopass +@all ~app:*", "+OK", "ACL SETUSER eve on nopass +@all %R~*", "+OK",
+		"SET secret v NX PX 60000", "+OK")
+	refused := "NOPERM LOCK LIST needs the permission to read all keys (~* or %R~*)"
+	b := dial(t, s)
+	b.expect("AUTH bob x", "+OK", "LOCK LIST", "-"+refused, "LOCK TOKEN app:1", "$-1")
+	b.expect("MULTI", "+OK", "LOCK LIST", "+QUEUED", "EXEC", "*1\n-"+refused)
+	e := dial(t, s)
+	e.expect("AUTH eve x", "+OK")
+	if got := e.do("LOCK LIST"); !strings.Contains(got, "secret") {
+		t.Errorf("LOCK LIST of a user who may read all keys: %q", got)
+	}
+}
+
+// TestLockHelp checks that LOCK HELP is made from the rows of the subcommands.
+func TestLockHelp(t *testing.T) {
+	c := dial(t, serve(t, newFake(t)))
+	help := c.do("LOCK HELP")
+	for _, want := range []string{"LIST [MATCH pattern]", "locks that are held", "HISTORY key", "TOKEN key [owner]"} {
+		if !strings.Contains(help, want) {
+			t.Errorf("%q is not in %q", want, help)
+		}
+	}
+}
+
+// TestClientList_Commands checks that the list for the dashboard has the number of
+// commands that each connection has sent, and CLIENT LIST does not have it.
+func TestClientList_Commands(t *testing.T) {
+	s := serve(t, newFake(t))
+	c := dial(t, s)
+	c.expect("PING", "+PONG", "GET k", "$-1")
+	if got := c.do("CLIENT LIST"); strings.Contains(got, "commands=") {
+		t.Errorf("CLIENT LIST has another field than in Redis: %q", got)
+	}
+	if list := s.ClientList(); !strings.HasSuffix(list, " commands=3\n") {
+		t.Errorf("clients: %q", list)
+	}
+}
+
 // TestUsers_ReplacedPassword checks the clients that log in to a node that has
 // no leader, with a password that only this node accepts: they lose their
 // connections as soon as the node has read the users of the cluster.
@@ -100,6 +167,21 @@ func TestUsers_KeptPassword(t *testing.T) {
 	f.mu.Unlock()
 	dial(t, s).expect("AUTH secret", "+OK", "GET k", "$-1")
 	c.expect("GET k", "$-1")
+}
+
+// TestUsers_LoginWithoutLeader checks that a login that the node cannot check says
+// so, and that the node accepts a password that it knows.
+func TestUsers_LoginWithoutLeader(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	a := dial(t, s)
+	a.expect("ACL SETUSER app on >pw +@all ~*", "+OK")
+	f.mu.Lock()
+	f.before = func(*fsm.Group) error { return outcome.NewNotExecuted(true, "no leader") }
+	f.mu.Unlock()
+	const unchecked = "-CLUSTERDOWN no leader, so this node cannot check the user and the password"
+	a.expect("AUTH nobody pw", unchecked, "AUTH app wrong", unchecked, "HELLO 3 AUTH nobody pw", unchecked,
+		"AUTH app pw", "+OK", "GET k", "-CLUSTERDOWN no leader, the command was not executed")
 }
 
 // TestUsers_Transaction checks a pipelined transaction that begins before the

@@ -61,8 +61,9 @@ func ParseHistory(db int, args [][]byte) (q history.Query, fail fsm.Reply) {
 // maxMillis bounds a time in milliseconds, so that JavaScript can represent it.
 const maxMillis = 1 << 53
 
-// parseTime parses a time and returns it in microseconds since 1970. If it is in
-// milliseconds, rest is added: a millisecond ends 999 microseconds later.
+// parseTime parses a time and returns it in microseconds since 1970. If the
+// argument is in milliseconds, parseTime adds rest: a millisecond ends 999
+// microseconds after it has begun.
 func parseTime(arg []byte, rest int64) (us int64, ok bool) {
 	if n, ok := number.ParseInt(arg); ok {
 		return n*1000 + rest, n >= 0 && n < maxMillis/1000*1000

@@ -185,7 +185,7 @@ func New(state State) *Port {
 		Connections: counter("client_connections_total", "Client connections accepted."),
 		AuthFailures: counter("client_auth_failures_total",
 			"Logins with a wrong user or password, and logins refused because too many had failed."),
-		Panics: counter("client_panics_total", "Connections closed because serving them failed."),
+		Panics: counter("client_panics_total", "Connections closed because of a bug: please report it."),
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "client_refused_total",
 			Help: "Connections refused or closed by the guard, by reason."}, []string{"reason"}),
 		Published: counter("pubsub_published_total",
@@ -417,19 +417,20 @@ var (
 	descBytesOut = newDesc("client_sent_bytes_total",
 		"Bytes of replies to clients.")
 	descLatency = newDesc("command_seconds",
-		"Seconds from reading a command's pipeline until its replies, by command.", "command")
+		"Seconds from reading a command's pipeline until its replies, by command, at the node of the client.",
+		"command")
 	descFailed = newDesc("commands_failed_total",
 		"Commands that ran and answered an error, by command.", "command")
 	descRejected = newDesc("commands_rejected_total",
-		"Commands that were refused before they ran, by command.", "command")
+		"Commands that were not run (arity, authentication, …), by command.", "command")
 	descErrors = newDesc("errors_total",
-		"Error replies, by their code.", "code")
+		"Error replies, by code, the first word of the error.", "code")
 	descClientMemory = newDesc("client_memory_bytes",
-		"Bytes that clients make this node hold and that count for --max-client-memory.")
+		"Bytes that count toward --max-client-memory.")
 	descLimit = newDesc("limit",
 		"Value of a flag that limits what clients may do; seconds for a duration.", "flag")
 	descEvicted = newDesc("client_evicted_total",
-		"Client connections closed because they held the most of the memory for clients.")
+		"Client connections closed because of --max-client-memory.")
 )
 
 func newDesc(name, help string, labels ...string) *prometheus.Desc {

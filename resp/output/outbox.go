@@ -327,7 +327,7 @@ func (o *Outbox) dropLocked() {
 	o.queue = nil
 }
 
-// Discard drops the queued messages and refuses further ones. The connection
+// Discard drops the queued messages and refuses further messages. The connection
 // has been closed.
 func (o *Outbox) Discard() {
 	o.mu.Lock()

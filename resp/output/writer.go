@@ -283,7 +283,7 @@ type early struct {
 	sent int                  // bytes that the socket has accepted
 }
 
-// AllowEarly says whether the replies of the current group may be sent early.
+// AllowEarly sets whether the replies of the current group may be sent early.
 func (w *Writer) AllowEarly(may bool) { w.early.may = may }
 
 // Early returns the function to pass to resp.Executor.Do, or nil if replies must

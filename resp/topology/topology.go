@@ -17,7 +17,7 @@ type Source interface {
 	// Leader returns the leader and true. Without a leader it returns the last
 	// one, or the zero Peer before the first, and false.
 	Leader() (Peer, bool)
-	// AwaitLeader is Leader, but waits for a leader until ctx ends.
+	// AwaitLeader is like Leader, but waits for a leader until ctx ends.
 	AwaitLeader(ctx context.Context) (Peer, bool)
 	// ConfirmLeader returns the leader after a majority has confirmed it. The
 	// confirmation began after the call.
