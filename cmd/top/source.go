@@ -1,0 +1,260 @@
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/cluster/verdict"
+	"github.com/holdfast-kv/holdfast/lock/listing"
+	"github.com/holdfast-kv/holdfast/verify/load"
+)
+
+const (
+	statusLimit = 3 * time.Second // for the status of all nodes
+	detailLimit = time.Second     // for the locks, and for the numbers of a node
+	lockPage    = 1000            // locks that a request returns
+	lockPages   = 20              // requests for one look
+	mostLocks   = 1000            // locks that are shown
+	// The source asks for the locks again after lockRest times the duration of the
+	// last search, and shows the same locks until then. After an error, it waits no
+	// longer than errorRest.
+	lockRest  = 20
+	errorRest = 5 * time.Second
+)
+
+// question says what source.look asks the cluster for.
+type question struct {
+	locks  bool
+	filter string // part of the keys, or owner:NAME
+}
+
+// seen is the result of a look.
+type seen struct {
+	at      time.Time
+	from    string // address of the node that answered
+	err     error  // no node answered
+	nodes   []cluster.NodeStatus
+	verdict verdict.Verdict
+	load    map[string]nodeLoad // by node
+
+	question question
+	locks    []listing.Lock
+	more     bool  // there are more locks than locks contains
+	lockErr  error // the locks are not known
+}
+
+// nodeLoad is what INFO of a node says about its clients.
+type nodeLoad struct{ ops, clients int64 }
+
+// source asks a cluster. It has a connection to each node that it has asked.
+type source struct {
+	login load.Login
+	db    int
+
+	addrs   []string // the address that answered last is the first
+	clients map[string]*redis.Client
+
+	last seen          // the last look with locks
+	took time.Duration // how long it has waited for them
+
+	origins   listing.Origins
+	noHistory bool // the user may not read the history
+}
+
+func newSource(addrs []string, login load.Login, db int) *source {
+	return &source{login: login, db: db, addrs: slices.Clone(addrs), clients: make(map[string]*redis.Client)}
+}
+
+func (s *source) close() error {
+	var all []error
+	for _, c := range s.clients {
+		all = append(all, c.Close())
+	}
+	return errors.Join(all...)
+}
+
+func (s *source) client(addr string) *redis.Client {
+	if c := s.clients[addr]; c != nil {
+		return c
+	}
+	c := redis.NewClient(&redis.Options{
+		Addr: addr, Username: s.login.User, Password: s.login.Password, TLSConfig: s.login.TLS, DB: s.db,
+		MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DisableIdentity: true, PoolSize: 2,
+	})
+	s.clients[addr] = c
+	return c
+}
+
+// look asks the cluster once. It asks the node that answered last, and then the
+// others.
+func (s *source) look(ctx context.Context, q question) seen {
+	result := seen{question: q}
+	for _, addr := range s.addrs {
+		nodes, err := s.status(ctx, addr)
+		if err != nil {
+			result.err = errors.Join(result.err, fmt.Errorf("%s: %w", addr, err))
+			continue
+		}
+		result.err, result.from, result.nodes, result.verdict = nil, addr, nodes, verdict.Assess(nodes)
+		s.learn(addr, nodes)
+		break
+	}
+	result.at = time.Now()
+	if result.err != nil {
+		return result
+	}
+	result.load = s.loads(ctx, result.nodes)
+	if !q.locks {
+		return result
+	}
+	rest := lockRest * s.took
+	if s.last.lockErr != nil {
+		rest = min(rest, errorRest)
+	}
+	if s.last.question == q && time.Since(s.last.at) < rest {
+		result.locks, result.more, result.lockErr = s.last.locks, s.last.more, s.last.lockErr
+		return result
+	}
+	begun := time.Now()
+	result.locks, result.more, result.lockErr = s.locks(ctx, result.from, q.filter)
+	s.took = time.Since(begun)
+	if err := s.addHistory(ctx, result.from, result.locks); err != nil && result.lockErr == nil {
+		result.lockErr = err
+	}
+	s.last = result
+	return result
+}
+
+// addHistory adds what the history of a node knows about the locks that LOCK ACQUIRE
+// has not taken. If the node refuses or does not answer in time, the locks stay as they
+// are: they are also useful without the history.
+func (s *source) addHistory(ctx context.Context, addr string, all []listing.Lock) error {
+	if s.noHistory {
+		return nil
+	}
+	return s.origins.Add(listing.Scope{}, all, func(keys []string) ([]any, error) {
+		ctx, cancel := context.WithTimeout(ctx, detailLimit)
+		defer cancel()
+		replies, err := listing.AskHistory(ctx, s.client(addr), keys)
+		s.noHistory = err != nil && strings.HasPrefix(err.Error(), "NOPERM")
+		return replies, nil
+	})
+}
+
+// learn moves addr, which has answered, to the front of the list, and adds the
+// addresses of the other nodes.
+func (s *source) learn(addr string, nodes []cluster.NodeStatus) {
+	for _, n := range nodes {
+		if n.ClientAddr != "" && !slices.Contains(s.addrs, n.ClientAddr) {
+			s.addrs = append(s.addrs, n.ClientAddr)
+		}
+	}
+	i := slices.Index(s.addrs, addr)
+	s.addrs = append(append([]string{addr}, s.addrs[:i]...), s.addrs[i+1:]...)
+}
+
+func (s *source) status(ctx context.Context, addr string) ([]cluster.NodeStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusLimit)
+	defer cancel()
+	text, err := s.client(addr).Do(ctx, "HOLDFAST", "STATUS").Text()
+	if err != nil {
+		if strings.HasPrefix(err.Error(), "NOAUTH") {
+			err = fmt.Errorf("%w (set --password-file, and --user if it is not the default user)", err)
+		}
+		return nil, err
+	}
+	var nodes []cluster.NodeStatus
+	if err := json.Unmarshal([]byte(text), &nodes); err != nil {
+		return nil, fmt.Errorf("status: %w", err)
+	}
+	return nodes, nil
+}
+
+// loads asks the nodes that are reachable, at the same time. It leaves out nodes
+// that do not answer.
+func (s *source) loads(ctx context.Context, nodes []cluster.NodeStatus) map[string]nodeLoad {
+	ctx, cancel := context.WithTimeout(ctx, detailLimit)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex // guards all
+	all := make(map[string]nodeLoad)
+	for _, n := range nodes {
+		if !n.Reachable || n.ClientAddr == "" {
+			continue
+		}
+		c := s.client(n.ClientAddr)
+		wg.Go(func() {
+			text, err := c.Do(ctx, "INFO", "clients", "stats").Text()
+			if err != nil {
+				return // the status says whether the node is reachable
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all[n.ID] = nodeLoad{infoField(text, "instantaneous_ops_per_sec"), infoField(text, "connected_clients")}
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// infoField returns a number of a reply to INFO.
+func infoField(text, name string) int64 {
+	_, rest, _ := strings.Cut(text, "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\r")
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// locks returns the locks that match a filter: first the locks for which clients
+// wait, and then the others, the oldest grant first.
+func (s *source) locks(ctx context.Context, addr, filter string) (all []listing.Lock, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, detailLimit)
+	defer cancel()
+	q := listing.Query{Count: lockPage}
+	if owner, found := strings.CutPrefix(filter, "owner:"); found {
+		q.Owner = owner
+	} else if filter != "" {
+		q.Match = "*" + listing.EscapePattern(filter) + "*"
+	}
+	waited := make(map[string]bool)
+	for _, q.Waited = range []bool{true, false} {
+		cursor := "0"
+		for page := 0; ; page++ {
+			found, next, err := listing.List(ctx, s.client(addr), q, cursor)
+			if err != nil {
+				return all, true, err
+			}
+			for _, l := range found {
+				key := l.Text("key")
+				if q.Waited {
+					waited[key] = true
+				} else if waited[key] {
+					continue
+				}
+				all = append(all, l)
+			}
+			if cursor = next; cursor == "0" {
+				break
+			}
+			if page == lockPages || len(all) >= mostLocks {
+				more = true
+				break
+			}
+		}
+	}
+	return all[:min(len(all), mostLocks)], more || len(all) > mostLocks, nil
+}
