@@ -49,6 +49,9 @@ only its owner can read it.`,
 			if file == "" {
 				return errors.New("name the file to write with -o, or -o - for standard output")
 			}
+			if info, err := os.Stat(file); err == nil && info.IsDir() {
+				return fmt.Errorf("-o %s is a directory: name the file to write in it", file)
+			}
 			l, err := login.Login()
 			if err != nil {
 				return err

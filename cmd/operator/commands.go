@@ -7,6 +7,6 @@ func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		statusCommand(), memberCommand(), healthCommand(),
 		backupCommand(), restoreCommand(), inspectCommand(), recoverCommand(),
-		importCommand(),
+		importCommand(), debugCommand(),
 	}
 }

@@ -8,16 +8,19 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/backup"
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cmd/client"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 // restorePiece is the number of bytes of a backup in one log entry.
@@ -55,7 +58,9 @@ cluster grants no lock: SET with NX and similar commands fail with the error
 QUARANTINE, which names the end. By default the quarantine lasts as long as the
 longest time to live in the backup, at most 1 hour.
 
-Users of the backup replace those of the cluster, and log out their connections.`,
+Users of the backup replace those of the cluster, and log out their connections.
+Settings of the backup replace those of the cluster, also if the backup has none:
+restore prints each setting that has changed.`,
 		Example: `  holdfast restore cluster.hfb --addr 10.0.0.1:6379
   holdfast restore cluster.hfb --replace --quarantine 30s`,
 		Args: cobra.ExactArgs(1),
@@ -90,6 +95,9 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 		return err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a directory, not a backup", file)
+	}
 	r, err := backup.NewReader(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
@@ -113,17 +121,76 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
+	members, err := client.Status(cmd.Context(), o.addr, l)
+	if err != nil {
+		return err
+	}
+	for _, m := range members {
+		if err := cluster.RoomForRestore(m, size, content.Types); err != nil {
+			return err
+		}
+	}
 	c, err := client.Dial(cmd.Context(), o.addr, l)
 	if err != nil {
 		return err
 	}
-	err = o.send(cmd, c, r, size)
-	if err := errors.Join(err, c.Close()); err != nil {
-		return err
+	before, unknown := settings(cmd.Context(), c)
+	if err := o.send(cmd, c, r, size); err != nil {
+		return errors.Join(err, c.Close())
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored %d keys of cluster %s at log index %d (%s); %s\n",
-		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText())
+	// The users of the backup are in force now, and the node has closed c.
+	after, err := o.settingsOf(cmd.Context(), l)
+	unknown = errors.Join(unknown, err, c.Close())
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored %d keys of cluster %s at log index %d (%s); %s\n%s",
+		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText(),
+		changedSettings(before, after))
+	if unknown != nil { // the data was replaced
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: compare the settings with CONFIG GET, those of the backup are in "+
+			"force: %v\n", unknown)
+	}
 	return err
+}
+
+// settingsOf connects to the node and returns the settings of its cluster.
+func (o *restoreOptions) settingsOf(ctx context.Context, l load.Login) ([]string, error) {
+	c, err := client.Dial(ctx, o.addr, l)
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := settings(ctx, c)
+	return pairs, errors.Join(err, c.Close())
+}
+
+// settings returns the settings of the cluster that have an effect, in pairs of a name
+// and a value.
+func settings(ctx context.Context, c *client.Client) ([]string, error) {
+	reply, err := c.Reply(ctx, "CONFIG", "GET", fsm.SettingDelay, fsm.SettingIdempotent, fsm.SettingMaxMemory,
+		fsm.SettingNotify)
+	if err != nil {
+		return nil, fmt.Errorf("read the settings: %w", err)
+	}
+	list, ok := reply.([]any)
+	pairs := make([]string, 0, len(list))
+	for _, word := range list {
+		pairs = append(pairs, fmt.Sprint(word))
+	}
+	if !ok || len(pairs)%2 != 0 {
+		return nil, fmt.Errorf("read the settings: unexpected reply %v", reply)
+	}
+	return pairs, nil
+}
+
+// changedSettings returns a line for each setting that the restore has changed. Both
+// lists have the same names in the same order.
+func changedSettings(before, after []string) string {
+	var b strings.Builder
+	for i := 1; i < min(len(before), len(after)); i += 2 {
+		if name := after[i-1]; name == before[i-1] && before[i] != after[i] {
+			fmt.Fprintf(&b, "setting %s is now %q, it was %q: the settings of the backup replace those of the "+
+				"cluster\n", name, after[i], before[i])
+		}
+	}
+	return b.String()
 }
 
 func (o *restoreOptions) quarantineText() string {

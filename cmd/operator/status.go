@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/verdict"
 	"github.com/holdfast-kv/holdfast/cmd/client"
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
@@ -21,7 +23,7 @@ import (
 // Exit codes of status, for scripts.
 const (
 	exitUnreachable = terminal.ExitCode(3) // the node does not answer
-	exitNoLeader    = terminal.ExitCode(4) // the cluster has no leader
+	exitNoLeader    = terminal.ExitCode(4) // the node reaches no leader
 	exitDegraded    = terminal.ExitCode(5) // there is a leader, and something needs attention
 )
 
@@ -44,8 +46,8 @@ show every member: id, role, term, commit index and applied index, lag,
 addresses, feature version of the cluster, version of the program, uptime. Any
 node can answer.
 
-Exit codes: 0 the cluster is healthy; 3 the node cannot be reached; 4 there is
-no leader; 5 the cluster is degraded: it has a leader, but a member is
+Exit codes: 0 the cluster is healthy; 3 the node cannot be reached; 4 the node
+reaches no leader; 5 the cluster is degraded: it has a leader, but a member is
 unreachable, starting or far behind, cannot take snapshots, or has an almost
 full disk.`,
 		Example: `  holdfast status 127.0.0.1:6380
@@ -53,12 +55,11 @@ full disk.`,
   holdfast status --json | jq '.[] | select(.role=="leader").id'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				if cmd.Flags().Changed("addr") && o.addr != args[0] {
-					return fmt.Errorf("two addresses: %s and --addr %s", args[0], o.addr)
-				}
-				o.addr = args[0]
+			addr, err := flags.AddrArg(cmd, args)
+			if err != nil {
+				return err
 			}
+			o.addr = cmp.Or(addr, o.addr)
 			if o.watch {
 				if err := terminal.CheckInterval(o.every); err != nil {
 					return err
