@@ -82,7 +82,5 @@ func (o *auditOptions) open(log *nodeLog) (hclog.Logger, *auditFile, error) {
 	if err := f.reopen(); err != nil {
 		return nil, nil, err
 	}
-	return hclog.New(&hclog.LoggerOptions{
-		Name: "audit", Level: hclog.Info, JSONFormat: log.format == "json", Output: f,
-	}), f, nil
+	return log.logger(hclog.LoggerOptions{Name: "audit", Level: hclog.Info, Output: f}), f, nil
 }

@@ -30,19 +30,30 @@ func (t dashboardToken) Matches(text string) bool { return t.matches(text) }
 // openDashboard returns the dashboard of a node.
 func (o *options) openDashboard(node *cluster.Node, clients *resp.Server, port *joinedListener, token *httpToken,
 	events *dashboard.Events, log hclog.Logger) (*dashboard.Dashboard, error) {
+	node.WatchExpiries(func(e fsm.LockEvent) {
+		events.LockExpired(e.DB, e.Key, e.Owner, uint64(e.Token))
+	})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(node.Collectors()...)
 	registry.MustRegister(clients.Metrics().Collectors()...)
 	return dashboard.New(dashboard.Config{
 		Node: node, Token: dashboardToken{token}, Metrics: registry, Kind: kindsOf(node.Table()), Dial: port.dial,
-		AnyPassword: clients.AcceptsAnyPassword,
-		Local:       flags.Loopback(o.httpAddr), Certificates: o.tls.clientsNeedCertificates(),
+		AnyPassword: clients.AcceptsAnyPassword, Permits: clients.Permits, ClientList: clients.ClientList,
+		SlowLog: func(count int) (all []dashboard.SlowCommand) {
+			for _, e := range clients.SlowLog(count) {
+				all = append(all, dashboard.SlowCommand{
+					At: e.At, Took: e.Took, Args: e.Args, Addr: e.Addr, Name: e.Name,
+				})
+			}
+			return all
+		},
+		Local: flags.Loopback(o.httpAddr), Certificates: o.tls.clientsNeedCertificates(),
 		Secure: o.tls.uses("http"), Events: events, Log: log,
 	})
 }
 
 // kindsOf returns the kinds of commands by their names in the metrics, which are
-// in lower case. A script counts as a write, because it may write.
+// in lower case. A script has the kind of writes, because it may write.
 func kindsOf(table *fsm.Table) func(command string) traffic.Kind {
 	kinds := make(map[string]traffic.Kind)
 	for _, c := range table.Rows() {

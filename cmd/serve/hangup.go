@@ -10,11 +10,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// reloader reloads certificates, secrets and the log level at each SIGHUP. Many
+// reloader reloads certificates, secrets and the settings of the log at each SIGHUP. Many
 // programs take SIGHUP as a request to reload.
 type reloader struct {
 	o      *options
@@ -23,16 +24,20 @@ type reloader struct {
 	audit  *auditFile // nil if the audit log has no file
 	token  httpToken
 
-	clients atomic.Pointer[resp.Server] // nil until the client port is open
+	node    atomic.Pointer[cluster.Node] // nil until the node is open
+	clients atomic.Pointer[resp.Server]  // nil until the client port is open
 
-	// Only the goroutine of watch uses these after the start. They are what the
-	// files contained when they were last read.
-	password, level string
+	// Only the goroutine of watch uses these after the start. They are the contents
+	// of the files when they were last read.
+	password, level, format string
+	secrets                 secrets
 }
 
 func newReloader(o *options, p prepared, logs *nodeLog, audit *auditFile) *reloader {
 	r := &reloader{
-		o: o, stores: p.stores, logs: logs, audit: audit, password: o.access.requirePass, level: o.logging.level,
+		o: o, stores: p.stores, logs: logs, audit: audit,
+		password: o.access.requirePass, level: o.logging.level, format: o.logging.format,
+		secrets: secrets{p.cluster.Secret, p.cluster.PreviousSecret},
 	}
 	r.token.set(p.token)
 	return r
@@ -71,8 +76,9 @@ func (r *reloader) reload() {
 		read func() error
 	}{
 		{"certificates", r.stores.reload},
-		{"level of the log", r.readLevel},
+		{"log settings", r.readLogging},
 		{"password", r.readPassword},
+		{"cluster secret", r.readClusterSecret},
 		{"HTTP token", r.readToken},
 		{"audit log", r.audit.reopen},
 	} {
@@ -86,8 +92,8 @@ func (r *reloader) reload() {
 		strings.Join(reloaded, ", "))
 }
 
-// readLevel reads log-level from the configuration file.
-func (r *reloader) readLevel() error {
+// readLogging reads log-level and log-format from the configuration file.
+func (r *reloader) readLogging() error {
 	if r.o.configFile == "" {
 		return nil
 	}
@@ -95,14 +101,40 @@ func (r *reloader) readLevel() error {
 	if err != nil {
 		return err
 	}
-	l, err := logLevel(now.logging.level)
+	level, format := now.logging.level, now.logging.format
+	l, err := logLevel(level)
 	if err != nil {
 		return err
 	}
-	if now.logging.level != r.level {
-		r.level = now.logging.level
+	if err := checkFormat(format); err != nil {
+		return err
+	}
+	if level != r.level {
 		r.logs.setLevel(l)
 	}
+	if format != r.format {
+		r.logs.setFormat(format)
+	}
+	r.level, r.format = level, format
+	return nil
+}
+
+// readClusterSecret reads the file of --cluster-secret-file.
+func (r *reloader) readClusterSecret() error {
+	read, err := (&secretOptions{file: r.o.secret.file}).read()
+	if err != nil || read.equal(r.secrets) {
+		return err
+	}
+	node := r.node.Load()
+	if node == nil {
+		return errors.New("the node is starting: send SIGHUP again later")
+	}
+	if err := node.SetSecrets(read.current, read.previous); err != nil {
+		return err
+	}
+	r.secrets = read
+	r.logs.main.Info("cluster secret changed", "previous_accepted", read.previous != nil)
+	r.logs.audit.Info("cluster secret changed", "node", r.o.nodeID, "by", "SIGHUP")
 	return nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// httpPages are what the HTTP port serves: health, status and metrics. /healthz
+// httpPages are the pages of the HTTP port: health, status and metrics. /healthz
 // reports that the process runs, /readyz that it is connected to a leader, and
 // /status returns this node's part of "holdfast status --json". All but the
 // first two need the token, if there is one.
@@ -29,7 +29,7 @@ type httpPages struct {
 	metrics  http.Handler
 	token    *httpToken
 	pprof    bool
-	// dashboard is nil for none. It decides itself what a request may see.
+	// dashboard is nil if there is none. The handler itself decides what a request may see.
 	dashboard http.Handler
 	log       hclog.Logger
 }

@@ -41,7 +41,7 @@ func (o *httpOptions) readToken() (string, error) {
 	}
 	token, err := flags.ReadSecret("http-token-file", o.tokenFile)
 	if err == nil && len(token) < minHTTPToken {
-		err = fmt.Errorf("--http-token-file: %s holds %d bytes, which can be guessed; at least %d are needed",
+		err = fmt.Errorf("--http-token-file: the token in %s has %d bytes and can be guessed; at least %d are needed",
 			o.tokenFile, len(token), minHTTPToken)
 	}
 	return token, err
@@ -101,7 +101,7 @@ func (t *httpToken) admits(r *http.Request) bool {
 	return strings.EqualFold(kind, "Bearer") && t.matches(strings.TrimSpace(token))
 }
 
-// matches reports whether a text is the token. No text is, if there is none.
+// matches reports whether a text is the token. It returns false if there is no token.
 func (t *httpToken) matches(text string) bool {
 	want, sum := t.sum.Load(), sha256.Sum256([]byte(text))
 	return want != nil && subtle.ConstantTimeCompare(sum[:], want[:]) == 1

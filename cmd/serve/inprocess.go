@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// joinedListener is the listener of the client port that also accepts connections
-// from within the process. They are socket pairs, so they need no TLS.
+// joinedListener is the listener of the client port. It also accepts connections
+// from within the process, which are socket pairs and need no TLS.
 type joinedListener struct {
 	net.Listener
 
@@ -38,7 +38,8 @@ func joinListener(ln net.Listener) *joinedListener {
 	return l
 }
 
-// accept passes on what the inner listener accepts, until it is closed.
+// accept passes on the connections that the inner listener accepts, until that
+// listener is closed.
 func (l *joinedListener) accept() {
 	defer close(l.ended)
 	for {
@@ -133,6 +134,9 @@ type pipeConn struct {
 	net.Conn
 	local, remote net.Addr
 }
+
+// OwnNode implements resp.OwnConn.
+func (pipeConn) OwnNode() {}
 
 // LocalAddr implements net.Conn.
 func (c pipeConn) LocalAddr() net.Addr { return c.local }

@@ -12,7 +12,7 @@ import (
 // is down, which filled 48 MB a day.
 const (
 	// lineBurst is how many lines with the same message and peer are written
-	// before further ones are suppressed.
+	// before further lines are suppressed.
 	lineBurst = 20
 	// lineEvery is how often one of the suppressed lines is written after that.
 	lineEvery = 30 * time.Second

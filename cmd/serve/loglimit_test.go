@@ -62,7 +62,7 @@ func TestLineLimit(t *testing.T) {
 func TestLimitedLogger(t *testing.T) {
 	var out bytes.Buffer
 	var now time.Time
-	log, _ := limitedLogger(hclog.LoggerOptions{Level: hclog.Info, Output: &out}, func() time.Time { return now })
+	log, _ := new(nodeLog).limitedLogger(hclog.LoggerOptions{Level: hclog.Info, Output: &out}, func() time.Time { return now })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

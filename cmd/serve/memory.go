@@ -8,6 +8,7 @@ import (
 	"runtime/metrics"
 	"sync/atomic"
 
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/platform"
 )
 
@@ -32,15 +33,15 @@ func gcPercent(live uint64) int {
 	return max(int(gcRoom*100/live), minGCPercent)
 }
 
-// defaultMaxMemory returns --maxmemory=auto in bytes: half of the memory that the
-// process may use, because the garbage collector, the clients and the log need
-// the rest. It returns 0, for no limit, if the system does not report the memory.
+// defaultMaxMemory returns --maxmemory=auto in bytes: 30% of the memory that the
+// process may use, because a restore, the garbage collector, the clients and the
+// log need the rest. It returns 0, for no limit, if the system does not report the memory.
 func defaultMaxMemory() int64 {
 	memory, err := platform.ProcessMemory()
 	if err != nil {
 		return 0
 	}
-	return int64(memory / 2)
+	return cluster.DefaultMaxMemory(memory)
 }
 
 // The soft limit of the Go runtime makes the garbage collector start earlier.
@@ -48,16 +49,16 @@ const (
 	// softShare is the percentage of the process's memory that the runtime may
 	// use. The rest is for the program's code and for the kernel.
 	softShare = 90
-	// softBase is what a node needs besides its data: the log, the forwarder, and
-	// clients with little traffic.
+	// softBase is the memory that a node needs besides its data: for the log, the
+	// forwarder, and clients with little traffic.
 	softBase = 16 << 20
 )
 
-// softLimit returns the soft limit in bytes. memory is what the process may use,
-// and maxMemory is the limit of the data set; 0 means that there is none. live is
-// what the last collection left, and rest is what the runtime holds besides the
-// objects of the heap, which the soft limit includes: the stacks of connections,
-// fragmentation, and the runtime's own data.
+// softLimit returns the soft limit in bytes. memory is the memory that the process
+// may use, and maxMemory is the limit of the data set; 0 means that there is none.
+// live is the size of the objects that the last collection left. rest is the memory
+// of the runtime other than the objects of the heap: the stacks of connections,
+// fragmentation, and the runtime's own data. The soft limit includes rest.
 //
 // A node may take twice its maxmemory. It gets more if the heap contains more
 // than the data set may have: clients, a snapshot that is being read, or data from

@@ -38,6 +38,11 @@ func serve(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	tracer, err := o.tracing.open(&p.cluster, log)
+	if err != nil {
+		return err
+	}
+	defer tracer.close()
 	auditLog, file, err := o.logging.audit.open(logs)
 	if err != nil {
 		return err
@@ -62,6 +67,7 @@ func serve(ctx context.Context, o options) error {
 		node, err := cluster.Open(p.cluster)
 		switch {
 		case err == nil:
+			tracer.record(node)
 			tuner.use(func() int64 { return node.Memory().MaxMemory })
 			return errors.Join(o.run(ctx, log, p, bound, node, auditLog, r), file.close())
 		case !errors.Is(err, syscall.ENOSPC):
@@ -106,6 +112,7 @@ func (o *options) armTests(ctx context.Context, log hclog.Logger, cfg *cluster.C
 // run serves clients of an open node until ctx ends, and then closes the node.
 func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *ports, node *cluster.Node,
 	audit hclog.Logger, r *reloader) error {
+	r.node.Store(node)
 	ctx, shutdown := context.WithCancel(ctx) // SHUTDOWN ends it too
 	defer shutdown()
 	var joined *joinedListener // nil without a dashboard
@@ -117,7 +124,7 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 	port := resp.Config{
 		Shutdown: shutdown,
 		Addr:     o.clientAddr, Listener: bound.clients, DataDir: o.dataDir,
-		RequirePass: o.access.requirePass, Users: p.users,
+		RequirePass: o.access.requirePass, Users: p.users, LockDelay: o.lockDelay,
 		Limits: o.limits, LimitFlags: o.limitsInForce(), Logger: log.Named("resp"), Audit: audit, NodeID: o.nodeID,
 		Mode: o.discovery.mode(), Topology: clusterAdapter{node}, RunID: p.cluster.RunID,
 	}

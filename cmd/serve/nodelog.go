@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -13,7 +14,7 @@ type nodeLog struct {
 	main    hclog.Logger // suppresses lines that repeat
 	scripts hclog.Logger // logger of scripts, which have their own limit
 	audit   hclog.Logger // writes every line, regardless of the level
-	format  string
+	json    atomic.Bool  // the format of all loggers
 }
 
 // newNodeLog returns the loggers of a node. They write to standard error.
@@ -22,26 +23,73 @@ func newNodeLog(level, format string) (*nodeLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	if format != "text" && format != "json" {
-		return nil, fmt.Errorf("--log-format is %q, not text or json", format)
+	if err := checkFormat(format); err != nil {
+		return nil, err
 	}
-	o := hclog.LoggerOptions{Name: "holdfast", Level: l, JSONFormat: format == "json", Output: os.Stderr}
-	log, every := limitedLogger(o, time.Now)
+	n := &nodeLog{}
+	n.setFormat(format)
+	o := hclog.LoggerOptions{Name: "holdfast", Level: l, Output: os.Stderr}
+	var every hclog.Logger
+	n.main, every = n.limitedLogger(o, time.Now)
+	n.scripts = every.Named("lua")
 	o.Name, o.Level = "holdfast.audit", hclog.Info
-	return &nodeLog{main: log, scripts: every.Named("lua"), audit: hclog.New(&o), format: format}, nil
+	n.audit = n.logger(o)
+	return n, nil
 }
 
 // limitedLogger returns a logger that suppresses lines that repeat, and one that
 // writes every line. The loggers must not share a mutex, because hclog calls
 // Exclude with the mutex held, and Exclude reports suppressed lines to the other
 // logger. hclog writes each line with one call of Write, so lines do not mix.
-func limitedLogger(o hclog.LoggerOptions, now func() time.Time) (log, every hclog.Logger) {
-	every = hclog.New(&o)
+func (n *nodeLog) limitedLogger(o hclog.LoggerOptions, now func() time.Time) (log, every hclog.Logger) {
+	every = n.logger(o)
 	limit := newLineLimit(now, func(message string, suppressed int) {
 		every.Warn("suppressed repeated log lines", "message", message, "lines", suppressed)
 	})
 	o.Exclude = limit.suppress
-	return hclog.New(&o), every
+	return n.logger(o), every
+}
+
+// logger returns a logger whose format setFormat changes. hclog cannot change the
+// format of a logger. So the logger itself writes nothing, and passes its lines to
+// a formatter.
+func (n *nodeLog) logger(o hclog.LoggerOptions) hclog.Logger {
+	silent := o
+	silent.Exclude = func(hclog.Level, string, ...any) bool { return true }
+	log := hclog.NewInterceptLogger(&silent)
+	o.Level = hclog.Trace
+	f := &formatter{log: log, json: &n.json}
+	f.asText = hclog.NewSinkAdapter(&o)
+	o.JSONFormat = true
+	f.asJSON = hclog.NewSinkAdapter(&o)
+	log.RegisterSink(f)
+	return log
+}
+
+// formatter writes the lines of a logger in the format that is in force. It
+// implements hclog.SinkAdapter.
+type formatter struct {
+	log            hclog.Logger // its level is that of the lines to write
+	json           *atomic.Bool
+	asText, asJSON hclog.SinkAdapter
+}
+
+// Accept implements hclog.SinkAdapter.
+func (f *formatter) Accept(name string, level hclog.Level, msg string, args ...any) {
+	switch {
+	case level < f.log.GetLevel():
+	case f.json.Load():
+		f.asJSON.Accept(name, level, msg, args...)
+	default:
+		f.asText.Accept(name, level, msg, args...)
+	}
+}
+
+func checkFormat(format string) error {
+	if format != "text" && format != "json" {
+		return fmt.Errorf("--log-format is %q, not text or json", format)
+	}
+	return nil
 }
 
 func logLevel(text string) (hclog.Level, error) {
@@ -57,3 +105,6 @@ func (n *nodeLog) setLevel(l hclog.Level) {
 	n.main.SetLevel(l)
 	n.scripts.SetLevel(l)
 }
+
+// setFormat changes the format of all loggers.
+func (n *nodeLog) setFormat(format string) { n.json.Store(format == "json") }

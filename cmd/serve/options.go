@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/history"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
+	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 )
@@ -26,12 +27,14 @@ type options struct {
 	tls                         tlsOptions
 	peers                       string
 	configFile                  string
+	lockDelay                   string
 	access                      accessOptions
 	logging                     logOptions
 	options                     cluster.Options
 	limits                      guard.Limits
 	limitFlags                  map[string]resp.LimitFlag
 	web                         httpOptions
+	tracing                     tracingOptions
 	reread                      func() (options, error) // reads the settings again, for SIGHUP
 	threads                     int
 	tests                       testOptions
@@ -126,6 +129,7 @@ func (o *options) identityFlags(f *pflag.FlagSet) {
 			"--peers, else --peer-addr)")
 	f.StringVar(&o.httpAddr, "http-addr", "127.0.0.1:8379", "address for the dashboard, /healthz, /readyz and /metrics")
 	o.web.flags(f)
+	o.tracing.flags(f)
 	o.discovery.flags(f)
 	o.secret.flags(f)
 	o.tls.flags(f)
@@ -210,10 +214,14 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 			"1gb, whichever is less, and at least two segments of the log (128mb); 0 for none")
 	f.Var((*flags.AutoSize)(&o.options.MaxMemory), "maxmemory",
 		"size of the data set above which the leader refuses commands that add data (OOM), unless CONFIG SET "+
-			"maxmemory has set one for the cluster; \"auto\" is half of the memory that the process may use; "+
+			"maxmemory has set one for the cluster; \"auto\" is 30% of the memory that the process may use; "+
 			"0 for no limit")
+	f.StringVar(&o.lockDelay, "lock-delay", "",
+		"patterns of keys, each with a number of milliseconds (\"lock:* 15000\"): for that time after a lock with "+
+			"such a key has expired or was broken, no client gets it; until CONFIG SET lock-delay sets another value "+
+			"for the cluster; empty for none")
 	flags.SizeVar(f, &o.options.LockHistory, "lock-history-size",
-		"maximum size of the files with the history of locks (LOCK HISTORY), of which the oldest are removed; at "+
+		"maximum size of the files with the history of locks (LOCK HISTORY); the oldest files are removed; at "+
 			"least 1mb, or 0 to keep no history")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
 	f.DurationVar(&o.options.RemoveAwayAfter, "remove-away-after", o.options.RemoveAwayAfter,
@@ -297,6 +305,9 @@ func (o *options) validate() error {
 		if n.value < n.low || n.value > n.high {
 			return fmt.Errorf("--%s is %d, must be %d to %d", n.flag, n.value, n.low, n.high)
 		}
+	}
+	if err := fsm.CheckLockDelay(o.lockDelay); err != nil {
+		return fmt.Errorf("--lock-delay is %q: %w", o.lockDelay, err)
 	}
 	if n := o.options.LockHistory; n != 0 && (n < history.MinBytes || n > history.MaxBytes) {
 		return fmt.Errorf("--lock-history-size is %d, must be 0 or %d to %d", n, history.MinBytes,

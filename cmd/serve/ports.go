@@ -12,9 +12,8 @@ import (
 )
 
 // ports are the listeners of the program. Package cluster binds the peer address
-// unless it uses TLS. They are bound before the node is opened: an
-// open node forms or joins a cluster, and must not fail afterwards because an
-// address is in use.
+// unless it uses TLS. They are bound before the node is opened: an open node forms
+// or joins a cluster, and must not fail afterwards because an address is in use.
 type ports struct{ clients, sentinel, http, peers net.Listener }
 
 func (o *options) bind(stores tlsStores) (*ports, error) {

@@ -59,9 +59,11 @@ func (o *options) prepare(log, scriptLog hclog.Logger, create bool, fatal func(e
 	if o.secret.create && !create {
 		return p, nil
 	}
-	if p.cluster.Secret, err = o.secret.read(); err != nil {
+	secrets, err := o.secret.read()
+	if err != nil {
 		return p, err
 	}
+	p.cluster.Secret, p.cluster.PreviousSecret = secrets.current, secrets.previous
 	if o.tls.uses("peers") { // nodes authenticate each other by certificates
 		return p, nil
 	}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -27,8 +29,8 @@ type secretOptions struct {
 
 func (o *secretOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "cluster-secret-file", "",
-		"file with the secret by which the nodes of the cluster authenticate each other; its content must be the "+
-			"same on every node")
+		"file with the secret by which the nodes of the cluster authenticate each other, the same on every node; "+
+			"after an empty line, the previous secret, which the node accepts too")
 	f.BoolVar(&o.create, "cluster-secret-create", false,
 		"create the file of --cluster-secret-file with a random secret, if it does not exist")
 	f.BoolVar(&o.insecure, "insecure", false,
@@ -42,60 +44,90 @@ const makeSecret = "make one with: (umask 077; head -c 32 /dev/urandom | base64 
 // maxSecret is the maximum size of the file in bytes.
 const maxSecret = 4096
 
-// read returns the secret, or nil if none is configured.
-func (o *secretOptions) read() ([]byte, error) {
+// secrets are the secrets in the file: the current one and, while an operator
+// replaces the secret on one node after the other, the previous one. Both are nil if
+// no secret is configured.
+type secrets struct{ current, previous []byte }
+
+func (s secrets) equal(t secrets) bool {
+	return bytes.Equal(s.current, t.current) && bytes.Equal(s.previous, t.previous)
+}
+
+// read returns the secrets of the file.
+func (o *secretOptions) read() (s secrets, err error) {
 	if o.file == "" {
 		if o.create {
-			return nil, errors.New("--cluster-secret-create needs --cluster-secret-file")
+			return s, errors.New("--cluster-secret-create needs --cluster-secret-file")
 		}
-		return nil, nil
+		return s, nil
 	}
 	if o.create {
 		if err := createSecret(o.file); err != nil {
-			return nil, fmt.Errorf("--cluster-secret-create: %w", err)
+			return s, fmt.Errorf("--cluster-secret-create: %w", err)
 		}
 	}
-	secret, err := readSecret(o.file)
-	if err != nil {
-		return nil, fmt.Errorf("--cluster-secret-file: %w", err)
+	if s, err = readSecrets(o.file); err != nil {
+		return s, fmt.Errorf("--cluster-secret-file: %w", err)
 	}
-	return secret, nil
+	return s, nil
 }
 
-func readSecret(path string) ([]byte, error) {
+func readSecrets(path string) (s secrets, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: "+makeSecret, err, path)
+		return s, fmt.Errorf("%w: "+makeSecret, err, path)
 	}
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, err
+		return s, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a file", path)
+		return s, fmt.Errorf("%s is not a file", path)
 	case info.Mode().Perm()&0o007 != 0:
-		return nil, fmt.Errorf("%s is open to every user of this machine (mode %04o): run chmod 600 %s", path,
+		return s, fmt.Errorf("%s is open to every user of this machine (mode %04o): run chmod 600 %s", path,
 			info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	if err != nil {
-		return nil, err
+		return s, err
 	}
-	secret := bytes.TrimSpace(text)
+	if len(text) > maxSecret {
+		return s, fmt.Errorf("%s is longer than %d bytes", path, maxSecret)
+	}
+	return parseSecrets(path, text)
+}
+
+// emptyLine separates the previous secret from the current one. A secret may have
+// several lines, because base64 breaks long ones.
+var emptyLine = regexp.MustCompile(`\n[ \t\r]*\n\s*`)
+
+// parseSecrets returns the secrets in the text of a file.
+func parseSecrets(path string, text []byte) (s secrets, err error) {
+	parts := emptyLine.Split(string(bytes.TrimSpace(text)), -1)
 	switch {
-	case len(text) > maxSecret:
-		return nil, fmt.Errorf("%s is longer than %d bytes", path, maxSecret)
-	case len(secret) == 0:
-		return nil, fmt.Errorf("%s is empty: "+makeSecret, path, path)
-	case len(secret) < rpc.MinSecret:
-		return nil, fmt.Errorf("%s holds %d bytes, which can be guessed; at least %d are needed: "+makeSecret, path,
-			len(secret), rpc.MinSecret, path)
+	case parts[0] == "":
+		return s, fmt.Errorf("%s is empty: "+makeSecret, path, path)
+	case len(parts) > 2:
+		return s, fmt.Errorf("%s has %d secrets, separated by empty lines: only the current and the previous one are "+
+			"possible", path, len(parts))
 	}
-	return secret, nil
+	for i, secret := range parts {
+		secret = strings.TrimSpace(secret)
+		parts[i] = secret
+		if len(secret) < rpc.MinSecret {
+			return s, fmt.Errorf("the secret in %s has %d bytes and can be guessed; at least %d are needed: "+
+				makeSecret, path, len(secret), rpc.MinSecret, path)
+		}
+	}
+	s.current = []byte(parts[0])
+	if len(parts) == 2 {
+		s.previous = []byte(parts[1])
+	}
+	return s, nil
 }
 
 // createSecret makes a file with a random secret unless the file exists. If

@@ -62,8 +62,9 @@ func (o *tlsOptions) clientsNeedCertificates() bool {
 	return o.uses("clients") && clientAuth[o.authClients] == tls.RequireAndVerifyClientCert
 }
 
-// validate returns an error about flags that do not fit together. It sets the
-// files of peers and of the HTTP port that are not set.
+// validate returns an error if a flag is invalid or the flags contradict each
+// other. It sets the files of the peer port and of the HTTP port, if they are not
+// set, to those of the client port.
 func (o *tlsOptions) validate() error {
 	for _, p := range o.ports {
 		if !slices.Contains(tlsPorts, p) {
@@ -94,8 +95,8 @@ func (o *tlsOptions) validate() error {
 	case o.clients.Cert == "" && (o.clients.CA != "" || o.authClients != "no"):
 		return errors.New("--tls-ca-cert-file and --tls-auth-clients need --tls-cert-file and --tls-key-file")
 	case o.authClients != "no" && o.clients.CA == "":
-		return fmt.Errorf("--tls-auth-clients=%s needs --tls-ca-cert-file, which signs the certificates of clients",
-			o.authClients)
+		return fmt.Errorf("--tls-auth-clients=%s needs --tls-ca-cert-file: the certificate of the authority that "+
+			"signs the certificates of clients", o.authClients)
 	case o.uses("peers") && o.peers.CA == "":
 		return errors.New("TLS between nodes needs --tls-ca-cert-file (or --tls-peer-ca-cert-file), which signs the " +
 			"certificates of the nodes; --tls-ports without peers leaves the peer port without TLS")
@@ -106,10 +107,12 @@ func (o *tlsOptions) validate() error {
 // tlsStores are the certificates of the ports that use TLS.
 type tlsStores struct{ clients, peers, http *certs.Store }
 
-// open reads the files of the ports that use TLS.
+// open reads the files of the ports that use TLS. Ports with the same files share a
+// Store, so that an error in a file is reported once.
 func (o *tlsOptions) open(log hclog.Logger) (tlsStores, error) {
 	var s tlsStores
 	var errs []error
+	opened := make(map[certs.Files]*certs.Store)
 	report := func(err error) { log.Error("TLS", "error", err) }
 	for _, p := range []struct {
 		flags string
@@ -124,9 +127,13 @@ func (o *tlsOptions) open(log hclog.Logger) (tlsStores, error) {
 		if !p.used {
 			continue
 		}
-		store, err := certs.Open(p.files, report)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", p.flags, err))
+		store, known := opened[p.files]
+		if !known {
+			var err error
+			if store, err = certs.Open(p.files, report); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", p.flags, err))
+			}
+			opened[p.files] = store
 		}
 		*p.store = store
 	}
@@ -136,8 +143,10 @@ func (o *tlsOptions) open(log hclog.Logger) (tlsStores, error) {
 // reload reads all files again.
 func (s tlsStores) reload() error {
 	var errs []error
+	read := make(map[*certs.Store]bool)
 	for _, store := range []*certs.Store{s.clients, s.peers, s.http} {
-		if store != nil {
+		if store != nil && !read[store] {
+			read[store] = true
 			errs = append(errs, store.Reload())
 		}
 	}
