@@ -48,22 +48,44 @@ func (c *Client) Do(ctx context.Context, args ...string) (string, error) {
 		words[i] = a
 	}
 	text, err := c.conn.Do(ctx, words...).Text()
+	return text, c.explain(ctx, args[0], err)
+}
+
+// Reply sends one command and returns its reply, of any type. A null is nil.
+func (c *Client) Reply(ctx context.Context, args ...string) (any, error) {
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
+	}
+	reply, err := c.conn.Do(ctx, words...).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	return reply, c.explain(ctx, args[0], err)
+}
+
+// explain adds to the error of a command what an operator may have to change.
+func (c *Client) explain(ctx context.Context, name string, err error) error {
 	if err != nil && !isReply(err) {
 		if !c.answered {
 			err = explainPort(ctx, c.addr, err)
 		}
-		return "", fmt.Errorf("%s: %w", args[0], err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	c.answered = true
+	if err != nil && strings.HasPrefix(err.Error(), "ERR unknown command 'HOLDFAST'") {
+		err = fmt.Errorf("%s is not the client port of a node of Holdfast: is it a Sentinel port, or another server?",
+			c.addr)
+	}
 	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
 		err = fmt.Errorf("%w (set --password-file, and --user if it is not the default user)", err)
 	}
-	return text, err
+	return err
 }
 
 // Change sends a command that changes the cluster. If the node does not reply,
-// the error says whether the change can have been made: Change first asks the
-// node for a reply to PING, so only an error after that leaves the outcome
+// the error says whether the change may have been made. Change first sends PING
+// and waits for the reply, so only an error after that reply leaves the outcome
 // unknown.
 func (c *Client) Change(ctx context.Context, args ...string) (string, error) {
 	if _, err := c.Do(ctx, "PING"); err != nil && !isReply(err) {
@@ -77,7 +99,7 @@ func (c *Client) Change(ctx context.Context, args ...string) (string, error) {
 	return text, err
 }
 
-// isReply reports whether err is an error that the node replied.
+// isReply reports whether err is an error reply of the node.
 func isReply(err error) bool {
 	reply := redis.Error(nil)
 	return errors.As(err, &reply)

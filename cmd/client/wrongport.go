@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,6 +25,15 @@ func explainPort(ctx context.Context, addr string, err error) error {
 		return fmt.Errorf("%w (is %s the client port of a node? "+
 			"A node closes the connections of clients at its peer port, "+
 			"and connections without TLS at a port with TLS)", err, addr)
+	}
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "tls: certificate required"):
+		return fmt.Errorf("%w (set --tls-cert-file and --tls-key-file; or is the address a peer port?)", err)
+	case strings.Contains(text, "unknown authority"):
+		return fmt.Errorf("%w (set --tls-ca-cert-file)", err)
+	case strings.Contains(text, `"HTTP/`):
+		return fmt.Errorf("%s is an HTTP port: use the client port of the node", addr)
 	}
 	return err
 }

@@ -220,7 +220,7 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o options, out io.Wr
 		if living == 0 {
 			return errors.New("no node is left")
 		}
-		// Nodes that are idle should not be kept busy with questions.
+		// Frequent requests would keep idle nodes busy.
 		if shown && time.Since(asked) < askEvery {
 			continue
 		}
@@ -331,9 +331,35 @@ func printNodes(out io.Writer, nodes []*process.Node, status []cluster.NodeStatu
 	if o.clusterMode {
 		flag = "-c "
 	}
+	flag += tlsFlags(o.args)
 	fmt.Fprintf(out, "\nReady. Any node will do:  redis-cli %s-p %s SET lock:a me NX EX 600\n", flag, port)
 	if o.sentinel {
 		fmt.Fprintf(out, "Sentinels: %s, master name mymaster\n", strings.Join(sentinels, ", "))
 	}
 	fmt.Fprintf(out, "Data and logs: %s. Ctrl-C stops all nodes.\n\n", o.dataDir)
+}
+
+// tlsFlags returns the flags that redis-cli needs for nodes with these arguments,
+// followed by a space, or "".
+func tlsFlags(args []string) string {
+	value := make(map[string]string)
+	for i, a := range args {
+		name, v, joined := strings.Cut(a, "=")
+		if !joined && i+1 < len(args) {
+			v = args[i+1]
+		}
+		value[name] = v
+	}
+	ports, limited := value["--tls-ports"]
+	if value["--tls-cert-file"] == "" || limited && !strings.Contains(ports, "clients") {
+		return ""
+	}
+	flags := "--tls "
+	if ca := value["--tls-ca-cert-file"]; ca != "" {
+		flags += "--cacert " + ca + " "
+	}
+	if value["--tls-auth-clients"] == "yes" {
+		flags += "--cert CERTIFICATE --key KEY "
+	}
+	return flags
 }

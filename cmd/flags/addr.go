@@ -5,7 +5,21 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+
+	"github.com/spf13/cobra"
 )
+
+// AddrArg returns the address that a command with --addr has as its only argument,
+// or "" if it has no argument. It returns an error if both are given.
+func AddrArg(cmd *cobra.Command, args []string) (string, error) {
+	if len(args) == 0 {
+		return "", nil
+	}
+	if f := cmd.Flags().Lookup("addr"); f.Changed && f.Value.String() != args[0] {
+		return "", fmt.Errorf("the argument %s and --addr %s are two addresses: give only one", args[0], f.Value)
+	}
+	return args[0], nil
+}
 
 // CheckAddr returns an error if addr is not of the form host:port with a fixed
 // port.

@@ -1,5 +1,5 @@
-// Command holdfast runs and operates Holdfast, a Raft-replicated key-value
-// cluster that speaks the Redis protocol.
+// Command holdfast runs and operates Holdfast, a Raft-replicated key-value store
+// that speaks the Redis protocol.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,10 +21,12 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/operator"
 	"github.com/holdfast-kv/holdfast/cmd/serve"
 	"github.com/holdfast-kv/holdfast/cmd/terminal"
+	"github.com/holdfast-kv/holdfast/cmd/top"
 	"github.com/holdfast-kv/holdfast/cmd/verify"
 )
 
-// version is set by the linker, see the Makefile, or else by main.
+// version is the version of the program. The linker sets it (see the Makefile), or
+// else main.
 var version = unversioned
 
 const unversioned = "dev"
@@ -60,7 +63,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	root := &cobra.Command{
 		Use:   "holdfast",
 		Short: "Redis-protocol locks that survive failover",
-		Long: `Holdfast is a key-value cluster that speaks the Redis protocol and replicates
+		Long: `Holdfast is a key-value store that speaks the Redis protocol and replicates
 all data with Raft. Redis clients can use any node. A lock that a client takes
 with SET NX EX remains taken, with its owner and its remaining time, when any
 one of three nodes fails.
@@ -85,11 +88,31 @@ and sets no flag is an error.`,
 		versionCommand(), commandsDocCommand(), settingsDocCommand(), manCommand())
 	root.AddCommand(operator.Commands()...)
 	root.AddCommand(locking.Commands()...)
+	root.AddCommand(top.Command())
 	completeFlags(root)
+	explainArgs(root)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
 	return root.ExecuteContext(ctx)
+}
+
+// explainArgs makes the errors about the number of arguments of cmd and of all
+// its subcommands end with their usage.
+func explainArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil && cmd.HasParent() {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err != nil &&
+				(strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "requires ")) {
+				err = fmt.Errorf("%w: usage: %s (see \"%s --help\")", err, cmd.UseLine(), cmd.CommandPath())
+			}
+			return err
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		explainArgs(sub)
+	}
 }
 
 // setFlags sets the flags that the command line does not set: from their

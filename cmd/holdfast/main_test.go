@@ -46,3 +46,12 @@ func TestBuiltVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestArguments checks that an error about the number of arguments shows the
+// usage of the command.
+func TestArguments(t *testing.T) {
+	err := run(context.Background(), []string{"member", "remove"}, io.Discard, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "received 0: usage: holdfast member remove NODE") {
+		t.Error(err)
+	}
+}

@@ -35,9 +35,9 @@ file of its --config. "CONFIG RESETSTAT" resets the statistics of INFO to zero.
 
 ## Parameters with an effect
 
-"lock-idempotent", "maxmemory", "notify-keyspace-events" and "requirepass" apply
-to all nodes and survive restarts. The others apply to the node that executes
-the command, until that node restarts.
+"lock-delay", "lock-idempotent", "maxmemory", "notify-keyspace-events" and
+"requirepass" apply to all nodes and survive restarts. The others apply to the
+node that executes the command, until that node restarts.
 
 %s
 

@@ -74,7 +74,7 @@ A time is a time of day (14:03:07, the last one before now), a day with a time o
 	return cmd
 }
 
-// request returns the words of LOCK HISTORY.
+// request returns the name and the arguments of LOCK HISTORY.
 func (o *historyOptions) request(key string, now time.Time) ([]any, error) {
 	words := []any{"LOCK", "HISTORY", key, "COUNT", o.count}
 	for _, b := range []struct {
@@ -91,7 +91,7 @@ func (o *historyOptions) request(key string, now time.Time) ([]any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", b.flag, err)
 		}
-		if b.last && t.Nanosecond() == 0 { // the whole second
+		if b.last && t.Nanosecond() == 0 { // the time has no fraction, so it means the whole second
 			t = t.Add(time.Second - time.Millisecond)
 		}
 		words = append(words, b.word, t.UnixMilli())
@@ -99,7 +99,7 @@ func (o *historyOptions) request(key string, now time.Time) ([]any, error) {
 	return words, nil
 }
 
-// parseTime parses a time of a flag. A time of day is the last one before now.
+// parseTime parses a time of a flag. A time of day means its last occurrence before now.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
@@ -131,12 +131,12 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		` is not a time such as 14:03:07, "2026-11-26 14:03:07" or 2026-11-26T14:03:07Z`)
 }
 
-// moment returns a field of d in milliseconds since 1970 as a text, or otherwise
-// if there is no such field.
-func moment(d listing.Lock, name, otherwise string) string {
+// moment returns a field of d, in milliseconds since 1970, as a text. If there is no
+// such field, it returns absent.
+func moment(d listing.Lock, name, absent string) string {
 	ms := d.Int(name)
 	if ms == 0 {
-		return otherwise
+		return absent
 	}
 	return time.UnixMilli(ms).Format("2006-01-02 15:04:05.000")
 }
@@ -145,7 +145,7 @@ func printHistory(out io.Writer, d listing.Lock) error {
 	var b strings.Builder
 	grants, _ := d["grants"].([]listing.Lock)
 	if len(grants) == 0 {
-		fmt.Fprintf(&b, "no grant of %s is known\n", shown(d.Text("key")))
+		fmt.Fprintf(&b, "no grant of %s is known\n", terminal.Shown(d.Text("key")))
 	} else {
 		t := terminal.NewTable("ACQUIRED", "ENDED", "HELD", "HOW", "OWNER", "TOKEN", "MODE", "WAITED", "CLIENT", "META")
 		for _, g := range grants {
@@ -153,17 +153,13 @@ func printHistory(out io.Writer, d listing.Lock) error {
 			if by := g.Text("ended-by-node"); by != "" {
 				how += fmt.Sprintf(" (client %d at %s)", g.Int("ended-by-client-id"), by)
 			}
-			client := clientOf(g)
-			if g.Text("addr") == "" && g.Text("node") != "" {
-				client = fmt.Sprintf("%d at %s", g.Int("client-id"), g.Text("node"))
-			}
 			t.AppendRow(table.Row{moment(g, "acquired-ms", "?"), moment(g, "ended-ms", "-"), ms(g, "held-ms"), how,
-				shown(g.Text("owner")), g.Int("token"), g.Mode(), ms(g, "waited-ms"), client, g.Text("meta")})
+				terminal.Shown(g.Text("owner")), g.Int("token"), g.Mode(), ms(g, "waited-ms"), clientOf(g), meta(g)})
 		}
 		b.WriteString(t.Render() + "\n")
 	}
 	if d.Int("since-ms") != 0 {
-		fmt.Fprintf(&b, "older history than %s was removed\n", moment(d, "since-ms", ""))
+		fmt.Fprintf(&b, "the history before %s was removed\n", moment(d, "since-ms", ""))
 	}
 	gaps, _ := d["gaps"].([]listing.Lock)
 	for _, g := range gaps {

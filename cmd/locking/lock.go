@@ -265,5 +265,5 @@ func owner(ctx context.Context, nodes *lock.Nodes, key string) string {
 	if err != nil || d.Text("owner") == "" {
 		return "" // the message is complete without the owner
 	}
-	return fmt.Sprintf(", %s holds it", shown(d.Text("owner")))
+	return fmt.Sprintf(", %s holds it", terminal.Shown(d.Text("owner")))
 }

@@ -34,6 +34,8 @@ type locksOptions struct {
 	every         time.Duration
 	yes           bool
 	token         int64
+	origins       listing.Origins
+	noHistory     bool // the user may not read the history
 }
 
 func locksCommand() *cobra.Command {
@@ -58,9 +60,10 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the locks that are held, oldest grant first",
-		Long: `List the locks that LOCK ACQUIRE has taken, oldest grant first. Locks that other
-commands have taken, such as SET NX, are ordinary keys: use SCAN to find them, and
-"locks info KEY" to describe them.`,
+		Long: `List the locks that are held, whichever command took them, oldest grant first.
+For locks that other commands than LOCK ACQUIRE have taken, the client and the time
+of the grant come from the history of the node that answers. If there are many such
+locks, both are shown only for the first ones: "holdfast locks history" has the others.`,
 		Example: `  holdfast locks list --match 'deploy:*'
   holdfast locks list --waited --watch`,
 	}
@@ -78,10 +81,13 @@ func listInto(cmd *cobra.Command) {
 			if err != nil {
 				return err
 			}
+			if err := o.addHistory(ctx, nodes, all); err != nil {
+				return err
+			}
 			if o.asJSON {
 				return terminal.PrintJSON(out, all)
 			}
-			return printLocks(out, all)
+			return printLocks(out, all, o.match != "" || o.owner != "" || o.waited)
 		})
 	}
 	f := cmd.Flags()
@@ -101,13 +107,16 @@ func infoCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.show(cmd, func(ctx context.Context, nodes *lock.Nodes, out io.Writer) error {
 				d, err := infoOf(ctx, nodes, args[0])
+				if err == nil {
+					err = o.addHistory(ctx, nodes, []listing.Lock{d})
+				}
 				switch {
 				case err != nil:
 					return err
 				case o.asJSON:
 					return terminal.PrintJSON(out, d) // null if the lock is free
 				case d == nil:
-					_, err := fmt.Fprintf(out, "%s is free, and no client waits for it\n", shown(args[0]))
+					_, err := fmt.Fprintf(out, "%s is free, and no client waits for it\n", terminal.Shown(args[0]))
 					return err
 				}
 				return printInfo(out, d)
@@ -190,7 +199,7 @@ func (o *locksOptions) show(cmd *cobra.Command, page func(context.Context, *lock
 // list asks for all locks that match the options.
 func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]listing.Lock, error) {
 	all := []listing.Lock{}
-	q := listing.Query{Match: o.match, Owner: o.owner, Waited: o.waited, Count: 500}
+	q := listing.Query{Match: o.match, Owner: o.owner, Waited: o.waited, Count: 10_000}
 	for cursor := "0"; ; {
 		found, next, err := listing.List(ctx, nodes, q, cursor)
 		if err != nil {
@@ -201,6 +210,25 @@ func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]listing.L
 			return all, nil
 		}
 	}
+}
+
+// historyLimit bounds the time for which a list asks for the history of its locks.
+const historyLimit = time.Second
+
+// addHistory adds what the history of a node knows about the locks that LOCK ACQUIRE
+// has not taken. A node that refuses or does not answer in time is not asked again for
+// this list, which is also useful without the history.
+func (o *locksOptions) addHistory(ctx context.Context, nodes *lock.Nodes, all []listing.Lock) error {
+	if o.noHistory {
+		return nil
+	}
+	return o.origins.Add(listing.Scope{}, all, func(keys []string) ([]any, error) {
+		ctx, stop := context.WithTimeout(ctx, historyLimit)
+		defer stop()
+		replies, err := listing.AskHistory(ctx, nodes, keys)
+		o.noHistory = err != nil && strings.HasPrefix(err.Error(), "NOPERM")
+		return replies, nil
+	})
 }
 
 // infoOf asks for one lock. It returns nil if the lock is free and no client waits.
@@ -315,14 +343,17 @@ func ms(d listing.Lock, name string) string {
 	return t.String()
 }
 
-// clientOf returns the address and the name of the client, and the node that it is
-// connected to.
+// clientOf returns the address of the client, or its id if the address is not known,
+// its name, and the node that it is connected to.
 func clientOf(d listing.Lock) string {
 	var all []string
 	for _, name := range []string{"addr", "name"} {
 		if s := d.Text(name); s != "" {
-			all = append(all, shown(s))
+			all = append(all, terminal.Shown(s))
 		}
+	}
+	if id := d.Int("client-id"); id != 0 && d.Text("addr") == "" {
+		all = append([]string{fmt.Sprintf("client %d", id)}, all...)
 	}
 	if node := d.Text("node"); node != "" {
 		all = append(all, "at "+node)
@@ -333,24 +364,24 @@ func clientOf(d listing.Lock) string {
 	return strings.Join(all, " ")
 }
 
-// shown returns a text for a terminal. The text is quoted if it is empty or has
-// characters that a terminal would interpret.
-func shown(s string) string {
-	if q := strconv.Quote(s); s == "" || q != `"`+s+`"` {
-		return q
-	}
-	return s
-}
-
-func printLocks(out io.Writer, all []listing.Lock) error {
+// printLocks prints locks. filtered says that other locks may be held.
+func printLocks(out io.Writer, all []listing.Lock, filtered bool) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(out, "no lock is held")
+		text := "no lock is held"
+		if filtered {
+			text += " that matches"
+		}
+		_, err := fmt.Fprintln(out, text)
 		return err
 	}
 	t := terminal.NewTable("KEY", "OWNER", "MODE", "TOKEN", "HELD", "TTL", "WAITING", "CLIENT")
 	for _, d := range all {
-		t.AppendRow(table.Row{shown(d.Text("key")), shown(d.Text("owner")), d.Mode(), d.Int("token"),
-			ms(d, "held-ms"), ms(d, "ttl-ms"), d.Int("waiting"), clientOf(d)})
+		held, client := "-", "-" // the history may not know both
+		if d.Int("acquired-ms") > 0 {
+			held, client = ms(d, "held-ms"), clientOf(d)
+		}
+		t.AppendRow(table.Row{terminal.Shown(d.Text("key")), terminal.Shown(d.Text("owner")), d.Mode(), d.Int("token"),
+			held, ms(d, "ttl-ms"), d.Int("waiting"), client})
 	}
 	_, err := fmt.Fprintln(out, t.Render())
 	return err
@@ -359,14 +390,17 @@ func printLocks(out io.Writer, all []listing.Lock) error {
 func printInfo(out io.Writer, d listing.Lock) error {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name+":", value) }
-	line("key", shown(d.Text("key")))
+	line("key", terminal.Shown(d.Text("key")))
+	if delay := d.Int("delay-ms"); delay > 0 {
+		line("delay", ms(d, "delay-ms")+" left, because an owner has lost the lock: no client gets it")
+	}
 	if d.Int("token") == 0 {
 		line("owner", "none (the lock is free)")
 	} else {
 		owner, ok := d["owner"].(string)
 		switch {
 		case ok:
-			line("owner", shown(owner))
+			line("owner", terminal.Shown(owner))
 		case len(d.Holders()) > 0:
 			line("owners", strconv.Itoa(len(d.Holders())))
 		default:
@@ -382,20 +416,25 @@ func printInfo(out io.Writer, d listing.Lock) error {
 			line("lease", ms(d, "ttl-ms")+" left")
 		}
 		if at := d.Int("acquired-ms"); at > 0 {
-			line("acquired", fmt.Sprintf("%s, %s ago, after a wait of %s", time.UnixMilli(at).Format(time.RFC3339),
-				ms(d, "held-ms"), ms(d, "waited-ms")))
-			line("renewals", strconv.FormatInt(d.Int("renewals"), 10))
+			text := fmt.Sprintf("%s, %s ago", time.UnixMilli(at).Format(time.RFC3339), ms(d, "held-ms"))
+			if _, known := d["waited-ms"]; known { // only of locks that LOCK ACQUIRE has taken
+				text += ", after a wait of " + ms(d, "waited-ms")
+			}
+			line("acquired", text)
+			if _, known := d["renewals"]; known {
+				line("renewals", strconv.FormatInt(d.Int("renewals"), 10))
+			}
 			line("client", clientOf(d))
 		}
-		if meta := d.Text("meta"); meta != "" {
-			line("meta", shown(meta))
+		if text := meta(d); text != "" {
+			line("meta", text)
 		}
 	}
 	if len(d.Holders()) > 0 {
 		t := terminal.NewTable("TOKEN", "OWNER", "HELD", "TTL", "CLIENT", "META")
 		for _, h := range d.Holders() {
-			t.AppendRow(table.Row{h.Int("token"), shown(h.Text("owner")), ms(h, "held-ms"), ms(h, "ttl-ms"),
-				clientOf(h), h.Text("meta")})
+			t.AppendRow(table.Row{h.Int("token"), terminal.Shown(h.Text("owner")), ms(h, "held-ms"), ms(h, "ttl-ms"),
+				clientOf(h), meta(h)})
 		}
 		b.WriteString(t.Render() + "\n")
 	}
@@ -404,11 +443,19 @@ func printInfo(out io.Writer, d listing.Lock) error {
 	if len(waiters) > 0 {
 		t := terminal.NewTable("", "OWNER", "MODE", "WAITED", "CLIENT", "META")
 		for i, w := range waiters {
-			t.AppendRow(table.Row{i + 1, shown(w.Text("owner")), w.Mode(), ms(w, "waited-ms"), clientOf(w),
-				w.Text("meta")})
+			t.AppendRow(table.Row{i + 1, terminal.Shown(w.Text("owner")), w.Mode(), ms(w, "waited-ms"), clientOf(w),
+				meta(w)})
 		}
 		b.WriteString(t.Render() + "\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// meta returns the text that a client has given to a lock, for a terminal.
+func meta(d listing.Lock) string {
+	if text := d.Text("meta"); text != "" {
+		return terminal.Shown(text)
+	}
+	return ""
 }

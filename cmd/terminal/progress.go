@@ -46,7 +46,7 @@ func NewCount(out io.Writer, what, unit string) *Progress {
 func (p *Progress) SetTotal(total int64) { p.total = total }
 
 // SetEarlier sets how many bytes or units an earlier, interrupted transfer has
-// done. They do not count for the speed.
+// done. The printed speed does not include them.
 func (p *Progress) SetEarlier(n int64) { p.earlier = n }
 
 // At reports that n bytes or units are done.

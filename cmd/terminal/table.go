@@ -1,6 +1,8 @@
 package terminal
 
 import (
+	"strconv"
+
 	"github.com/fatih/color"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -36,3 +38,12 @@ func Row(c *color.Color, cells ...string) table.Row {
 
 // Plain is the color of text that is not highlighted.
 var Plain = color.New()
+
+// Shown returns a text for a terminal. The text is quoted if it is empty or has
+// characters that a terminal would interpret.
+func Shown(s string) string {
+	if q := strconv.Quote(s); s == "" || q != `"`+s+`"` {
+		return q
+	}
+	return s
+}
