@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/timeline"
 	"github.com/holdfast-kv/holdfast/verify/attack"
 	"github.com/holdfast-kv/holdfast/verify/checker"
 )
@@ -17,7 +18,7 @@ import (
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
+var page = template.Must(timeline.Templates().New("page").Funcs(template.FuncMap{
 	"seconds": func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) },
 	"number":  number,
 	"join":    strings.Join,
@@ -123,9 +124,9 @@ func number(n int) string {
 const (
 	left, right = 90, 20
 	width       = 1120
-	rowHeight   = 16
-	bandHeight  = 14
+	rowHeight   = timeline.RowHeight
 	mostRows    = 24
+	mostTicks   = 14
 )
 
 // chart is a timeline with a lane for the leader, a row for each lock, a band
@@ -136,39 +137,15 @@ type chart struct {
 	Left, Plot    float64
 	Begin, End    int // edges of the bands
 	Top, Bottom   int // edges of the rows
-	Leaders       []box
+	Leaders       []timeline.Box
 	Panels        []panel
 	Columns       []column
-	Rows          []row
-	Holds         []box
-	Bands         []band
+	Rows          []timeline.Row
+	Holds         []timeline.Box
+	Bands         []timeline.Band
 	Marks         []mark
-	Ticks         []tick
+	Ticks         []timeline.Tick
 	Hidden        int // number of locks that are not shown
-}
-
-type row struct {
-	Y     int
-	Label string
-}
-
-type box struct {
-	X, W    float64
-	Y, H    int
-	Class   string // released, expired, unknown
-	Color   int    // by client, or by node in the lane of the leader
-	Label   string // in the lane of the leader
-	LabelX  float64
-	Tooltip string
-}
-
-type band struct {
-	X, W    float64
-	Y       int
-	LabelX  float64
-	Label   string
-	Seen    bool
-	Tooltip string
 }
 
 type mark struct {
@@ -178,11 +155,6 @@ type mark struct {
 	Tooltip string
 }
 
-type tick struct {
-	X     float64
-	Label string
-}
-
 // draw computes the chart of an episode. It returns nil if there is nothing to
 // draw.
 func draw(ep *attack.EpisodeReport) *chart {
@@ -190,10 +162,7 @@ func draw(ep *attack.EpisodeReport) *chart {
 		return nil
 	}
 	c := &chart{Width: width, Left: left, Plot: width - left - right}
-	x := func(at time.Duration) float64 {
-		at = min(max(at, 0), ep.Duration)
-		return left + c.Plot*float64(at)/float64(ep.Duration)
-	}
+	x := timeline.Scale{Left: left, Width: c.Plot, To: ep.Duration}.X
 	c.bands(ep, x)
 	c.Begin = c.Top
 	c.leaders(ep, x)
@@ -215,54 +184,25 @@ func draw(ep *attack.EpisodeReport) *chart {
 		m.Wide = m.W > 200
 		c.Marks = append(c.Marks, m)
 	}
-	step := time.Second
-	for ep.Duration/step > 14 {
-		step = next(step)
-	}
+	step := timeline.Step(ep.Duration, mostTicks)
 	for t := time.Duration(0); t <= ep.Duration; t += step {
-		c.Ticks = append(c.Ticks, tick{x(t), fmt.Sprintf("%g s", t.Seconds())})
+		c.Ticks = append(c.Ticks, timeline.Tick{X: x(t), Label: fmt.Sprintf("%g s", t.Seconds())})
 	}
 	return c
 }
 
-// next returns the next larger step of the scale: 1, 2, 5, 10, 20, …
-func next(step time.Duration) time.Duration {
-	lead := step
-	for lead >= 10*time.Second {
-		lead /= 10
-	}
-	if lead == 2*time.Second {
-		return step / 2 * 5
-	}
-	return step * 2
-}
-
-// bands places the faults above the rows. Bands that overlap are placed below
-// each other.
+// bands places the faults above the rows.
 func (c *chart) bands(ep *attack.EpisodeReport, x func(time.Duration) float64) {
-	var free []float64 // end of the last label in each line
 	for _, ev := range ep.Events {
-		b := band{X: x(ev.From), W: max(x(ev.To)-x(ev.From), 2), Label: ev.Class, Seen: ev.Seen != ""}
-		b.LabelX = b.X + 3
-		// A label near the right edge starts further left, so that it stays
-		// readable.
-		if room := float64(7 * len(b.Label)); b.LabelX+room > width {
-			b.LabelX = width - room
+		b := timeline.Band{X: x(ev.From), W: max(x(ev.To)-x(ev.From), 2), Label: ev.Class, Class: "fault"}
+		if ev.Seen == "" {
+			b.Class = "fault unseen"
 		}
 		b.Tooltip = fmt.Sprintf("%s, %.2f s to %.2f s: %s%s", ev.Class, ev.From.Seconds(), ev.To.Seconds(),
 			ev.Seen, ev.NotRun)
-		line := 0
-		for line < len(free) && free[line] > min(b.X, b.LabelX) {
-			line++
-		}
-		if line == len(free) {
-			free = append(free, 0)
-		}
-		free[line] = max(b.X+b.W, b.LabelX+float64(7*len(b.Label))) + 4
-		b.Y = 4 + line*bandHeight
 		c.Bands = append(c.Bands, b)
 	}
-	c.Top = 10 + len(free)*bandHeight
+	c.Top = timeline.PlaceBands(c.Bands, width)
 }
 
 // rows gives a row to each lock with violations, and then to the locks with the
@@ -294,7 +234,7 @@ func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
 		if j := strings.Index(lock, "lock:"); j >= 0 {
 			label = "lock " + lock[j+len("lock:"):]
 		}
-		c.Rows = append(c.Rows, row{y, label})
+		c.Rows = append(c.Rows, timeline.Row{Y: y, Label: label})
 		at[lock] = y
 	}
 	c.Bottom = c.Top + len(locks)*rowHeight
@@ -305,7 +245,7 @@ func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
 // grant. It ends when the owner released the lock or could no longer rely on
 // it.
 func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end time.Duration) {
-	b := box{Y: y + 2, H: rowHeight - 5, Class: "expired", Color: h.Client % 8}
+	b := timeline.Box{Y: y + 2, H: rowHeight - 5, Class: "expired", Color: h.Client % 8}
 	from, to := h.Granted, h.Call+h.TTL
 	for _, r := range h.Renewals {
 		if r.Outcome == checker.Done && r.Mine {

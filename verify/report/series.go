@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/timeline"
 	"github.com/holdfast-kv/holdfast/verify/attack"
 )
 
@@ -211,7 +212,7 @@ func (c *chart) leaders(ep *attack.EpisodeReport, x func(time.Duration) float64)
 			n = len(colors)
 			colors[l.Node] = n
 		}
-		b := box{X: x(l.From), Y: c.Top + 2, H: rowHeight - 5, Class: "leads", Color: n % 8,
+		b := timeline.Box{X: x(l.From), Y: c.Top + 2, H: rowHeight - 5, Class: "leads", Color: n % 8,
 			Tooltip: fmt.Sprintf("%s led term %d, seen from %.2f s to %.2f s", l.Node, l.Term,
 				l.From.Seconds(), l.To.Seconds())}
 		b.W = max(x(l.To)-b.X, 2)
@@ -221,7 +222,7 @@ func (c *chart) leaders(ep *attack.EpisodeReport, x func(time.Duration) float64)
 		c.Leaders = append(c.Leaders, b)
 	}
 	if len(c.Leaders) > 0 {
-		c.Rows = append(c.Rows, row{c.Top, "leader"})
+		c.Rows = append(c.Rows, timeline.Row{Y: c.Top, Label: "leader"})
 		c.Top += rowHeight + 4
 	}
 }

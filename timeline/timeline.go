@@ -1,0 +1,114 @@
+// Package timeline draws what happened over time as SVG: bands across the drawing,
+// boxes and lines in its rows, and a scale. The report of "holdfast verify" and the
+// dashboard use it. The page that shows the drawing styles the classes of its
+// elements. The package is not a supported API.
+package timeline
+
+import (
+	_ "embed"
+	"html/template"
+	"slices"
+	"time"
+)
+
+// Sizes in pixels.
+const (
+	RowHeight  = 16
+	bandHeight = 14
+	letter     = 7 // width of a letter of a label
+)
+
+//go:embed svg.html
+var svg string
+
+// Templates returns the templates "timeline-rules" (for a value with Ticks, Begin
+// and End), "timeline-bands" (for a value with Bands, Begin and Tall),
+// "timeline-rows" (for rows) and "timeline-boxes" (for boxes).
+func Templates() *template.Template { return template.Must(template.New("timeline").Parse(svg)) }
+
+// Scale maps times to positions. A time outside of the scale is at its edge.
+type Scale struct {
+	Left, Width float64 // pixels
+	From, To    time.Duration
+}
+
+// X returns the position of a time.
+func (s Scale) X(at time.Duration) float64 {
+	at = min(max(at, s.From), s.To)
+	return s.Left + s.Width*float64(at-s.From)/float64(s.To-s.From)
+}
+
+// Row is a row with a label.
+type Row struct {
+	Y     int
+	Label string
+}
+
+// Box is a rectangle in a row.
+type Box struct {
+	X, W    float64
+	Y, H    int
+	Class   string
+	Color   int
+	Label   string // text inside the box
+	LabelX  float64
+	Tooltip string
+}
+
+// Band is a rectangle across all rows, with a label above them.
+type Band struct {
+	X, W    float64
+	Y       int // position of the label
+	LabelX  float64
+	Label   string
+	Class   string
+	Tooltip string
+}
+
+// Tick is a line of the scale.
+type Tick struct {
+	X     float64
+	Label string
+}
+
+// PlaceBands places the labels of bands in lines below each other, so that they do
+// not overlap, and returns the height of the lines. width is the width of the
+// drawing.
+func PlaceBands(all []Band, width float64) (height int) {
+	var free []float64 // end of the last label in each line
+	for i := range all {
+		b := &all[i]
+		room := float64(letter * len(b.Label))
+		// A label near the right edge starts further left, so that it stays
+		// readable.
+		b.LabelX = max(0, min(b.X+3, width-room))
+		line := 0
+		for line < len(free) && free[line] > min(b.X, b.LabelX) {
+			line++
+		}
+		if line == len(free) {
+			free = append(free, 0)
+		}
+		free[line] = max(b.X+b.W, b.LabelX+room) + 4
+		b.Y = 4 + line*bandHeight
+	}
+	return 10 + len(free)*bandHeight
+}
+
+// steps are the distances between ticks.
+var steps = []time.Duration{
+	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
+}
+
+// Step returns the distance between ticks: at least a second, and long enough that
+// a span has at most the given number of ticks.
+func Step(span time.Duration, most int) time.Duration {
+	i := slices.IndexFunc(steps, func(s time.Duration) bool { return span/s <= time.Duration(most) })
+	if i >= 0 {
+		return steps[i]
+	}
+	day := 24 * time.Hour
+	return (span/time.Duration(most) + day) / day * day
+}
