@@ -19,9 +19,9 @@ var (
 )
 
 // mayRead returns nil if a request may read the state of the cluster: it has the
-// token, or needs none, or it has a session.
+// token, the port needs no token, or it comes from a browser that has logged in.
 func (d *Dashboard) mayRead(r *http.Request) error {
-	if d.cfg.Token.Admits(r) || d.sessionOf(r) != nil {
+	if d.cfg.Token.Admits(r) || d.loginOf(r) != nil {
 		return nil
 	}
 	if user, password, ok := r.BasicAuth(); ok {
@@ -34,14 +34,14 @@ func (d *Dashboard) mayRead(r *http.Request) error {
 	return errToken
 }
 
-// read calls f with the connection whose rights a request has: that of its
-// session, that of the ACL user in its Authorization header or, without a login,
-// that of a client without a password.
+// read calls f with a connection that has the rights of a request: those of its
+// login, those of the ACL user in its Authorization header or, without a login,
+// those of a client without a password.
 func (d *Dashboard) read(r *http.Request, f func(context.Context, *connection) error) error {
 	if d.cfg.Certificates {
 		return errCerts
 	}
-	s := d.sessionOf(r)
+	s := d.loginOf(r)
 	if s != nil && s.conn != nil {
 		return f(r.Context(), s.conn)
 	}
@@ -59,15 +59,16 @@ func (d *Dashboard) read(r *http.Request, f func(context.Context, *connection) e
 	if !d.cfg.Token.Needed() && !d.local(r) {
 		return errLogin
 	}
-	// A connection for each request has no rights that have been taken away from
-	// clients without a password.
+	// Each request gets a new connection. A connection that is kept could have
+	// rights that clients without a password have lost since.
 	c := d.dial(remoteAddr(r))
 	defer c.close()
 	return f(r.Context(), c)
 }
 
-// localHost reports whether a Host header names this machine. Otherwise a page of
-// another site could read data: its name may resolve to a loopback address.
+// localHost reports whether a Host header names this machine. Without this check,
+// a page of another site could read data, because the name of that site may
+// resolve to a loopback address.
 func localHost(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -76,18 +77,17 @@ func localHost(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// loginAs opens a connection and authenticates it. The client port delays and
-// refuses guesses by the address of the request.
+// loginAs opens a connection and authenticates it. After wrong passwords, the
+// client port delays and refuses logins from the address of the request.
 func (d *Dashboard) loginAs(r *http.Request, user, password string) (*connection, error) {
 	if d.cfg.Certificates {
 		return nil, errCerts
 	}
-	select {
-	case d.logins <- struct{}{}:
-		defer func() { <-d.logins }()
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
+	place, err := d.logins.take(r, 1)
+	if err != nil {
+		return nil, err
 	}
+	defer place.release()
 	c := d.dial(remoteAddr(r))
 	if err := c.login(r.Context(), user, password); err != nil {
 		c.close()
@@ -104,14 +104,14 @@ func (d *Dashboard) loginAs(r *http.Request, user, password string) (*connection
 // token of the port, or comes from a browser on this machine.
 func (d *Dashboard) trusts(r *http.Request) bool {
 	if d.cfg.Token.Needed() {
-		s := d.sessionOf(r)
+		s := d.loginOf(r)
 		return d.cfg.Token.Admits(r) || s != nil && s.conn == nil
 	}
 	return d.local(r)
 }
 
-// local reports whether a request comes from a browser on this machine. A proxy on
-// this machine that names its client does not count.
+// local reports whether a request comes from a browser on this machine. A request
+// that came through a proxy does not count, if the proxy says so in a header.
 func (d *Dashboard) local(r *http.Request) bool {
 	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
 		if r.Header.Get(h) != "" {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/dashboard/traffic"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // fakeNode is a node with one member.
@@ -59,22 +59,11 @@ func (p port) serve(c net.Conn) {
 	defer c.Close()
 	r, in := bufio.NewReader(c), p.open
 	for {
-		var n int
-		if _, err := fmt.Fscanf(r, "*%d\r\n", &n); err != nil {
+		command, err := respwire.Read(r)
+		if err != nil {
 			return
 		}
-		args := make([]string, n)
-		for i := range args {
-			var size int
-			if _, err := fmt.Fscanf(r, "$%d\r\n", &size); err != nil {
-				return
-			}
-			text := make([]byte, size+2)
-			if _, err := io.ReadFull(r, text); err != nil {
-				return
-			}
-			args[i] = string(text[:size])
-		}
+		args := command.Texts()
 		answer := "-ERR unknown command\r\n"
 		switch word := strings.ToUpper(args[0]); {
 		case word == "AUTH" && (p.open || args[1] == "ann" && args[2] == "secret"):
@@ -85,6 +74,8 @@ func (p port) serve(c net.Conn) {
 			answer = "-NOAUTH Authentication required.\r\n"
 		case word == "HELLO":
 			answer = "%1\r\n$5\r\nproto\r\n:3\r\n"
+		case word == "ACL", word == "SLOWLOG", word == "LOCK", word == "CLIENT":
+			answer = "*0\r\n"
 		case word == "SCAN":
 			answer = "*2\r\n$1\r\n0\r\n*0\r\n"
 		}
@@ -99,8 +90,9 @@ func open(t *testing.T, p port, change func(*Config)) (d *Dashboard, server *htt
 	t.Helper()
 	cfg := Config{
 		Node: fakeNode{}, Token: fakeToken(""), Metrics: prometheus.NewRegistry(), Dial: p.dial, Local: true,
-		AnyPassword: func(string) bool { return p.open },
-		Kind:        func(string) traffic.Kind { return traffic.Other }, Events: &Events{}, Log: hclog.NewNullLogger(),
+		AnyPassword: func(string) bool { return p.open }, Permits: func(string, ...string) bool { return true },
+		ClientList: func() string { return "" }, SlowLog: func(int) []SlowCommand { return nil },
+		Kind: func(string) traffic.Kind { return traffic.Other }, Events: &Events{}, Log: hclog.NewNullLogger(),
 	}
 	change(&cfg)
 	d, err := New(cfg)
@@ -177,7 +169,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestLogin checks the session of a browser, from the login to the logout.
+// TestLogin checks what a browser may do from the login to the logout.
 func TestLogin(t *testing.T) {
 	d, server := open(t, port{}, func(*Config) {})
 	var cookie *http.Cookie
@@ -239,7 +231,7 @@ func TestLogin(t *testing.T) {
 			t.Errorf("break with the form %v: %d", form, res.StatusCode)
 		}
 	}
-	csrf := d.sessions.find(cookie.Value, time.Now()).csrf
+	csrf := d.browserLogins.find(cookie.Value, time.Now()).csrf
 	if res, _ := send("/logout", url.Values{"csrf": {csrf}}); res.StatusCode != 303 {
 		t.Errorf("logout: %d", res.StatusCode)
 	}
@@ -248,35 +240,35 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestSessions_End checks that a session ends when it has not been used, when it
+// TestBrowserLogins_End checks that a login ends when it has not been used, when it
 // is old, and when its connection has ended.
-func TestSessions_End(t *testing.T) {
+func TestBrowserLogins_End(t *testing.T) {
 	d, _ := open(t, port{open: true}, func(*Config) {})
 	now := time.Now()
-	var s sessions
+	var s browserLogins
 	n := s.add(d.dial(&net.TCPAddr{}), "", now)
-	if s.find(n.id, now.Add(sessionIdle)) == nil {
-		t.Fatal("the session has ended too early")
+	if s.find(n.id, now.Add(loginIdle)) == nil {
+		t.Fatal("the login has ended too early")
 	}
-	if s.find(n.id, now.Add(2*sessionIdle+1)) != nil {
-		t.Error("a session that was not used has not ended")
+	if s.find(n.id, now.Add(2*loginIdle+1)) != nil {
+		t.Error("a login that was not used has not ended")
 	}
-	s.expire(now.Add(2*sessionIdle + 1))
+	s.expire(now.Add(2*loginIdle + 1))
 	if !n.conn.broken.Load() || len(s.all) != 0 {
-		t.Error("the connection of a session that has ended is open")
+		t.Error("the connection of a login that has ended is open")
 	}
 	n = s.add(nil, "", now)
-	for used := now; used.Sub(now) < sessionTotal; used = used.Add(sessionIdle) {
+	for used := now; used.Sub(now) < loginTotal; used = used.Add(loginIdle) {
 		s.find(n.id, used)
 	}
-	if s.find(n.id, now.Add(sessionTotal+1)) != nil {
-		t.Error("an old session has not ended")
+	if s.find(n.id, now.Add(loginTotal+1)) != nil {
+		t.Error("an old login has not ended")
 	}
-	for range maxSessions + 5 {
+	for range maxBrowserLogins + 5 {
 		s.add(nil, "", now)
 	}
-	if len(s.all) > maxSessions {
-		t.Errorf("%d sessions, at most %d are allowed", len(s.all), maxSessions)
+	if len(s.all) > maxBrowserLogins {
+		t.Errorf("%d logins, at most %d are allowed", len(s.all), maxBrowserLogins)
 	}
 }
 
@@ -300,11 +292,5 @@ func TestLimiter(t *testing.T) {
 	}
 	if !l.allow(now.Add(time.Second)) || l.allow(now.Add(time.Second)) {
 		t.Error("want exactly one more request after a second")
-	}
-}
-
-func TestEscapeGlob(t *testing.T) {
-	if got := escapeGlob(`a*?[b]\^-`); got != `a\*\?\[b\]\\\^\-` {
-		t.Errorf("escaped: %s", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 
@@ -45,45 +46,80 @@ func (d *Dashboard) api(mux *http.ServeMux) {
 			return nil, badRequest("window is " + strconv.Quote(window) + ", not 15m or 24h")
 		}
 	}))
-	mux.HandleFunc("GET /api/v1/locks", d.answer(d.listLocks))
-	mux.HandleFunc("GET /api/v1/lock", d.answer(d.lockInfo))
-	mux.HandleFunc("GET /api/v1/keys", d.answer(d.listKeys))
-	mux.HandleFunc("GET /api/v1/clients", d.answer(d.listClients))
-	mux.HandleFunc("GET /api/v1/events", d.reading(d.listEvents))
+	mux.HandleFunc("GET /api/v1/locks", d.data(d.listLocks))
+	mux.HandleFunc("GET /api/v1/lock", d.data(d.lockInfo))
+	mux.HandleFunc("GET /api/v1/lock/history", d.data(d.lockHistory))
+	mux.HandleFunc("GET /api/v1/keys", d.data(d.listKeys))
+	mux.HandleFunc("GET /api/v1/clients", d.data(d.listClients))
+	mux.HandleFunc("GET /api/v1/events", d.data(func(r *http.Request) (any, error) {
+		if err := d.mayRead(r); err != nil {
+			return nil, err
+		}
+		return d.listEvents(r)
+	}))
 	mux.HandleFunc("GET /api/v1/stream", d.serveStream)
 	mux.HandleFunc("GET /api/", func(w http.ResponseWriter, r *http.Request) {
-		writeJSON(w, http.StatusNotFound, apiError{Error: "there is no " + r.URL.Path})
+		d.writeJSON(w, http.StatusNotFound, apiError{Error: "there is no " + r.URL.Path}, nil)
 	})
 }
 
 // reading answers requests that may read the state of the cluster.
 func (d *Dashboard) reading(f func(*http.Request) (any, error)) http.HandlerFunc {
-	return d.answer(func(r *http.Request) (any, error) {
-		if err := d.mayRead(r); err != nil {
-			return nil, err
-		}
-		return f(r)
-	})
-}
-
-// answer answers requests with the result of f in JSON.
-func (d *Dashboard) answer(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		answer, err := f(r)
+		err := d.mayRead(r)
 		if err != nil {
-			code, e := explain(err)
-			writeJSON(w, code, e)
+			d.fail(w, err)
 			return
 		}
-		writeJSON(w, http.StatusOK, answer)
+		answer, err := f(r)
+		if err != nil {
+			d.fail(w, err)
+			return
+		}
+		d.writeJSON(w, http.StatusOK, answer, nil)
 	}
 }
 
-func writeJSON(w http.ResponseWriter, code int, answer any) {
+// data answers requests for data with the result of f in JSON. All answers that
+// are being made and sent at the same time have a bounded size.
+func (d *Dashboard) data(f func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		room, err := d.answers.take(r, replyBytes)
+		if err != nil {
+			d.fail(w, err)
+			return
+		}
+		defer room.release()
+		answer, err := f(r)
+		if err != nil {
+			d.fail(w, err)
+			return
+		}
+		d.writeJSON(w, http.StatusOK, answer, &room)
+	}
+}
+
+// fail answers a request with an error.
+func (d *Dashboard) fail(w http.ResponseWriter, err error) {
+	code, e := explain(err)
+	d.writeJSON(w, code, e, nil)
+}
+
+// writeJSON sends an answer. room is the share that was reserved for the answer, or
+// nil. While the answer is sent, only its size stays reserved.
+func (d *Dashboard) writeJSON(w http.ResponseWriter, code int, answer any, room *share) {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		d.cfg.Log.Error("answer of the API cannot be encoded", "error", err)
+		code = http.StatusInternalServerError
+		text = []byte(`{"error":"the answer cannot be encoded: see the log of the node"}`)
+	}
+	if room != nil {
+		room.keep(len(text))
+	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)
-	// An error means that the client has gone away.
-	_ = json.NewEncoder(w).Encode(answer)
+	_, _ = w.Write(append(text, '\n')) // an error means that the client has disconnected
 }
 
 // badRequest is an error of the sender of a request.
@@ -97,7 +133,7 @@ func explain(err error) (code int, e apiError) {
 	word, _, _ := strings.Cut(e.Error, " ")
 	reply := redis.Error(nil)
 	switch {
-	case errors.As(err, new(badRequest)):
+	case errors.As(err, new(badRequest)), errors.Is(err, errTooLarge):
 		return http.StatusBadRequest, e
 	case errors.Is(err, errToken), errors.Is(err, errLogin), errors.Is(err, errAnyPassword):
 		e.Login = true
@@ -113,7 +149,8 @@ func explain(err error) (code int, e apiError) {
 		return http.StatusForbidden, e
 	case errors.As(err, &reply) && word == "ERR":
 		return http.StatusBadRequest, e
-	case errors.As(err, &reply), errors.Is(err, errClosed), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &reply), errors.Is(err, errClosed), errors.Is(err, errBusy),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusServiceUnavailable, e
 	}
 	return http.StatusInternalServerError, e
@@ -127,21 +164,7 @@ func (d *Dashboard) status(ctx context.Context) Status {
 	})
 }
 
-// report answers a query of a node about this node's traffic: "recent N" for the
-// last N samples, or "day".
-func (d *Dashboard) report(query string) ([]byte, error) {
-	if query == "day" {
-		return json.Marshal(d.sampler.Day())
-	}
-	word, number, _ := strings.Cut(query, " ")
-	n, err := strconv.Atoi(number)
-	if word != "recent" || err != nil || n < 1 {
-		return nil, badRequest("unknown query " + strconv.Quote(query))
-	}
-	return json.Marshal(d.sampler.Recent(n))
-}
-
-// Traffic is the answer of /api/v1/traffic. It has no node that does not answer.
+// Traffic is the answer of /api/v1/traffic. It leaves out nodes that do not answer.
 type Traffic struct {
 	Nodes map[string]traffic.Series `json:"nodes"`
 }
@@ -189,7 +212,7 @@ func cursor(r *http.Request) (string, error) {
 		return "0", nil
 	}
 	if _, err := strconv.ParseUint(text, 10, 64); err != nil {
-		return "", badRequest("cursor is not one that the API has returned")
+		return "", badRequest("cursor is not a cursor that the API has returned")
 	}
 	return text, nil
 }

@@ -2,10 +2,9 @@
 // HTTP port. docs/api.md describes the API, and docs/dashboard.md the pages. The
 // package itself is not a supported API.
 //
-// The package has no access of its own to the data. It reads locks, keys and
-// clients as a client of its node, over connections inside the process, with the
-// rights of an ACL user. So the rules, limits and logs of the client port apply
-// to it.
+// The package cannot access the data directly. It reads locks, keys and clients as
+// a client of its node, over connections inside the process, with the rights of an
+// ACL user. So the rules, limits and logs of the client port apply to it.
 package dashboard
 
 import (
@@ -22,6 +21,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/dashboard/traffic"
+	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
 // files are the templates and the static files.
@@ -74,9 +74,17 @@ type Config struct {
 	// Local is set if only this machine can reach the HTTP port. Then, without
 	// a login, a browser has the rights of a client without a password.
 	Local bool
+	// Permits reports whether a user may run a command. Unlike a refused command, a
+	// negative answer adds no entry to the ACL log.
+	Permits func(user string, command ...string) bool
+	// ClientList returns the connections to this node, as CLIENT LIST prints them,
+	// with the number of their commands as a further field.
+	ClientList func() string
+	// SlowLog returns the newest commands of the slow log of this node.
+	SlowLog func(count int) []SlowCommand
 	// Certificates is set if the client port admits only clients with a
-	// certificate. Then the dashboard shows no data, because a browser could get
-	// around that.
+	// certificate. Then the dashboard shows no data, because a browser could read
+	// it without a certificate.
 	Certificates bool
 	// Secure is set if the HTTP port uses TLS.
 	Secure bool
@@ -86,14 +94,17 @@ type Config struct {
 
 // Dashboard serves the pages and the API. It is safe for concurrent use.
 type Dashboard struct {
-	cfg      Config
-	sampler  *traffic.Sampler
-	sessions sessions
-	stream   stream
-	breaks   limiter
-	logins   chan struct{} // capacity: logins at a time
-	pages    pages
+	cfg           Config
+	sampler       *traffic.Sampler
+	browserLogins browserLogins
+	stream        stream
+	breaks        limiter
+	logins        quota // logins that are being checked
+	answers       quota // bytes of answers with data
+	origins       listing.Origins
+	pages         pages
 
+	reports             reports
 	lastStatus          shared[Status]
 	lastRecent, lastDay shared[Traffic]
 
@@ -102,8 +113,14 @@ type Dashboard struct {
 	wg   sync.WaitGroup
 }
 
-// maxLogins bounds the logins that are being checked at a time.
-const maxLogins = 8
+const (
+	// maxLogins bounds the logins that are being checked at a time, and
+	// maxLoginsEach those of one address.
+	maxLogins, maxLoginsEach = 8, 2
+	// maxAnswers bounds the answers with data that are being made or sent, in
+	// bytes.
+	maxAnswers = 8 * replyBytes
+)
 
 // New returns a Dashboard that samples what the node does. Close ends it.
 func New(cfg Config) (*Dashboard, error) {
@@ -113,8 +130,12 @@ func New(cfg Config) (*Dashboard, error) {
 	}
 	d := &Dashboard{
 		cfg: cfg, sampler: traffic.New(cfg.Metrics, cfg.Kind, cfg.Log), pages: pages,
-		logins: make(chan struct{}, maxLogins), breaks: limiter{burst: 10, every: 6 * time.Second},
-		stream: stream{opened: make(chan struct{}, 1)},
+		logins:  quota{most: maxLogins, mostEach: maxLoginsEach},
+		answers: quota{most: maxAnswers, mostEach: maxAnswers / 2}, breaks: limiter{burst: 10, every: 6 * time.Second},
+		stream: stream{
+			opened: make(chan struct{}, 1), log: cfg.Log,
+			places: quota{most: maxStreams, mostEach: maxStreamsEach},
+		},
 	}
 	d.ctx, d.stop = context.WithCancel(context.Background())
 	cfg.Node.SetReporter(d.report)
@@ -129,13 +150,19 @@ func New(cfg Config) (*Dashboard, error) {
 func (d *Dashboard) Close() {
 	d.stop()
 	d.wg.Wait()
-	d.sessions.close()
+	d.browserLogins.close()
 }
+
+// recentQuery asks a node for its samples of the last 30 s. A stream needs more than
+// the last one. If two nodes take their samples at about the same moment, the answer
+// of one may still lack the sample that its next answer has as the last but one. A
+// node may also miss a question.
+const recentQuery = "recent 6"
 
 // sampled runs after each sample.
 func (d *Dashboard) sampled() {
-	d.sessions.expire(time.Now())
+	d.browserLogins.expire(time.Now())
 	if d.stream.wanted(topicTraffic) {
-		d.stream.send(topicTraffic, d.askTraffic(d.ctx, "recent 1"))
+		d.stream.send(topicTraffic, d.askTraffic(d.ctx, recentQuery))
 	}
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -14,40 +15,58 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Kinds of events.
+// Kinds of events. All requests that may read the state of the cluster see KindCluster.
 const (
-	// KindCluster is for elections and members. These events are part of the state
-	// of the cluster.
-	KindCluster = "cluster"
-	// KindAudit is for the lines of the audit log, and KindSlow for the slow
-	// log. Users need the commands ACL LOG and SLOWLOG GET to see them.
-	KindAudit = "audit"
-	KindSlow  = "slow"
+	KindCluster = "cluster" // elections and members
+	// KindAudit is for the lines of the audit log that have no kind of their own. Users
+	// need the command ACL LOG to see KindAudit, KindLogin and KindBackup.
+	KindAudit  = "audit"
+	KindLogin  = "login"  // refused logins
+	KindBackup = "backup" // backups and restores
+	KindSlow   = "slow"   // the slow log; users need SLOWLOG GET
+	KindLock   = "lock"   // leases that ended; users need LOCK INFO of the key
 )
 
-// Event is something of note that happened on a node, or that the node has
-// noticed.
+// Event is something that happened on a node, or that the node has noticed about the
+// cluster.
 type Event struct {
 	// ID grows with each event of the node. It is 0 for events of the slow log.
 	ID   uint64    `json:"id"`
+	Node string    `json:"node"` // the node that has recorded the event
 	Time time.Time `json:"time"` // by the node's wall clock
 	Kind string    `json:"kind"`
 	// Warning is set if the event may need attention.
 	Warning bool   `json:"warning,omitempty"`
 	Text    string `json:"text"`
-	// Fields are the fields of a line of the audit log or of the slow log.
+	// Fields are the details: the fields of a line of the audit log or of the slow
+	// log, the key of a lock, the leader and its term.
 	Fields map[string]string `json:"fields,omitempty"`
+	// Also contains the other nodes that have noticed the same change.
+	Also []string `json:"also_noticed_by,omitempty"`
 }
 
-// maxEvents bounds the events that a node keeps.
+// SlowCommand is an entry of the slow log.
+type SlowCommand struct {
+	At         time.Time
+	Took       time.Duration
+	Args       []string
+	Addr, Name string
+}
+
+// maxEvents bounds the events of a kind that a node keeps. Each kind has its own
+// bound, so that many events of one kind do not displace those of another.
 const maxEvents = 1000
 
 // Events keeps the last events of a node in memory. It is safe for concurrent use.
 type Events struct {
 	mu     sync.Mutex
-	all    []Event // oldest first
-	last   uint64  // id of the last event
-	notify func()  // called after an event, without mu; nil for none
+	kinds  map[string][]Event // oldest first
+	last   uint64             // id of the last event
+	notify func()             // called after an event, without mu; nil for none
+	// expired counts the events of KindLock in the second expiredAt.
+	expired   int
+	expiredAt int64
+	skipped   int // since the last event of KindLock
 }
 
 // add records an event.
@@ -56,10 +75,14 @@ func (e *Events) add(ev Event) {
 	e.mu.Lock()
 	e.last++
 	ev.ID = e.last
-	if len(e.all) == maxEvents {
-		e.all = slices.Delete(e.all, 0, 1)
+	if e.kinds == nil {
+		e.kinds = make(map[string][]Event)
 	}
-	e.all = append(e.all, ev)
+	all := e.kinds[ev.Kind]
+	if len(all) == maxEvents {
+		all = slices.Delete(all, 0, 1)
+	}
+	e.kinds[ev.Kind] = append(all, ev)
 	notify := e.notify
 	e.mu.Unlock()
 	if notify != nil {
@@ -74,14 +97,19 @@ func (e *Events) onAdd(f func()) {
 	e.notify = f
 }
 
-// since returns the events with a higher id than after, oldest first.
-func (e *Events) since(after uint64) []Event {
+// since returns the events with a higher id than after, oldest first, and the
+// highest id.
+func (e *Events) since(after uint64) (all []Event, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(e.all, after+1, func(ev Event, id uint64) int {
-		return int(int64(ev.ID) - int64(id))
-	})
-	return slices.Clone(e.all[i:])
+	for _, events := range e.kinds {
+		i, _ := slices.BinarySearchFunc(events, after+1, func(ev Event, id uint64) int {
+			return cmp.Compare(ev.ID, id)
+		})
+		all = append(all, events[i:]...)
+	}
+	slices.SortFunc(all, func(a, b Event) int { return cmp.Compare(a.ID, b.ID) })
+	return all, max(after, e.last)
 }
 
 // Audit returns a logger that records the lines of the audit log and passes them
@@ -119,73 +147,192 @@ func (t auditTee) record(warning bool, msg string, args []any) {
 			ev.Fields[name] = fmt.Sprint(args[i+1])
 		}
 	}
+	switch command := strings.ToUpper(ev.Fields["command"]); {
+	case strings.HasPrefix(command, "HOLDFAST BACKUP READ"): // a backup sends one for each MiB
+		return
+	case strings.HasPrefix(command, "HOLDFAST BACKUP"), strings.HasPrefix(command, "HOLDFAST RESTORE"),
+		command == "SAVE", strings.HasPrefix(command, "BGSAVE"):
+		ev.Kind = KindBackup
+	case strings.HasPrefix(msg, "login"):
+		ev.Kind = KindLogin
+	}
 	t.events.add(ev)
 }
 
-// EventList is the answer of /api/v1/events: the events of the node that answers,
-// newest first.
+// expiredPerSecond bounds the events of KindLock in a second. There may be very
+// many short leases.
+const expiredPerSecond = 5
+
+// maxExpired is the largest size of the key and the owner of an event of KindLock, in
+// bytes. Events with longer ones are skipped, because the events keep both in memory.
+const maxExpired = 4 << 10
+
+// LockExpired records that the lease of a lock ended before its owner released it.
+func (e *Events) LockExpired(db int, key, owner string, token uint64) {
+	now := time.Now().Unix()
+	e.mu.Lock()
+	if now != e.expiredAt {
+		e.expiredAt, e.expired = now, 0
+	}
+	e.expired++
+	if e.expired > expiredPerSecond || len(key)+len(owner) > maxExpired {
+		e.skipped++
+		e.mu.Unlock()
+		return
+	}
+	fields := map[string]string{
+		"key": key, "owner": owner, "token": strconv.FormatUint(token, 10), "db": strconv.Itoa(db),
+	}
+	if e.skipped > 0 {
+		fields["not_listed_before"] = strconv.Itoa(e.skipped)
+		e.skipped = 0
+	}
+	e.mu.Unlock()
+	e.add(Event{Kind: KindLock, Text: "the lease of a lock ended", Fields: fields})
+}
+
+// EventList is the answer of /api/v1/events: the events of all nodes, or of one of
+// them, newest first.
 type EventList struct {
-	Node   string  `json:"node"`
+	Node   string  `json:"node"` // the node that answers
 	Events []Event `json:"events"`
-	// Last is the id of the newest event, also if it is of another kind.
+	// Last is the id of the newest event of the node that answers, also if it is
+	// of another kind.
 	Last uint64 `json:"last"`
 	// Hidden contains the kinds that the user may not see.
 	Hidden []string `json:"hidden"`
+	// Silent contains the members that have not answered.
+	Silent []string `json:"silent"`
+}
+
+const (
+	// maxListed bounds the events of an answer.
+	maxListed = 1000
+	// slowListed bounds the slow commands of each node in an answer.
+	slowListed = 128
+	// sameNotice is the time within which nodes notice the same change.
+	sameNotice = 30 * time.Second
+)
+
+// ownEvents returns the events of this node with a higher id than after, newest
+// first.
+func (d *Dashboard) ownEvents(after uint64) EventList {
+	own := EventList{Node: d.cfg.Node.ID()}
+	own.Events, own.Last = d.cfg.Events.since(after)
+	for _, c := range d.cfg.SlowLog(slowListed) {
+		fields := map[string]string{
+			"took": c.Took.Round(time.Microsecond).String(), "command": strings.Join(c.Args, " "),
+			"addr": c.Addr, "name": c.Name,
+		}
+		own.Events = append(own.Events, Event{Time: c.At, Kind: KindSlow, Text: "slow command", Fields: fields})
+	}
+	for i := range own.Events {
+		own.Events[i].Node = own.Node
+	}
+	newestFirst(own.Events)
+	return own
+}
+
+func newestFirst(all []Event) {
+	slices.SortStableFunc(all, func(a, b Event) int { return b.Time.Compare(a.Time) })
 }
 
 // listEvents answers /api/v1/events.
 func (d *Dashboard) listEvents(r *http.Request) (any, error) {
-	after := uint64(0)
+	after, kind, node := uint64(0), r.FormValue("kind"), r.FormValue("node")
 	if text := r.FormValue("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
 			return nil, badRequest("after is not the id of an event")
 		}
+		if node == "" {
+			return nil, badRequest("after needs the parameter node, because each node counts its events")
+		}
 	}
-	kind := r.FormValue("kind")
-	answer := EventList{Node: d.cfg.Node.ID(), Hidden: []string{}}
-	all := d.cfg.Events.since(after)
-	// An event that is added now has a higher id, and is part of the next answer.
-	answer.Last = after
-	if len(all) > 0 {
-		answer.Last = all[len(all)-1].ID
-	}
-	permitted := map[string]bool{KindCluster: true}
-	var slow []Event
+	answer := EventList{Node: d.cfg.Node.ID(), Events: []Event{}, Hidden: []string{}}
+	permitted, hidden := d.mayList(r)
+	answer.Hidden = hidden
+	answer.Silent = gather(d, r, "events", func() EventList { return d.ownEvents(0) }, func(part EventList) {
+		if part.Node == answer.Node {
+			answer.Last = part.Last
+		}
+		for _, ev := range part.Events {
+			if (kind == "" || ev.Kind == kind) && (after == 0 || ev.ID > after) && permitted(ev) {
+				answer.Events = append(answer.Events, ev)
+			}
+		}
+	})
+	newestFirst(answer.Events)
+	answer.Events = joined(answer.Events)
+	answer.Events = answer.Events[:min(len(answer.Events), maxListed)]
+	return answer, nil
+}
+
+// mayList returns which events a request may see, and the kinds that are hidden.
+func (d *Dashboard) mayList(r *http.Request) (permitted func(Event) bool, hidden []string) {
+	kinds, user := map[string]bool{KindCluster: true}, ""
 	err := d.read(r, func(ctx context.Context, c *connection) error {
 		return c.run(ctx, func(ctx context.Context, conn *redis.Conn) error {
-			permitted[KindAudit] = conn.Do(ctx, "ACL", "LOG", "1").Err() == nil
-			entries, err := conn.SlowLogGet(ctx, 128).Result()
-			permitted[KindSlow] = err == nil
-			slow = slowEvents(entries)
+			user = cmp.Or(c.user, "default")
+			// A reply without an error proves that the connection needs no login. A
+			// command that the user may not run is not sent, because the node would
+			// record the refusal in its ACL log.
+			for _, p := range []struct {
+				command string
+				kinds   []string
+			}{
+				{"ACL LOG 1", []string{KindAudit, KindLogin, KindBackup}},
+				{"SLOWLOG GET 1", []string{KindSlow}},
+				{"LOCK LIST COUNT 1", []string{KindLock}},
+			} {
+				words := strings.Fields(p.command)
+				if !d.cfg.Permits(user, words...) {
+					continue
+				}
+				args := make([]any, len(words))
+				for i, w := range words {
+					args[i] = w
+				}
+				ok := conn.Do(ctx, args...).Err() == nil
+				for _, kind := range p.kinds {
+					kinds[kind] = ok
+				}
+			}
 			return nil
 		})
 	})
 	if err != nil { // no access to data: only the events of the cluster
-		slow = nil
+		kinds = map[string]bool{KindCluster: true}
 	}
-	for _, hidden := range []string{KindAudit, KindSlow} {
-		if !permitted[hidden] {
-			answer.Hidden = append(answer.Hidden, hidden)
+	hidden = []string{}
+	for _, kind := range []string{KindAudit, KindLogin, KindBackup, KindSlow, KindLock} {
+		if !kinds[kind] {
+			hidden = append(hidden, kind)
 		}
 	}
-	answer.Events = slices.DeleteFunc(append(all, slow...), func(ev Event) bool {
-		return !permitted[ev.Kind] || kind != "" && ev.Kind != kind
-	})
-	slices.SortStableFunc(answer.Events, func(a, b Event) int { return b.Time.Compare(a.Time) })
-	return answer, nil
+	return func(ev Event) bool {
+		return kinds[ev.Kind] && (ev.Kind != KindLock || d.cfg.Permits(user, "LOCK", "INFO", ev.Fields["key"]))
+	}, hidden
 }
 
-// slowEvents returns the events of a slow log.
-func slowEvents(entries []redis.SlowLog) []Event {
-	var all []Event
-	for _, s := range entries {
-		all = append(all, Event{Time: s.Time, Kind: KindSlow, Text: "slow command", Fields: map[string]string{
-			"took": s.Duration.String(), "command": strings.Join(s.Args, " "), "addr": s.ClientAddr,
-			"name": s.ClientName,
-		}})
+// joined merges the events in which several nodes have noticed the same change of the
+// cluster. The newest events come first. Of the merged events, the earliest one
+// remains.
+func joined(all []Event) []Event {
+	last := make(map[string]int) // position of the earliest notice so far, by text
+	out := all[:0]
+	for _, ev := range all {
+		if i, ok := last[ev.Text]; ok && ev.Kind == KindCluster && out[i].Time.Sub(ev.Time) < sameNotice &&
+			out[i].Node != ev.Node && !slices.Contains(out[i].Also, ev.Node) {
+			ev.Also = append(append([]string{}, out[i].Also...), out[i].Node)
+			out[i].Text = "" // is removed below
+		}
+		out = append(out, ev)
+		if ev.Kind == KindCluster {
+			last[ev.Text] = len(out) - 1
+		}
 	}
-	return all
+	return slices.DeleteFunc(out, func(ev Event) bool { return ev.Text == "" })
 }
 
 // watch records changes of the leader and of the members until the Dashboard is
@@ -214,18 +361,20 @@ type watcher struct {
 }
 
 func (w *watcher) look(n Node) {
-	say := func(warning bool, format string, args ...any) {
-		w.events.add(Event{Kind: KindCluster, Warning: warning, Text: fmt.Sprintf(format, args...)})
+	add := func(warning bool, text string, fields map[string]string) {
+		w.events.add(Event{Kind: KindCluster, Warning: warning, Text: text, Fields: fields})
 	}
+	say := func(warning bool, format string, args ...any) { add(warning, fmt.Sprintf(format, args...), nil) }
 	leader, known := n.Leader()
 	if !known {
 		leader = ""
 	}
 	if leader != w.leader {
 		if leader == "" {
-			say(true, "no leader is known; the last one was %s", w.leader)
+			add(true, "no leader is known; the last one was "+w.leader, map[string]string{"lost": w.leader})
 		} else {
-			say(false, "%s leads in term %d", leader, n.Status().Term)
+			term := strconv.FormatUint(n.Status().Term, 10)
+			add(false, leader+" leads in term "+term, map[string]string{"leader": leader, "term": term})
 		}
 		w.leader = leader
 	}

@@ -1,15 +1,19 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
 // previewBytes is how many bytes of a string the API shows.
@@ -20,6 +24,8 @@ type Keys struct {
 	Keys []Key `json:"keys"`
 	// Cursor continues the list, "0" at its end.
 	Cursor string `json:"cursor"`
+	// Visited is about how many keys the request has visited.
+	Visited int `json:"visited"`
 }
 
 // Key describes a key.
@@ -35,7 +41,8 @@ type Key struct {
 	// Length is the length of a string in bytes, or the number of elements of a
 	// collection.
 	Length int64 `json:"length"`
-	// Preview is the beginning of a string.
+	// Preview is the beginning of a string, or some elements of a collection that
+	// is not large.
 	Preview string `json:"preview,omitempty"`
 	// Denied is set if the user may not read the key. Then only its name is
 	// known.
@@ -52,63 +59,71 @@ func (d *Dashboard) listKeys(r *http.Request) (any, error) {
 	if answer.Cursor, err = cursor(r); err != nil {
 		return nil, err
 	}
-	pattern := escapeGlob(r.FormValue("prefix")) + "*"
-	err = d.read(r, func(ctx context.Context, c *connection) error {
-		return c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) error {
-			names, next, err := scan(ctx, conn, answer.Cursor, pattern, count)
-			if err != nil {
-				return err
-			}
-			answer.Cursor = next
-			answer.Keys, err = describeKeys(ctx, conn, names)
-			return err
-		})
-	})
-	return answer, err
-}
-
-// escapeGlob returns a pattern that matches exactly a text.
-func escapeGlob(text string) string {
-	var b strings.Builder
-	for i := range len(text) {
-		if strings.IndexByte(`*?[]\^-`, text[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
-}
-
-// scan returns at least one page of keys, unless a bound is reached before.
-func scan(ctx context.Context, conn *redis.Conn, cursor, pattern string, count int) (names []string, next string,
-	err error) {
-	begun, step := time.Now(), visitStep
+	pattern := listing.EscapePattern(r.FormValue("prefix")) + "*"
+	begin, step := answer.Cursor, visitStep
 	if pattern == "*" {
 		step = count
 	}
-	for visited := 0; visited < maxVisits && time.Since(begun) < visitTime && len(names) < count; visited += step {
+	page := func() error {
+		return d.keysPage(r, &answer, begin, pattern, count, step)
+	}
+	if err = page(); errors.Is(err, errTooLarge) {
+		step = longKeys
+		err = page()
+	}
+	return answer, err
+}
+
+// longKeys is how many keys one SCAN visits if the keys are long. A key has up to
+// 512 KiB, so pageBytes and these keys fit into replyBytes.
+const longKeys = 8
+
+// keysPage sets answer to a page of keys from a cursor on. step is the number of keys
+// that one SCAN visits.
+func (d *Dashboard) keysPage(r *http.Request, answer *Keys, from, pattern string, count, step int) error {
+	return d.read(r, func(ctx context.Context, c *connection) error {
+		return c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) error {
+			var names []string
+			var err error
+			names, answer.Cursor, answer.Visited, err = scan(ctx, conn, from, pattern, count, step)
+			if err != nil {
+				return err
+			}
+			answer.Keys, err = d.describeKeys(ctx, conn, cmp.Or(c.user, "default"), names)
+			return err
+		})
+	})
+}
+
+// scan returns at least one page of keys, unless a bound is reached before.
+func scan(ctx context.Context, conn *redis.Conn, cursor, pattern string, count, step int) (names []string,
+	next string, visited int, err error) {
+	begun, size := time.Now(), 0
+	for visited < maxVisits && time.Since(begun) < visitTime && len(names) < count &&
+		size < pageBytes {
 		reply, err := conn.Do(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", step).Slice()
 		if err != nil {
-			return nil, "", err
+			return nil, "", visited, err
 		}
+		visited += step
 		found, ok := []any(nil), len(reply) == 2
 		if ok {
 			cursor, ok = reply[0].(string)
 			found, _ = reply[1].([]any)
 		}
 		if !ok {
-			return nil, "", errors.New("SCAN returned another reply than a cursor and a list")
+			return nil, "", visited, errors.New("SCAN did not return a cursor and a list")
 		}
 		for _, f := range found {
 			if name, ok := f.(string); ok {
-				names = append(names, name)
+				names, size = append(names, name), size+len(name)
 			}
 		}
 		if cursor == "0" {
 			break
 		}
 	}
-	return names, cursor, nil
+	return names, cursor, visited, nil
 }
 
 // lengthOf contains the command that returns the length of a type.
@@ -116,70 +131,148 @@ var lengthOf = map[string]string{
 	"string": "STRLEN", "list": "LLEN", "hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "stream": "XLEN",
 }
 
+// previewOf contains the command that returns elements of a type.
+var previewOf = map[string][]string{
+	"list": {"LRANGE", "0", "9"}, "hash": {"HSCAN", "0", "COUNT", "10"}, "set": {"SSCAN", "0", "COUNT", "10"},
+	"zset": {"ZRANGE", "0", "9"},
+}
+
+const (
+	// maxPreviewed bounds the memory of a collection whose elements are shown,
+	// because the node sends each element as a whole. allPreviewed bounds that of
+	// all collections in an answer.
+	maxPreviewed = 64 << 10
+	allPreviewed = 2 << 20
+)
+
+// preview returns the beginning of what previewOf returns.
+func preview(typ string, reply any) string {
+	list, _ := reply.([]any)
+	if typ == "hash" || typ == "set" { // after the cursor
+		if len(list) != 2 {
+			return ""
+		}
+		list, _ = list[1].([]any)
+	}
+	var b strings.Builder
+	for i, e := range list {
+		if b.Len() >= previewBytes {
+			break
+		}
+		switch {
+		case i == 0:
+		case typ == "hash" && i%2 == 1:
+			b.WriteString("=")
+		default:
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, e)
+	}
+	return b.String()[:min(b.Len(), previewBytes)]
+}
+
 // describeKeys asks for the types, the times to live and the sizes of keys. It
-// leaves out keys that no longer exist.
-func describeKeys(ctx context.Context, conn *redis.Conn, names []string) ([]Key, error) {
+// sends no command that the user may not run, because the node would add each
+// refusal to its ACL log. It leaves out keys that no longer exist.
+func (d *Dashboard) describeKeys(ctx context.Context, conn *redis.Conn, user string, names []string) ([]Key, error) {
 	type asked struct {
 		typ             *redis.StatusCmd
 		ttl, size, long *redis.Cmd
 		begin           *redis.StringCmd
+		elements        *redis.Cmd
 	}
 	all := make([]asked, len(names))
-	if len(names) == 0 {
-		return []Key{}, nil
-	}
 	// An error of a single command is read below; only a broken connection ends
 	// the request.
-	failed := func(_ []redis.Cmder, err error) error {
-		if reply := redis.Error(nil); err == nil || errors.As(err, &reply) {
+	pipelined := func(f func(i int, name string, p redis.Pipeliner)) error {
+		p := conn.Pipeline()
+		for i, name := range names {
+			f(i, name, p)
+		}
+		if p.Len() == 0 {
+			return nil
+		}
+		_, err := p.Exec(ctx)
+		if reply := redis.Error(nil); errors.As(err, &reply) {
 			return nil
 		}
 		return err
 	}
-	if err := failed(conn.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, name := range names {
-			all[i] = asked{typ: p.Type(ctx, name), ttl: p.Do(ctx, "PTTL", name),
-				size: p.Do(ctx, "MEMORY", "USAGE", name)}
+	// ask queues a command that the user may run.
+	ask := func(p redis.Pipeliner, args ...string) *redis.Cmd {
+		if !d.cfg.Permits(user, args...) {
+			return nil
 		}
-		return nil
-	})); err != nil {
+		words := make([]any, len(args))
+		for i, a := range args {
+			words[i] = a
+		}
+		return p.Do(ctx, words...)
+	}
+	if err := pipelined(func(i int, name string, p redis.Pipeliner) {
+		if d.cfg.Permits(user, "TYPE", name) {
+			all[i].typ = p.Type(ctx, name)
+		}
+		all[i].ttl, all[i].size = ask(p, "PTTL", name), ask(p, "MEMORY", "USAGE", name)
+	}); err != nil {
 		return nil, err
 	}
-	if err := failed(conn.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, name := range names {
-			if command, ok := lengthOf[all[i].typ.Val()]; ok {
-				all[i].long = p.Do(ctx, command, name)
-			}
-			if all[i].typ.Val() == "string" {
-				all[i].begin = p.GetRange(ctx, name, 0, previewBytes-1)
-			}
+	room := int64(allPreviewed)
+	if err := pipelined(func(i int, name string, p redis.Pipeliner) {
+		if all[i].typ == nil {
+			return
 		}
-		return nil
-	})); err != nil {
+		size, err := integer(all[i].size)
+		if command := previewOf[all[i].typ.Val()]; command != nil && err == nil && size <= min(room, maxPreviewed) {
+			room -= size
+			all[i].elements = ask(p, append([]string{command[0], name}, command[1:]...)...)
+		}
+		if command, ok := lengthOf[all[i].typ.Val()]; ok {
+			all[i].long = ask(p, command, name)
+		}
+		if all[i].typ.Val() == "string" && d.cfg.Permits(user, "GETRANGE", name, "0", "0") {
+			all[i].begin = p.GetRange(ctx, name, 0, previewBytes-1)
+		}
+	}); err != nil {
 		return nil, err
 	}
 	keys := make([]Key, 0, len(names))
 	for i, name := range names {
 		a := all[i]
-		if a.typ.Val() == "none" {
+		k := Key{Key: name, TTL: -1, Denied: a.typ == nil || denied(a.typ.Err())}
+		if a.typ != nil {
+			k.Type = a.typ.Val()
+		}
+		if k.Type == "none" {
 			continue
 		}
-		k := Key{Key: name, Type: a.typ.Val(), TTL: -1, Denied: denied(a.typ.Err())}
 		if !utf8.ValidString(name) {
 			k.KeyBase64 = base64.StdEncoding.EncodeToString([]byte(name))
 		}
-		if ttl, err := a.ttl.Int64(); err == nil {
+		if ttl, err := integer(a.ttl); err == nil {
 			k.TTL = ttl
 		}
-		k.Bytes, _ = a.size.Int64() // 0 if the user may not run MEMORY
-		if a.long != nil {
-			k.Length, _ = a.long.Int64() // 0 if the key has another type by now
-		}
-		if a.begin != nil {
+		k.Bytes, _ = integer(a.size)  // 0 if the user may not run MEMORY
+		k.Length, _ = integer(a.long) // 0 if the key has another type by now
+		switch {
+		case a.elements != nil:
+			k.Preview = preview(k.Type, a.elements.Val())
+		case a.begin != nil:
 			k.Preview = a.begin.Val()
 			k.Denied = k.Denied || denied(a.begin.Err())
+		case k.Type == "string":
+			k.Denied = true
 		}
 		keys = append(keys, k)
 	}
 	return keys, nil
+}
+
+// integer returns the integer that a command replied. cmd is nil if the user may
+// not run the command.
+func integer(cmd *redis.Cmd) (int64, error) {
+	if cmd == nil {
+		return 0, errors.New("not permitted")
+	}
+	return cmd.Int64()
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -14,14 +15,15 @@ import (
 	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
-// Bounds of one request that iterates over locks or keys. A request ends with what
-// it has found when it reaches one of them.
+// Bounds of one request that iterates over locks or keys. When a request reaches a
+// bound, it returns what it has found.
 const (
 	pageSize  = 50
 	maxPage   = 500
 	visitStep = 500 // locks or keys that one command visits
 	maxVisits = 20_000
 	visitTime = 300 * time.Millisecond
+	pageBytes = 1 << 20 // bytes of keys and owners
 )
 
 // Locks is the answer of /api/v1/locks. Locks has the maps that "holdfast locks
@@ -30,6 +32,10 @@ type Locks struct {
 	Locks []listing.Lock `json:"locks"`
 	// Cursor continues the list, "0" at its end.
 	Cursor string `json:"cursor"`
+	// Visited is the approximate number of locks that the request has visited.
+	Visited int `json:"visited"`
+	// Took is how long the node has searched, in milliseconds.
+	Took int64 `json:"took_ms"`
 }
 
 // listLocks answers /api/v1/locks.
@@ -45,30 +51,76 @@ func (d *Dashboard) listLocks(r *http.Request) (any, error) {
 	}
 	err = d.read(r, func(ctx context.Context, c *connection) error {
 		return c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) error {
-			begun := time.Now()
-			for visited := 0; visited < maxVisits && time.Since(begun) < visitTime; {
-				// Without a filter, each visited lock is found.
-				q.Count = visitStep
-				if q.Match == "" && q.Owner == "" && !q.Waited {
-					q.Count = count - len(answer.Locks)
+			begun, size := time.Now(), 0
+			for answer.Visited < maxVisits && time.Since(begun) < visitTime && size < pageBytes {
+				q.Count = count - len(answer.Locks)
+				if q.Waited { // COUNT bounds the locks that are visited, whether they match or not
+					q.Count = visitStep
 				}
 				found, next, err := listing.List(ctx, conn, q, answer.Cursor)
 				if err != nil {
 					return err
 				}
-				visited += q.Count
+				answer.Visited += q.Count
 				answer.Locks, answer.Cursor = append(answer.Locks, found...), next
-				if next == "0" || len(answer.Locks) >= count {
-					return nil
+				size += textBytes(found)
+				// A page without a filter that is not full has reached the limit of
+				// LOCK LIST in bytes.
+				if next == "0" || len(answer.Locks) >= count || !q.Waited && len(found) > 0 {
+					break
 				}
 			}
-			return nil
+			answer.Took = time.Since(begun).Milliseconds()
+			return d.addHistory(ctx, conn, cmp.Or(c.user, "default"), r.FormValue("db"), answer.Locks)
 		})
 	})
 	for _, l := range answer.Locks {
 		markBinary(l)
 	}
 	return answer, err
+}
+
+// textBytes returns the length of the texts that describe locks.
+func textBytes(locks []listing.Lock) (n int) {
+	for _, l := range locks {
+		for _, value := range l {
+			if text, ok := value.(string); ok {
+				n += len(text)
+			}
+		}
+		n += textBytes(l.Holders()) + textBytes(l.Waiters())
+	}
+	return n
+}
+
+// addHistory adds to locks what LOCK LIST and LOCK INFO do not know about the locks that LOCK
+// ACQUIRE has not taken: since when they are held, and by which client. The history of
+// the node knows it, unless it has no history of that time.
+func (d *Dashboard) addHistory(ctx context.Context, conn *redis.Conn, user, db string, locks []listing.Lock) error {
+	var visible []listing.Lock
+	for _, l := range locks {
+		if l.NeedsOrigin() && d.cfg.Permits(user, "LOCK", "HISTORY", l.Text("key")) {
+			visible = append(visible, l)
+		}
+	}
+	return d.origins.Add(listing.Scope{User: user, DB: db}, visible, func(keys []string) ([]any, error) {
+		p := conn.Pipeline()
+		for _, key := range keys {
+			p.Do(ctx, "LOCK", "HISTORY", key, "COUNT", 1)
+		}
+		cmds, err := p.Exec(ctx)
+		if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {
+			return nil, err
+		}
+		replies := make([]any, len(cmds))
+		for i, cmd := range cmds {
+			// An error means that the node keeps no history, or is busy.
+			if reply, err := cmd.(*redis.Cmd).Result(); err == nil {
+				replies[i] = reply
+			}
+		}
+		return replies, nil
+	})
 }
 
 // markBinary adds the exact bytes of keys and owners that are not valid UTF-8,
@@ -114,8 +166,10 @@ func (d *Dashboard) lockInfo(r *http.Request) (any, error) {
 	var answer Lock
 	err = d.read(r, func(ctx context.Context, c *connection) error {
 		return c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) (err error) {
-			answer.Lock, err = listing.Info(ctx, conn, key)
-			return err
+			if answer.Lock, err = listing.Info(ctx, conn, key); err != nil || answer.Lock == nil {
+				return err
+			}
+			return d.addHistory(ctx, conn, cmp.Or(c.user, "default"), r.FormValue("db"), []listing.Lock{answer.Lock})
 		})
 	})
 	if answer.Lock != nil {
@@ -133,7 +187,14 @@ func (c *connection) inDatabase(ctx context.Context, r *http.Request,
 	}
 	return c.run(ctx, func(ctx context.Context, conn *redis.Conn) error {
 		if db != c.db {
-			if err := conn.Do(ctx, "SELECT", db).Err(); err != nil {
+			// If no reply arrives, the selected database is not known.
+			before := c.db
+			c.db = -1
+			err := conn.Do(ctx, "SELECT", db).Err()
+			if reply := redis.Error(nil); errors.As(err, &reply) {
+				c.db = before
+			}
+			if err != nil {
 				return err
 			}
 			c.db = db

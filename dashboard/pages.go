@@ -41,25 +41,32 @@ var tabs = []tab{
 // view is what a template gets.
 type view struct {
 	Title, Path, Version, Node string
+	Here                       string // path and query
 	Tabs                       []tab
-	User                       string // user of the session, "" without one
-	Session                    bool
+	User                       string // user of the login, "" without one
+	LoggedIn                   bool
 	CSRF                       string
 	NeedsToken, Certificates   bool
 	Error                      string
 	Next                       string // page after a login
 	Lock                       listing.Lock
-	Key, Owner                 string
+	Key                        string
+	Owners                     []string
 	KeyBase64, DB              string
 	Tokens                     []int64
 }
+
+// In reports whether the page is below that of a path, as the page of a lock is
+// below the list of locks.
+func (v view) In(path string) bool { return path != "/" && strings.HasPrefix(v.Path, path+"/") }
 
 func parsePages() (pages, error) {
 	p := pages{templates: make(map[string]*template.Template)}
 	for _, name := range []string{
 		"overview", "traffic", "locks", "lock", "break", "keys", "clients", "events", "login",
 	} {
-		t, err := template.ParseFS(files, "templates/layout.html", "templates/"+name+".html")
+		t, err := template.New("").Funcs(template.FuncMap{"shown": shown}).
+			ParseFS(files, "templates/layout.html", "templates/"+name+".html")
 		if err != nil {
 			return p, err
 		}
@@ -92,11 +99,15 @@ func (d *Dashboard) Handler() http.Handler {
 				d.toLogin(w, r)
 				return
 			}
-			d.render(w, r, http.StatusOK, page.name, view{Title: page.title})
+			v := view{Title: page.title}
+			if key, err := keyOf(r); page.name == "lock" && err == nil {
+				v.Title += " " + beginning(shown(key))
+			}
+			d.render(w, r, http.StatusOK, page.name, v)
 		})
 	}
-	mux.HandleFunc("GET /locks/break", d.showBreak)
-	mux.HandleFunc("POST /locks/break", d.doBreak)
+	mux.HandleFunc("GET /locks/break", d.budgeted(d.showBreak))
+	mux.HandleFunc("POST /locks/break", d.budgeted(d.doBreak))
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) {
 		d.render(w, r, http.StatusOK, "login", view{Title: "Log in", Next: nextPage(r)})
 	})
@@ -104,7 +115,7 @@ func (d *Dashboard) Handler() http.Handler {
 	mux.HandleFunc("POST /logout", d.doLogout)
 	mux.HandleFunc("GET /static/{version}/{file...}", d.serveStatic)
 	d.api(mux)
-	return http.NewCrossOriginProtection().Handler(secured(mux))
+	return http.NewCrossOriginProtection().Handler(d.secured(mux))
 }
 
 // policy permits only the files of the node itself, and no inline scripts.
@@ -112,11 +123,11 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // secured adds the headers with which a browser protects its user.
-func secured(next http.Handler) http.Handler {
+func (d *Dashboard) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); strings.HasPrefix(r.URL.Path, "/api/") &&
-			(site == "cross-site" || site == "same-site") { // a page of another site could only cause work
-			writeJSON(w, http.StatusForbidden, apiError{Error: "the API does not answer pages of other sites"})
+			(site == "cross-site" || site == "same-site") { // the other site could not read the answer
+			d.writeJSON(w, http.StatusForbidden, apiError{Error: "the API does not answer pages of other sites"}, nil)
 			return
 		}
 		h := w.Header()
@@ -139,11 +150,60 @@ func (d *Dashboard) serveStatic(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, files, "static/"+r.PathValue("file"))
 }
 
+// budgeted makes a page with data count toward maxAnswers until it is sent.
+func (d *Dashboard) budgeted(page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		room, err := d.answers.take(r, replyBytes)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		defer room.release()
+		page(w, r)
+	}
+}
+
+// shown returns a text in which control characters, and characters that change
+// the direction of text or are invisible, are visible as escapes. common.js has
+// the same function.
+func shown(text string) string {
+	var b strings.Builder
+	for _, c := range text {
+		switch {
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c == '\r':
+			b.WriteString(`\r`)
+		case c == '\t':
+			b.WriteString(`\t`)
+		case c < ' ', c >= 0x7f && c <= 0x9f, c == 0xad, c == 0x61c, c >= 0x200b && c <= 0x200f,
+			c >= 0x2028 && c <= 0x202e, c >= 0x2060 && c <= 0x206f, c == 0xfeff,
+			c == 0xfffe, c == 0xffff: // XML allows neither
+			fmt.Fprintf(&b, `\u%04x`, c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// beginning returns the beginning of a text that may be too long for a title.
+func beginning(text string) string {
+	const most = 80
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
 // render writes a page.
 func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, code int, name string, v view) {
-	s := d.sessionOf(r)
-	v.Path, v.Version, v.Node, v.Tabs = r.URL.Path, d.pages.version, d.cfg.Node.ID(), tabs
-	v.User, v.Session, v.Certificates = s.user(), s != nil, d.cfg.Certificates
+	s := d.loginOf(r)
+	v.Path, v.Here, v.Version, v.Node, v.Tabs = r.URL.Path, r.URL.RequestURI(), d.pages.version, d.cfg.Node.ID(), tabs
+	if name == "login" { // a second link to the login leads to the same page
+		v.Here = v.Next
+	}
+	v.User, v.LoggedIn, v.Certificates = s.user(), s != nil, d.cfg.Certificates
 	v.NeedsToken = d.cfg.Token.Needed()
 	if s != nil {
 		v.CSRF = s.csrf
@@ -156,7 +216,7 @@ func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, code int, nam
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write(page.Bytes()) // an error means that the browser has gone away
+	_, _ = w.Write(page.Bytes()) // an error means that the browser has disconnected
 }
 
 // toLogin sends the browser to the login, and from there back to this page.
@@ -175,7 +235,7 @@ func nextPage(r *http.Request) string {
 	return next
 }
 
-// doLogin makes a session for an ACL user, or for the token of the port.
+// doLogin makes a login for an ACL user, or for the token of the port.
 func (d *Dashboard) doLogin(w http.ResponseWriter, r *http.Request) {
 	user, password, token := r.PostFormValue("user"), r.PostFormValue("password"), r.PostFormValue("token")
 	var conn *connection
@@ -191,22 +251,22 @@ func (d *Dashboard) doLogin(w http.ResponseWriter, r *http.Request) {
 			view{Title: "Log in", Error: "enter a user of the cluster, or the token of this port", Next: nextPage(r)})
 		return
 	}
-	if old := d.sessionOf(r); old != nil {
-		d.sessions.end(old)
+	if old := d.loginOf(r); old != nil {
+		d.browserLogins.end(old)
 	}
-	d.setCookie(w, d.sessions.add(conn, token, time.Now()).id)
+	d.setCookie(w, d.browserLogins.add(conn, token, time.Now()).id)
 	http.Redirect(w, r, nextPage(r), http.StatusSeeOther)
 }
 
-// doLogout ends the session.
+// doLogout ends the login.
 func (d *Dashboard) doLogout(w http.ResponseWriter, r *http.Request) {
-	s := d.sessionOf(r)
+	s := d.loginOf(r)
 	if s != nil && !s.checks(r.PostFormValue("csrf")) {
-		http.Error(w, "the form is not of this session", http.StatusForbidden)
+		http.Error(w, "the form belongs to another login", http.StatusForbidden)
 		return
 	}
 	if s != nil {
-		d.sessions.end(s)
+		d.browserLogins.end(s)
 	}
 	d.setCookie(w, "")
 	http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -214,7 +274,7 @@ func (d *Dashboard) doLogout(w http.ResponseWriter, r *http.Request) {
 
 // showBreak shows what a break would take away, and asks for confirmation.
 func (d *Dashboard) showBreak(w http.ResponseWriter, r *http.Request) {
-	if d.sessionOf(r).user() == "" {
+	if d.loginOf(r).user() == "" {
 		d.toLogin(w, r)
 		return
 	}
@@ -240,9 +300,11 @@ func (d *Dashboard) breakView(r *http.Request) (v view, code int) {
 		v.Error = e.Error
 		return v, code
 	}
-	v.Owner = v.Lock.Text("owner")
-	for _, h := range v.Lock.Holders() {
-		v.Owner += h.Text("owner") + " "
+	if v.Owners = []string{v.Lock.Text("owner")}; len(v.Lock.Holders()) > 0 {
+		v.Owners = nil
+		for _, h := range v.Lock.Holders() {
+			v.Owners = append(v.Owners, h.Text("owner"))
+		}
 	}
 	for _, token := range v.Lock.Tokens() {
 		if only := r.FormValue("token"); only == "" || only == strconv.FormatInt(token, 10) {
@@ -250,14 +312,14 @@ func (d *Dashboard) breakView(r *http.Request) (v view, code int) {
 		}
 	}
 	if len(v.Tokens) == 0 {
-		v.Error = "the lock is free, or has another owner by now"
+		v.Error = "the lock is free, or has another owner now"
 	}
 	return v, http.StatusOK
 }
 
 // doBreak breaks the grants that the page of showBreak has shown.
 func (d *Dashboard) doBreak(w http.ResponseWriter, r *http.Request) {
-	s := d.sessionOf(r)
+	s := d.loginOf(r)
 	if s.user() == "" {
 		d.toLogin(w, r)
 		return
@@ -276,13 +338,13 @@ func (d *Dashboard) doBreak(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !s.checks(r.PostFormValue("csrf")):
-		http.Error(w, "the form is not of this session", http.StatusForbidden)
+		http.Error(w, "the form belongs to another login", http.StatusForbidden)
 		return
 	case err != nil || len(tokens) == 0:
 		http.Error(w, "the form is not complete", http.StatusBadRequest)
 		return
 	case !d.breaks.allow(time.Now()):
-		fail(http.StatusTooManyRequests, "too many locks were broken on this page: wait some seconds")
+		fail(http.StatusTooManyRequests, "too many locks were broken through the dashboard: wait some seconds")
 		return
 	}
 	broken, err := s.conn.breakLock(r.Context(), r, key, slices.Compact(tokens))

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// The times for which requests share an answer that needs questions to all nodes.
-// Each such question opens a connection to every other node, so a client that
-// sends many requests could otherwise occupy the peer ports.
+// These are the times for which requests share an answer that this node must collect
+// from all nodes. To collect it, the node opens a connection to every other node. So
+// without sharing, a client that sends many requests could occupy the peer ports.
 const (
 	statusShare  = 250 * time.Millisecond
 	trafficShare = time.Second

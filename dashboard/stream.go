@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/holdfast-kv/holdfast/cluster/health"
 )
@@ -15,13 +18,14 @@ import (
 // Topics of the stream.
 const (
 	topicStatus  = "status"  // Status, when it has changed
-	topicTraffic = "traffic" // Traffic, with one sample of each node
+	topicTraffic = "traffic" // Traffic, with the last samples of each node
 	topicEvents  = "events"  // the id of the newest event
 )
 
 const (
-	maxStreams  = 32
-	statusEvery = time.Second
+	maxStreams     = 64
+	maxStreamsEach = 16 // streams to one address
+	statusEvery    = time.Second
 	// statusPause is the minimum time between two questions to the members.
 	statusPause = 100 * time.Millisecond
 	pingEvery   = 15 * time.Second
@@ -31,6 +35,8 @@ const (
 // stream sends messages to the open streams. It is safe for concurrent use.
 type stream struct {
 	opened chan struct{} // capacity 1: a stream was opened, or the cluster has changed
+	places quota
+	log    hclog.Logger
 
 	mu   sync.Mutex
 	subs map[*subscriber]bool
@@ -44,23 +50,20 @@ type subscriber struct {
 	queued map[string][]byte
 }
 
-// open adds a stream. It fails if there are too many.
-func (s *stream) open(topics []string) (*subscriber, bool) {
+// open adds a stream.
+func (s *stream) open(topics []string) *subscriber {
 	sub := &subscriber{topics: make(map[string]bool), ready: make(chan struct{}, 1), queued: make(map[string][]byte)}
 	for _, t := range topics {
 		sub.topics[t] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.subs) >= maxStreams {
-		return nil, false
-	}
 	if s.subs == nil {
 		s.subs = make(map[*subscriber]bool)
 	}
 	s.subs[sub] = true
 	s.hurry()
-	return sub, true
+	return sub
 }
 
 func (s *stream) close(sub *subscriber) {
@@ -93,7 +96,8 @@ func (s *stream) hurry() {
 func (s *stream) send(topic string, message any) {
 	text, err := json.Marshal(message)
 	if err != nil {
-		panic("message of the stream: " + err.Error()) // our types can be encoded
+		s.log.Error("message of a stream cannot be encoded", "topic", topic, "error", err)
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +161,7 @@ func (d *Dashboard) keepStream() {
 			return
 		case <-t.C:
 		case <-d.stream.opened:
-			last = "" // the stream that was opened has no status yet
+			last = "" // the new stream has no status yet
 		}
 	}
 }
@@ -166,11 +170,16 @@ func (d *Dashboard) keepStream() {
 func essence(st Status) string {
 	nodes := slices.Clone(st.Nodes)
 	for i := range nodes {
-		// The pages count the uptime themselves. Other values change without a
-		// command of a client, because clock entries are committed.
+		// The pages compute the uptime themselves. The other values also change
+		// without a command of a client, when clock entries are committed.
 		n := &nodes[i]
 		n.Uptime, n.LastAnswer, n.StateHash, n.StateIndex = 0, time.Time{}, "", 0
 		n.DiskFree = n.DiskFree >> 20
+		n.Links = slices.Clone(n.Links)
+		for j := range n.Links {
+			l := &n.Links[j] // a round trip is worth sending if it has doubled or halved
+			l.RoundTrip, l.Silent = math.Round(math.Log2(l.RoundTrip+0.01)), 0
+		}
 	}
 	return fmt.Sprintf("%+v %+v", st.Verdict, []health.NodeStatus(nodes))
 }
@@ -185,12 +194,12 @@ func (s *stream) sendLast(e *Events) {
 
 // serveStream answers /api/v1/stream.
 func (d *Dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
-	fail := func(code int, e apiError) { writeJSON(w, code, e) }
+	fail := func(code int, e apiError) { d.writeJSON(w, code, e, nil) }
 	if err := d.mayRead(r); err != nil {
 		fail(explain(err))
 		return
 	}
-	bySession := !d.cfg.Token.Admits(r) && d.sessionOf(r) != nil
+	byLogin := !d.cfg.Token.Admits(r) && d.loginOf(r) != nil
 	topics := r.URL.Query()["topic"]
 	if len(topics) == 0 {
 		topics = []string{topicStatus}
@@ -202,11 +211,14 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	sub, ok := d.stream.open(topics)
+	place, ok := d.stream.places.try(r, 1)
 	if !ok {
-		fail(http.StatusServiceUnavailable, apiError{Error: "too many streams are open on this node"})
+		const text = "too many streams are open on this node, or to this address"
+		fail(http.StatusServiceUnavailable, apiError{Error: text})
 		return
 	}
+	defer place.release()
+	sub := d.stream.open(topics)
 	defer d.stream.close(sub)
 	// The limits of the HTTP port are for short requests. A stream has a limit for
 	// each write instead.
@@ -242,7 +254,7 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
 				text += "event: " + topic + "\ndata: " + string(queued[topic]) + "\n\n"
 			}
 		}
-		if bySession && d.sessionOf(r) == nil { // it has ended since the stream began
+		if byLogin && d.loginOf(r) == nil { // it has ended since the stream began
 			return
 		}
 	}

@@ -13,6 +13,14 @@ export function el(tag, props = {}, ...children) {
   return e;
 }
 
+// draw returns an element of a drawing.
+export function draw(tag, props = {}, ...children) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props)) e.setAttribute(name, value);
+  e.append(...children);
+  return e;
+}
+
 // byId returns an element of the page.
 export const byId = (id) => document.getElementById(id);
 
@@ -20,7 +28,7 @@ export const byId = (id) => document.getElementById(id);
 // direction of text, are visible as escapes.
 export function shown(text) {
   return String(text ?? "").replace(
-    /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
+    /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff]/g,
     (c) => ({ "\n": "\\n", "\r": "\\r", "\t": "\\t" })[c] ?? "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"),
   );
 }
@@ -47,6 +55,9 @@ export async function api(path, params = {}) {
   return body;
 }
 
+// loginLink returns the address of the login, which leads back to this page.
+export const loginLink = () => "/login?next=" + encodeURIComponent(location.pathname + location.search);
+
 // report shows an error on the page, or removes the last one if err is null.
 export function report(err) {
   const message = byId("message");
@@ -54,30 +65,36 @@ export function report(err) {
     message.hidden = true;
     return;
   }
+  for (const td of document.querySelectorAll("main td")) {
+    if (td.textContent === "Loading …") td.textContent = "Not loaded";
+  }
   const text = err instanceof problem ? err.message : "the node does not answer";
   message.hidden = false;
   message.className = "message bad";
   message.replaceChildren(shown(text));
   if (err.login) {
-    const next = encodeURIComponent(location.pathname + location.search);
-    message.append(" ", el("a", { href: "/login?next=" + next }, "Log in"));
+    message.append(" ", el("a", { href: loginLink() }, "Log in"));
   }
 }
 
-// attempt calls f and shows its error.
+// attempt calls f and shows its error. It returns the error, or null.
 export async function attempt(f) {
   try {
     await f();
     report(null);
-    return true;
+    return null;
   } catch (err) {
     report(err);
-    return false;
+    return err;
   }
 }
 
-// poll calls f now and then after each interval, while the page is visible.
-// It returns a function that calls f at once.
+// refusedPause is how long a page waits after a request for which the user lacks
+// rights, because the node records each refused command.
+const refusedPause = 60000;
+
+// poll calls f at once, and again after each interval, while the page is visible.
+// It returns a function that calls f at once. f may return a longer interval.
 export function poll(f, milliseconds) {
   let timer, running = false, again = false;
   const run = async () => {
@@ -87,12 +104,16 @@ export function poll(f, milliseconds) {
       return;
     }
     running = true;
+    let err, pause;
     do {
       again = false;
-      await attempt(f);
+      pause = 0;
+      err = await attempt(async () => {
+        pause = await f();
+      });
     } while (again);
     running = false;
-    if (!document.hidden) timer = setTimeout(run, milliseconds);
+    if (!document.hidden) timer = setTimeout(run, err?.login ? refusedPause : Math.max(milliseconds, pause || 0));
   };
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
@@ -131,7 +152,7 @@ export function listen(handlers, state) {
   open();
 }
 
-// duration returns a time in milliseconds for a reader.
+// duration returns a time in milliseconds as a text for people.
 export function duration(ms) {
   if (ms === null || ms === undefined || ms < 0) return "–";
   if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -142,7 +163,7 @@ export function duration(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
-// bytes returns a size for a reader.
+// bytes returns a size as a text for people.
 export function bytes(n) {
   if (n === null || n === undefined) return "–";
   let unit = 0;
@@ -153,22 +174,29 @@ export function bytes(n) {
   return `${n >= 10 || unit === 0 ? Math.round(n) : n.toFixed(1)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][unit]}`;
 }
 
-// rows replaces the rows of a table.
+// rows replaces the rows of a table. A link that has the focus keeps it.
 export function rows(table, all, empty) {
   const columns = table.tHead.rows[0].cells.length;
   if (all.length === 0) all = [el("tr", {}, el("td", { colspan: columns, class: "muted" }, empty))];
+  const focused = table.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   table.tBodies[0].replaceChildren(...all);
+  if (focused === null) return;
+  const again = [...table.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === focused);
+  again?.focus({ preventScroll: true });
 }
 
-// cell returns a cell of a table with a text of the cluster, which is cut on the
-// page and whole in its title.
+// A table says that it is loading until its first rows are there.
+for (const table of document.querySelectorAll("main table")) rows(table, [], "Loading …");
+
+// cell returns a cell of a table with a text from the cluster. The page cuts a
+// long text; the title of the cell has the whole text.
 export function cell(text, props = {}) {
   const s = shown(text);
   return el("td", { title: s.length > 40 ? s : null, ...props }, s);
 }
 
-// remember keeps the fields of a form in the address of the page, and sets them
-// from it.
+// remember stores the fields of a form in the address of the page, and restores
+// them from the address.
 export function remember(form, changed) {
   const query = new URLSearchParams(location.search);
   for (const field of form.elements) {
@@ -177,17 +205,41 @@ export function remember(form, changed) {
     else field.value = query.get(field.name);
   }
   const values = () => Object.fromEntries([...new FormData(form)].filter(([, v]) => v !== ""));
-  form.addEventListener("submit", (e) => {
-    e.preventDefault();
+  const apply = () => {
     history.replaceState(null, "", "?" + new URLSearchParams(values()));
     changed(values());
+  };
+  form.addEventListener("submit", (e) => {
+    e.preventDefault();
+    apply();
   });
+  form.querySelectorAll("select").forEach((s) => s.addEventListener("change", apply));
   return values;
+}
+
+// offer adds values that a selection does not have yet. If the address of the page
+// contains a value, it is selected as soon as the selection has it.
+export function offer(select, all) {
+  const known = [...select.options].map((o) => o.value);
+  const wanted = new URLSearchParams(location.search).get(select.name);
+  for (const value of [...new Set(all)].sort()) {
+    if (known.includes(value)) continue;
+    select.append(el("option", { value }, shown(value)));
+  }
+  if (wanted && select.value !== wanted && !select.dataset.offered) select.value = wanted;
+  select.dataset.offered = "yes";
+}
+
+// silence says which nodes have not answered.
+export function silence(nodes) {
+  byId("silent").hidden = nodes.length === 0;
+  put(byId("silent"), shown(`No answer from ${nodes.join(", ")}: what these nodes know is missing.`));
 }
 
 // client returns the client of a lock or of a waiter.
 export function client(l) {
-  return [l.addr, l.name, l.node ? "at " + l.node : ""].filter(Boolean).join(" ") || "–";
+  const id = !l.addr && l["client-id"] ? "client " + l["client-id"] : "";
+  return [l.addr, id, l.name, l.node ? "at " + l.node : ""].filter(Boolean).join(" ") || "–";
 }
 
 // lockLink returns the address of the page of a lock.
@@ -212,6 +264,7 @@ export function countdown() {
   }, 1000);
   return (e, ttl) => {
     if (ttl < 0 || ttl === undefined) {
+      ends.delete(e);
       put(e, "no end");
       return e;
     }

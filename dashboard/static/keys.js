@@ -1,35 +1,28 @@
-import { api, attempt, byId, bytes, cell, countdown, el, poll, remember, rows, shown } from "./common.js";
+import { byId, bytes, cell, countdown, el, remember, rows, shown } from "./common.js";
+import { list } from "./list.js";
 
+const previewBytes = 100, previewElements = 10; // of a value, in the answer of the API
 const table = byId("keys");
 const count = countdown();
-let found = [], cursor = "0", extended = false;
-const values = remember(byId("search"), () => {
-  extended = false;
-  refresh();
-});
+const values = remember(byId("search"), () => again());
 
-function show() {
+// value returns the beginning of the value of a key, and shows whether it is cut.
+function value(k) {
+  if (k.denied) return "not permitted";
+  if (!k.preview) return k.length > 0 ? "no preview" : "";
+  const cut = k.type === "string" ? k.length > previewBytes
+    : k.length > previewElements || new TextEncoder().encode(k.preview).length >= previewBytes;
+  return cut ? k.preview + " …" : k.preview;
+}
+
+function show(found, more) {
   rows(table, found.map((k) => el("tr", {},
     el("th", { scope: "row", title: shown(k.key) }, shown(k.key) || '""'), cell(k.type ?? "–"),
     count(el("td", { class: "ttl" }), k.ttl_ms), cell(k.length, { class: "number" }),
     cell(k.bytes ? bytes(k.bytes) : "–", { class: "number" }),
-    cell(k.denied ? "not permitted" : k.preview ?? "", { class: "preview" }))),
-  cursor === "0" ? "no key has this prefix" : "none among the keys that were searched so far");
-  byId("more").hidden = cursor === "0";
-  byId("count").textContent = `${found.length} shown${cursor === "0" ? "" : ", and there are more"}`;
+    cell(value(k), { class: "preview" }))),
+  more ? "none among the keys that were visited so far"
+    : values().prefix ? "no key has this prefix" : "this database has no key");
 }
 
-const refresh = poll(async () => {
-  if (extended) return; // the rows of further pages would be lost
-  const answer = await api("keys", values());
-  [found, cursor] = [answer.keys, answer.cursor];
-  show();
-}, 5000);
-
-byId("more").addEventListener("click", () => attempt(async () => {
-  extended = true;
-  const answer = await api("keys", { ...values(), cursor });
-  found = found.concat(answer.keys);
-  cursor = answer.cursor;
-  show();
-}));
+const again = list({ path: "keys", field: "keys", query: values, show, milliseconds: 5000 });

@@ -17,9 +17,10 @@ const charts = [
   { title: "Fsync of the log: 99th percentile", values: ["fsync_p99_ms"], format: ms },
   { title: "Groups per log entry", values: ["groups_per_entry"], format: number },
   { title: "Clients", values: ["clients"], format: number },
-  { title: "Data set, and its limit (dashed)", values: ["dataset_bytes", "maxmemory_bytes"], format: bytes },
+  { title: "Data set, and its limit (dashed)", values: ["dataset_bytes", "maxmemory_bytes"], format: bytes,
+    dashed: "limit" },
   { title: "Free disk space, and the reserve (dashed)", values: ["disk_free_bytes", "disk_reserve_bytes"],
-    format: bytes },
+    format: bytes, dashed: "reserve" },
 ];
 
 const limit = 15 * 60 * 1000; // milliseconds that the page keeps of the fine samples
@@ -35,12 +36,29 @@ function align(ids) {
   const step = Math.max(...ids.map((id) => nodes[id].interval_seconds)) || 5;
   const at = (t) => Math.round(t / 1000 / step) * step;
   const times = [...new Set(ids.flatMap((id) => nodes[id].times_ms.map(at)))].sort((a, b) => a - b);
+  // A line has a gap where a value is not known (null), and none where a node only
+  // has no sample for this time (undefined).
   const column = (id, name) => {
     const byTime = new Map(nodes[id].times_ms.map((t, i) => [at(t), nodes[id].values[name]?.[i] ?? null]));
-    return times.map((t) => byTime.get(t) ?? null);
+    return times.map((t) => byTime.get(t));
   };
   return { times, column };
 }
+
+// isolated returns the positions of the values that have a gap on both sides. No line
+// shows them.
+function isolated(values) {
+  const known = [...values.keys()].filter((i) => values[i] !== undefined);
+  return known.filter((p, i) => values[p] !== null && (values[known[i - 1]] ?? null) === null
+    && (values[known[i + 1]] ?? null) === null);
+}
+
+// sizes are the steps of an axis of bytes: powers of two, so that its labels are round.
+const sizes = [...Array(60).keys()].map((i) => 2 ** i);
+
+// clock returns a time of day, with seconds if the steps of the axis are short.
+const clock = (t, step) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit",
+  second: step < 60 ? "2-digit" : undefined, hourCycle: "h23" });
 
 function draw() {
   const ids = Object.keys(nodes).sort();
@@ -58,7 +76,7 @@ function draw() {
     const lines = chart.values.flatMap((name, dashed) => ids.map((id, j) => ({ name, id, j, dashed: dashed > 0 })));
     const data = [times, ...lines.map((l) => column(l.id, l.name))];
     const last = lines.filter((l) => !l.dashed).map((l) => {
-      const values = column(l.id, l.name).filter((v) => v !== null);
+      const values = column(l.id, l.name).filter((v) => v !== null && v !== undefined);
       return `${l.id}: ${chart.format(values.at(-1))}`;
     }).join(", ");
     if (!build) {
@@ -71,12 +89,12 @@ function draw() {
     byId("charts").append(root);
     const axis = { stroke: color("--muted"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false } };
     const plot = new uPlot({
-      ...size, cursor: { y: false }, legend: { live: true }, scales: { y: { range: (u, low, high) => [0, (high || 1) * 1.1] } },
-      axes: [{ ...axis, space: 90, values: (u, all) => all.map((t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })) },
-        { ...axis, size: 64, values: (u, all) => all.map(chart.format) }],
+      ...size, padding: [8, 30, 0, 0], cursor: { y: false }, legend: { live: true }, scales: { y: { range: (u, low, high) => [0, (high || 1) * 1.1] } },
+      axes: [{ ...axis, space: 90, values: (u, all, axis, space, step) => all.map((t) => clock(t, step)) },
+        { ...axis, size: 64, values: (u, all) => all.map(chart.format), incrs: chart.format === bytes ? sizes : undefined }],
       series: [{ value: (u, t) => (t ? new Date(t * 1000).toLocaleTimeString() : "–") },
-        ...lines.map((l) => ({ label: l.id, stroke: color(`--line-${l.j % 5}`), width: l.dashed ? 1 : 2,
-          dash: l.dashed ? [4, 4] : undefined, spanGaps: true, value: (u, v) => chart.format(v) }))],
+        ...lines.map((l) => ({ label: l.dashed ? `${l.id} ${chart.dashed}` : l.id, stroke: color(`--line-${l.j % 5}`), width: l.dashed ? 1 : 2,
+          dash: l.dashed ? [4, 4] : undefined, points: { filter: (u, i, show) => (show ? null : isolated(u.data[i])) }, value: (u, v) => chart.format(v) }))],
     }, data, root);
     root.querySelectorAll(".u-legend th").forEach((th) => th.setAttribute("scope", "row"));
     plots.push({ plot, now, ids: ids.join(), width: size.width });
@@ -106,8 +124,8 @@ function add(fresh) {
 const load = () => attempt(async () => {
   ({ nodes } = await api("traffic", { window: span }));
   draw();
-  const coarse = "One sample each 5 minutes; a chart begins when its node was started.";
-  put(byId("freshness"), span === "24h" ? coarse : "Live; a chart begins when its node was started.");
+  put(byId("freshness"), (span === "24h" ? "One sample each 5 minutes" : "Live, one sample each 5 s")
+    + "; the lines of a node begin when the node was started. Percentiles are upper bounds, and have gaps where nothing was measured.");
 });
 
 for (const button of document.querySelectorAll("[data-window]")) {

@@ -1,6 +1,6 @@
 // Package traffic keeps samples of what a node does: for 15 minutes at full
-// resolution, and for a day at a coarse one. It reads them from the node's own
-// Prometheus metrics, and keeps them in memory.
+// resolution, and for a day at a coarse resolution. It reads them from the node's
+// own Prometheus metrics, and keeps them in memory.
 package traffic
 
 import (
@@ -38,8 +38,8 @@ const (
 	valueCount
 )
 
-// values is one sample. A value that is not known, such as the latency of no
-// commands, is not a number.
+// values is one sample. A value that is not known is NaN, such as the latency if
+// there were no commands.
 type values [valueCount]float64
 
 // takesMaximum reports whether a coarse sample has the maximum of a value
@@ -52,8 +52,8 @@ type sample struct {
 	values
 }
 
-// merge returns the coarse sample of several samples. The time is that of the
-// last one.
+// merge returns the coarse sample of several samples. Its time is the time of the
+// last sample.
 func merge(all []sample) sample {
 	out := sample{at: all[len(all)-1].at}
 	for i := range out.values {

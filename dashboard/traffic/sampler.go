@@ -116,7 +116,7 @@ func (h *histogram) add(d *dto.Histogram) {
 }
 
 // quantile returns the upper bound, in milliseconds, of the bucket with the
-// q-quantile of what was counted since before.
+// q-quantile of the observations since before.
 func (h *histogram) quantile(q float64, before *histogram) float64 {
 	n := h.all - before.all
 	if n <= 0 {
@@ -133,7 +133,8 @@ func (h *histogram) quantile(q float64, before *histogram) float64 {
 	return h.bounds[len(h.bounds)-1] * 1000
 }
 
-// gaugeOf contains the metrics that a sample takes over as they are.
+// gaugeOf contains the metrics that a sample copies unchanged, with their positions
+// in the sample.
 var gaugeOf = map[string]int{
 	"holdfast_clients": clients, "holdfast_blocked_clients": blocked, "holdfast_dataset_bytes": dataset,
 	"holdfast_maxmemory_bytes": maxMemory, "holdfast_disk_free_bytes": diskFree,

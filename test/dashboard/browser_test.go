@@ -184,55 +184,6 @@ func (b *tab) picture(name string) {
 	}
 }
 
-// accessible checks that fields and buttons have names, that the page has one main
-// heading and a language, and that keyboard focus reaches every control.
-func (b *tab) accessible() {
-	b.t.Helper()
-	for _, problem := range eval[[]string](b, `(() => {
-		const bad = [];
-		const name = (e) => (e.labels?.[0]?.innerText || e.innerText || e.getAttribute("aria-label") || "").trim();
-		for (const e of document.querySelectorAll("input:not([type=hidden]), select, button, a[href]")) {
-			if (e.offsetParent && !name(e)) bad.push("no name: " + e.outerHTML.slice(0, 100));
-			if (e.tabIndex < 0) bad.push("not reachable by keyboard: " + e.outerHTML.slice(0, 100));
-		}
-		if (document.querySelectorAll("h1").length !== 1) bad.push("not one main heading");
-		if (!document.documentElement.lang) bad.push("no language");
-		for (const th of document.querySelectorAll("th")) if (!th.scope) bad.push("heading of a table without scope");
-		return bad;
-	})()`) {
-		b.t.Errorf("%s: %s", eval[string](b, "location.pathname"), problem)
-	}
-	for _, low := range eval[[]string](b, contrast) {
-		b.t.Errorf("%s: %s", eval[string](b, "location.pathname"), low)
-	}
-}
-
-// contrast is an expression that returns the texts whose contrast is below 4.5,
-// the minimum of WCAG AA.
-const contrast = `(() => {
-	const parse = (c) => c.match(/[\d.]+/g).map(Number);
-	const light = (c) => {
-		const [r, g, b] = c.map((v) => ((v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-	};
-	const back = (e) => {
-		for (; e; e = e.parentElement) {
-			const c = parse(getComputedStyle(e).backgroundColor);
-			if (c.length < 4 || c[3] > 0.99) return c.slice(0, 3);
-		}
-		return [255, 255, 255];
-	};
-	const bad = new Set();
-	for (const e of document.querySelectorAll("body *")) {
-		const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-		if (!own || !e.offsetParent) continue;
-		const [a, b] = [light(parse(getComputedStyle(e).color).slice(0, 3)), light(back(e))];
-		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-		if (ratio < 4.5) bad.add("contrast " + ratio.toFixed(1) + " of " + e.tagName + " " + e.innerText.slice(0, 30));
-	}
-	return [...bad];
-})()`
-
 // fits checks that the page has no horizontal scroll.
 func (b *tab) fits() {
 	b.t.Helper()

@@ -10,38 +10,39 @@ import (
 )
 
 const (
-	maxSessions  = 64
-	sessionIdle  = 30 * time.Minute
-	sessionTotal = 12 * time.Hour
+	maxBrowserLogins = 64
+	loginIdle        = 30 * time.Minute
+	loginTotal       = 12 * time.Hour
 )
 
-// session is what a browser may do after a login, until it logs out.
-type session struct {
+// browserLogin contains the rights of a browser, from the login until the logout.
+type browserLogin struct {
 	id, csrf string
 	conn     *connection // connection of the ACL user, nil if only the token was given
 	token    string      // the token that was given, if conn is nil
 	created  time.Time
-	used     time.Time // guarded by sessions.mu
+	used     time.Time // guarded by browserLogins.mu
 }
 
 // user returns the name of the ACL user, or "".
-func (s *session) user() string {
+func (s *browserLogin) user() string {
 	if s == nil || s.conn == nil {
 		return ""
 	}
 	return s.conn.user
 }
 
-// checks reports whether a text is the token of the session against cross-site
+// checks reports whether a text is the login's token against cross-site
 // requests.
-func (s *session) checks(token string) bool {
+func (s *browserLogin) checks(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.csrf)) == 1
 }
 
-// sessions are the sessions of a Dashboard. It is safe for concurrent use.
-type sessions struct {
+// browserLogins contains the logins of the browsers that use a Dashboard. It is safe
+// for concurrent use.
+type browserLogins struct {
 	mu     sync.Mutex
-	all    map[string]*session
+	all    map[string]*browserLogin
 	closed bool
 }
 
@@ -52,17 +53,17 @@ func random() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// add makes a session. If there are too many, it ends the one that has not been
+// add makes a login. If there are too many, it ends the one that has not been
 // used for the longest time. token is the token that was given if conn is nil.
-func (s *sessions) add(conn *connection, token string, now time.Time) *session {
-	n := &session{id: random(), csrf: random(), conn: conn, token: token, created: now, used: now}
+func (s *browserLogins) add(conn *connection, token string, now time.Time) *browserLogin {
+	n := &browserLogin{id: random(), csrf: random(), conn: conn, token: token, created: now, used: now}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
-		s.all = make(map[string]*session)
+		s.all = make(map[string]*browserLogin)
 	}
-	if len(s.all) >= maxSessions {
-		var oldest *session
+	if len(s.all) >= maxBrowserLogins {
+		var oldest *browserLogin
 		for _, o := range s.all {
 			if oldest == nil || o.used.Before(oldest.used) {
 				oldest = o
@@ -80,8 +81,8 @@ func (s *sessions) add(conn *connection, token string, now time.Time) *session {
 	return n
 }
 
-// find returns the session with an id, or nil. The use extends the session.
-func (s *sessions) find(id string, now time.Time) *session {
+// find returns the login with an id, or nil. The use extends the login.
+func (s *browserLogins) find(id string, now time.Time) *browserLogin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.all[id]
@@ -92,29 +93,29 @@ func (s *sessions) find(id string, now time.Time) *session {
 	return n
 }
 
-// over reports whether the session has ended. The caller holds the lock.
-func (s *session) over(now time.Time) bool {
-	return now.Sub(s.used) > sessionIdle || now.Sub(s.created) > sessionTotal ||
+// over reports whether the login has ended. The caller holds the lock.
+func (s *browserLogin) over(now time.Time) bool {
+	return now.Sub(s.used) > loginIdle || now.Sub(s.created) > loginTotal ||
 		s.conn != nil && s.conn.broken.Load()
 }
 
-// end ends a session.
-func (s *sessions) end(n *session) {
+// end ends a login.
+func (s *browserLogins) end(n *browserLogin) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(n)
 }
 
 // remove is end for a caller that holds the lock.
-func (s *sessions) remove(n *session) {
+func (s *browserLogins) remove(n *browserLogin) {
 	delete(s.all, n.id)
 	if n.conn != nil {
 		n.conn.close()
 	}
 }
 
-// expire ends the sessions that are over.
-func (s *sessions) expire(now time.Time) {
+// expire ends the logins that are over.
+func (s *browserLogins) expire(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.all {
@@ -124,7 +125,7 @@ func (s *sessions) expire(now time.Time) {
 	}
 }
 
-func (s *sessions) close() {
+func (s *browserLogins) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -133,13 +134,13 @@ func (s *sessions) close() {
 	}
 }
 
-// cookieName returns the name of the session's cookie. Browsers share the cookies
+// cookieName returns the name of the login's cookie. Browsers share the cookies
 // of a host among its ports, so each node needs a name of its own.
 func (d *Dashboard) cookieName() string {
 	return "holdfast_" + base64.RawURLEncoding.EncodeToString([]byte(d.cfg.Node.ID()))
 }
 
-// setCookie gives the session to the browser, or takes it back if id is "".
+// setCookie makes the browser store the id of the login, or delete it if id is "".
 func (d *Dashboard) setCookie(w http.ResponseWriter, id string) {
 	c := &http.Cookie{
 		Name: d.cookieName(), Value: id, Path: "/", HttpOnly: true, Secure: d.cfg.Secure,
@@ -151,15 +152,15 @@ func (d *Dashboard) setCookie(w http.ResponseWriter, id string) {
 	http.SetCookie(w, c)
 }
 
-// sessionOf returns the session of a request, or nil.
-func (d *Dashboard) sessionOf(r *http.Request) *session {
+// loginOf returns the login of a request, or nil.
+func (d *Dashboard) loginOf(r *http.Request) *browserLogin {
 	c, err := r.Cookie(d.cookieName())
 	if err != nil {
 		return nil
 	}
-	s := d.sessions.find(c.Value, time.Now())
+	s := d.browserLogins.find(c.Value, time.Now())
 	if s != nil && s.conn == nil && !d.cfg.Token.Matches(s.token) { // the token of the port was replaced
-		d.sessions.end(s)
+		d.browserLogins.end(s)
 		return nil
 	}
 	return s
@@ -168,13 +169,13 @@ func (d *Dashboard) sessionOf(r *http.Request) *session {
 // limiter is a token bucket. It is safe for concurrent use.
 type limiter struct {
 	burst int
-	every time.Duration // time after which one more is allowed
+	every time.Duration // time after which one more action is allowed
 
 	mu   sync.Mutex
 	free time.Time // when the bucket is full again
 }
 
-// allow reports whether one more is allowed now.
+// allow reports whether one more action is allowed now. If so, it counts the action.
 func (l *limiter) allow(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
