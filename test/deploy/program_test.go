@@ -1,7 +1,7 @@
 package deploy
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,19 +9,20 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // tmp is a directory shared by all tests.
@@ -97,86 +98,71 @@ func checkVariable(t *testing.T, where, name string) {
 	}
 }
 
-// metricNames starts a node, sends it a few commands, and returns the names
-// that its /metrics declares: those of Holdfast and those of the Go process.
-var metricNames = sync.OnceValues(func() (names []string, err error) {
+// scraped starts a node, sends it a few commands, and returns what its /metrics
+// then has: the metrics of Holdfast and those of the Go process.
+var scraped = sync.OnceValues(func() (text []byte, err error) {
 	path, err := program()
 	if err != nil {
 		return nil, err
 	}
-	var addrs []string
-	for range 3 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer ln.Close()
-		addrs = append(addrs, ln.Addr().String())
-		if err := ln.Close(); err != nil {
-			return nil, err
-		}
+	c, err := process.New(process.Config{
+		Program: path, Dir: filepath.Join(tmp, "scraped"), Nodes: 1, Args: []string{"--log-level", "warn"},
+	})
+	if err != nil {
+		return nil, err
 	}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Stop(10*time.Second)) }()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "serve", "--node-id", "n1", "--data-dir", filepath.Join(tmp, "n1"),
-		"--log-level", "warn",
-		"--client-addr", addrs[0], "--peer-addr", addrs[1], "--http-addr", addrs[2], "--peers", "n1="+addrs[1])
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
+	if _, err := c.Leader(ctx); err != nil {
 		return nil, err
 	}
-	defer func() {
-		cancel()
-		_ = cmd.Wait() // the output of the program is on our standard error
-	}()
-	if err := useNode(ctx, addrs[0], addrs[2]); err != nil {
+	n := c.Nodes[0]
+	if err := useNode(ctx, n.Clients); err != nil {
 		return nil, err
 	}
-	res, err := http.Get("http://" + addrs[2] + "/metrics")
+	var failed error
+	err = process.Poll(ctx, "a snapshot of the node", func() bool {
+		text, failed = scrape(n.HTTP)
+		return failed != nil || bytes.Contains(text, []byte("\nholdfast_snapshot_bytes "))
+	})
+	return text, errors.Join(err, failed)
+})
+
+// scrape returns the metrics of a node.
+func scrape(web string) ([]byte, error) {
+	res, err := http.Get("http://" + web + "/metrics")
 	if err != nil {
 		return nil, err
 	}
 	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		if w := strings.Fields(lines.Text()); len(w) > 3 && w[0] == "#" && w[1] == "TYPE" {
-			names = append(names, w[2])
-			if w[3] == "histogram" {
-				names = append(names, w[2]+"_bucket", w[2]+"_sum", w[2]+"_count")
-			}
-		}
-	}
-	return names, nil
-})
+	return io.ReadAll(res.Body)
+}
 
-// useNode waits until the node is ready, writes a key, sends a command that
-// fails, and makes the guard refuse a connection, so that every metric with
+// useNode writes a key, takes a snapshot, sends a command that fails and a command
+// that is rejected, and makes the guard refuse a connection. So every metric with
 // labels has a value.
-func useNode(ctx context.Context, clients, web string) error {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for ready := false; !ready; {
-		if res, err := http.Get("http://" + web + "/readyz"); err == nil {
-			ready = res.StatusCode == http.StatusOK
-			res.Body.Close()
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("node is not ready: %w", ctx.Err())
-		}
-	}
-	c, err := redis.Dial("tcp", clients)
+func useNode(ctx context.Context, clients string) error {
+	c, err := respwire.Dial(ctx, "tcp", clients)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.Do("SET", "lock:a", "me", "NX", "EX", 600); err != nil {
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
 		return err
 	}
-	if _, err := c.Do("INCR", "lock:a"); err == nil {
-		return errors.New("INCR of a text did not fail")
+	for _, command := range []string{"SET lock:a me NX EX 600", "BGSAVE", "INCR lock:a"} {
+		v, err := c.Do(strings.Fields(command)...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", command, err)
+		}
+		if wrong := command == "INCR lock:a"; v.IsError() != wrong {
+			return fmt.Errorf("%s was answered %q", command, v.Head())
+		}
 	}
 	bad, err := net.Dial("tcp", clients)
 	if err != nil {
@@ -193,11 +179,29 @@ func useNode(ctx context.Context, clients, web string) error {
 	return err
 }
 
-func metrics(t *testing.T) []string {
+// families returns the metrics of a node by their names.
+func families(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	names, err := metricNames()
+	text, err := scraped()
 	if err != nil {
 		t.Fatal(err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	all, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// metrics returns the names of the series of a node.
+func metrics(t *testing.T) (names []string) {
+	t.Helper()
+	for name, f := range families(t) {
+		names = append(names, name)
+		if f.GetType() == dto.MetricType_HISTOGRAM {
+			names = append(names, name+"_bucket", name+"_sum", name+"_count")
+		}
 	}
 	return names
 }
