@@ -21,8 +21,8 @@ func at(o Op, call, ret int) Op {
 
 func text(s string) Reply { return Reply{Text: s} }
 
-// healthy returns the health of a cluster that is never ill and may be 100 ms
-// late.
+// healthy returns the health of a cluster that was never unhealthy. Its leases may end
+// up to 100 ms late.
 func healthy() *Health { return &Health{Known: true, Slack: 100 * ms} }
 
 func TestLinear(t *testing.T) {

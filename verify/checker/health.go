@@ -74,7 +74,7 @@ func (h *Health) early() time.Duration {
 	return h.Early
 }
 
-// Add adds an interval in which the cluster was ill.
+// Add adds an interval in which the cluster was unhealthy.
 func (h *Health) Add(from, to time.Duration) {
 	h.Ill = append(h.Ill, Span{from, to})
 	h.merged = nil

@@ -40,12 +40,12 @@ type LockCall struct {
 	Client      int
 	Node        string
 	Call        time.Duration
-	Return      time.Duration // counts only for Done and Refused
+	Return      time.Duration // used only for Done and Refused
 	Outcome     Outcome
 	Token       int64 // fencing token, 0 if the lock was not granted
 	// Left is when the connection ended before the reply arrived: the client
-	// closed it, or the node died. It is 0 if the reply arrived, and if it is not
-	// known when the connection ended.
+	// closed it, or the node died. It is 0 if the reply arrived, or if the time is
+	// not known.
 	Left  time.Duration
 	Steps []LockStep // in the order in which they were sent, only if the lock was granted
 }
@@ -81,8 +81,8 @@ type LockStep struct {
 	Token int64 // the token in the reply, 0 for none
 }
 
-// LockBreak is an attempt to take a lock away from its owners. Token is 0 for
-// all of them.
+// LockBreak is an attempt to take a lock away from its owners. If Token is 0, it
+// is an attempt for all of them.
 type LockBreak struct {
 	Lock         string
 	Token        int64
@@ -103,11 +103,13 @@ type LockView struct {
 	Lock         string
 	Mode         LockMode // the mode of the holders
 	Call, Return time.Duration
-	// Clock is the clock of the state, which leases are measured with. It is 0 if
-	// it is not known.
+	// Clock is the lease clock of the state, 0 if it is not known.
 	Clock   time.Duration
 	Holders []LockHolder
 	Waiters []LockWaiter // in the order of the queue
+	// Delay is how long the lock delay still takes on the clock of the state,
+	// rounded up to milliseconds. It is 0 if there is no delay.
+	Delay time.Duration
 }
 
 // LockWaiter is a client in the queue of a lock.
@@ -117,27 +119,31 @@ type LockWaiter struct {
 }
 
 // LockHistory is what clients did with locks, and the states of the locks that
-// were seen. Only these calls take the locks.
+// were seen. No calls other than these take the locks.
 type LockHistory struct {
 	Calls  []*LockCall
 	Breaks []LockBreak
 	Views  []*LockView
 	// LeaveWithin is how long a client whose connection has ended may stay in the
-	// queue, or hold the lock without having got the reply. It covers the time
-	// after which the cluster notices that a node is gone.
+	// queue, or hold the lock although the reply did not arrive. It must be longer
+	// than the time after which the cluster notices that a node is gone.
 	LeaveWithin time.Duration
+	// Delays are the lock delays of the locks that have one. They are in force
+	// for grants that end after DelaysSince.
+	Delays      map[string]time.Duration
+	DelaysSince time.Duration
 }
 
 const (
 	// wakeWithin is how long a lock may be free while clients wait for it.
 	wakeWithin = 100 * time.Millisecond
-	// queueWithin is how long it may take until a client that has left the queue
-	// has its reply. A command that is on its way may take LeaveWithin until its
-	// client is in the queue: its node may first have to notice that its
-	// connection to the leader is broken.
+	// queueWithin is how long after it left the queue a client may wait for its
+	// reply. A command that has been sent may take LeaveWithin until its client is
+	// in the queue, because its node may first have to notice that its connection
+	// to the leader is broken.
 	queueWithin = 500 * time.Millisecond
-	// lateReply is how long a node may believe that a client is there whose
-	// connection has ended, and send it a reply.
+	// lateReply is how long a node may not notice that the connection of a client
+	// has ended, and may still send it a reply.
 	lateReply = 100 * time.Millisecond
 )
 
@@ -147,18 +153,21 @@ const (
 //   - An answered grant is not lost before its lease ends, and a lease does not
 //     end late.
 //   - Fencing tokens grow over all locks.
-//   - Waiters are served in the order in which they came, a client that comes
-//     later gets nothing before them, and they keep their positions.
+//   - Waiters get the lock in the order in which they came, before clients that
+//     come later, and keep their positions in the queue.
 //   - A lock is not free while clients wait for it, and no waiter is forgotten.
 //   - A client whose connection has ended leaves the queue, and a grant that it
 //     was given afterward passes on.
+//   - A lock delay begins when a lease expires or a grant is broken, no client gets
+//     the lock until it ends, and it ends on time.
 //
 // health says when a lease must have ended. steady says when the order and the
-// times of the queue count: when there is a leader, and it can reach the nodes
-// that are running. Each interval of steady ends some time after the cluster is
-// whole again. Without views, only the first three guarantees are checked.
+// times of the queue are checked: when there is a leader, and it can reach the
+// nodes that are running. Each interval of steady ends some time after the cluster
+// is whole again. Without views, only the first three guarantees are checked.
 func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Violation) {
-	q := &lockQueues{health: health, steady: steady, leaves: h.LeaveWithin, owners: make(map[string]*ownership)}
+	q := &lockQueues{health: health, steady: steady, leaves: h.LeaveWithin, delays: h.Delays,
+		delaysSince: h.DelaysSince, owners: make(map[string]*ownership)}
 	byLock := make(map[string]*lockQueue)
 	get := func(lock string) *lockQueue {
 		l := byLock[lock]
@@ -196,12 +205,14 @@ func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Viola
 type lockQueues struct {
 	health, steady *Health
 	leaves         time.Duration // LeaveWithin
+	delays         map[string]time.Duration
+	delaysSince    time.Duration
 	owners         map[string]*ownership
-	grants         []*ownership // those that were answered
+	grants         []*ownership // the grants in replies that arrived
 	bad            []Violation
 }
 
-// lockQueue is what the history says about one lock.
+// lockQueue is the part of the history about one lock.
 type lockQueue struct {
 	*lockQueues
 	name   string
@@ -225,8 +236,9 @@ type ownership struct {
 	granted time.Duration // the first answer
 	begun   time.Duration // the grant began after this time
 	until   time.Duration // the owner could rely on the lock until this time
-	// clock is the time on the clock of the views at which the lease had not
-	// ended yet, unless the owner or a break had ended the grant before ended.
+	// At clock, on the clock of the views, the lease had not ended yet, unless the
+	// owner or a break ended the grant earlier. ended is the first time at which
+	// one of them may have done so.
 	clock, ended time.Duration
 }
 
@@ -266,7 +278,10 @@ func (l *lockQueue) check() {
 	l.together(granted)
 	l.kept(granted)
 	l.inOrder()
+	l.overtaken()
 	l.free()
+	l.delayed()
+	l.undelayed()
 	for _, o := range l.owners {
 		l.forgotten(o)
 		l.passedOn(o)
@@ -274,9 +289,10 @@ func (l *lockQueue) check() {
 	}
 }
 
-// grant determines when the owner could rely on the lock. A lease counts from
-// the time at which a leader stamped the grant. That is after the client asked,
-// and on the clock of the views after the owner was last seen in the queue.
+// grant determines when the owner could rely on the lock. A lease begins at the
+// time that the leader gave the entry with the grant. This is after the client
+// sent the command, and, on the clock of the views, after the owner was last seen
+// in the queue.
 func (l *lockQueue) grant(o *ownership) {
 	for _, c := range o.calls {
 		if c.Outcome != Done || c.Token == 0 {
@@ -428,15 +444,15 @@ func (v *LockView) position(owner string) int {
 	return slices.IndexFunc(v.Waiters, func(w LockWaiter) bool { return w.Owner == owner })
 }
 
-// gone reports whether a client that waits had no connection any longer at a
-// time, or repeats its command, so that its position is not known.
+// gone reports whether the position of a waiting client was not known at a time,
+// because its connection had ended, or because it had repeated its command.
 func (l *lockQueue) gone(owner string, at time.Duration) bool {
 	o := l.lockQueues.owners[owner]
 	return o == nil || o.again() || o.call().Left != 0 && o.call().Left <= at
 }
 
 // inOrder compares each view with the next one: an owner that got the lock must
-// have been in front of the waiters that are left, and these keep their order.
+// have been ahead of the remaining waiters, and these keep their order.
 func (l *lockQueue) inOrder() {
 	for i := 1; i < len(l.views); i++ {
 		a, b := l.views[i-1], l.views[i]
@@ -462,6 +478,12 @@ func (l *lockQueue) inOrder() {
 		if first < 0 {
 			continue
 		}
+		for n, w := range b.Waiters[:behind] {
+			if a.position(w.Owner) < 0 && !a.holds(w.Owner, 0) && !l.gone(w.Owner, b.Return) {
+				l.say("lock order", l.name, a.Call, b.Return, "%s came after %v, and stood at position %d in front of "+
+					"%s", w.Owner, a.Call, n, b.Waiters[behind].Owner)
+			}
+		}
 		for _, h := range b.Holders {
 			if at := a.position(h.Owner); !a.holds(h.Owner, h.Token) && (at < 0 || at > first) {
 				l.say("lock order", l.name, a.Call, b.Return,
@@ -472,11 +494,50 @@ func (l *lockQueue) inOrder() {
 	}
 }
 
+// overtaken finds owners that asked for a lock after another client had been seen
+// in the queue, and that got the lock before that client. Tokens have the order of
+// the grants, so this finds what happened between two views. If a grant is broken
+// before its node has claimed it, the client asks again, and is at the end of the
+// queue.
+func (l *lockQueue) overtaken() {
+	bySince := slices.Clone(l.owners)
+	slices.SortStableFunc(bySince, func(a, b *ownership) int { return cmp.Compare(a.since, b.since) })
+	for _, a := range l.owners {
+		if len(a.queued) == 0 || a.again() {
+			continue
+		}
+		seen, end := a.queued[0], a.waited // a waited from seen on until end
+		if a.token != 0 {
+			end = max(end, a.granted)
+		}
+		if slices.ContainsFunc(l.breaks, func(b LockBreak) bool {
+			return b.Outcome == Unknown || b.Outcome == Done && b.Broke && b.Call < end && b.Return > seen.Call
+		}) {
+			continue
+		}
+		from, _ := slices.BinarySearchFunc(bySince, seen.Return, func(o *ownership, t time.Duration) int {
+			return cmp.Compare(o.since, t+1)
+		})
+		for _, b := range bySince[from:] {
+			if b.since > end {
+				break
+			}
+			first := b.token != 0 && (a.token != 0 && b.token < a.token || a.token == 0 && b.granted < a.waited)
+			if !first || b.again() || l.gone(a.call().Owner, b.granted) ||
+				!l.steady.Well(seen.Call, max(end, b.granted)) {
+				continue
+			}
+			l.say("lock order", l.name, seen.Call, b.granted, "%v, and %v, which was in the queue at %v, did not get "+
+				"it before", b.call(), a.call(), seen.Call)
+		}
+	}
+}
+
 // free finds times in which a lock could have been given to the first waiter.
 func (l *lockQueue) free() {
 	var from *LockView
 	for i, v := range l.views {
-		idle := len(v.Waiters) > 0 && !l.gone(v.Waiters[0].Owner, v.Return) && v.open(v.Waiters[0].Mode)
+		idle := v.Delay == 0 && len(v.Waiters) > 0 && !l.gone(v.Waiters[0].Owner, v.Return) && v.open(v.Waiters[0].Mode)
 		if !idle || i > 0 && !l.steady.Well(l.views[i-1].Call, v.Return) {
 			from = nil
 			continue
@@ -555,8 +616,8 @@ func (l *lockQueue) passedOn(o *ownership) {
 	}
 }
 
-// late finds an owner that held the lock long after the end of its lease, and
-// one whose command was refused as not executed.
+// late finds an owner that held the lock long after the end of its lease, and an
+// owner that held it although its command was refused.
 func (l *lockQueue) late(o *ownership) {
 	end, refused := time.Duration(0), true
 	for _, c := range o.calls {
@@ -593,8 +654,8 @@ func (l *lockQueue) late(o *ownership) {
 	}
 }
 
-// tokens finds fencing tokens that do not grow from grant to grant, whatever
-// their locks are.
+// tokens finds fencing tokens that do not grow from grant to grant, over all
+// locks.
 func (q *lockQueues) tokens() {
 	byToken := make(map[int64]*ownership)
 	for _, o := range q.grants {
@@ -629,6 +690,7 @@ func LockViewOf(lock string, reply respwire.Value) LockView {
 	v := LockView{Lock: lock}
 	info := fieldsOf(reply)
 	v.Mode = lockModeOf(info)
+	v.Delay = time.Duration(info["delay-ms"].Int) * time.Millisecond
 	for _, e := range info["waiters"].Elems {
 		w := fieldsOf(e)
 		v.Waiters = append(v.Waiters, LockWaiter{w["owner"].Text, lockModeOf(w)})

@@ -18,14 +18,14 @@ func (s *lockStory) call(owner string, call, ret int, token int64) *LockCall {
 	return c
 }
 
-// waits adds one with WAIT.
+// waits adds a LOCK ACQUIRE with WAIT.
 func (s *lockStory) waits(owner string, call, ret int, token int64) *LockCall {
 	c := s.call(owner, call, ret, token)
 	c.Waits = true
 	return c
 }
 
-// left adds one with WAIT whose client closes its connection.
+// left adds a LOCK ACQUIRE with WAIT whose client closes its connection.
 func (s *lockStory) left(owner string, call, left int) *LockCall {
 	c := s.waits(owner, call, 0, 0)
 	c.Outcome, c.Left = Unknown, millis(left)
@@ -214,6 +214,20 @@ func TestLockQueues(t *testing.T) {
 			s.sees(60, 200, "x", "a", "b")
 			s.sees(200, 300, "x", "b", "a")
 		}, "lock order"},
+		{"a client that comes later is ahead of a waiter", func(s *lockStory) {
+			s.call("x", 0, 10, 1)
+			s.waits("a", 20, 900, 0)
+			s.waits("b", 190, 900, 0)
+			s.sees(60, 200, "x", "a")
+			s.sees(200, 300, "x", "b", "a")
+		}, "lock order"},
+		{"a client overtakes a waiter between two views", func(s *lockStory) {
+			s.call("x", 0, 10, 1).step(LockRelease, 185, 188, true)
+			s.waits("a", 20, 199, 3)
+			s.waits("b", 184, 190, 2).step(LockRelease, 193, 195, true)
+			s.sees(60, 181, "x", "a")
+			s.sees(200, 300, "a")
+		}, "lock order"},
 		{"free while a client waits", func(s *lockStory) {
 			s.call("x", 0, 10, 1).step(LockRelease, 90, 100, true)
 			s.waits("a", 20, 310, 2)
@@ -288,7 +302,7 @@ func TestLockQueues(t *testing.T) {
 			t.Errorf("%s: %v, want violations of %q", tc.what, bad, tc.want)
 		}
 		if tc.want == "lock order" || tc.want == "lock wake-up" || tc.want == "lock queue" {
-			// During a fault, the order and the times of the queue do not count.
+			// During a fault, the order and the times of the queue are not checked.
 			ill := healthy()
 			ill.Add(0, 10*time.Second)
 			if _, bad := LockQueues(s.h, healthy(), ill); len(bad) > 0 {

@@ -34,7 +34,7 @@ const (
 // Reads reports whether the command changes nothing.
 func (k Kind) Reads() bool { return k == Get || k == PTTL }
 
-// Outcome is what a client knows about its command.
+// Outcome is the outcome of a command, as far as its client knows it.
 type Outcome byte
 
 const (

@@ -76,7 +76,7 @@ func Queues(pushes []Push, takes []Take, left map[string][]string, health *Healt
 	return checked, bad
 }
 
-// queue is what the history says about one queue.
+// queue is the part of the history about one queue.
 type queue struct {
 	name   string
 	pushes map[string]*Push
@@ -235,7 +235,7 @@ func (q *queue) missing() {
 }
 
 // deadline returns the latest time at which an element can have been taken: the
-// time at which an element that was pushed after it was taken.
+// time at which a client took an element that had been pushed later.
 func (q *queue) deadline(p *Push) time.Duration {
 	end := Forever
 	for _, all := range []map[string][]*Take{q.removed, q.moved} {

@@ -1,0 +1,108 @@
+package checker
+
+import "time"
+
+const (
+	// delayRounding covers the rounding of LockView.Delay.
+	delayRounding = time.Millisecond
+	// delayWithin is how long after its end a lock delay may still be seen.
+	delayWithin = 300 * time.Millisecond
+)
+
+// LockDelays returns how many lock delays views have seen. The views of each lock must
+// be in order.
+func LockDelays(views []*LockView) int {
+	n := 0
+	had := make(map[string]bool)
+	for _, v := range views {
+		if v.Delay > 0 && !had[v.Lock] {
+			n++
+		}
+		had[v.Lock] = v.Delay > 0
+	}
+	return n
+}
+
+// delayed finds owners that got a lock during its delay, and delays that do not end.
+// Delays are measured on the clock of the views.
+func (l *lockQueue) delayed() {
+	var from *LockView // the view with the delay that ends last
+	for i, v := range l.views {
+		if v.Clock == 0 { // the clock is not known, or the first entry has no time yet
+			continue
+		}
+		// A lock with one owner has a delay only while it is free. This finds a grant
+		// in the entry that begins the delay.
+		if v.Delay > 0 && len(v.Holders) > 0 && v.Mode == (LockMode{}) {
+			l.say("lock delay", l.name, v.Call, v.Return, "%s held the lock with token %d at %v, and its delay took %v",
+				v.Holders[0].Owner, v.Holders[0].Token, v.Call, v.Delay)
+			return
+		}
+		if from != nil && v.Clock+delayRounding < from.Clock+from.Delay {
+			for _, h := range v.Holders {
+				if !from.holds(h.Owner, h.Token) {
+					l.say("lock delay", l.name, from.Call, v.Return, "%s got the lock with token %d until %v, and "+
+						"at %v the delay of the lock still took %v", h.Owner, h.Token, v.Call, from.Call, from.Delay)
+					return
+				}
+			}
+			if v.Delay == 0 {
+				l.say("lock delay", l.name, from.Call, v.Return, "the lock had no delay at %v, and at %v its delay "+
+					"still took %v", v.Call, from.Call, from.Delay)
+				return
+			}
+		}
+		if v.Delay > 0 && (from == nil || v.Clock+v.Delay > from.Clock+from.Delay+delayRounding) {
+			from = v
+		}
+		same := from != nil && v.Delay > 0 && v.Clock+v.Delay+delayRounding >= from.Clock+from.Delay
+		if same && v.Call-from.Return > from.Delay+delayWithin && l.steady.Well(l.views[max(i-1, 0)].Call, v.Return) &&
+			l.steady.Well(from.Call, v.Return) {
+			l.say("lock delay", l.name, from.Call, v.Return, "the delay took %v at %v, and %v at %v", from.Delay,
+				from.Call, v.Delay, v.Call)
+			return
+		}
+	}
+}
+
+// undelayed finds grants that expired or were broken, and after which the lock had
+// no delay.
+func (l *lockQueue) undelayed() {
+	delay := l.delays[l.name]
+	if delay == 0 {
+		return
+	}
+	for i, v := range l.views {
+		if i == 0 || v.Delay > 0 {
+			continue
+		}
+		before := l.views[i-1]
+		if before.Call < l.delaysSince || before.Clock == 0 || v.Clock-before.Clock >= delay {
+			continue
+		}
+		for _, h := range before.Holders {
+			if v.holds(h.Owner, h.Token) || !l.expired(h) {
+				continue
+			}
+			l.say("lock delay", l.name, before.Call, v.Return, "%s lost the lock with token %d between %v and %v, "+
+				"and no delay began", h.Owner, h.Token, before.Call, v.Call)
+			return
+		}
+	}
+}
+
+// expired reports whether a grant that has ended was lost: its owner did not release
+// it, and its client got it, so that it was not passed on. A grant that was broken
+// is lost too.
+func (l *lockQueue) expired(h LockHolder) bool {
+	o := l.lockQueues.owners[h.Owner]
+	if o == nil || o.again() || o.token != h.Token {
+		return false
+	}
+	for _, s := range o.call().Steps {
+		if s.Kind == LockRelease {
+			return false
+		}
+	}
+	return true
+}

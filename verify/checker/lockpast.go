@@ -1,0 +1,276 @@
+package checker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
+)
+
+// LockPast is the past of a lock as a node reports it: the reply to LOCK HISTORY.
+type LockPast struct {
+	Node, Lock string
+	Grants     []LockGrant // in the order of their tokens
+	// Gaps says that the node lacks a part of the history.
+	Gaps bool
+	// From is the lowest token of the reply if it has as many grants as one reply
+	// can have, otherwise 0.
+	From int64
+}
+
+// LockGrant is one grant in the past of a lock. The times are on the wall clock
+// of the cluster, since 1970.
+type LockGrant struct {
+	Owner    string
+	Token    int64
+	Mode     LockMode
+	How      string // how it ended
+	Acquired time.Duration
+	Ended    time.Duration // 0 if it has not ended
+	Waited   time.Duration
+}
+
+// These are the ways in which a grant ends that the checker knows.
+const (
+	pastHeld        = "held"
+	pastUnknown     = "unknown"
+	pastReleased    = "released"
+	pastExpired     = "expired"
+	pastBroken      = "broken"
+	pastUndelivered = "undelivered"
+	pastRestored    = "restored"
+)
+
+// MostGrants is the largest number of grants in one reply to LOCK HISTORY.
+const MostGrants = 1000
+
+// handOverWithin is how much time may pass between the end of a grant and the next
+// one if a client waited. Both are in one entry, so their times are equal. They are
+// rounded to milliseconds.
+const handOverWithin = time.Millisecond
+
+// LockPasts compares the nodes' histories of locks with each other and with what
+// clients saw.
+//
+//   - All nodes report the same grants, with the same times and ends. No two grants
+//     have the same token.
+//   - All nodes report each grant that a client learned of, with its owner, its
+//     token and its mode, and with the end that the client saw.
+//   - No other owner had a lock.
+//   - If a client waited for a lock with one owner, it got the lock at the moment
+//     at which the previous grant ended.
+//
+// A node that reports a gap may lack grants. steady is the same as for
+// LockQueues; began is the wall clock at the start of h. If the wall clock of the
+// cluster went back, the times are not compared with each other.
+func LockPasts(h LockHistory, pasts []LockPast, began time.Duration, steady *Health) (checked int, bad []Violation) {
+	p := &lockPasts{steady: steady, began: began, owners: make(map[string][]*LockCall)}
+	for _, c := range h.Calls {
+		p.owners[c.Owner] = append(p.owners[c.Owner], c)
+	}
+	byLock := make(map[string][]*LockPast)
+	var locks []string
+	for i := range pasts {
+		past := &pasts[i]
+		if byLock[past.Lock] == nil {
+			locks = append(locks, past.Lock)
+		}
+		byLock[past.Lock] = append(byLock[past.Lock], past)
+		checked += len(past.Grants)
+	}
+	for _, lock := range locks {
+		all := byLock[lock]
+		p.equal(all)
+		for _, past := range all {
+			p.asSeen(past, h)
+			p.handedOver(past)
+		}
+	}
+	return checked, p.bad
+}
+
+type lockPasts struct {
+	steady *Health
+	began  time.Duration
+	owners map[string][]*LockCall
+	bad    []Violation
+}
+
+func (p *lockPasts) say(lock, format string, args ...any) {
+	p.bad = append(p.bad, Violation{Check: "lock history", Key: lock, Text: fmt.Sprintf(format, args...)})
+}
+
+// find returns the grant with a token, nil if there is none.
+func (l *LockPast) find(token int64) *LockGrant {
+	i, found := slices.BinarySearchFunc(l.Grants, token, func(g LockGrant, t int64) int {
+		return cmp.Compare(g.Token, t)
+	})
+	if !found {
+		return nil
+	}
+	return &l.Grants[i]
+}
+
+// lacks reports whether the node should report a grant and does not.
+func (l *LockPast) lacks(token int64) bool {
+	return !l.Gaps && token > l.From && l.find(token) == nil
+}
+
+// equal compares each node with every other node.
+func (p *lockPasts) equal(all []*LockPast) {
+	for _, a := range all {
+		for i := 1; i < len(a.Grants); i++ {
+			if g, h := a.Grants[i-1], a.Grants[i]; g.Token == h.Token {
+				p.say(a.Lock, "%s reports %v, and %v", a.Node, g, h)
+			}
+		}
+		for _, g := range a.Grants {
+			for _, b := range all {
+				o := b.find(g.Token)
+				switch {
+				case b.lacks(g.Token):
+					p.say(a.Lock, "%s knows the grant %v, and %s does not", a.Node, g, b.Node)
+				case o == nil || a.Node >= b.Node: // a and b are compared when their roles are exchanged
+				case !sameGrant(g, *o):
+					p.say(a.Lock, "%s reports %v, and %s reports %v", a.Node, g, b.Node, *o)
+				}
+			}
+		}
+	}
+}
+
+// sameGrant compares what two nodes report about a grant. One of them may have been
+// asked before the end of the grant, or may not know its beginning or its end.
+func sameGrant(a, b LockGrant) bool {
+	open := func(g LockGrant) bool { return g.How == pastHeld || g.How == pastUnknown }
+	if open(a) || open(b) {
+		a.How, a.Ended = b.How, b.Ended
+	}
+	if a.Acquired == 0 || b.Acquired == 0 {
+		a.Acquired, a.Mode, a.Waited = b.Acquired, b.Mode, b.Waited
+	}
+	return a == b
+}
+
+// asSeen compares the history of a node with what the clients saw.
+func (p *lockPasts) asSeen(past *LockPast, h LockHistory) {
+	for _, g := range past.Grants {
+		calls := p.owners[g.Owner]
+		switch {
+		case len(calls) == 0:
+			p.say(past.Lock, "%s tells %v, but no client used this owner", past.Node, g)
+		case calls[0].Lock != past.Lock:
+			p.say(past.Lock, "%s tells %v, but its client asked for %s", past.Node, g, calls[0].Lock)
+		case g.Acquired != 0 && g.Mode != calls[0].Mode:
+			p.say(past.Lock, "%s tells %v, but its client asked for %v", past.Node, g, calls[0].Mode)
+		}
+	}
+	broken := make(map[int64]bool)
+	anyBreak := false
+	for _, b := range h.Breaks {
+		if b.Lock != past.Lock || b.Outcome == Refused {
+			continue
+		}
+		if anyBreak = true; b.Outcome == Done && b.Broke && b.Token != 0 {
+			broken[b.Token] = true
+		}
+	}
+	granted := make(map[int64]bool)
+	for _, c := range h.Calls {
+		if c.Lock != past.Lock || c.Outcome != Done || c.Token == 0 || granted[c.Token] {
+			continue
+		}
+		granted[c.Token] = true
+		g := past.find(c.Token)
+		if g == nil {
+			if past.lacks(c.Token) {
+				p.say(past.Lock, "%s does not know the grant of %v", past.Node, c)
+			}
+			continue
+		}
+		if g.Owner != c.Owner {
+			p.say(past.Lock, "%s tells %v, but %v", past.Node, *g, c)
+		}
+		if want := p.ends(c.Owner, c.Token, broken, anyBreak); !slices.Contains(want, g.How) {
+			p.say(past.Lock, "%s tells %v, but %v, and the grant must have ended as one of %v", past.Node, *g, c, want)
+		}
+	}
+}
+
+// ends returns how a grant that a client learned of can have ended.
+func (p *lockPasts) ends(owner string, token int64, broken map[int64]bool, anyBreak bool) []string {
+	if broken[token] {
+		return []string{pastBroken, pastUnknown}
+	}
+	can := []string{pastHeld, pastUnknown, pastExpired, pastRestored}
+	if anyBreak {
+		can = append(can, pastBroken)
+	}
+	for _, c := range p.owners[owner] {
+		for _, s := range c.Steps {
+			switch {
+			case s.Kind != LockRelease || s.Outcome == Refused:
+			case s.Outcome == Done && s.Mine && c.Token == token:
+				return []string{pastReleased, pastUnknown, pastRestored}
+			case s.Outcome == Unknown:
+				can = append(can, pastReleased)
+			}
+		}
+	}
+	return can
+}
+
+// handedOver finds a time between the end of a grant and the next grant in which
+// the lock was free, although the next owner waited.
+func (p *lockPasts) handedOver(past *LockPast) {
+	if past.Gaps || slices.ContainsFunc(past.Grants, func(g LockGrant) bool { return g.Mode != LockMode{} }) ||
+		!slices.IsSortedFunc(past.Grants, func(a, b LockGrant) int { return cmp.Compare(a.Acquired, b.Acquired) }) {
+		return
+	}
+	for i := 1; i < len(past.Grants); i++ {
+		a, b := past.Grants[i-1], past.Grants[i]
+		waits := b.Waited > 2*handOverWithin && b.Acquired-b.Waited+2*handOverWithin < a.Ended
+		from, to := a.Ended-p.began, b.Acquired-p.began
+		if a.Ended == 0 || !waits || !p.steady.Well(from-wakeWithin, to+wakeWithin) {
+			continue
+		}
+		if b.Acquired-a.Ended > handOverWithin {
+			p.bad = append(p.bad, Violation{"lock wake-up", past.Lock,
+				fmt.Sprintf("%s tells %v, and that the lock was then free for %v although %v waited", past.Node, a,
+					b.Acquired-a.Ended, b), from, to})
+		}
+	}
+}
+
+func (g LockGrant) String() string {
+	return fmt.Sprintf("token %d of %s (%v), which ended as %s", g.Token, g.Owner, g.Mode, g.How)
+}
+
+// LockPastOf returns what a reply to LOCK HISTORY reports.
+func LockPastOf(node, lock string, reply respwire.Value) LockPast {
+	past := LockPast{Node: node, Lock: lock}
+	fields := fieldsOf(reply)
+	past.Gaps = len(fields["gaps"].Elems) > 0 || !fields["since-ms"].Null
+	millis := func(v respwire.Value) time.Duration { return time.Duration(v.Int) * time.Millisecond }
+	for _, e := range fields["grants"].Elems {
+		g := fieldsOf(e)
+		past.Grants = append(past.Grants, LockGrant{Owner: g["owner"].Text, Token: g["token"].Int, Mode: lockModeOf(g),
+			How: g["how"].Text, Acquired: millis(g["acquired-ms"]), Ended: millis(g["ended-ms"]),
+			Waited: millis(g["waited-ms"])})
+	}
+	slices.SortFunc(past.Grants, func(a, b LockGrant) int {
+		return cmp.Or(cmp.Compare(a.Token, b.Token), -cmp.Compare(a.Acquired, b.Acquired))
+	})
+	full := len(past.Grants) >= MostGrants // older grants are not in the reply
+	// A restore ends a grant, and the lock in the backup has the same token. The
+	// history also contains the end of the restored grant, without its beginning.
+	past.Grants = slices.CompactFunc(past.Grants, func(a, b LockGrant) bool {
+		return a.Token == b.Token && (a.Acquired == 0 || b.Acquired == 0)
+	})
+	if full {
+		past.From = past.Grants[0].Token
+	}
+	return past
+}

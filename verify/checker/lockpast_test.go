@@ -1,0 +1,128 @@
+package checker
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
+)
+
+// pastBegan is the wall clock at the start of the stories.
+const pastBegan = 1_000_000 * time.Second
+
+// told returns a grant whose times are in milliseconds of the story.
+func told(owner string, token int64, from, to, waited int, how string) LockGrant {
+	g := LockGrant{Owner: owner, Token: token, How: how, Acquired: pastBegan + millis(from), Waited: millis(waited)}
+	if how != pastHeld {
+		g.Ended = pastBegan + millis(to)
+	}
+	return g
+}
+
+// TestLockPasts breaks one property of the history of a lock at a time. Owner a
+// releases its grant, b waits for it, and the lease of b ends.
+func TestLockPasts(t *testing.T) {
+	for _, tc := range []struct {
+		what string
+		edit func(first, second *LockPast, s *lockStory)
+		want string // a part of the text of the violation, "" for none
+	}{
+		{"as it was", func(_, _ *LockPast, _ *lockStory) {}, ""},
+		{"a node does not know a grant", func(_, n *LockPast, _ *lockStory) { n.Grants = n.Grants[:1] },
+			"n1 knows the grant token 2 of b"},
+		{"a node with a gap does not know a grant", func(_, n *LockPast, _ *lockStory) {
+			n.Grants, n.Gaps = n.Grants[:1], true
+		}, ""},
+		{"a node reports another end", func(_, n *LockPast, _ *lockStory) { n.Grants[1].Ended += time.Millisecond },
+			"n1 reports token 2"},
+		{"a node reports another time of waiting", func(n, _ *LockPast, _ *lockStory) { n.Grants[1].Waited++ },
+			"n1 reports token 2"},
+		{"a node was asked before the end", func(_, n *LockPast, _ *lockStory) {
+			n.Grants[1].How, n.Grants[1].Ended = pastHeld, 0
+		}, ""},
+		{"both tell another owner", func(n, m *LockPast, _ *lockStory) {
+			n.Grants[1].Owner, m.Grants[1].Owner = "a", "a"
+		}, "but b (exclusive"},
+		{"both report an owner that no client used", func(n, m *LockPast, _ *lockStory) {
+			n.Grants, m.Grants = append(n.Grants, told("x", 3, 1300, 1400, 0, pastExpired)),
+				append(m.Grants, told("x", 3, 1300, 1400, 0, pastExpired))
+		}, "no client used this owner"},
+		{"both tell another mode", func(n, m *LockPast, _ *lockStory) {
+			n.Grants[1].Mode.Shared, m.Grants[1].Mode.Shared = true, true
+		}, "but its client asked for exclusive"},
+		{"neither knows a grant", func(n, m *LockPast, _ *lockStory) { n.Grants, m.Grants = n.Grants[:1], m.Grants[:1] },
+			"n1 does not know the grant of b"},
+		{"a release is told as the end of the lease", func(n, m *LockPast, _ *lockStory) {
+			n.Grants[0].How, m.Grants[0].How = pastExpired, pastExpired
+		}, "must have ended as one of [released"},
+		{"an answered grant is told as not delivered", func(n, m *LockPast, _ *lockStory) {
+			n.Grants[1].How, m.Grants[1].How = pastUndelivered, pastUndelivered
+		}, "must have ended as one of [held"},
+		{"a break is told as the end of the lease", func(_, _ *LockPast, s *lockStory) {
+			s.h.Breaks = []LockBreak{{Lock: "l", Token: 2, Broke: true}}
+		}, "must have ended as one of [broken"},
+		{"a release whose outcome is not known", func(n, m *LockPast, s *lockStory) {
+			s.h.Calls[1].step(LockRelease, 500, 600, false).Steps[0].Outcome = Unknown
+			n.Grants[1].How, m.Grants[1].How = pastReleased, pastReleased
+		}, ""},
+		{"free while a client waits", func(n, m *LockPast, _ *lockStory) {
+			n.Grants[1].Acquired += 5 * time.Millisecond
+			m.Grants[1].Acquired += 5 * time.Millisecond
+		}, "was then free for 5ms"},
+		{"free before a client waits", func(n, m *LockPast, _ *lockStory) {
+			for _, past := range []*LockPast{n, m} {
+				past.Grants[1].Acquired += 5 * time.Millisecond
+				past.Grants[1].Waited = 4 * time.Millisecond
+			}
+		}, ""},
+		{"a wall clock that went back", func(n, m *LockPast, _ *lockStory) {
+			for _, past := range []*LockPast{n, m} {
+				past.Grants[0].Acquired += time.Hour
+				past.Grants[1].Acquired += 5 * time.Millisecond
+			}
+		}, ""},
+	} {
+		s := &lockStory{}
+		s.call("a", 0, 10, 1).step(LockRelease, 200, 210, true)
+		s.waits("b", 20, 210, 2)
+		pasts := []LockPast{{Node: "n1", Lock: "l"}, {Node: "n2", Lock: "l"}}
+		for i := range pasts {
+			pasts[i].Grants = []LockGrant{told("a", 1, 5, 205, 0, pastReleased), told("b", 2, 205, 1205, 180, pastExpired)}
+		}
+		tc.edit(&pasts[0], &pasts[1], s)
+		_, bad := LockPasts(s.h, pasts, pastBegan, healthy())
+		switch {
+		case tc.want == "" && len(bad) > 0, tc.want != "" && (len(bad) == 0 || !strings.Contains(bad[0].Text, tc.want)):
+			t.Errorf("%s: %v, want %q", tc.what, bad, tc.want)
+		}
+	}
+}
+
+func TestLockPastOf(t *testing.T) {
+	// The second grant is the same lock after a restore.
+	reply := "*10\r\n$3\r\nkey\r\n$1\r\nl\r\n$8\r\nsince-ms\r\n$-1\r\n$8\r\nuntil-ms\r\n:9\r\n$6\r\ngrants\r\n*2\r\n" +
+		"*10\r\n$5\r\ntoken\r\n:7\r\n$5\r\nowner\r\n$1\r\na\r\n$4\r\nmode\r\n$-1\r\n" +
+		"$11\r\nacquired-ms\r\n$-1\r\n$3\r\nhow\r\n$7\r\nexpired\r\n" +
+		"*12\r\n$5\r\ntoken\r\n:7\r\n$5\r\nowner\r\n$1\r\na\r\n$4\r\nmode\r\n$6\r\nshared\r\n" +
+		"$11\r\nacquired-ms\r\n:5\r\n$8\r\nended-ms\r\n$-1\r\n$3\r\nhow\r\n$4\r\nheld\r\n" +
+		"$4\r\ngaps\r\n*0\r\n"
+	v, _, err := respwire.Parse([]byte(reply))
+	if err != nil {
+		t.Fatal(err)
+	}
+	past := LockPastOf("n1", "l", v)
+	want := LockGrant{Owner: "a", Token: 7, Mode: LockMode{Shared: true}, How: pastHeld, Acquired: 5 * time.Millisecond}
+	if past.Gaps || len(past.Grants) != 1 || past.Grants[0] != want || past.From != 0 {
+		t.Errorf("%+v, want the grant %+v", past, want)
+	}
+	// A full reply may lack older grants, also if two of its grants are one.
+	grants := v.Elems[7]
+	for len(grants.Elems) < MostGrants {
+		grants.Elems = append(grants.Elems, grants.Elems[1])
+	}
+	v.Elems[7] = grants
+	if past := LockPastOf("n1", "l", v); past.From != 7 || len(past.Grants) >= MostGrants {
+		t.Errorf("a full reply: %d grants from %d", len(past.Grants), past.From)
+	}
+}
