@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestOutcomeOf checks what the checkers are told about a command with an error
-// reply. A refused command that counts as done would be missed in the log.
+// TestOutcomeOf checks which outcome the history has for a command with an
+// error reply. If a refused command had the outcome done, a checker would
+// report that it is missing from the log.
 func TestOutcomeOf(t *testing.T) {
 	for text, want := range map[string]checker.Outcome{
 		"":                                checker.Done,

@@ -22,10 +22,17 @@ type History struct {
 	Queues    map[string][]string
 	Publishes []checker.Publish
 	Listens   []checker.Subscription
-	Errors    map[string]int // number of errors by kind
-	// Trouble contains the intervals in which commands took long or failed. A
-	// cluster that reports its health in no other way counts as ill in these
-	// intervals.
+	// Locks is what clients did with the locks that have a queue of waiters.
+	// Unsteady contains the intervals in which the order and the times of the
+	// queues are not checked. Pasts are the nodes' own histories of these locks.
+	Locks    checker.LockHistory
+	Unsteady []checker.Span
+	Pasts    []checker.LockPast
+	Began    time.Duration  // wall clock at the start of the load, since 1970
+	Errors   map[string]int // number of errors by kind
+	// Trouble contains the intervals in which commands took long or failed. If the
+	// cluster does not report its health in another way, the checkers treat it as
+	// unhealthy in these intervals.
 	Trouble  []checker.Span
 	Commands int // number of commands sent
 	Longest  time.Duration
@@ -49,13 +56,14 @@ type recorder struct {
 }
 
 func newRecorder() *recorder {
-	return &recorder{begun: time.Now(), h: History{Errors: make(map[string]int), Lists: make(map[string][]string),
-		Queues: make(map[string][]string)}}
+	now := time.Now()
+	return &recorder{begun: now, h: History{Began: time.Duration(now.UnixNano()), Errors: make(map[string]int),
+		Lists: make(map[string][]string), Queues: make(map[string][]string)}}
 }
 
 func (r *recorder) now() time.Duration { return time.Since(r.begun) }
 
-// troubled is how long a command may take before the cluster counts as ill.
+// troubled is how long a command may take before its interval is in Trouble.
 const troubled = 250 * time.Millisecond
 
 // TroubleLead is how long before an affected command an interval of trouble
@@ -81,6 +89,12 @@ func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	if err != nil || ret-call > troubled {
 		r.h.Trouble = append(r.h.Trouble, checker.Span{From: call - TroubleLead, To: ret + TroubleTail})
 	}
+}
+
+// unsteady records an interval in which the order and the times of the queues of
+// locks are not checked.
+func (r *recorder) unsteady(from, to time.Duration) {
+	r.add(func(h *History) { h.Unsteady = append(h.Unsteady, checker.Span{From: from, To: to}) })
 }
 
 func (r *recorder) add(f func(h *History)) {

@@ -27,8 +27,12 @@ type Config struct {
 	// Holdfast: a Redis keeps the guarantees that are checked only if it has no
 	// replicas.
 	Producers, Consumers, Publishers, Subscribers int
-	LockTTL                                       time.Duration
-	ReplyTimeout                                  time.Duration // how long a client waits for a reply
+	// Waiters wait for locks with LOCK ACQUIRE, and half as many clients take the
+	// same locks with SET NX. Breakers take locks away from their owners. A
+	// cluster without LOCK has none of them.
+	Waiters, Breakers int
+	LockTTL           time.Duration
+	ReplyTimeout      time.Duration // how long a client waits for a reply
 	// Pause is the longest pause of a client between two commands.
 	Pause time.Duration
 	// First is sent on every connection before any other command. READONLY
@@ -38,13 +42,21 @@ type Config struct {
 
 // DefaultConfig returns a load that a small machine can sustain.
 func DefaultConfig() Config {
-	return Config{Keys: 6, Lockers: 8, Lists: 3, Counters: 2, LockTTL: 300 * time.Millisecond,
+	return Config{Keys: 6, Lockers: 8, Lists: 3, Counters: 2, Waiters: 8, LockTTL: 300 * time.Millisecond,
 		ReplyTimeout: 4 * time.Second, Pause: 6 * time.Millisecond, Prefix: "verify:"}
 }
 
 // WithQueues returns c with clients of queues and channels.
 func (c Config) WithQueues() Config {
 	c.Producers, c.Consumers, c.Publishers, c.Subscribers = 1, 3, 1, 3
+	c.Breakers = 1
+	return c
+}
+
+// Simple returns c without the clients whose guarantees an older build may
+// break.
+func (c Config) Simple() Config {
+	c.Producers, c.Consumers, c.Publishers, c.Subscribers, c.Waiters, c.Breakers = 0, 0, 0, 0, 0, 0
 	return c
 }
 
@@ -56,14 +68,15 @@ type Load struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	script bool // the cluster does not know DELIFEQ and SET IFEQ, so scripts replace them
+	fair   bool // the cluster knows LOCK
 
 	keys   *rotation
 	locks  *rotation
 	lists  *rotation
 	queues *rotation
 
-	// pause is held for reading while a command is in flight, except by blocking
-	// commands, which hold it only before they are sent: see Pause.
+	// Clients hold pause for reading while a command is in flight. They release
+	// it before they send a blocking command: see Pause.
 	pause sync.RWMutex
 
 	mu      sync.Mutex
@@ -85,6 +98,13 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 		return nil, err
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
+	viewers := 0
+	if !l.fair {
+		l.cfg.Waiters, l.cfg.Breakers = 0, 0
+	}
+	if l.cfg.Waiters > 0 {
+		viewers = 1
+	}
 	id := 0
 	for _, kind := range []struct {
 		n   int
@@ -93,7 +113,9 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 		{cfg.Counters, (*client).useCounters},
 		{cfg.Producers, (*client).produce}, {cfg.Producers, (*client).produceSlowly},
 		{cfg.Consumers, (*client).consume}, {8 * cfg.Consumers, (*client).consumeSlowly},
-		{cfg.Publishers, (*client).publish}, {cfg.Subscribers, (*client).subscribe}} {
+		{cfg.Publishers, (*client).publish}, {cfg.Subscribers, (*client).subscribe},
+		{l.cfg.Waiters, (*client).waitForLocks}, {l.cfg.Waiters / 2, (*client).takeFairLocks},
+		{l.cfg.Breakers, (*client).breakLocks}, {viewers, (*client).viewLocks}} {
 		for range kind.n {
 			c := &client{load: l, id: id, at: id, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(id)))}
 			id++
@@ -118,6 +140,9 @@ func (l *Load) probe(ctx context.Context) error {
 			continue
 		}
 		v, err := c.Do("DELIFEQ", l.cfg.Prefix+"probe", "x")
+		if err == nil {
+			err = l.probeLocks(c)
+		}
 		if err = errors.Join(err, c.Close()); err != nil {
 			last = fmt.Errorf("%s: %w", addr, err)
 			continue
@@ -188,8 +213,8 @@ func (l *Load) once(ctx context.Context, addr string, timeout time.Duration, arg
 	return v, errors.Join(err, c.Close())
 }
 
-// Collect reads the final content of the lists and queues. It gives up when ctx
-// is done.
+// Collect reads the final content of the lists and queues, and the nodes'
+// histories of locks. It gives up when ctx is done.
 func (l *Load) Collect(ctx context.Context) error {
 	into := make(map[string]map[string][]string)
 	for _, a := range l.rec.h.Appends {
@@ -221,7 +246,7 @@ func (l *Load) Collect(ctx context.Context) error {
 			Sleep(ctx, 50*time.Millisecond)
 		}
 	}
-	return nil
+	return l.collectLocks(ctx)
 }
 
 // Cleanup deletes every key that the load has written. It gives up when ctx is
@@ -314,6 +339,24 @@ func (l *Load) Sabotage(ctx context.Context, d time.Duration) error {
 	}
 	for Sleep(ctx, 5*time.Millisecond) {
 		if _, err := c.Do("DEL", l.locks.take(rng, 0)); err != nil {
+			return errors.Join(err, c.Close())
+		}
+	}
+	return c.Close()
+}
+
+// Overwrite gives locks with waiters to an owner that did not wait, for the
+// duration d. So this owner gets the locks before the waiters do, and the
+// checkers must find that.
+func (l *Load) Overwrite(ctx context.Context, d time.Duration) error {
+	ctx, stop := context.WithTimeout(ctx, d)
+	defer stop()
+	c, err := Dial(ctx, l.cfg.Addrs[0], l.cfg.Login, l.cfg.ReplyTimeout)
+	if err != nil {
+		return err
+	}
+	for Sleep(ctx, 200*time.Millisecond) {
+		if _, err := c.Do("SET", l.cfg.Prefix+fairLocks[0], "intruder", "PX", "100"); err != nil {
 			return errors.Join(err, c.Close())
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// begins records that a client sends a blocking command for a queue. It waits
-// for the end of a pause.
+// begins records that a client sends a blocking command for a queue. If the
+// load is paused, it first waits for the end of the pause.
 func (l *Load) begins(queue string) {
 	l.pause.RLock()
 	defer l.pause.RUnlock()
@@ -38,13 +38,14 @@ func (l *Load) Pause(ctx context.Context) (resume func(), err error) {
 		}
 		if !Sleep(ctx, 20*time.Millisecond) {
 			l.pause.Unlock()
-			return nil, fmt.Errorf("pause the load: a client waits at the queue %q: %w", queue, context.Cause(ctx))
+			return nil, fmt.Errorf("pause the load: a client waits for an element of the queue %q, which has "+
+				"elements: %w", queue, context.Cause(ctx))
 		}
 	}
 }
 
-// filled returns a queue that has elements and at which a client waits, or "" if
-// there is none.
+// filled returns a queue that has elements although a client waits for one, or
+// "" if there is none.
 func (l *Load) filled(ctx context.Context) (queue string, err error) {
 	l.mu.Lock()
 	var queues []string

@@ -1,0 +1,386 @@
+package load
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
+)
+
+// These are the locks that several owners may hold together. The other locks in
+// fairLocks have one owner at a time.
+const (
+	sharedLock  = "fair:shared" // owners share it, or ask for it alone
+	limitedLock = "fair:limit"  // two owners hold it
+)
+
+var fairLocks = []string{"fair:0", "fair:1", sharedLock, limitedLock}
+
+const (
+	// longestWait bounds WAIT, and so how long Pause waits for these clients.
+	longestWait = 3 * time.Second
+	// longestLease is the lease of an owner that may keep the lock until it ends.
+	longestLease = 1500 * time.Millisecond
+)
+
+// LeaveWithin is how long a client whose connection has ended may stay in the
+// queue of a lock. A leader notices after two seconds that a node is silent, and
+// keeps the waiters of that node for one more second.
+const LeaveWithin = 5 * time.Second
+
+// waitForLocks takes locks with LOCK ACQUIRE until the load stops, and mostly
+// waits for them. It sometimes leaves while it waits. If it loses its
+// connection, it may ask again.
+func (c *client) waitForLocks() {
+	for c.ready() {
+		k := c.newLockCall()
+		wait := time.Duration(0)
+		if k.Waits = c.rng.IntN(8) > 0; k.Waits {
+			wait = 100*time.Millisecond + time.Duration(c.rng.Int64N(int64(longestWait)))
+		}
+		c.acquireLock(k, wait)
+		for tries := 0; k.Outcome == checker.Unknown && k.Left == 0 && tries < 3; tries++ {
+			if !c.connected() {
+				return
+			}
+			again := *k
+			k = &again
+			c.acquireLock(k, wait)
+		}
+		if k.Token != 0 {
+			c.ownLock(k)
+		}
+	}
+}
+
+// newLockCall returns an attempt of a new owner.
+func (c *client) newLockCall() *checker.LockCall {
+	lock := fairLocks[c.rng.IntN(len(fairLocks))]
+	key := c.load.mark(c.load.cfg.Prefix + lock)
+	k := &checker.LockCall{Lock: key, Owner: c.unique("owner"), Client: c.id,
+		TTL: 300*time.Millisecond + time.Duration(c.rng.IntN(int(longestLease/time.Millisecond)))*time.Millisecond}
+	switch {
+	case lock == limitedLock:
+		k.Mode.Limit = 2
+	case lock == sharedLock:
+		k.Mode.Shared = c.rng.IntN(3) > 0
+	}
+	return k
+}
+
+// acquireLock sends LOCK ACQUIRE and records the result.
+func (c *client) acquireLock(k *checker.LockCall, wait time.Duration) {
+	l := c.load
+	k.Node, k.Outcome, k.Token, k.Left, k.Steps = c.node(), checker.Unknown, 0, 0, nil
+	cmd := []string{"LOCK", "ACQUIRE", k.Lock, k.Owner, "PX", millis(k.TTL)}
+	if k.Waits {
+		cmd = append(cmd, "WAIT", millis(wait))
+	}
+	switch {
+	case k.Mode.Shared:
+		cmd = append(cmd, "SHARED")
+	case k.Mode.Limit > 0:
+		cmd = append(cmd, "LIMIT", strconv.Itoa(k.Mode.Limit))
+	}
+	limit := wait + takeTimeout
+	leaves := k.Waits && c.rng.IntN(10) == 0
+	if leaves {
+		limit = time.Millisecond + time.Duration(c.rng.Int64N(int64(wait)))
+	}
+	// While the load pauses, no client may have such a command in flight: the
+	// cluster could grant a lock that a restore takes back.
+	l.pause.RLock()
+	v, call, ret, err := c.await(cmd, limit)
+	l.pause.RUnlock()
+	k.Call, k.Return = call, ret
+	if err == nil {
+		k.Outcome, k.Token = settleLock(v), v.Int
+	} else {
+		stopped := l.ctx.Err() != nil
+		if !leaves && !stopped {
+			l.rec.unsteady(ret-lostConnection, ret+lockSettles)
+		}
+		if leaves || stopped || c.rng.IntN(2) == 0 {
+			k.Left = ret
+		}
+	}
+	l.rec.add(func(h *History) { h.Locks.Calls = append(h.Locks.Calls, k) })
+}
+
+// settleLock returns the outcome of a command about a lock. A command that needs
+// a higher feature version was not executed. An owner may find that others hold
+// the lock together now: then the key is not a string.
+func settleLock(v respwire.Value) checker.Outcome {
+	switch outcome := outcomeOf(v); {
+	case outcome != checker.Done || v.Err == "" || strings.HasPrefix(v.Err, "WRONGTYPE"):
+		return outcome
+	case strings.Contains(v.Err, "needs feature version"):
+		return checker.Refused
+	}
+	return checker.Unknown
+}
+
+// takeFairLocks takes the same locks as lock libraries do: with SET NX PX, and
+// without waiting. It asks for the token in the same transaction or pipeline.
+func (c *client) takeFairLocks() {
+	for c.ready() {
+		k := c.newLockCall()
+		k.Mode, k.Node, k.Outcome = checker.LockMode{}, c.node(), checker.Unknown
+		cmds := [][]string{{"SET", k.Lock, k.Owner, "NX", "PX", millis(k.TTL)}, {"LOCK", "TOKEN", k.Lock}}
+		transaction := c.rng.IntN(2) == 0
+		if transaction {
+			cmds = [][]string{{"MULTI"}, cmds[0], cmds[1], {"EXEC"}}
+		} else {
+			cmds[1] = append(cmds[1], k.Owner)
+		}
+		replies, call, ret := c.send(cmds)
+		k.Call, k.Return = call, ret
+		if len(replies) == len(cmds) {
+			if transaction {
+				last := replies[len(replies)-1]
+				if k.Outcome = settleLock(last); len(last.Elems) == 2 {
+					replies = last.Elems
+				}
+			}
+			switch set := replies[0]; {
+			case len(replies) != 2:
+			case set.Text != "OK":
+				k.Outcome = settleLock(set)
+			case replies[1].Err == "": // the token, or null if the lease has ended
+				k.Outcome, k.Token = checker.Done, replies[1].Int
+			default:
+				k.Outcome = checker.Unknown
+			}
+		}
+		if k.Outcome == checker.Unknown && k.Token == 0 && len(replies) < len(cmds) {
+			c.load.rec.unsteady(ret-lostConnection, ret+lockSettles)
+		}
+		c.load.rec.add(func(h *History) { h.Locks.Calls = append(h.Locks.Calls, k) })
+		if k.Token != 0 {
+			c.ownLock(k)
+		}
+		Sleep(c.load.ctx, time.Duration(c.rng.Int64N(int64(30*time.Millisecond))))
+	}
+}
+
+// ownLock plays the owner of a lock: it renews and checks the lock, and releases
+// it or lets it expire. Some owners die: they close their connection.
+func (c *client) ownLock(k *checker.LockCall) {
+	hold := int64(20 * time.Millisecond)
+	if c.rng.IntN(20) == 0 {
+		hold = int64(k.TTL)
+	}
+	Sleep(c.load.ctx, time.Duration(c.rng.Int64N(hold))/2)
+	for range c.rng.IntN(3) {
+		if !c.connected() {
+			return
+		}
+		if s := c.lockStep(k, c.rng.IntN(3) == 0); s.Outcome == checker.Done && !s.Mine {
+			return
+		}
+		Sleep(c.load.ctx, time.Duration(c.rng.Int64N(hold))/2)
+	}
+	if c.rng.IntN(25) == 0 {
+		c.hangUp()
+		return
+	}
+	if c.connected() {
+		c.releaseLock(k)
+	}
+}
+
+// lockStep renews or checks a lock, with one of several commands.
+func (c *client) lockStep(k *checker.LockCall, check bool) checker.LockStep {
+	s := checker.LockStep{Kind: checker.LockRenew}
+	px := millis(k.TTL)
+	cmd := []string{"LOCK", "RENEW", k.Lock, k.Owner, "PX", px}
+	switch how := c.rng.IntN(3); {
+	case check:
+		s.Kind = checker.LockCheck
+		cmd = []string{"LOCK", "CHECK", k.Lock, strconv.FormatInt(k.Token, 10)}
+	case k.Mode != checker.LockMode{} || how == 0: // only LOCK supports locks with several owners
+	case how == 1:
+		cmd = []string{"SET", k.Lock, k.Owner, "IFEQ", k.Owner, "PX", px}
+	default:
+		cmd = []string{"EVAL", renewScript, "1", k.Lock, k.Owner, px}
+	}
+	v := c.sendStep(k, &s, cmd)
+	s.Mine = v.Int != 0 || v.Text == "OK"
+	if cmd[0] == "LOCK" && !check && s.Mine {
+		s.Token = v.Int
+	}
+	c.addStep(k, s)
+	return s
+}
+
+// releaseLock releases a lock, with one of several commands.
+func (c *client) releaseLock(k *checker.LockCall) {
+	s := checker.LockStep{Kind: checker.LockRelease}
+	cmd := []string{"LOCK", "RELEASE", k.Lock, k.Owner}
+	switch how := c.rng.IntN(4); {
+	case how == 0:
+		cmd = append(cmd, strconv.FormatInt(k.Token, 10))
+	case k.Mode != checker.LockMode{} || how == 1:
+	case how == 2:
+		cmd = []string{"DELIFEQ", k.Lock, k.Owner}
+	default:
+		cmd = []string{"EVAL", deleteScript, "1", k.Lock, k.Owner}
+	}
+	s.Mine = c.sendStep(k, &s, cmd).Int == 1
+	c.addStep(k, s)
+}
+
+// sendStep sends a command of an owner and fills in the times and the outcome.
+func (c *client) sendStep(k *checker.LockCall, s *checker.LockStep, cmd []string) (v respwire.Value) {
+	replies, call, ret := c.send([][]string{cmd})
+	s.Call, s.Return, s.Outcome = call, ret, checker.Unknown
+	if len(replies) == 1 {
+		v = replies[0]
+		s.Outcome = settleLock(v)
+	}
+	if ret-call > troubled {
+		c.load.rec.unsteady(call, ret)
+	}
+	return v
+}
+
+func (c *client) addStep(k *checker.LockCall, s checker.LockStep) {
+	c.load.rec.add(func(*History) { k.Steps = append(k.Steps, s) })
+}
+
+// breakLocks takes locks away from their owners now and then.
+func (c *client) breakLocks() {
+	for Sleep(c.load.ctx, time.Duration(c.rng.Int64N(int64(3*time.Second)))) && c.ready() {
+		b := checker.LockBreak{Lock: c.load.cfg.Prefix + fairLocks[c.rng.IntN(len(fairLocks))],
+			Outcome: checker.Unknown}
+		cmd := []string{"LOCK", "BREAK", b.Lock}
+		if c.rng.IntN(2) == 0 {
+			replies, _, _ := c.send([][]string{{"LOCK", "TOKEN", b.Lock}})
+			if len(replies) == 0 || replies[0].Err != "" || replies[0].Null || !c.connected() {
+				continue
+			}
+			b.Token = replies[0].Int
+			cmd = append(cmd, strconv.FormatInt(b.Token, 10))
+		}
+		replies, call, ret := c.send([][]string{cmd})
+		b.Call, b.Return = call, ret
+		if len(replies) == 1 {
+			b.Outcome, b.Broke = settleLock(replies[0]), replies[0].Int > 0
+		}
+		c.load.rec.add(func(h *History) { h.Locks.Breaks = append(h.Locks.Breaks, b) })
+	}
+}
+
+const (
+	// viewLocksEvery is the interval between two views of the locks.
+	viewLocksEvery = 20 * time.Millisecond
+	// If a client notices the loss of a connection, the node may have died up to
+	// lostConnection earlier. The order of waiters is not checked from then until
+	// lockSettles after the client noticed the loss.
+	lostConnection = 500 * time.Millisecond
+	lockSettles    = 300 * time.Millisecond
+	// lateView is how late a view may be. If a view is later, the order and the
+	// times of the queues are not checked, because the machine is too slow to
+	// observe a limit of 100 ms.
+	lateView = 80 * time.Millisecond
+)
+
+// viewLocks looks at the locks until the load stops. It records the intervals in
+// which its views came too late as unsteady.
+func (c *client) viewLocks() {
+	l := c.load
+	var cmds [][]string
+	for _, lock := range fairLocks {
+		cmds = append(cmds, []string{"LOCK", "INFO", l.cfg.Prefix + lock})
+	}
+	for seen := l.Now(); Sleep(l.ctx, viewLocksEvery); {
+		if !c.connected() {
+			return
+		}
+		l.pause.RLock()
+		call := l.Now()
+		replies, err := c.conn.Pipeline(cmds)
+		ret := l.Now()
+		l.pause.RUnlock()
+		views := make([]*checker.LockView, 0, len(cmds))
+		for i, v := range replies {
+			if v.Err != "" {
+				err = cmp.Or(err, errors.New(v.Err))
+				continue
+			}
+			view := checker.LockViewOf(cmds[i][2], v)
+			view.Call, view.Return = call, ret
+			views = append(views, &view)
+		}
+		if err != nil {
+			l.rec.unsteady(seen-lostConnection, ret+lockSettles)
+			c.hangUp()
+			c.at++
+			continue
+		}
+		if ret-seen > viewLocksEvery+lateView {
+			l.rec.unsteady(seen, ret)
+		}
+		seen = ret
+		l.rec.add(func(h *History) { h.Locks.Views = append(h.Locks.Views, views...) })
+	}
+}
+
+// probeLocks finds out whether the cluster has locks with a queue of waiters,
+// and whether the user of the load may use them.
+func (l *Load) probeLocks(c *Conn) error {
+	v, err := c.Do("LOCK", "RELEASE", l.cfg.Prefix+"probe", "x")
+	l.fair = err == nil && v.Err == ""
+	return err
+}
+
+// pastLimit is how long collectLocks tries to reach a node.
+const pastLimit = 5 * time.Second
+
+// collectLocks asks each node for the history of the locks. It leaves out nodes
+// whose history is switched off, and nodes that are down: other checks find out
+// whether a node should be down.
+func (l *Load) collectLocks(ctx context.Context) error {
+	if l.cfg.Waiters == 0 {
+		return nil
+	}
+nodes:
+	for _, addr := range l.cfg.Addrs {
+		reached := time.Now() // the time at which the attempts to reach the node began, or of the latest reply
+	locks:
+		for _, lock := range fairLocks {
+			key := l.cfg.Prefix + lock
+			for {
+				v, err := l.once(ctx, addr, 5*time.Second, "LOCK", "HISTORY", key, "COUNT",
+					strconv.Itoa(checker.MostGrants))
+				switch {
+				case err != nil && time.Since(reached) > pastLimit:
+					continue nodes
+				case err != nil:
+				case v.Err == "":
+					l.rec.h.Pasts = append(l.rec.h.Pasts, checker.LockPastOf(addr, key, v))
+					continue locks
+				case strings.Contains(v.Err, "keeps no history"), strings.HasPrefix(v.Err, "NOPERM"),
+					strings.Contains(v.Err, "nknown"):
+					continue locks
+				default:
+					reached = time.Now()
+				}
+				if ctx.Err() != nil {
+					return fmt.Errorf("read the history of %s from %s: %w", key, addr,
+						errors.Join(err, errors.New(v.Err), context.Cause(ctx)))
+				}
+				Sleep(ctx, 50*time.Millisecond)
+			}
+		}
+	}
+	return nil
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
