@@ -40,6 +40,12 @@ var controls = map[string]control{
 		inject: deletedLocks,
 		finds:  []string{"mutual exclusion", "lock not lost", "linearizable"},
 	},
+	"overwritten-locks": {
+		what:   "a client overwrites locks that others wait for, and so gets them first",
+		load:   func(c *load.Config) {},
+		inject: overwrittenLocks,
+		finds:  []string{"lock order"},
+	},
 }
 
 // controlPlans returns the plans of all controls.
@@ -97,6 +103,17 @@ func deletedLocks(ctx context.Context, e *episode) error {
 		return err
 	}
 	if err := e.load.Sabotage(ctx, 3*time.Second); err != nil {
+		return err
+	}
+	return e.heal(ctx)
+}
+
+// overwrittenLocks gives locks to an owner that did not wait.
+func overwrittenLocks(ctx context.Context, e *episode) error {
+	if err := e.traffic(ctx, e.cfg.Traffic); err != nil {
+		return err
+	}
+	if err := e.load.Overwrite(ctx, 12*time.Second); err != nil {
 		return err
 	}
 	return e.heal(ctx)

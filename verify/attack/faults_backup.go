@@ -19,10 +19,11 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// backupFaults are an operator's backup, restore and recovery while nodes fail.
-// A restore and a recovery take back writes. So the clients of the episode pause
+// backupFaults are an operator's backup, restore and recovery while nodes fail. A
+// restore and a recovery take back writes. So the clients of the episode pause
 // from the backup on, and only the fault itself makes writes that are lost. The
-// data of the clients is then the same before and after, and all checkers apply.
+// clients then see the same data before and after the pause, and all checkers
+// apply.
 var backupFaults = []fault{
 	{class: "backup during a failover", group: operators, alone: true, needs: oneBuild, run: backupDuringFailover},
 	{class: "restore while a node is down", group: operators, alone: true, needs: oneBuild, run: restoreWhileDown},
@@ -66,8 +67,8 @@ func (s *injection) holdfast(ctx context.Context, args ...string) (out string, c
 	return string(text), 0, err
 }
 
-// must runs a command of the program that has to succeed. Otherwise it records a
-// violation of the check that has the name of the command.
+// must runs a command of the program. If the command fails, must records a
+// violation, under the name of the command.
 func (s *injection) must(ctx context.Context, args ...string) (out string, done bool, err error) {
 	out, code, err := s.holdfast(ctx, args...)
 	if err == nil && code != 0 {
@@ -150,8 +151,8 @@ func (n *node) acquire(ctx context.Context, lock string, ttl time.Duration) (tok
 	return v.Elems[1].Int, v.Elems[0].Err, nil
 }
 
-// acquireAll takes the locks that a restore or a recovery leaves in doubt, and
-// returns the highest token.
+// acquireAll takes all locks that the lost cluster may have granted after the
+// backup, and returns the highest token.
 func (n *node) acquireAll(ctx context.Context) (highest int64, err error) {
 	for i := range doubtLocks {
 		token, refused, err := n.acquire(ctx, doubtLock+strconv.Itoa(i), lockTTL)
@@ -218,8 +219,8 @@ func (s *injection) quarantined(ctx context.Context, n *node, began time.Time, q
 	return refusals, nil
 }
 
-// holds checks that a lock that was taken before the backup still has its owner,
-// who can renew it during the quarantine.
+// holds checks that a lock that was taken before the backup still has its owner, and
+// that this owner can renew it during the quarantine.
 func (s *injection) holds(ctx context.Context, n *node) error {
 	got, err := n.do(ctx, []string{"GET", heldLock})
 	if err == nil && got != owner {
@@ -346,9 +347,9 @@ func (w *writers) progress(ctx context.Context, more int64) (acked []int64, err 
 }
 
 // backupDuringFailover kills the leader while a backup is taken through another
-// node. No client of a live node may notice it. The file must be whole, and it
-// must show the data at one log index. It is restored into a new cluster, which
-// must not give a token again that the first cluster has given.
+// node. No client of a live node may notice the backup. The file must be whole,
+// and it must show the data at one log index. It is restored into a new cluster,
+// which must not give a token again that the first cluster has given.
 func backupDuringFailover(ctx context.Context, s *injection) (string, error) {
 	file := filepath.Join(s.dir, "failover.hfb")
 	if err := s.ballast(ctx, true); err != nil {
@@ -384,7 +385,7 @@ func (s *injection) ballast(ctx context.Context, there bool) error {
 	return err
 }
 
-// backups takes backups until the leader has died during one of them.
+// backups takes backups until the leader dies during one of them.
 func (s *injection) backups(ctx context.Context, file string) (what string, err error) {
 	for range 5 {
 		leader, err := s.leader(ctx)
@@ -411,7 +412,7 @@ func (s *injection) backups(ctx context.Context, file string) (what string, err 
 }
 
 // oneBackup takes a backup while the leader dies. what is "" if the backup was
-// complete before that.
+// complete before the leader died.
 func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w *writers) (what string, err error) {
 	through := w.all[s.rng.IntN(len(w.all))].n
 	low, err := w.progress(ctx, 5)
@@ -623,8 +624,8 @@ func (s *injection) restored(ctx context.Context, n *node) error {
 }
 
 // recoverOne makes a new cluster from the data of one node after the loss of all
-// others. That node was cut off before, so the others have granted locks of which
-// it knows nothing.
+// others. That node was cut off before, so the others have granted locks that are
+// missing from its data.
 func recoverOne(ctx context.Context, s *injection) (string, error) {
 	resume, err := s.quiet(ctx)
 	defer func() { resume() }()
@@ -729,8 +730,8 @@ func (s *injection) recovery(ctx context.Context, n *node, highest int64) (old s
 	return old, true, nil
 }
 
-// stranger starts a node of the lost cluster with its old data. It must not join
-// the new cluster.
+// stranger starts a node of the lost cluster with its old data. The node must not
+// join the new cluster.
 func (s *injection) stranger(ctx context.Context, n *node) error {
 	if err := n.launch(true); err != nil {
 		return err

@@ -25,7 +25,7 @@ const pointsPerFault = 3
 // way describes how to make a node reach a failpoint. The node is a follower
 // that has been killed.
 type way struct {
-	most int             // the process ends at one of its first most visits to the failpoint
+	most int             // the largest number of visits to the failpoint until the process ends
 	fits func(Plan) bool // nil for all
 	// before runs while the node is dead. If before is nil, nothing runs.
 	before func(ctx context.Context, s *injection, n *node, spec string) error

@@ -125,8 +125,8 @@ func upgradeTakenBack(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%d nodes upgraded and downgraded; %s", count, crossed), nil
 }
 
-// checkFeatureVersions checks that no node has put a feature version into effect that another
-// node does not know.
+// checkFeatureVersions checks that no node has put a feature version into effect that
+// another node does not know.
 func (s *injection) checkFeatureVersions(ctx context.Context) {
 	known := ""
 	lowest := 0

@@ -84,7 +84,7 @@ func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	ep := EpisodeReport{Commands: h.Commands, Errors: h.Errors, Longest: h.Longest, Took: time.Since(r.Began),
 		Holds: h.Holds, Samples: h.Samples, Leaderships: w.leaderships, Duration: l.Now(),
 		Failovers: max(len(w.leaders)-1, 0)}
-	ep.Verdict = *CheckHistory(h, health)
+	ep.Verdict = *CheckHistory(h, health, health)
 	compared, bad := checker.Chains(w.points)
 	ep.note("replica equality: states", compared, bad)
 	for _, s := range merge(h.Trouble) {

@@ -59,8 +59,8 @@ func (m *monitor) stop() {
 }
 
 // newCluster forgets the terms and log indices of the cluster. The caller has
-// killed all nodes, and makes a new cluster from the data of one of them. That
-// cluster may use terms and indices that the lost one has used too.
+// killed all nodes, and makes a new cluster from the data of one of them. The new
+// cluster may use terms and log indices that the lost cluster has used.
 func (m *monitor) newCluster() {
 	m.looking.Lock()
 	defer m.looking.Unlock()
@@ -107,6 +107,7 @@ func (e *episode) machineStalled(n *node) {
 	e.mu.Lock()
 	e.events = append(e.events, ev)
 	e.health.Add(now-lostTime, now+recoverWithin)
+	e.steady.Add(now-lostTime, now+recoverWithin)
 	e.mu.Unlock()
 	if err := errors.Join(n.kill(), n.start()); err != nil {
 		e.violation("unplanned end", "%s does not start after the disk stalled: %v", n.ID, err)
@@ -125,6 +126,7 @@ func (m *monitor) note(n *node, s state) {
 				m.failovers++
 				// Without a leader, the lease clock does not advance.
 				m.e.ill(m.led-lostTime-2*monitorEvery, now+settle)
+				m.e.unsteady(m.led-2*monitorEvery, now+leaderSettles)
 			}
 		case other != n.ID:
 			m.e.violation("one leader a term", "%s and %s both lead term %d", other, n.ID, s.Term)

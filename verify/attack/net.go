@@ -23,7 +23,7 @@ type hop struct {
 	toDialer bool        // replies
 }
 
-// effect is what a proxy does to the bytes of a direction.
+// effect is the effect of a proxy on the bytes of a direction.
 type effect struct {
 	block   bool
 	delay   time.Duration

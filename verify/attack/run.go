@@ -80,7 +80,7 @@ type EpisodeReport struct {
 	Duration    time.Duration  `json:"duration_ns"`
 }
 
-// Sample is what a client saw of one pipeline.
+// Sample is one pipeline as its client saw it.
 type Sample = load.Sample
 
 // ClassTally counts the faults of one class in a run.
@@ -226,16 +226,16 @@ func (e *episode) play(ctx context.Context) (*EpisodeReport, error) {
 // change of leader.
 func (e *episode) checkHistory(rep *EpisodeReport, h *load.History, commit uint64) {
 	e.mu.Lock()
-	health := e.health
+	health, steady := e.health, e.steady
 	e.mu.Unlock()
-	health.Known, health.Slack = true, lateBy
+	health.Known, health.Slack, steady.Known = true, lateBy, true
 	rep.Commands, rep.Errors, rep.Longest = h.Commands, h.Errors, h.Longest
 	rep.Failovers = e.mon.failovers
 	for _, n := range e.c.all() {
 		rep.Installs += n.installs()
 	}
 	rep.Holds, rep.Samples, rep.Leaderships, rep.Duration = h.Holds, h.Samples, e.mon.leaderships, e.load.Now()
-	rep.Verdict = *CheckHistory(h, &health)
+	rep.Verdict = *CheckHistory(h, &health, &steady)
 	if commit > 0 {
 		e.checkNodes(&rep.Verdict, h, commit)
 	}

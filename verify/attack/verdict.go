@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/checker"
@@ -41,8 +42,10 @@ func (v *Verdict) note(name string, checked int, bad []checker.Violation) {
 	v.Checks = append(v.Checks, Check{name, checked, len(bad)})
 }
 
-// CheckHistory runs the checkers that need only a history.
-func CheckHistory(h *load.History, health *checker.Health) *Verdict {
+// CheckHistory runs the checkers that need only a history. steady says when the
+// order of clients that wait for locks is checked. The history names further
+// times in which it is not.
+func CheckHistory(h *load.History, health, steady *checker.Health) *Verdict {
 	v := &Verdict{}
 	linear := checker.Linear(h.Ops, health, checkLimit)
 	v.Keys, v.bad = linear.Keys, linear.Bad
@@ -66,7 +69,34 @@ func CheckHistory(h *load.History, health *checker.Health) *Verdict {
 		checked, bad = checker.Messages(h.Publishes, h.Listens, nil)
 		v.note("pub/sub: messages received", checked, bad)
 	}
+	if len(h.Locks.Calls) > 0 {
+		v.checkLocks(h, health, steady)
+	}
 	return v
+}
+
+// checkLocks runs the checkers of locks with a queue of waiters.
+func (v *Verdict) checkLocks(h *load.History, health, steady *checker.Health) {
+	h.Locks.LeaveWithin = load.LeaveWithin
+	all := &checker.Health{Known: steady.Known, Ill: slices.Concat(steady.Ill, h.Unsteady)}
+	checked, bad := checker.LockQueues(h.Locks, health, all)
+	v.note("lock queues: calls and views", checked, bad)
+	granted, waited := 0, 0
+	for _, c := range h.Locks.Calls {
+		if c.Outcome == checker.Done && c.Token != 0 {
+			granted++
+			waited += b2i(c.Waits)
+		}
+	}
+	counted := 0
+	for _, view := range h.Locks.Views {
+		counted += b2i(all.Well(view.Call, view.Return))
+	}
+	v.note("lock queues: views in which the order was checked", counted, nil)
+	v.note("lock queues: grants", granted, nil)
+	v.note("lock queues: grants to clients that could wait", waited, nil)
+	checked, bad = checker.LockPasts(h.Locks, h.Pasts, h.Began, all)
+	v.note("lock history: grants of all nodes", checked, bad) // 0 if no node has answered
 }
 
 // forgetLeaving treats subscribers that left while the cluster was ill as if

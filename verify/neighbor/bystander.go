@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// Bystander does, now and then, what a [Victim] does not do: it logs in, runs a
-// script that the node has not seen before, and publishes a message to a
-// channel that it has subscribed to. A load can hold up each of these while
-// locks are still fast.
+// Bystander is a client that now and then logs in, runs a script that the node has
+// not seen before, and publishes a message to a channel that it has subscribed to.
+// A [Victim] does none of these. A load can delay each of them while locks are
+// still fast.
 type Bystander struct {
 	to        Target
 	conn, sub *load.Conn

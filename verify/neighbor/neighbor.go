@@ -42,7 +42,7 @@ type Target struct {
 	Prefix string
 }
 
-// target is the node with what the functions of a load record about it.
+// target is the node, and the measurements that the functions of a load record.
 type target struct {
 	Target
 	rounds atomic.Int64

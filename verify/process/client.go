@@ -23,10 +23,9 @@ const (
 var quiet = sync.OnceFunc(logging.Disable)
 
 // NewClient returns a client of the client port at addr, with TLS if encryption
-// is not nil. It never repeats a command or an attempt to connect, and a context
-// ends what it waits for. If the context of a command is canceled, the client
-// closes all of its connections. The password is that of the default user, "" for
-// none.
+// is not nil. It never repeats a command or an attempt to connect. If the context
+// of a command is canceled, the client stops waiting and closes all of its
+// connections. password is the password of the default user, "" for none.
 func NewClient(addr, password string, encryption *tls.Config) *redis.Client {
 	quiet()
 	dialer := &net.Dialer{Timeout: dialTimeout}

@@ -190,7 +190,7 @@ func (c *Cluster) Running(without ...*Node) []*Node {
 	return nodes
 }
 
-// State is what a node reports about itself.
+// State is the state that a node reports.
 type State struct {
 	Role, Leader          string
 	Term, Commit, Applied uint64

@@ -26,8 +26,8 @@ return redis.call('SET', KEYS[1], ARGV[1])`
 return redis.call('DEL', KEYS[1])`
 )
 
-// lockPlaceholder returns the command that stores what takes the place of a lock
-// that several owners hold.
+// lockPlaceholder returns the command that stores the sorted set in place of a
+// lock that several owners hold.
 func lockPlaceholder(key string) []string { return []string{"ZADD", key, "0", lockKind} }
 
 // lock translates a command on locks that was executed. LOCK ACQUIRE succeeds if
@@ -56,8 +56,8 @@ func (t *translator) lock(args []string, reply fsm.Reply) []redisCommand {
 	return nil
 }
 
-// lockEnded translates the end of a grant without a command. The lock may have
-// other owners.
+// lockEnded translates the end of a grant that no command has ended. The lock may
+// have other owners.
 func (t *translator) lockEnded(db int, key string) []redisCommand {
 	if t.kind(db, key) == lockKind {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// value is what a key holds, as far as the log shows it. The zero value is an
+// value is the value of a key, as far as the log shows it. The zero value is an
 // absent key.
 type value struct {
 	unknown bool // the key may be older than the beginning of the log

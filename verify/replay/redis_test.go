@@ -169,7 +169,7 @@ func (f *family) lists() []string {
 	return []string{"blmpop", "0", "2", k, f.of("list"), f.pick("LEFT", "RIGHT"), "COUNT", strconv.Itoa(1 + f.rng.IntN(3))}
 }
 
-// locks returns a command on keys that only these commands use, because the
+// locks returns a command on locks. No other commands use its keys, because the
 // redis-server has a sorted set in place of a lock with several owners.
 func (f *family) locks() []string {
 	k, owner, px := "lock"+f.num(3), "owner"+f.num(4), strconv.Itoa(15+f.rng.IntN(2000))

@@ -121,7 +121,7 @@ func Published(log Log) map[string][]string {
 	return messages
 }
 
-// session is what the log shows about one start of a node.
+// session is one start of a node, as the log shows it.
 type session struct {
 	boot, last uint64
 	superseded bool // by a later start in the entry that walk reads
@@ -243,8 +243,8 @@ func (r *replay) operation(op fsm.RecordOp) {
 	}
 }
 
-// restore replays a restore. The data of the history is the same in the backup:
-// see attack.backupFaults. But the deadlines of its keys move.
+// restore replays a restore. The backup contains the same data of the clients
+// (see attack.backupFaults), but the deadlines of the keys have moved.
 func (r *replay) restore(args []string) {
 	if args[1] != "apply" {
 		return

@@ -379,7 +379,7 @@ func CheckRedis(log Log, redis *Redis, rng *rand.Rand) (res RedisResult, err err
 		entries = entries[1:]
 	}
 	if len(entries) > 0 && entries[0].Index != log.BaseIndex+1 {
-		return res, fmt.Errorf("the log of %s begins at %d, its oldest snapshot is at %d", log.Node,
+		return res, fmt.Errorf("the log of %s begins at %d, which does not follow its oldest snapshot at %d", log.Node,
 			entries[0].Index, log.BaseIndex)
 	}
 	at := make(map[int]bool)

@@ -23,9 +23,9 @@ type redisCommand struct {
 	together bool
 }
 
-// translator translates the commands that the state machine executed. The
-// translated commands have the same effect on a Redis in which no key has a
-// time to live. Most commands stay as they are. These are translated:
+// translator translates the commands that the state machine executed. The translated
+// commands have the same effect on a Redis in which no key has a time to live. Most
+// commands stay as they are. Only these are changed:
 //
 //   - A command that would set a time to live: the key is deleted when the log
 //     says that its time is over.
@@ -33,7 +33,7 @@ type redisCommand struct {
 //     time of a pending entry: the translation contains the outcome.
 //   - A command that waits: the translation contains what it was served.
 //   - A command that only Holdfast or a later Redis has: a script replaces it.
-//   - A command on locks: see lock.
+//   - A command on locks: see lock and reserved.
 //
 // Reads are left out.
 type translator struct {
@@ -102,6 +102,9 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 		}
 		return []redisCommand{{args: args, fails: true}}
 	}
+	if t.reserved(name, args, reply) {
+		return nil
+	}
 	if f := special[name]; f != nil {
 		return f(t, args, reply, asIs)
 	}
@@ -109,6 +112,16 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 		return t.served(args, reply)
 	}
 	return []redisCommand{asIs}
+}
+
+// reserved reports whether a SET NX or SETNX found no key and still did not write
+// it: the key is a free lock that a client waits for.
+func (t *translator) reserved(name string, args []string, reply fsm.Reply) bool {
+	refused := name == "setnx" && reply.Kind() == fsm.KindInt && reply.Int64() == 0 ||
+		name == "set" && reply.Kind() == fsm.KindNull &&
+			slices.ContainsFunc(args[3:], func(word string) bool { return is(word, "NX") }) &&
+			!slices.ContainsFunc(args[3:], func(word string) bool { return is(word, "GET") })
+	return refused && t.kind(t.db, args[1]) == "none"
 }
 
 // special contains the commands that are not sent unchanged if they succeeded.
