@@ -27,7 +27,7 @@ var testPackages = map[string]string{
 	compat: "./test/compat",
 }
 
-// demand is what one line of a patch demands: the program must find the bug.
+// demand is the demand of one line of a patch: the program must find the bug.
 type demand struct {
 	program string
 	// what is the part of the program to run: classes of faults of chaos, or a
@@ -109,7 +109,7 @@ func readDemand(line string) (d demand, err error) {
 	case parts && d.what == "":
 		return d, fmt.Errorf("the line does not say which part of %s is to run", d.program)
 	case !parts && d.what != "":
-		return d, fmt.Errorf("%s has no parts, and the line names %q", d.program, d.what)
+		return d, fmt.Errorf("%s has no parts, but the line names the part %q", d.program, d.what)
 	case pattern == "":
 		return d, errors.New("the line has no pattern for the violation")
 	}

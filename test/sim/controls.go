@@ -11,8 +11,9 @@ import (
 // drills lists the injected bugs for which planFor has schedules. Each of them
 // is a patch in test/controls.
 var drills = []string{
-	"crossed-replies", "double-apply", "early-expiry", "forgotten-waiter", "hold-forgets", "kept-grant", "late-expiry",
-	"leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch", "old-snapshot", "own-disk",
+	"crossed-replies", "double-apply", "early-expiry", "forgotten-waiter", "hold-forgets", "ignored-delay",
+	"kept-grant", "late-expiry", "leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch",
+	"old-snapshot", "own-disk",
 	"own-late", "promote-anyway", "queue-jumper", "removal-unchecked", "skipped-fsync", "snapshot-clock",
 	"stale-read", "superseded-runs", "token-reset", "transfer-flag", "two-votes",
 	"unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
@@ -181,6 +182,10 @@ func planForState(bug string, seed uint64) *Schedule {
 		return drill(seed, 3, 9*second, Fault{Kind: "kill", For: 7 * second, Who: follower})
 	case "queue-jumper":
 		return lockDrill(drill(seed, 4, 5*second, Fault{Kind: "kill", At: 3 * second, For: second, Who: follower}))
+	case "ignored-delay":
+		p := lockDrill(drill(seed, 4, 5*second, Fault{Kind: "kill", At: 3 * second, For: second, Who: leader}))
+		p.Lease, p.LockDelay = second, 800*ms
+		return p
 	case "forgotten-waiter":
 		// A node starts from a snapshot that it wrote while clients of the
 		// other nodes waited, and then leads.

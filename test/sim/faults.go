@@ -202,7 +202,7 @@ func (inj *injection) slowLinks() bool {
 	ds := inj.all(func(from, to string) bool { return who == "all" || from == who || to == who })
 	before := inj.w.net.effects().late
 	for _, d := range ds {
-		by := time.Duration(inj.r.Int64N(inj.f.Much + 1)) // as different as the paths of a real network
+		by := time.Duration(inj.r.Int64N(inj.f.Much + 1)) // each path of a real network has its own delay
 		inj.w.net.slow(d, by)
 	}
 	inj.wait()

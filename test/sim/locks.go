@@ -13,22 +13,26 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// These are the locks of the workload. Owners ask for the first ones alone.
+// These are the locks of the workload that several owners may hold together. The
+// others have one owner at a time.
 const (
-	fairShared = "fair2" // owners share it, or ask for it alone
-	fairLimit  = "fair3" // two owners hold it
+	fairDelayed = "fair1"
+	fairShared  = "fair2" // owners share it, or ask for it alone
+	fairLimit   = "fair3" // two owners hold it
 )
 
-var fairLocks = []string{"fair0", "fair1", fairShared, fairLimit}
+// fairLocks are all locks. Schedules with a lock delay have it for fairDelayed and
+// fairLimit.
+var fairLocks = []string{"fair0", fairDelayed, fairShared, fairLimit}
 
 const (
 	// lockLookEvery is the interval between two views of the locks.
 	lockLookEvery = 20 * time.Millisecond
-	// unsteady is how long after a change of leader the order and the times of
-	// the queues do not count.
+	// unsteady is how long after a change of leader the order and the times of the
+	// queues are not checked.
 	unsteady = 300 * time.Millisecond
-	// leaveWithin covers the time after which a leader notices that a node is
-	// silent, and WaiterGrace.
+	// leaveWithin is longer than the time after which a leader notices that a node
+	// is silent, plus WaiterGrace.
 	leaveWithin = 3500 * time.Millisecond
 )
 
@@ -39,13 +43,13 @@ const (
 		`return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
 )
 
-// gentle lists the faults that need no time of their own in which the order of
-// waiters does not count: the nodes that are up can reach each other, and their
-// disks and clocks work. A change of leader counts apart.
+// gentle lists the faults during which the order of waiters is checked: the nodes
+// that are up can reach each other, and their disks and clocks work. It is not
+// checked during a change of leader.
 var gentle = []string{"kill", "power failure", "power failure of a majority", "power failure of all", "snapshot",
 	"transfer storm", "clock jump"}
 
-// faultEnded records that a fault was active.
+// faultEnded records the time in which a fault was active.
 func (h *history) faultEnded(kind string, from, to time.Duration) {
 	if slices.Contains(gentle, kind) {
 		return
@@ -53,15 +57,32 @@ func (h *history) faultEnded(kind string, from, to time.Duration) {
 	h.unsteady(max(0, from-lookEvery), to+2*time.Second)
 }
 
-// unsteady excludes a stretch from the checks of the order and the times of
-// queues.
+// unsteady records a time in which the order and the times of queues are not checked.
 func (h *history) unsteady(from, to time.Duration) {
 	h.served.mu.Lock()
 	defer h.served.mu.Unlock()
 	h.served.steady.Add(from, to)
 }
 
-// newCall returns an attempt of a new owner.
+// joining reports whether a node runs that has not joined the cluster yet, because
+// its addition has failed so far. Such a node keeps the commands of its clients
+// until it has joined, so these clients are not in a queue.
+func (w *world) joining() bool {
+	for _, id := range w.ids() {
+		p := w.node(id).running()
+		if p == nil {
+			continue
+		}
+		applied := uint64(0)
+		p.n.View(func(m *fsm.Machine) { applied = m.Applied() })
+		if applied == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// newCall returns a call in which a new owner attempts to take a lock.
 func (c *remote) newCall(n int) *checker.LockCall {
 	k := &checker.LockCall{
 		Lock: fairLocks[c.r.IntN(len(fairLocks))], Owner: fmt.Sprintf("%d.%d", c.id, n), Client: c.id,
@@ -84,6 +105,27 @@ func (h *history) lockCall(k *checker.LockCall) {
 	h.served.mu.Lock()
 	defer h.served.mu.Unlock()
 	h.served.locks.Calls = append(h.served.locks.Calls, k)
+}
+
+// lockDelayer gives locks a delay, if the schedule has one. It repeats the command
+// until the cluster has the feature version that the setting needs.
+func (c *remote) lockDelayer() {
+	delay := c.h.plan.LockDelay
+	if delay == 0 {
+		return
+	}
+	for c.h.pause(20*time.Millisecond) && c.connect() {
+		value := fmt.Sprintf("%s %s %s %[2]s", fairDelayed, millis(delay), fairLimit)
+		x := c.do(command{"config", "set", "lock-delay", value})
+		if x.outcome != checker.Done || x.first().Text != "OK" {
+			continue
+		}
+		c.h.served.mu.Lock()
+		c.h.served.locks.Delays = map[string]time.Duration{fairDelayed: delay, fairLimit: delay}
+		c.h.served.locks.DelaysSince = x.ret
+		c.h.served.mu.Unlock()
+		return
+	}
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -241,7 +283,7 @@ func (c *remote) lockStep(k *checker.LockCall, check bool) checker.LockStep {
 	case check:
 		s.Kind = checker.LockCheck
 		cmd = command{"lock", "check", k.Lock, strconv.FormatInt(k.Token, 10)}
-	case k.Mode != checker.LockMode{} || how == 0: // only LOCK knows locks with several owners
+	case k.Mode != checker.LockMode{} || how == 0: // only LOCK supports locks with several owners
 	case how == 1:
 		cmd = command{"set", k.Lock, k.Owner, "ifeq", k.Owner, "px", px}
 	default:
@@ -328,11 +370,11 @@ func (h *history) observeLocks(stop <-chan struct{}) {
 		}
 		p, is := h.w.readyLeader()
 		now := h.w.elapsed()
-		if p == nil || is != term {
+		if p == nil || is != term || h.w.joining() {
 			h.unsteady(seen, now+unsteady)
 		}
 		seen = now
-		if p == nil || is < term { // a leader that was deposed and does not know it
+		if p == nil || is < term { // a deposed leader that has not noticed it
 			continue
 		}
 		term = is
@@ -379,7 +421,8 @@ func (w *world) readyLeader() (p *process, term uint64) {
 	return p, term
 }
 
-// lockView asks a state machine for LOCK INFO, nil if it does not know LOCK.
+// lockView returns the reply of a state machine to LOCK INFO, or nil if the state
+// machine does not know LOCK.
 func (h *history) lockView(m *fsm.Machine, lock string) *checker.LockView {
 	if m.Features() < fsm.FeatureShared {
 		return nil

@@ -38,6 +38,8 @@ type Schedule struct {
 	// Lease is the length of the leases of locks with queues; 0 means that each
 	// client draws it.
 	Lease time.Duration `json:"lease_ns,omitempty"`
+	// LockDelay is the lock delay of some of these locks; 0 means none.
+	LockDelay time.Duration `json:"lock_delay_ns,omitempty"`
 	// Scenario names a scenario to run instead of a history, such as
 	// lateSnapshotScenario.
 	Scenario string `json:"scenario,omitempty"`
@@ -268,6 +270,9 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 func (s *Schedule) serve(span time.Duration) {
 	r := stream(s.Seed, "served")
 	s.Window = 1 + r.IntN(4)
+	if delays := stream(s.Seed, "lock delay"); delays.IntN(2) == 0 { // lockWork alone uses it
+		s.LockDelay = between(delays, 100*ms, 3*time.Second)
+	}
 	if r.IntN(3) > 0 {
 		return // client ports and their clients take as much processor time as everything else
 	}

@@ -59,7 +59,8 @@ var workloads = []workload{
 	{"users", []func(*remote){(*remote).administrator, (*remote).administrator}},
 	{"transactions", []func(*remote){(*remote).transactor, (*remote).transactor}},
 	{lockWork, []func(*remote){(*remote).lockWaiter, (*remote).lockWaiter, (*remote).lockWaiter, (*remote).lockWaiter,
-		(*remote).lockWaiter, (*remote).lockWaiter, (*remote).lockTaker, (*remote).lockTaker, (*remote).lockBreaker}},
+		(*remote).lockWaiter, (*remote).lockWaiter, (*remote).lockTaker, (*remote).lockTaker, (*remote).lockBreaker,
+		(*remote).lockDelayer}},
 }
 
 // lockWork is the workload of locks with queues.
@@ -193,6 +194,7 @@ func (h *history) checkServed(r *Result, log replay.Log, complete bool, add func
 				r.Checks["lock queue: grants"]++
 			}
 		}
+		r.Checks["lock queue: delays"] += checker.LockDelays(s.locks.Views)
 	}
 	checked, bad = checker.Groups(s.added, s.reads, s.acks, s.ends)
 	note("stream group", checked, bad)

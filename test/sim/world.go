@@ -73,7 +73,7 @@ type process struct {
 	session fsm.SessionID
 	port    *resp.Server // nil in a history whose clients do not need it
 	dead    atomic.Bool  // set when the process crashes or stops; its later actions do not count
-	died    atomic.Int64 // when it did, in nanoseconds since the beginning of the history; 0 if it runs
+	died    atomic.Int64 // when the process died, in nanoseconds since the beginning of the history; 0 if it runs
 }
 
 // options returns the product's default options, with two kinds of changes:
