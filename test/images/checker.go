@@ -203,8 +203,8 @@ func lastLine(output string) string {
 // writes.
 func (pr *promise) check(conn redis.Conn, v *verdict) error {
 	var sent []string
-	for _, s := range pr.sessions {
-		for _, key := range s.session.keys() {
+	for _, s := range pr.connections {
+		for _, key := range s.connection.keys() {
 			cmd, args := "GET", []any{key}
 			if strings.HasSuffix(key, ":l") {
 				cmd, args = "LRANGE", []any{key, 0, -1}
@@ -236,7 +236,7 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 		return err
 	}
 	v.want(fence >= pr.fence, "fencing token %d was issued, but the next one would be %d", pr.fence, fence+1)
-	for _, s := range pr.sessions {
+	for _, s := range pr.connections {
 		s.compare(there, v)
 	}
 	// Locks of clients that died are still held, and fencing tokens
@@ -270,9 +270,9 @@ func receive(conn redis.Conn) (text string, found bool, err error) {
 	}
 }
 
-// compare looks for a state of the session that matches what the node holds.
+// compare looks for a state of the connection that matches what the node holds.
 func (p promised) compare(there state, v *verdict) {
-	keys := p.session.keys()
+	keys := p.connection.keys()
 	why := ""
 	for _, st := range p.states {
 		bad := ""
@@ -293,5 +293,5 @@ func (p promised) compare(there state, v *verdict) {
 		}
 	}
 	v.checks += len(keys)
-	v.violate("session %s: an acknowledged state is missing: %s", p.session.name, why)
+	v.violate("connection %s: an acknowledged state is missing: %s", p.connection.name, why)
 }

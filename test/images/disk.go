@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// content is what a file holds. A block that is missing holds zeros. A block is
+// content is the content of a file. A block that is missing holds zeros. A block is
 // never changed in place, so copies are cheap.
 type content struct {
 	size   int64
@@ -340,8 +340,7 @@ func (d *disk) finish(c *call) error {
 	case "close", "sync_file_range":
 		return nil // sync_file_range promises no durability
 	}
-	// No other call may touch the disk. Otherwise the recording is
-	// incomplete.
+	// The recording is incomplete if any other call touches the disk.
 	for _, a := range c.args {
 		_, p := fd(a)
 		if strings.HasPrefix(a, `"`) {

@@ -329,7 +329,7 @@ func TestDisk_WriteDuringSync(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	s := &session{name: "s1", cmds: []command{
+	s := &connection{name: "s1", cmds: []command{
 		{[]string{"SET", "s1:a", "x"}, 1},
 		{[]string{"INCR", "s1:n"}, 3}, {[]string{"RPUSH", "s1:l", "e"}, 3},
 		{[]string{"MULTI"}, 7}, {[]string{"SET", "s1:lock", "me", "NX", "PX", "9"}, 7}, {[]string{"INCR", fenceKey}, 7},

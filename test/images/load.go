@@ -15,15 +15,15 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// session is one connection of one client. The names of its keys begin with the
-// name of the session, and no other session writes them. The session sends a
+// connection is one connection of one client. The names of its keys begin with the
+// name of the connection, and no other connection writes them. The connection sends a
 // group of commands only after the previous group has been answered. So its
 // keys hold the state after some number of its commands, and the replies give
 // the minimum of that number.
-type session struct {
+type connection struct {
 	name    string
-	node    int  // the node that the session is connected to
-	monitor bool // the session only asks the node for its state
+	node    int  // the node to which the connection goes
+	monitor bool // the connection only asks the node for its state
 	cmds    []command
 	got     int // replies that the client has read
 
@@ -33,7 +33,7 @@ type session struct {
 
 type command struct {
 	args  []string
-	group int // number of commands of the session up to the end of the group of this command
+	group int // number of commands of the connection up to the end of the group of this command
 }
 
 // answer is a reply and the step of the recording at which it was sent.
@@ -51,7 +51,7 @@ const (
 
 // work sends groups of commands until stop is closed, the connection ends, or
 // the outcome of a group is unknown.
-func (s *session) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan struct{}) error {
+func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan struct{}) error {
 	c := redis.NewConn(conn, ioTimeout, ioTimeout)
 	defer c.Close()
 	pace := time.Millisecond
@@ -100,9 +100,9 @@ func (s *session) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan st
 }
 
 // next returns the next group of commands.
-func (s *session) next(rng *rand.Rand, locks *int) [][]string {
+func (s *connection) next(rng *rand.Rand, locks *int) [][]string {
 	if len(s.cmds) == 0 {
-		return [][]string{{"ECHO", s.name}} // tells the recording which session the connection belongs to
+		return [][]string{{"ECHO", s.name}} // names the connection in the recording
 	}
 	if s.monitor {
 		return [][]string{{"INFO", "holdfast"}}
@@ -149,12 +149,12 @@ func (s *session) next(rng *rand.Rand, locks *int) [][]string {
 	return [][]string{single()}
 }
 
-// state maps the keys of a session to their values. A list is its elements
+// state maps the keys of a connection to their values. A list is its elements
 // separated by blanks.
 type state map[string]string
 
 // run executes one command. In a MULTI it queues the command.
-func (st state) run(s *session, args []string) {
+func (st state) run(s *connection, args []string) {
 	key := args[1]
 	if !s.owns(key) {
 		return
@@ -180,10 +180,10 @@ func (st state) run(s *session, args []string) {
 	}
 }
 
-// states returns the states that the session's keys may have at a step of the
+// states returns the states that the connection's keys may have at a step of the
 // recording. In each of them at least the answered commands have been executed.
 // acked is the number of answered commands.
-func (s *session) states(step int) (all []state, acked int) {
+func (s *connection) states(step int) (all []state, acked int) {
 	for acked < len(s.answers) && s.answers[acked].step <= step {
 		acked++
 	}
@@ -228,11 +228,11 @@ func (st state) copy() state {
 	return out
 }
 
-// owns reports whether a key belongs to the session.
-func (s *session) owns(key string) bool { return strings.HasPrefix(key, s.name+":") }
+// owns reports whether a key belongs to the connection.
+func (s *connection) owns(key string) bool { return strings.HasPrefix(key, s.name+":") }
 
-// keys returns all keys that the session ever wrote.
-func (s *session) keys() (keys []string) {
+// keys returns all keys that the connection ever wrote.
+func (s *connection) keys() (keys []string) {
 	seen := make(map[string]bool)
 	for _, c := range s.cmds {
 		if len(c.args) > 1 && s.owns(c.args[1]) && !seen[c.args[1]] {
@@ -244,7 +244,7 @@ func (s *session) keys() (keys []string) {
 }
 
 // sent adds the data that the node began to send at a step.
-func (s *session) sent(step int, data []byte) error {
+func (s *connection) sent(step int, data []byte) error {
 	s.partial = append(s.partial, data...)
 	for len(s.partial) > 0 {
 		v, rest, err := respwire.Parse(s.partial)
@@ -262,13 +262,13 @@ func (s *session) sent(step int, data []byte) error {
 
 // clientLoad runs the clients of a recording.
 type clientLoad struct {
-	mu       sync.Mutex
-	sessions []*session
-	wg       sync.WaitGroup
-	stop     chan struct{}
+	mu          sync.Mutex
+	connections []*connection
+	wg          sync.WaitGroup
+	stop        chan struct{}
 }
 
-// enter connects a client to a node. When a session ends, the client starts a
+// enter connects a client to a node. When a connection ends, the client starts a
 // new one, until leave is called or the client has sent enough groups.
 func (c *clientLoad) enter(node int, addr string, monitor bool, seed uint64, groups int) {
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -278,7 +278,7 @@ func (c *clientLoad) enter(node int, addr string, monitor bool, seed uint64, gro
 		for groups > 0 {
 			conn, err := net.DialTimeout("tcp", addr, time.Second)
 			if err == nil {
-				s := c.add(&session{node: node, monitor: monitor})
+				s := c.add(&connection{node: node, monitor: monitor})
 				if err = s.work(conn, rng, groups, c.stop); err == nil {
 					return
 				}
@@ -293,11 +293,11 @@ func (c *clientLoad) enter(node int, addr string, monitor bool, seed uint64, gro
 	}()
 }
 
-func (c *clientLoad) add(s *session) *session {
+func (c *clientLoad) add(s *connection) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.name = fmt.Sprintf("s%d", len(c.sessions)+1000)
-	c.sessions = append(c.sessions, s)
+	s.name = fmt.Sprintf("s%d", len(c.connections)+1000)
+	c.connections = append(c.connections, s)
 	return s
 }
 

@@ -199,7 +199,7 @@ type report struct {
 	Images     int
 	Distinct   int
 	Kinds      map[string]int // images by kind of cluster
-	Mutations  map[string]int // images by difference from what the processes saw
+	Mutations  map[string]int // images by how their files differ from those that the processes saw
 	Started    int
 	Refused    map[string]int // images by the last line of the node
 	Checks     int

@@ -60,19 +60,19 @@ func readTape(rec *recording) (*tape, error) {
 type player struct {
 	tape    *tape
 	disks   []*disk
-	begun   []map[*call]bool      // by node: calls that have not returned
-	clients []map[string]*session // by node: the session that a socket carries replies for
-	named   map[string]*session   // sessions whose replies are recorded
+	begun   []map[*call]bool         // by node: calls that have not returned
+	clients []map[string]*connection // by node: the connection of each socket
+	named   map[string]*connection   // connections whose replies are recorded
 }
 
 func (t *tape) player(forgets func(string) bool) *player {
-	p := &player{tape: t, named: make(map[string]*session)}
+	p := &player{tape: t, named: make(map[string]*connection)}
 	for _, dir := range t.rec.dirs {
 		d := newDisk(dir)
 		d.forgets = forgets
 		p.disks = append(p.disks, d)
 		p.begun = append(p.begun, make(map[*call]bool))
-		p.clients = append(p.clients, make(map[string]*session))
+		p.clients = append(p.clients, make(map[string]*connection))
 	}
 	return p
 }
@@ -109,7 +109,7 @@ func (p *player) play(i int) (touched string, err error) {
 	return d.touched, err
 }
 
-// replies records what the nodes send to clients. The first reply of a session
+// replies records what the nodes send to clients. The first reply of a connection
 // is its name and identifies it.
 func (p *player) replies(i int, s placed) (replied bool, err error) {
 	_, socket := fd(s.call.arg(0))
@@ -151,7 +151,7 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 	p := t.player(nil)
 	answered := make(map[[2]int]bool)
-	for _, s := range t.rec.sessions {
+	for _, s := range t.rec.connections {
 		p.named[s.name] = s
 	}
 	found = make(map[string][]int)
@@ -172,7 +172,7 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 			found[touched] = append(found[touched], i)
 		}
 	}
-	for _, s := range t.rec.sessions {
+	for _, s := range t.rec.connections {
 		if len(s.answers) < s.got {
 			return nil, nil, fmt.Errorf("the recording is incomplete: %s read %d replies, and %d were recorded", s.name,
 				s.got, len(s.answers))
@@ -188,18 +188,18 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 
 // promise is what must be true of the cluster after a loss of power at a step.
 type promise struct {
-	sessions []promised
-	acked    int      // answered commands
-	fence    int64    // highest fencing token that a client received
-	terms    []uint64 // by node: highest term that the node has reported
-	led      uint64   // highest term in which a node has reported to be leader
+	connections []promised
+	acked       int      // answered commands
+	fence       int64    // highest fencing token that a client received
+	terms       []uint64 // by node: highest term that the node has reported
+	led         uint64   // highest term in which a node has reported to be leader
 }
 
-// promised holds the states that the keys of one session may have. One of them
+// promised holds the states that the keys of one connection may have. One of them
 // must match.
 type promised struct {
-	session *session
-	states  []state
+	connection *connection
+	states     []state
 }
 
 var infoTerm = regexp.MustCompile(`(?m)^raft_term:(\d+)`)
@@ -207,7 +207,7 @@ var infoTerm = regexp.MustCompile(`(?m)^raft_term:(\d+)`)
 // promisedAt returns what the nodes had promised up to a step.
 func (t *tape) promisedAt(i int) *promise {
 	pr := &promise{terms: make([]uint64, len(t.rec.dirs))}
-	for _, s := range t.rec.sessions {
+	for _, s := range t.rec.connections {
 		if s.monitor {
 			for _, a := range s.answers {
 				m := infoTerm.FindStringSubmatch(a.reply.Text)
@@ -233,7 +233,7 @@ func (t *tape) promisedAt(i int) *promise {
 			}
 		}
 		if len(s.cmds) > 0 {
-			pr.sessions = append(pr.sessions, promised{s, states})
+			pr.connections = append(pr.connections, promised{s, states})
 		}
 	}
 	return pr

@@ -47,11 +47,11 @@ var specs = []spec{
 // recording is everything that a cluster did with its disks, and every reply
 // that it sent.
 type recording struct {
-	spec     spec
-	lives    [][]life // by node
-	dirs     []string // data directories, by node
-	sessions []*session
-	took     time.Duration
+	spec        spec
+	lives       [][]life // by node
+	dirs        []string // data directories, by node
+	connections []*connection
+	took        time.Duration
 }
 
 // life is one process of a node.
@@ -120,7 +120,7 @@ func record(ctx context.Context, sp spec, program, dir string, seed uint64) (rec
 	if err != nil {
 		return nil, fmt.Errorf("record %s: %w", sp.name, err)
 	}
-	rec = &recording{spec: sp, lives: r.lives, sessions: r.clientLoad.sessions, took: time.Since(begun)}
+	rec = &recording{spec: sp, lives: r.lives, connections: r.clientLoad.connections, took: time.Since(begun)}
 	for _, n := range r.cluster.Nodes {
 		rec.dirs = append(rec.dirs, n.Dir)
 	}
