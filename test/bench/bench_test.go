@@ -72,6 +72,44 @@ func TestRun_WrongArguments(t *testing.T) {
 	}
 }
 
+// TestOptions_Wants checks that a word of -only selects rows that are measured in
+// memory only if it contains "tmpfs".
+func TestOptions_Wants(t *testing.T) {
+	for _, tt := range []struct {
+		only string
+		want string // names of the selected rows of SETNX
+	}{
+		{"", "SETNX c1, SETNX c50, SETNX c256, SETNX c50 P16, tmpfs: SETNX c1, tmpfs: SETNX c50, tmpfs: SETNX c256, " +
+			"tmpfs: SETNX c50 P16"},
+		{"setnx c50", "SETNX c50, SETNX c50 P16"},
+		{"tmpfs: SETNX c1, GET", "tmpfs: SETNX c1"},
+		{"idle", ""},
+	} {
+		o := options{only: tt.only}
+		var got []string
+		for _, name := range rowNames() {
+			if o.wants(name) && strings.Contains(name, "SETNX") {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, ", ") != tt.want {
+			t.Errorf("-only %q: %v", tt.only, got)
+		}
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	line := "4711 (a ) b) S 1 4711 4711 0 -1 4194560 1 0 0 0 123 45 0 0 20 0 7 0 100 1 2"
+	if got, err := parseStat(line); err != nil || got != 1680*time.Millisecond {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"", "1 (x) S 1", strings.Replace(line, "123", "x", 1)} {
+		if got, err := parseStat(bad); err == nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}
+
 // TestRunLoad runs a load as its process does, until its input ends.
 func TestRunLoad(t *testing.T) {
 	if testing.Short() {
@@ -128,6 +166,23 @@ func TestRunLoad_Refused(t *testing.T) {
 	for _, order := range []string{"", "{}", `{"Load": "no such load"}`} {
 		if err := runLoad(t.Context(), order, strings.NewReader(""), io.Discard); err == nil {
 			t.Errorf("%q: no error", order)
+		}
+	}
+}
+
+func TestExchange_Complete(t *testing.T) {
+	for _, tc := range []struct {
+		reply, got string
+		complete   bool
+		fails      bool
+	}{
+		{"+OK\r\n", "+OK\r\n", true, false}, {"+OK\r\n", "+O", false, false}, {"+OK\r\n", "$-1\r\n", false, true},
+		{"", ":4194305\r\n", true, false}, {"", ":41", false, false}, {"", ":41\r", false, false},
+		{"", ":0\r\n", false, true}, {"", "$-1\r\n", false, true}, {"", "-ERR no\r\n", false, true},
+	} {
+		got, err := exchange{reply: tc.reply}.complete(tc.got)
+		if got != tc.complete || (err != nil) != tc.fails {
+			t.Errorf("reply %q to a command that wants %q: %v, %v", tc.got, tc.reply, got, err)
 		}
 	}
 }

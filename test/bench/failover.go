@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -14,26 +16,57 @@ import (
 )
 
 const (
-	failoverName  = "failover"
-	failoverFloor = time.Second // upper limit for the median of the longest gaps
+	failoverName = "failover"
+	silentName   = "silent leader"
+
+	// These are upper limits for the median of the longest gaps.
+	failoverFloor = time.Second
+	silentFloor   = 2 * time.Second
 
 	// writePause is the time between a reply and the next write.
 	writePause = time.Millisecond
-	// around is how long the writer writes before a kill, and again after
-	// the first reply that follows the kill.
+	// around is how long the writer writes before a fault, and again after
+	// the first reply that follows it.
 	around = 700 * time.Millisecond
 )
 
+// fault makes a leader fail, and mend undoes it.
+type fault struct {
+	name string
+	fail func(*process.Node) error
+	mend func(*process.Node) error
+}
+
 // measureFailover kills the leader repeatedly. Meanwhile a loop writes through
 // a node that survives.
-func measureFailover(ctx context.Context, out io.Writer, dir, program string, o options) (missed bool, err error) {
-	c, err := startCluster(ctx, program, dir, o)
+func measureFailover(ctx context.Context, m machine) (missed bool, err error) {
+	return measureGaps(ctx, m, failoverName, failoverFloor, fault{
+		name: "kill -9 of the leader",
+		fail: (*process.Node).Kill,
+		mend: func(n *process.Node) error { return n.Start() },
+	})
+}
+
+// measureSilent stops the leader repeatedly with SIGSTOP: its connections stay
+// open, so the followers notice its failure only by its silence.
+func measureSilent(ctx context.Context, m machine) (missed bool, err error) {
+	return measureGaps(ctx, m, silentName, silentFloor, fault{
+		name: "SIGSTOP of the leader",
+		fail: func(n *process.Node) error { return n.Signal(syscall.SIGSTOP) },
+		mend: func(n *process.Node) error { return n.Signal(syscall.SIGCONT) },
+	})
+}
+
+// measureGaps makes the leader fail repeatedly, and measures the longest time
+// without an acknowledged write each time. floor is the limit for the median.
+func measureGaps(ctx context.Context, m machine, name string, floor time.Duration, f fault) (missed bool, err error) {
+	out, o := m.out, m.o
+	c, err := startCluster(ctx, m.program, filepath.Join(m.dir, strings.ReplaceAll(name, " ", "-")), o)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	fmt.Fprintf(out, "\nfailover: kill -9 of the leader, one client that writes every %v through a surviving node\n",
-		writePause)
+	fmt.Fprintf(out, "\n%s: %s, one client that writes every %v through another node\n", name, f.name, writePause)
 	var gaps []time.Duration
 	written, refused, lost := 0, 0, 0
 	for i := range o.kills {
@@ -47,11 +80,11 @@ func measureFailover(ctx context.Context, out io.Writer, dir, program string, o 
 		if err != nil {
 			return false, err
 		}
-		gap, err := w.overKill(ctx, leader)
+		gap, err := w.over(ctx, func() error { return f.fail(leader) })
 		if err != nil {
 			return false, errors.Join(fmt.Errorf("write through %s: %w", through.ID, err), showLogs(c))
 		}
-		if err := leader.Start(); err != nil {
+		if err := f.mend(leader); err != nil {
 			return false, err
 		}
 		next, err := c.Settled(ctx)
@@ -64,20 +97,20 @@ func measureFailover(ctx context.Context, out io.Writer, dir, program string, o 
 		}
 		gaps = append(gaps, gap)
 		written, refused, lost = written+len(w.acked), refused+w.refused, lost+missing
-		fmt.Fprintf(out, "kill %d/%d of %s, written through %s: gap %v, %d writes acknowledged, %d refused, %d "+
+		fmt.Fprintf(out, "fault %d/%d of %s, written through %s: gap %v, %d writes acknowledged, %d refused, %d "+
 			"missing\n",
 			i+1, o.kills, leader.ID, through.ID, gap.Round(time.Millisecond), len(w.acked), w.refused, missing)
 	}
 	slices.Sort(gaps)
 	middle := median(gaps)
 	verdict := "ok"
-	if middle > failoverFloor || lost > 0 {
+	if middle > floor || lost > 0 {
 		verdict, missed = "MISSED", true
 	}
 	fmt.Fprintf(out, "longest gap in acknowledged writes: min %v, median %v, max %v; at the median at most %v; %d of "+
 		"%d acknowledged writes missing, %d refused: %s\n",
 		gaps[0].Round(time.Millisecond), middle.Round(time.Millisecond), gaps[len(gaps)-1].Round(time.Millisecond),
-		failoverFloor, lost, written, refused, verdict)
+		floor, lost, written, refused, verdict)
 	return missed, nil
 }
 
@@ -98,15 +131,15 @@ func newWriter(addr string, i int) (*writer, error) {
 	return &writer{conn: conn, name: fmt.Sprintf("failover:%d", i)}, nil
 }
 
-// overKill writes, kills the leader in the middle, and returns the longest time
+// over writes, makes the leader fail meanwhile, and returns the longest time
 // between two acknowledgements.
-func (w *writer) overKill(ctx context.Context, leader *process.Node) (gap time.Duration, err error) {
+func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration, err error) {
 	defer func() { err = errors.Join(err, w.conn.Close()) }()
 	begun := time.Now()
 	last := begun
-	var killed time.Time
+	var failed time.Time
 	after := 0
-	kill := make(chan error, 1)
+	done := make(chan error, 1)
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for n := 0; ; n++ {
@@ -130,16 +163,16 @@ func (w *writer) overKill(ctx context.Context, leader *process.Node) (gap time.D
 			w.acked = append(w.acked, key)
 			gap = max(gap, now.Sub(last))
 			last = now
-			if !killed.IsZero() {
+			if !failed.IsZero() {
 				after++
 			}
 		}
 		switch {
-		case killed.IsZero() && now.Sub(begun) > around:
-			killed = now
-			go func() { kill <- leader.Kill() }() // while the next write is under way
-		case after > 1 && now.Sub(killed) > around && now.Sub(killed) > 2*gap:
-			return gap, <-kill
+		case failed.IsZero() && now.Sub(begun) > around:
+			failed = now
+			go func() { done <- fail() }() // while the next write is under way
+		case after > 1 && now.Sub(failed) > around && now.Sub(failed) > 2*gap:
+			return gap, <-done
 		}
 		t.Reset(writePause)
 	}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -69,9 +67,11 @@ func (f *fairness) missed() bool {
 
 // measureFairness runs each load on the leader and on a follower. A victim
 // takes locks through the same node, first alone and then during the load.
-func measureFairness(ctx context.Context, out io.Writer, dir, program string, o options,
-	loads []neighbor.Load) (missed bool, err error) {
-	c, err := startClusterWith(ctx, process.Config{Program: program, Dir: dir, Password: fairnessPassword}, o)
+func measureFairness(ctx context.Context, m machine, loads []neighbor.Load) (missed bool, err error) {
+	out, o := m.out, m.o
+	c, err := startClusterWith(ctx, process.Config{
+		Program: m.program, Dir: filepath.Join(m.dir, "fairness"), Password: fairnessPassword,
+	}, o)
 	if err != nil {
 		return false, err
 	}
@@ -222,11 +222,4 @@ func resetPeak(pid int) error {
 }
 
 // peak returns the peak resident memory of a process, in MB.
-func peak(pid int) (int, error) {
-	text := field(filepath.Join("/proc", strconv.Itoa(pid), "status"), "VmHWM")
-	kb, err := strconv.Atoi(strings.TrimSuffix(text, " kB"))
-	if err != nil {
-		return 0, fmt.Errorf("peak memory of process %d: %w", pid, err)
-	}
-	return kb >> 10, nil
-}
+func peak(pid int) (int, error) { return memoryOf(pid, "VmHWM") }

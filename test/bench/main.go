@@ -5,8 +5,13 @@
 // leader repeatedly under a write loop, and measures the longest time without
 // an acknowledged write. The rows named "fairness" measure how long one client
 // waits for its locks while another client sends the load that harms other
-// clients most; that load runs in a process of its own. The row "overload" measures 5,000 clients, which is more than
-// the cluster can carry.
+// clients most; that load runs in a process of its own. The row "overload"
+// measures 5,000 clients, which is more than the cluster can carry. The rows
+// named "tmpfs" repeat the first rows with all data in memory, where fsync costs
+// nothing. The row "silent leader" is like "failover", but the leader hangs.
+// "million locks" loads a million locks through one pipeline, and measures memory
+// and the restart of a node. "idle" measures how much processor time idle servers
+// use. The rows named "locks" measure LOCK.
 //
 // The figures are meaningful only as ratios, and only on a machine that runs
 // nothing else. The program exits with 1 if a floor is missed.
@@ -58,6 +63,7 @@ type options struct {
 	kills    int
 	serve    string
 	place    bool
+	tmpfs    string
 }
 
 // errFloor is returned when every measurement is complete and one of them
@@ -69,7 +75,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(out)
 	fs.BoolVar(&o.quick, "quick", false,
-		"one repetition and three kills; no rows of fairness and overload unless -only names them")
+		"one repetition and three kills; of the rows that take long (fairness, overload, tmpfs, silent leader, "+
+			"million locks, idle), only those that -only names")
 	fs.StringVar(&o.only, "only", "", "measure only rows whose name contains one of these words, separated by commas: "+
 		strings.Join(rowNames(), ", "))
 	fs.StringVar(&o.pprofDir, "pprof-dir", "",
@@ -82,6 +89,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs.BoolVar(&o.place, "place", true,
 		"on a machine with two processors, keep the server that the load goes to on one of them and all else on the "+
 			"other")
+	fs.StringVar(&o.tmpfs, "tmpfs", "/dev/shm", "directory in memory for the rows named \"tmpfs\"")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -92,14 +100,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		fs.Usage()
 		return errors.New("wrong arguments")
 	}
-	rows := o.selected()
-	failover := o.wants(failoverName)
-	var neighbors []neighbor.Load
-	overload := false
-	if !o.quick || o.only != "" {
-		neighbors, overload = o.neighbors(), o.wants(overloadName)
-	}
-	if len(rows) == 0 && len(neighbors) == 0 && !failover && !overload {
+	parts := o.parts()
+	if len(parts) == 0 {
 		return fmt.Errorf("-only %s: no such row; there are: %s", o.only, strings.Join(rowNames(), ", "))
 	}
 	tools, err := findTools()
@@ -125,29 +127,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	begun := time.Now()
 	missed := false
-	if len(rows) > 0 {
-		miss, err := compare(ctx, out, dir, program, tools, o, place, rows)
-		if err != nil {
-			return err
-		}
-		missed = missed || miss
-	}
-	if failover {
-		miss, err := measureFailover(ctx, out, filepath.Join(dir, "failover"), program, o)
-		if err != nil {
-			return err
-		}
-		missed = missed || miss
-	}
-	if len(neighbors) > 0 {
-		miss, err := measureFairness(ctx, out, filepath.Join(dir, "fairness"), program, o, neighbors)
-		if err != nil {
-			return err
-		}
-		missed = missed || miss
-	}
-	if overload {
-		miss, err := measureOverload(ctx, out, filepath.Join(dir, "overload"), program, o)
+	m := machine{dir: dir, program: program, tools: tools, o: o, place: place, out: out}
+	for _, measure := range parts {
+		miss, err := measure(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -160,21 +142,81 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return nil
 }
 
-// wants reports whether a row is to be measured.
+// machine contains the programs and the options of a part of the benchmark.
+type machine struct {
+	dir, program string
+	tools        tools
+	o            options
+	place        *placement
+	out          io.Writer
+}
+
+// part measures some rows and reports whether one of them missed its floor.
+type part func(ctx context.Context, m machine) (missed bool, err error)
+
+// parts returns what is to be measured.
+func (o *options) parts() []part {
+	var parts []part
+	if rows := o.selected(""); len(rows) > 0 {
+		parts = append(parts, func(ctx context.Context, m machine) (bool, error) {
+			return compare(ctx, m, rows)
+		})
+	}
+	if o.wants(failoverName) {
+		parts = append(parts, measureFailover)
+	}
+	if slices.ContainsFunc(lockRows, func(r lockRow) bool { return o.wants(r.name) }) {
+		parts = append(parts, measureLocks)
+	}
+	if o.quick && o.only == "" {
+		return parts
+	}
+	if loads := o.neighbors(); len(loads) > 0 {
+		parts = append(parts, func(ctx context.Context, m machine) (bool, error) {
+			return measureFairness(ctx, m, loads)
+		})
+	}
+	if rows := o.selected(tmpfsName); len(rows) > 0 {
+		parts = append(parts, func(ctx context.Context, m machine) (bool, error) {
+			return measureTmpfs(ctx, m, rows)
+		})
+	}
+	for _, p := range []struct {
+		name    string
+		measure part
+	}{
+		{overloadName, measureOverload},
+		{silentName, measureSilent},
+		{millionName, measureMillion},
+		{idleName, measureIdle},
+	} {
+		if o.wants(p.name) {
+			parts = append(parts, p.measure)
+		}
+	}
+	return parts
+}
+
+// wants reports whether a row is to be measured. A word in -only selects rows
+// with all data in memory only if it contains "tmpfs": "SETNX" does not select
+// them.
 func (o *options) wants(name string) bool {
 	if o.only == "" {
 		return true
 	}
-	return slices.ContainsFunc(strings.Split(o.only, ","), func(word string) bool {
-		return strings.Contains(strings.ToLower(name), strings.ToLower(strings.TrimSpace(word)))
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(strings.Split(strings.ToLower(o.only), ","), func(word string) bool {
+		return strings.Contains(name, strings.TrimSpace(word)) &&
+			strings.HasPrefix(name, tmpfsName) == strings.Contains(word, "tmpfs")
 	})
 }
 
-// selected returns the rows to measure.
-func (o *options) selected() []row {
+// selected returns the rows to measure. prefix is what their names begin with in
+// this run: "" or tmpfsName.
+func (o *options) selected(prefix string) []row {
 	var rows []row
 	for _, r := range allRows {
-		if o.wants(r.name) {
+		if r.name = prefix + r.name; o.wants(r.name) && (prefix == "" || r.tmpfs) {
 			rows = append(rows, r)
 		}
 	}
@@ -183,13 +225,20 @@ func (o *options) selected() []row {
 
 func rowNames() []string {
 	var names []string
-	for _, r := range allRows {
-		names = append(names, r.name)
+	for _, prefix := range []string{"", tmpfsName} {
+		for _, r := range allRows {
+			if prefix == "" || r.tmpfs {
+				names = append(names, prefix+r.name)
+			}
+		}
 	}
 	for _, l := range neighbor.All() {
 		names = append(names, fairnessName+l.Name)
 	}
-	return append(names, failoverName, overloadName)
+	for _, r := range lockRows {
+		names = append(names, r.name)
+	}
+	return append(names, failoverName, overloadName, silentName, millionName, idleName)
 }
 
 // tools holds the paths of the programs that bench needs.
@@ -209,20 +258,19 @@ func findTools() (t tools, err error) {
 }
 
 // compare measures the rows on both systems, in turns.
-func compare(ctx context.Context, out io.Writer, dir, program string, tools tools, o options, place *placement,
-	rows []row) (missed bool, err error) {
-	redis, err := startRedis(ctx, tools, filepath.Join(dir, "redis"))
+func compare(ctx context.Context, m machine, rows []row) (missed bool, err error) {
+	redis, err := startRedis(ctx, m.tools, filepath.Join(m.dir, "redis"), redisFlags)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, redis.close()) }()
-	cluster, err := startCluster(ctx, program, filepath.Join(dir, "nodes"), o)
+	cluster, err := startCluster(ctx, m.program, filepath.Join(m.dir, "nodes"), m.o)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, cluster.Close()) }()
-	defer func() { err = errors.Join(err, place.free()) }()
-	b := &bench{tools: tools, o: o, out: out, redis: redis, cluster: cluster, place: place}
+	defer func() { err = errors.Join(err, m.place.free()) }()
+	b := &bench{tools: m.tools, o: m.o, out: m.out, redis: redis, cluster: cluster, place: m.place}
 	var results []result
 	for _, r := range rows {
 		res, err := b.measure(ctx, r)
@@ -231,5 +279,29 @@ func compare(ctx context.Context, out io.Writer, dir, program string, tools tool
 		}
 		results = append(results, res)
 	}
-	return printResults(out, results)
+	return printResults(m.out, results)
+}
+
+// tmpfsName begins the names of the rows that are measured with all data in
+// memory.
+const tmpfsName = "tmpfs: "
+
+// measureTmpfs measures rows with all data in a file system in memory. They have
+// no floors.
+func measureTmpfs(ctx context.Context, m machine, rows []row) (missed bool, err error) {
+	for i := range rows {
+		rows[i].leaderFloor, rows[i].followerFloor, rows[i].ownFloor, rows[i].follower = 0, 0, 0, false
+	}
+	if m.dir, err = os.MkdirTemp(m.o.tmpfs, "holdfast-bench"); err != nil {
+		return false, fmt.Errorf("%s (-tmpfs names another directory): %w", tmpfsName, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(m.dir)) }()
+	name, volatile, err := fileSystem(m.dir)
+	if err != nil {
+		return false, err
+	}
+	if !volatile {
+		return false, fmt.Errorf("%s is on %s, which is not in memory: name another directory with -tmpfs", m.dir, name)
+	}
+	return compare(ctx, m, rows)
 }

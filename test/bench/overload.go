@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +34,9 @@ const (
 	// runs at other moments.
 	memoryGrowth = 1.25
 
-	// warmUp is the shortest time, in seconds, after which the garbage collector has let the
-	// heap grow to the size that it keeps under this load. After 6 s the memory
-	// was 233 MB, and 301 MB 6 s later; after 45 s it was 370 MB, and 377 MB 45 s
-	// later.
+	// warmUp is the shortest time, in seconds, after which the garbage collector has
+	// let the heap grow to the size that it keeps under this load. The memory was
+	// 233 MB after 6 s, 301 MB after 12 s, 370 MB after 45 s, and 377 MB after 90 s.
 	warmUp = 20.0
 )
 
@@ -45,11 +44,12 @@ const (
 // they can, without a pause. No client may be starved and no command may be
 // refused. The memory of the leader may grow with the number of connections,
 // but not with the time that the overload lasts.
-func measureOverload(ctx context.Context, out io.Writer, dir, program string, o options) (missed bool, err error) {
+func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
+	out, o := m.out, m.o
 	if err := raiseFiles(overloadClients + 200); err != nil {
 		return false, err
 	}
-	c, err := startClusterWith(ctx, process.Config{Program: program, Dir: dir}, o)
+	c, err := startClusterWith(ctx, process.Config{Program: m.program, Dir: filepath.Join(m.dir, overloadName)}, o)
 	if err != nil {
 		return false, err
 	}
@@ -64,7 +64,7 @@ func measureOverload(ctx context.Context, out io.Writer, dir, program string, o 
 	}
 	fmt.Fprintf(out, "\noverload: lock cycles (SET NX PX, PEXPIRE, DELIFEQ) without a pause, of 50 clients and of %d\n",
 		overloadClients)
-	few, err := newRenewing(leader.Clients, "few", 50)
+	few, err := newRenewing(leader.Clients, 50, renewals, ownKeys("overload:few"))
 	if err != nil {
 		return false, err
 	}
@@ -76,7 +76,7 @@ func measureOverload(ctx context.Context, out io.Writer, dir, program string, o 
 	if err != nil {
 		return false, err
 	}
-	many, err := newRenewing(leader.Clients, "many", overloadClients)
+	many, err := newRenewing(leader.Clients, overloadClients, renewals, ownKeys("overload:many"))
 	if err != nil {
 		return false, err
 	}

@@ -7,23 +7,48 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// renewing runs clients that take, renew and release locks of their own. As in
-// loop, one thread serves all connections.
+// renewing runs clients that send the commands of a cycle, one after the other,
+// again and again. As in loop, one thread serves all connections.
 type renewing struct {
+	cycle   []exchange
 	clients []*renewer
 	epoll   int
 	out     []byte
+}
+
+// exchange is a command of a cycle.
+type exchange struct {
+	words func(c *renewer) []string
+	reply string // "" for an integer above 0
+}
+
+// complete reports whether the reply has arrived. It returns an error if
+// another reply has arrived.
+func (e exchange) complete(got string) (bool, error) {
+	whole := strings.HasSuffix(got, "\r\n")
+	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(got, ":"), "\r\n"), 10, 64)
+	switch {
+	case e.reply != "" && got == e.reply || e.reply == "" && whole && got[0] == ':' && err == nil && n > 0:
+		return true, nil
+	case e.reply != "" && strings.HasPrefix(e.reply, got), e.reply == "" && !whole && got[0] == ':':
+		return false, nil // the rest has not arrived yet
+	case e.reply == "":
+		return false, fmt.Errorf("got %q, want an integer above 0", got)
+	}
+	return false, fmt.Errorf("got %q, want %q", got, e.reply)
 }
 
 // renewer is one client with at most one command under way.
 type renewer struct {
 	fd    int
 	key   string
+	owner string
 	step  int // position in the cycle of the command under way
 	sent  time.Time
 	in    [64]byte
@@ -31,15 +56,20 @@ type renewer struct {
 	count int
 }
 
-// renewalReplies are the replies to the commands of a cycle.
-var renewalReplies = [...]string{"+OK\r\n", ":1\r\n", ":1\r\n"}
+// renewals is a cycle that takes, renews and releases a lock.
+var renewals = []exchange{
+	{func(c *renewer) []string { return []string{"SET", c.key, c.owner, "NX", "PX", "30000"} }, "+OK\r\n"},
+	{func(c *renewer) []string { return []string{"PEXPIRE", c.key, "30000"} }, ":1\r\n"},
+	{func(c *renewer) []string { return []string{"DELIFEQ", c.key, c.owner} }, ":1\r\n"},
+}
 
-func newRenewing(addr, prefix string, clients int) (*renewing, error) {
+// newRenewing connects the clients. key returns the key of each of them.
+func newRenewing(addr string, clients int, cycle []exchange, key func(i int) string) (*renewing, error) {
 	to, err := net.ResolveTCPAddr("tcp4", addr)
 	if err != nil {
 		return nil, err
 	}
-	l := &renewing{}
+	l := &renewing{cycle: cycle}
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -48,7 +78,7 @@ func newRenewing(addr, prefix string, clients int) (*renewing, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), l.close())
 		}
-		l.clients = append(l.clients, &renewer{fd: fd, key: "overload:" + prefix + ":" + strconv.Itoa(i)})
+		l.clients = append(l.clients, &renewer{fd: fd, key: key(i), owner: loopToken + "-" + strconv.Itoa(i)})
 		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd,
 			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
 			return nil, errors.Join(fmt.Errorf("epoll: %w", err), l.close())
@@ -68,8 +98,8 @@ func (l *renewing) close() error {
 // maxReplyWait is how long a client may wait for a reply.
 const maxReplyWait = 60 * time.Second
 
-// runFor runs cycles for the given number of seconds. Then it waits for the
-// replies that are still under way. It checks every reply.
+// runFor runs cycles for the given number of seconds. Then it lets the clients
+// complete their cycles. It checks every reply.
 func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 	s := &span{}
 	begun := time.Now()
@@ -97,7 +127,7 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 		}
 		for _, e := range events[:max(n, 0)] {
 			c := l.clients[e.Fd]
-			complete, err := c.receive()
+			complete, err := l.receive(c)
 			if err != nil {
 				return nil, fmt.Errorf("client %d: %w", e.Fd, err)
 			}
@@ -105,11 +135,13 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 				continue
 			}
 			s.times = append(s.times, now.Sub(c.sent))
-			if now.After(end) {
+			if now.After(end) && c.step == 0 {
 				open--
 				continue
 			}
-			c.count++
+			if !now.After(end) {
+				c.count++
+			}
 			if err := l.send(c); err != nil {
 				return nil, err
 			}
@@ -125,7 +157,7 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 
 // receive reads the data that has arrived and reports whether the reply is
 // complete.
-func (c *renewer) receive() (bool, error) {
+func (l *renewing) receive(c *renewer) (bool, error) {
 	n, err := unix.Read(c.fd, c.in[c.n:])
 	switch {
 	case err == unix.EAGAIN || err == unix.EINTR:
@@ -136,28 +168,16 @@ func (c *renewer) receive() (bool, error) {
 		return false, errors.New("the connection was closed")
 	}
 	c.n += n
-	got, want := string(c.in[:c.n]), renewalReplies[c.step]
-	if len(got) < len(want) && got == want[:len(got)] {
-		return false, nil // the rest has not arrived yet
+	if done, err := l.cycle[c.step].complete(string(c.in[:c.n])); err != nil || !done {
+		return false, err
 	}
-	if got != want {
-		return false, fmt.Errorf("got %q, want %q", got, want)
-	}
-	c.n, c.step = 0, (c.step+1)%len(renewalReplies)
+	c.n, c.step = 0, (c.step+1)%len(l.cycle)
 	return true, nil
 }
 
 // send sends the command of the client's current step.
 func (l *renewing) send(c *renewer) error {
-	var words []string
-	switch c.step {
-	case 0:
-		words = []string{"SET", c.key, loopToken, "NX", "PX", "30000"}
-	case 1:
-		words = []string{"PEXPIRE", c.key, "30000"}
-	default:
-		words = []string{"DELIFEQ", c.key, loopToken}
-	}
+	words := l.cycle[c.step].words(c)
 	l.out = append(strconv.AppendInt(append(l.out[:0], '*'), int64(len(words)), 10), "\r\n"...)
 	for _, w := range words {
 		l.out = append(strconv.AppendInt(append(l.out, '$'), int64(len(w)), 10), "\r\n"...)

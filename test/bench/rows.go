@@ -9,6 +9,7 @@ type row struct {
 	cycle    *cycle // used in place of command
 	writes   bool   // every command must create a key
 	follower bool   // also measured through a follower
+	tmpfs    bool   // also measured with all data in memory
 
 	// These are the floors. leaderFloor and followerFloor are shares of the
 	// rate of Redis. ownFloor is the follower's share of the rate of our
@@ -35,12 +36,12 @@ var (
 // milestones. It also lists the lock cycle with a script that has to be
 // interpreted, for comparison with the other lock cycle.
 var allRows = []row{
-	{name: "SETNX c1", clients: 1, pipeline: 1, command: setnx, writes: true, leaderFloor: 0.25},
-	{name: "SETNX c50", clients: 50, pipeline: 1, command: setnx, writes: true, follower: true,
+	{name: "SETNX c1", tmpfs: true, clients: 1, pipeline: 1, command: setnx, writes: true, leaderFloor: 0.25},
+	{name: "SETNX c50", tmpfs: true, clients: 50, pipeline: 1, command: setnx, writes: true, follower: true,
 		leaderFloor: 0.33, ownFloor: 0.7},
-	{name: "SETNX c256", clients: 256, pipeline: 1, command: setnx, writes: true, follower: true,
+	{name: "SETNX c256", tmpfs: true, clients: 256, pipeline: 1, command: setnx, writes: true, follower: true,
 		leaderFloor: 0.45, ownFloor: 0.7},
-	{name: "SETNX c50 P16", clients: 50, pipeline: 16, command: setnx, writes: true, leaderFloor: 0.40},
+	{name: "SETNX c50 P16", tmpfs: true, clients: 50, pipeline: 16, command: setnx, writes: true, leaderFloor: 0.40},
 	{name: "GET c50", clients: 50, pipeline: 1, command: get, follower: true, leaderFloor: 0.6, followerFloor: 0.3},
 	{name: "lock cycle c50", clients: 50, pipeline: 1, cycle: redsyncRelease, follower: true, leaderFloor: 0.6},
 	{name: "own lock script c50", clients: 50, pipeline: 1, cycle: ownRelease},

@@ -29,10 +29,13 @@ type redisServer struct {
 }
 
 // redisFlags make redis-server durable and turn off its background work.
+// redisMemoryFlags turn off its persistence.
 var redisFlags = []string{"--appendonly", "yes", "--appendfsync", "always", "--save", "",
 	"--auto-aof-rewrite-percentage", "0"}
 
-func startRedis(ctx context.Context, t tools, dir string) (*redisServer, error) {
+var redisMemoryFlags = []string{"--appendonly", "no", "--save", ""}
+
+func startRedis(ctx context.Context, t tools, dir string, flags []string) (*redisServer, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -42,7 +45,7 @@ func startRedis(ctx context.Context, t tools, dir string) (*redisServer, error) 
 	}
 	r := &redisServer{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), exited: make(chan error, 1)}
 	r.cmd = exec.Command(t.server, append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
-		"--daemonize", "no"}, redisFlags...)...)
+		"--daemonize", "no"}, flags...)...)
 	r.cmd.Stderr = os.Stderr
 	if err := process.Start(r.cmd); err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)

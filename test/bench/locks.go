@@ -1,0 +1,459 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/redigo"
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
+
+// These are the rows about LOCK.
+const (
+	locksName     = "locks: "
+	handOverName  = locksName + "hand-over"
+	ownLocksName  = locksName + "own keys"
+	nextOwnerName = locksName + "time to the next owner"
+	manyWaitName  = locksName + "many waiters"
+)
+
+const (
+	lockClients = 50
+
+	// handOverFloor is the smallest number of hand-overs a second of one lock, and
+	// spreadLimit is by how much the client with the most grants may exceed the
+	// one with the fewest.
+	handOverFloor = 5000
+	spreadLimit   = 1.2
+
+	// ownLocksFloor is the smallest rate of LOCK as a share of the rate of SET NX
+	// PX and DELIFEQ. It leaves room for the noise between two runs.
+	ownLocksFloor = 0.95
+
+	fewWaiters, manyWaiters = 100, 10_000
+
+	// queueFloor is the smallest rate of hand-overs with many waiters as a share
+	// of the rate with few.
+	queueFloor = 0.8
+	// waiterKB is the most memory that a waiter may cost the leader in addition to
+	// its connection, in KB: 10 to 12 KB were measured.
+	waiterKB = 16
+)
+
+// locked is a cycle that waits for a lock, takes it and releases it.
+var locked = []exchange{
+	{func(c *renewer) []string {
+		return []string{"LOCK", "ACQUIRE", c.key, c.owner, "PX", "30000", "WAIT", "0"}
+	}, ""},
+	{func(c *renewer) []string { return []string{"LOCK", "RELEASE", c.key, c.owner} }, ":1\r\n"},
+}
+
+// tried is the same cycle without waiting.
+var tried = []exchange{
+	{func(c *renewer) []string { return []string{"LOCK", "ACQUIRE", c.key, c.owner, "PX", "30000"} }, ""}, locked[1],
+}
+
+// setAndDelete is the same cycle without LOCK.
+var setAndDelete = []exchange{renewals[0], renewals[2]}
+
+func ownKeys(prefix string) func(i int) string {
+	return func(i int) string { return prefix + ":" + strconv.Itoa(i) }
+}
+
+func oneKey(key string) func(i int) string { return func(int) string { return key } }
+
+// lockRow is one row about LOCK.
+type lockRow struct {
+	name string
+	run  func(l *lockBench, ctx context.Context) (missed bool, err error)
+}
+
+var lockRows = []lockRow{
+	{handOverName, (*lockBench).handOver}, {ownLocksName, (*lockBench).own}, {nextOwnerName, (*lockBench).nextOwner},
+	{manyWaitName, (*lockBench).manyWaiters},
+}
+
+// lockBench measures LOCK on a running cluster.
+type lockBench struct {
+	out     io.Writer
+	o       options
+	cluster *process.Cluster
+	leader  *process.Node
+	redis   *redisServer
+}
+
+// measureLocks measures the selected rows about LOCK.
+func measureLocks(ctx context.Context, m machine) (missed bool, err error) {
+	out, o, dir := m.out, m.o, filepath.Join(m.dir, "locks")
+	redis, err := startRedis(ctx, m.tools, filepath.Join(dir, "redis"), redisFlags)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, redis.close()) }()
+	c, err := startCluster(ctx, m.program, filepath.Join(dir, "nodes"), o)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	leader, err := c.Settled(ctx)
+	if err != nil {
+		return false, err
+	}
+	l := &lockBench{out: out, o: o, cluster: c, leader: leader, redis: redis}
+	fmt.Fprintln(out)
+	for _, r := range lockRows {
+		if !o.wants(r.name) {
+			continue
+		}
+		var profiled chan error
+		if o.pprofDir != "" {
+			profiled = make(chan error, 1)
+			go func() { profiled <- o.profile(ctx, r.name, leader) }()
+		}
+		miss, err := r.run(l, ctx)
+		if profiled != nil {
+			err = errors.Join(err, <-profiled)
+		}
+		if err != nil {
+			return false, errors.Join(fmt.Errorf("%s: %w", r.name, err), showLogs(c))
+		}
+		missed = missed || miss
+	}
+	return missed, nil
+}
+
+func verdictOf(missed bool) string {
+	if missed {
+		return "MISSED"
+	}
+	return "ok"
+}
+
+// cycles runs cycles of one kind, once for each repetition, and returns the runs
+// in the order of their rates.
+func (l *lockBench) cycles(ctx context.Context, clients int, cycle []exchange, key func(int) string) ([]*span, error) {
+	r, err := newRenewing(l.leader.Clients, clients, cycle, key)
+	if err != nil {
+		return nil, err
+	}
+	var runs []*span
+	for range l.o.reps {
+		s, err := r.runFor(ctx, l.o.seconds)
+		if err != nil {
+			return nil, errors.Join(err, r.close())
+		}
+		runs = append(runs, s)
+	}
+	slices.SortFunc(runs, func(a, b *span) int { return int(a.cyclesPerSecond() - b.cyclesPerSecond()) })
+	return runs, r.close()
+}
+
+// cyclesPerSecond returns the rate of the cycles, which have two commands.
+func (s *span) cyclesPerSecond() float64 { return s.rate() / 2 }
+
+// spread returns the number of commands of the client that completed the most,
+// divided by the number of the client that completed the fewest.
+func (s *span) spread() float64 {
+	return float64(slices.Max(s.counts)) / float64(max(slices.Min(s.counts), 1))
+}
+
+// handOver lets clients wait for one lock.
+func (l *lockBench) handOver(ctx context.Context) (missed bool, err error) {
+	before, err := l.leader.State()
+	if err != nil {
+		return false, err
+	}
+	runs, err := l.cycles(ctx, lockClients, locked, oneKey("locks:one"))
+	if err != nil {
+		return false, err
+	}
+	after, err := l.leader.State()
+	if err != nil {
+		return false, err
+	}
+	middle := runs[len(runs)/2]
+	spread, grants := 1.0, 0
+	for _, s := range runs {
+		spread = max(spread, s.spread())
+		grants += len(s.times) / 2
+	}
+	entries := float64(after.Commit-before.Commit) / float64(grants)
+	polled, err := l.poll(ctx)
+	if err != nil {
+		return false, err
+	}
+	missed = middle.cyclesPerSecond() < handOverFloor || spread > spreadLimit
+	fmt.Fprintf(l.out, "%s: %d clients, one key, LOCK ACQUIRE WAIT and RELEASE: %.0f hand-overs/s (at least %d), "+
+		"%.1f log entries for each, spread between clients %.2f (at most %.1f); redsync that polls one fsyncing Redis "+
+		"every ms: %.0f/s, spread %.1f: %s\n",
+		handOverName, lockClients, middle.cyclesPerSecond(), handOverFloor, entries, spread, spreadLimit,
+		polled.cyclesPerSecond(), polled.spread(), verdictOf(missed))
+	return missed, nil
+}
+
+// redsyncMutex returns a mutex of redsync on the redis-server.
+func (l *lockBench) redsyncMutex(pool *redis.Pool, key string, options ...redsync.Option) *redsync.Mutex {
+	return redsync.New(redigo.NewPool(pool)).NewMutex(key, append(options, redsync.WithExpiry(30*time.Second))...)
+}
+
+func (l *lockBench) redisPool() *redis.Pool {
+	dial := func() (redis.Conn, error) { return redis.Dial("tcp", l.redis.addr) }
+	return &redis.Pool{MaxIdle: lockClients, Dial: dial}
+}
+
+// poll lets clients of redsync compete for one lock of the redis-server.
+func (l *lockBench) poll(ctx context.Context) (*span, error) {
+	pool := l.redisPool()
+	defer pool.Close()
+	s := &span{counts: make([]int, lockClients)}
+	var grants atomic.Int64
+	errs := make([]error, lockClients)
+	begun := time.Now()
+	end := begun.Add(time.Duration(l.o.seconds * float64(time.Second)))
+	var clients sync.WaitGroup
+	for i := range lockClients {
+		clients.Go(func() {
+			for time.Now().Before(end) && errs[i] == nil {
+				m := l.redsyncMutex(pool, "locks:one", redsync.WithTries(1<<20),
+					redsync.WithRetryDelay(time.Millisecond))
+				trying, stop := context.WithDeadline(ctx, end)
+				err := m.LockContext(trying)
+				stop()
+				if err != nil {
+					if trying.Err() == nil {
+						errs[i] = err
+					}
+					return
+				}
+				if ok, err := m.UnlockContext(ctx); err != nil || !ok {
+					errs[i] = fmt.Errorf("unlock: %v, %w", ok, err)
+				}
+				s.counts[i]++
+				grants.Add(1)
+			}
+		})
+	}
+	clients.Wait()
+	s.took = time.Since(begun)
+	s.times = make([]time.Duration, 2*grants.Load())
+	return s, errors.Join(errs...)
+}
+
+// own compares LOCK with SET NX and DELIFEQ, on a key for each client. The kinds
+// of cycles take turns, so that other work on the machine slows all of them.
+func (l *lockBench) own(ctx context.Context) (missed bool, err error) {
+	kinds := [][]exchange{setAndDelete, tried, locked}
+	runs := make([][]*span, len(kinds))
+	var shares []float64
+	for rep := range 2*l.o.reps + 1 {
+		for i, cycle := range kinds {
+			r, err := newRenewing(l.leader.Clients, lockClients, cycle, ownKeys(fmt.Sprintf("locks:own:%d:%d", rep, i)))
+			if err != nil {
+				return false, err
+			}
+			s, err := r.runFor(ctx, l.o.seconds)
+			if err := errors.Join(err, r.close()); err != nil {
+				return false, err
+			}
+			runs[i] = append(runs[i], s)
+		}
+		if rep > 0 { // the first run warms up
+			shares = append(shares, runs[1][rep].cyclesPerSecond()/runs[0][rep].cyclesPerSecond())
+		}
+	}
+	for _, all := range runs {
+		slices.SortFunc(all, func(a, b *span) int { return int(a.cyclesPerSecond() - b.cyclesPerSecond()) })
+	}
+	slices.Sort(shares)
+	share := median(shares)
+	missed = share < ownLocksFloor
+	plain, with, wait := runs[0][l.o.reps], runs[1][l.o.reps], runs[2][l.o.reps]
+	fmt.Fprintf(l.out, "%s: %d clients: LOCK ACQUIRE and RELEASE %.0f cycles/s, p99 of a command %.2f ms; SET NX PX "+
+		"and DELIFEQ %.0f cycles/s, p99 %.2f ms; share %.2f, from %.2f to %.2f (at least %.2f); with WAIT %.0f: %s\n",
+		ownLocksName, lockClients, with.cyclesPerSecond(), ms(with.at(0.99)), plain.cyclesPerSecond(),
+		ms(plain.at(0.99)), share, shares[0], shares[len(shares)-1], ownLocksFloor, wait.cyclesPerSecond(),
+		verdictOf(missed))
+	return missed, nil
+}
+
+// nextOwner measures the time from a release until the next owner has its reply.
+func (l *lockBench) nextOwner(ctx context.Context) (missed bool, err error) {
+	all := l.cluster.Running()
+	for _, through := range []struct {
+		what      string
+		from, to  string
+		exchanges int
+	}{{"both clients at the leader", l.leader.Clients, l.leader.Clients, 1000},
+		{"clients at two followers", other(all, l.leader, 0), other(all, l.leader, 1), 1000}} {
+		s, err := l.passOver(ctx, through.from, through.to, through.exchanges)
+		if err != nil {
+			return false, err
+		}
+		fmt.Fprintf(l.out, "%s: LOCK, %s: p50 %.2f ms, p99 %.2f ms\n", nextOwnerName, through.what, ms(s.at(0.5)),
+			ms(s.at(0.99)))
+	}
+	s, err := l.passOverRedis(ctx, 40)
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintf(l.out, "%s: redsync with its defaults on one fsyncing Redis: p50 %.2f ms, p99 %.2f ms\n", nextOwnerName,
+		ms(s.at(0.5)), ms(s.at(0.99)))
+	return false, nil
+}
+
+func other(all []*process.Node, leader *process.Node, n int) string {
+	followers := slices.DeleteFunc(slices.Clone(all), func(n *process.Node) bool { return n == leader })
+	return followers[n%len(followers)].Clients
+}
+
+// passOver lets two clients hand a lock to each other. A client releases it when
+// the other one is in the queue.
+func (l *lockBench) passOver(ctx context.Context, a, b string, exchanges int) (*span, error) {
+	var conns [3]redis.Conn // the last one looks at the queue
+	for i, addr := range []string{a, b, l.leader.Clients} {
+		c, err := redis.Dial("tcp", addr, redis.DialReadTimeout(time.Minute))
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close()
+		conns[i] = c
+	}
+	const key = "locks:next"
+	if _, err := redis.Int64(conns[0].Do("LOCK", "ACQUIRE", key, "owner-0", "PX", 30000)); err != nil {
+		return nil, err
+	}
+	s := &span{}
+	for i := range exchanges {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		mine, next := i%2, (i+1)%2
+		owner := fmt.Sprint("owner-", next)
+		err := conns[next].Send("LOCK", "ACQUIRE", key, owner, "PX", 30000, "WAIT", 0)
+		if err := errors.Join(err, conns[next].Flush()); err != nil {
+			return nil, err
+		}
+		for {
+			info, err := redis.Values(conns[2].Do("LOCK", "INFO", key))
+			if err != nil {
+				return nil, err
+			}
+			if strings.Contains(fmt.Sprintf("%s", info), owner) {
+				break
+			}
+		}
+		released := make(chan error, 1)
+		begun := time.Now()
+		go func() {
+			_, err := conns[mine].Do("LOCK", "RELEASE", key, fmt.Sprint("owner-", mine))
+			released <- err
+		}()
+		_, err = redis.Int64(conns[next].Receive())
+		s.times = append(s.times, time.Since(begun))
+		if err := errors.Join(err, <-released); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(s.times)
+	_, err := conns[exchanges%2].Do("LOCK", "RELEASE", key, fmt.Sprint("owner-", exchanges%2))
+	return s, err
+}
+
+// passOverRedis does the same with redsync, whose clients poll. The owner keeps
+// the lock for a while that does not depend on the other client.
+func (l *lockBench) passOverRedis(ctx context.Context, exchanges int) (*span, error) {
+	pool := l.redisPool()
+	defer pool.Close()
+	s := &span{}
+	for i := range exchanges {
+		m := l.redsyncMutex(pool, "locks:next")
+		if err := m.LockContext(ctx); err != nil {
+			return nil, err
+		}
+		got := make(chan time.Time)
+		var err error
+		next := l.redsyncMutex(pool, "locks:next")
+		go func() {
+			err = next.LockContext(ctx)
+			got <- time.Now()
+		}()
+		hold := time.NewTimer(time.Duration(100+7*i) * time.Millisecond)
+		select {
+		case <-ctx.Done():
+		case <-hold.C:
+		}
+		begun := time.Now()
+		_, freed := m.UnlockContext(ctx)
+		s.times = append(s.times, (<-got).Sub(begun))
+		if err := errors.Join(err, freed); err != nil {
+			return nil, err
+		}
+		if _, err := next.UnlockContext(ctx); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(s.times)
+	return s, nil
+}
+
+// manyWaiters compares a short queue with a long one.
+func (l *lockBench) manyWaiters(ctx context.Context) (missed bool, err error) {
+	if err := raiseFiles(manyWaiters + 200); err != nil {
+		return false, err
+	}
+	few, err := l.cycles(ctx, fewWaiters, locked, oneKey("locks:few"))
+	if err != nil {
+		return false, err
+	}
+	r, err := newRenewing(l.leader.Clients, manyWaiters, locked, oneKey("locks:many"))
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	for i, c := range r.clients { // so that every connection has allocated its buffers
+		c.key = "locks:own:" + strconv.Itoa(i)
+	}
+	if _, err := r.runFor(ctx, l.o.seconds); err != nil {
+		return false, err
+	}
+	if err := resetPeak(l.leader.PID()); err != nil {
+		return false, err
+	}
+	idle, err := peak(l.leader.PID())
+	if err != nil {
+		return false, err
+	}
+	for _, c := range r.clients {
+		c.key = "locks:many"
+	}
+	s, err := r.runFor(ctx, l.o.seconds)
+	if err != nil {
+		return false, err
+	}
+	waiting, err := peak(l.leader.PID())
+	if err != nil {
+		return false, err
+	}
+	before := few[len(few)/2].cyclesPerSecond()
+	share := s.cyclesPerSecond() / before
+	cost := float64(waiting-idle) * 1024 / manyWaiters
+	missed = share < queueFloor || cost > waiterKB
+	fmt.Fprintf(l.out, "%s: %.0f hand-overs/s with %d clients on one key, %.0f with %d, share %.2f (at least %.1f); "+
+		"memory of the leader %d MB with %d clients that do not wait, at most %d MB with %d waiters, "+
+		"%.1f KB for each (at most %d): %s\n",
+		manyWaitName, before, fewWaiters, s.cyclesPerSecond(), manyWaiters, share, queueFloor,
+		idle, manyWaiters, waiting, manyWaiters, cost, waiterKB, verdictOf(missed))
+	return missed, nil
+}
