@@ -110,6 +110,39 @@ func TestBackup_DuringFailover(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
+// TestRestore_NamedUser restores a backup as a user that the backup replaces. The
+// client gets the reply, whichever node it uses, and prints the settings.
+func TestRestore_NamedUser(t *testing.T) {
+	dir := t.TempDir()
+	users := writeSecret(t, filepath.Join(dir, "users.acl"), "user admin on >root ~* &* +@all")
+	login := []string{"--user", "admin", "--password-file", writeSecret(t, filepath.Join(dir, "password"), "root")}
+	c := startCluster(t, "--acl-file", users)
+	file := filepath.Join(dir, "b")
+	say := func(n *process.Node, args ...string) string {
+		return show(as(t, n, "admin", "root"), args...)
+	}
+	say(c.Nodes[0], "SET", "k", "old")
+	run(t, append([]string{"backup", "--addr", c.Nodes[0].Clients, "-o", file}, login...)...)
+	for i, n := range c.Nodes { // the leader and both followers
+		delay := fmt.Sprint("lock* ", 5000+i)
+		if got := say(n, "CONFIG", "SET", "lock-delay", delay); got != "OK" {
+			t.Fatalf("CONFIG SET: %q", got)
+		}
+		say(n, "SET", "k", "new")
+		other := as(t, n, "admin", "root")
+		o := invoke(t, nil, append([]string{"restore", file, "--addr", n.Clients, "--replace", "--quarantine", "0"},
+			login...)...)
+		if o.code != 0 {
+			t.Fatalf("restore through %s: %+v", n.ID, o)
+		}
+		wantContains(t, "restore", o.out, "restored 1 keys", `setting lock-delay is now "", it was "`+delay+`"`)
+		waitClosed(t, other, "the connection of a replaced user")
+		if got := say(n, "GET", "k"); got != "old" {
+			t.Errorf("GET after the restore through %s: %q", n.ID, got)
+		}
+	}
+}
+
 // TestRestore_NodeDown restores a backup into a running cluster while a node is
 // down. That node has the data too when it is back. Tokens rise, the lease
 // clock does not go back, and no lock is granted during the quarantine. A
@@ -131,12 +164,16 @@ func TestRestore_NodeDown(t *testing.T) {
 	want(t, n, "OK", "SET", "lock2", "owner", "NX", "PX", "600000")
 	want(t, n, "OK", "SET", "after", "x")
 	refuses(t, []string{"not empty", "--replace"}, "restore", file, "--addr", n.Clients)
+	refuses(t, []string{"is a directory, not a backup"}, "restore", n.Dir, "--addr", n.Clients, "--replace")
+	refuses(t, []string{"is a directory: name the file"}, "backup", "-o", t.TempDir(), "--addr", n.Clients)
 	want(t, n, "x", "GET", "after")
 
+	want(t, n, "OK", "CONFIG", "SET", "lock-delay", "lock* 5000")
 	down := c.others(n)[0]
 	kill(t, down)
 	out := run(t, "restore", file, "--addr", c.others(n)[0].Clients, "--replace", "--quarantine", "3s")
-	wantContains(t, "restore", out, "201 keys", "quarantine")
+	wantContains(t, "restore", out, "201 keys", "quarantine",
+		`setting lock-delay is now "", it was "lock* 5000"`)
 	want(t, n, "(nil)", "GET", "after")
 	want(t, n, "owner", "GET", "lock")
 	if got := do(t, n, "SET", "lock2", "x", "NX"); !strings.Contains(got, "QUARANTINE no lock is granted until") {
@@ -153,7 +190,7 @@ func TestRestore_NodeDown(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		wantContains(t, "the log of "+m.ID, m.Output(), "data replaced with that of a backup")
+		wantContains(t, "the log of "+m.ID, m.Output(), "replaced the data with the data of a backup")
 	}
 	second := filepath.Join(t.TempDir(), "b2")
 	run(t, "backup", "--addr", down.Clients, "-o", second)
@@ -172,7 +209,7 @@ func TestRestore_NodeDown(t *testing.T) {
 	restoreFresh(t, c, second, after)
 }
 
-// restoreFresh restores a backup into a fresh cluster. before is what the backup contains.
+// restoreFresh restores a backup into a fresh cluster. before is the content of the backup.
 func restoreFresh(t *testing.T, fresh *cluster, file string, before inspected) {
 	t.Helper()
 	run(t, "restore", file, "--addr", fresh.Nodes[0].Clients, "--quarantine", "0")

@@ -98,7 +98,7 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 		{"secret of nothing", nil, serve("--cluster-secret-file", secret("empty", "\n", 0o600)),
 			[]string{"--cluster-secret-file", "is empty", "head -c 32"}},
 		{"short secret", nil, serve("--cluster-secret-file", secret("short", strings.Repeat("x", 31)+"\n", 0o600)),
-			[]string{"holds 31 bytes", "at least 32"}},
+			[]string{"has 31 bytes", "at least 32"}},
 		{"secret for everybody", nil, serve("--cluster-secret-file", secret("open", strings.Repeat("x", 32), 0o604)),
 			[]string{"open to every user", "0604", "chmod 600"}},
 		{"secret that is a directory", nil, serve("--cluster-secret-file", t.TempDir()),
@@ -380,7 +380,7 @@ func TestStatus(t *testing.T) {
 	if o.code != 4 {
 		t.Errorf("status without a majority: %+v", o)
 	}
-	wantLine(t, o.out, "No leader: ", "majority", "1 of 3 voters are reachable, 2 are needed")
+	wantLine(t, o.out, "No leader in reach: ", "majority", "1 of 3 voters are reachable, 2 are needed")
 	wantLine(t, o.out, last.ID, last.Clients)
 }
 

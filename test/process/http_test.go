@@ -268,3 +268,18 @@ func checkLog(t *testing.T, n *process.Node, format string) {
 		t.Errorf("%s: %d lines, %d of them of level debug", n.ID, lines, debug)
 	}
 }
+
+// awaitReady waits until a node is ready. It needs no password.
+func awaitReady(t *testing.T, n *process.Node) {
+	t.Helper()
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "a leader", func() bool {
+		res, err := web.Get("http://" + n.HTTP + "/readyz")
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

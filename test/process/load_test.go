@@ -230,8 +230,8 @@ func (l *load) acks() int64 {
 }
 
 // progress waits until every client whose errors are not excused has n more
-// acknowledged writes. If all clients are excused, it waits for n more for any
-// of them.
+// acknowledged writes. If the errors of all clients are excused, it waits until any
+// one of them has n more.
 func (l *load) progress(n int64) {
 	l.t.Helper()
 	var before []int64

@@ -62,8 +62,7 @@ func (c *cluster) sameHistory(key string) []grantRecord {
 	return first.Grants
 }
 
-// hows lists the owners of grants with the ways in which the grants ended, the
-// oldest first.
+// hows lists the owner of each grant and how the grant ended, the oldest first.
 func hows(grants []grantRecord) string {
 	var all []string
 	for _, g := range slices.Backward(grants) {
@@ -72,9 +71,9 @@ func hows(grants []grantRecord) string {
 	return strings.Join(all, ", ")
 }
 
-// TestLock_History checks that all nodes have the same history of locks, which
-// were taken through all nodes, after kill -9 of the leader and of all nodes, with
-// a snapshot in between.
+// TestLock_History checks that all nodes have the same history of locks, after kill
+// -9 of the leader and of all nodes, with a snapshot in between. Clients take the
+// locks through all nodes.
 func TestLock_History(t *testing.T) {
 	c := startCluster(t)
 	var expected []string
@@ -156,9 +155,9 @@ func TestLock_History(t *testing.T) {
 	refuses(t, []string{"--at", "is not a time"}, "locks", "history", "lock", "--at", "noon", "--addr", c.addrs())
 }
 
-// TestLock_HistoryTorn checks that a node whose history ends in the middle of a
-// record reads the rest of it and gets the others from its log, and that a node can
-// run without a history.
+// TestLock_HistoryTorn checks a node whose history ends in the middle of a frame:
+// the node reads the complete frames, and gets the missing events from its log. It
+// also checks that a node can run without a history.
 func TestLock_HistoryTorn(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "lock", "a", "NX", "PX", "60000")
@@ -188,5 +187,80 @@ func TestLock_HistoryTorn(t *testing.T) {
 	c.settled()
 	if got := do(t, victim, "LOCK", "HISTORY", "lock"); !strings.Contains(got, "keeps no history") {
 		t.Errorf("LOCK HISTORY without a history: %s", got)
+	}
+}
+
+// TestLock_HistoryOfUser checks that the history contains the locks that the scripts
+// of lock libraries take and release for a user with rules, for whom the
+// interpreter executes the scripts.
+func TestLock_HistoryOfUser(t *testing.T) {
+	c := startCluster(t)
+	want(t, c.Nodes[0], "OK", "ACL", "SETUSER", "app", "on", ">pw", "~lock*", "+@all")
+	conn := dial(t, c.Nodes[1])
+	ask := func(reply string, args ...string) {
+		t.Helper()
+		if got := show(conn, args...); got != reply {
+			t.Fatalf("%v: %q, want %q", args, got, reply)
+		}
+	}
+	const (
+		redisPy = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
+		laravel = "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])"
+	)
+	ask("OK", "AUTH", "app", "pw")
+	ask("OK", "EVAL", laravel, "1", "lock", "a", "60")
+	ask("(nil)", "EVAL", laravel, "1", "lock", "b", "60")
+	ask("(integer) 0", "EVAL", redisPy, "1", "lock", "b")
+	ask("(integer) 1", "EVAL", redisPy, "1", "lock", "a")
+	ask("OK", "SET", "lock", "b", "NX", "PX", "60000")
+	ask("(integer) 1", "EVAL", redisPy, "1", "lock", "b")
+	if got := hows(c.sameHistory("lock")); got != "a released, b released" {
+		t.Errorf("history %s", got)
+	}
+}
+
+// TestPlainLocks_AreListed: "holdfast locks" lists the locks that clients of all
+// nodes have taken with SET NX, on every node, the oldest first. The clients and the
+// times come from the history.
+func TestPlainLocks_AreListed(t *testing.T) {
+	c := startCluster(t)
+	want := []string{}
+	for i, n := range c.Nodes {
+		key := fmt.Sprintf("plain:%d", i)
+		if got := do(t, n, "SET", key, "owner", "NX", "PX", "600000"); got != "OK" {
+			t.Fatalf("SET NX: %q", got)
+		}
+		want = append(want, key)
+	}
+	for _, n := range c.Nodes {
+		var found []struct {
+			Key   string `json:"key"`
+			Owner string `json:"owner"`
+			Token int64  `json:"token"`
+			TTL   int64  `json:"ttl-ms"`
+		}
+		if err := json.Unmarshal([]byte(run(t, "locks", "list", "--json", "--addr", n.Clients)), &found); err != nil {
+			t.Fatal(err)
+		}
+		keys := []string{}
+		for _, l := range found {
+			if keys = append(keys, l.Key); l.Owner != "owner" || l.Token == 0 || l.TTL <= 0 || l.TTL > 600_000 {
+				t.Errorf("%s: %+v", n.ID, l)
+			}
+		}
+		if !slices.Equal(keys, want) {
+			t.Errorf("%s lists %v, want %v", n.ID, keys, want)
+		}
+		testutil.Eventually(t, "the history of the locks at "+n.ID, func() bool {
+			text := run(t, "locks", "list", "--addr", n.Clients)
+			return strings.Contains(text, " at n1") && strings.Contains(text, " at n2") &&
+				strings.Contains(text, " at n3") && strings.Count(text, "  client ") == 3
+		})
+		wantContains(t, "locks info", run(t, "locks", "info", "plain:1", "--addr", n.Clients), "acquired:  ",
+			" ago\nclient:    client ", " at n2\n")
+		text := run(t, "locks", "list", "--json", "--addr", n.Clients)
+		if got := strings.Count(text, `"acquired-ms": 1`); got != 3 {
+			t.Errorf("%s knows since when %d of 3 locks are held:\n%s", n.ID, got, text)
+		}
 	}
 }

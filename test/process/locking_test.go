@@ -103,8 +103,8 @@ func (c *cluster) awaitWaiters(key string, n int) {
 	}
 }
 
-// TestLock_Runs checks what the command gets, the exit codes, and the order of
-// those who wait.
+// TestLock_Runs checks the environment of the command, the exit codes, and the
+// order in which waiters get the lock.
 func TestLock_Runs(t *testing.T) {
 	c := startCluster(t)
 	l := c.lock("a", `echo "$HOLDFAST_LOCK_KEY $HOLDFAST_LOCK_TOKEN"; exit 7`)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -60,6 +61,122 @@ func TestMaxMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, c.Nodes[1], "OK", "SET", "more", "v")
+}
+
+// TestMaxMemory_Refusals checks which commands are refused while the data set is
+// too large: writes of scripts and transactions are refused, and a metric counts
+// them; releases and renewals of locks are not. CONFIG SET maxmemory default makes
+// the nodes' flags decide again.
+func TestMaxMemory_Refusals(t *testing.T) {
+	c := startCluster(t, "--maxmemory", "1mb")
+	leader := c.leader()
+	other := c.others(leader)[0]
+	conn := dial(t, leader)
+	for _, key := range []string{"held", "waited"} {
+		if got := show(conn, "LOCK", "ACQUIRE", key, "me", "PX", "600000"); strings.Contains(got, "ERR") {
+			t.Fatal(got)
+		}
+	}
+	waits := make(chan string, 1)
+	waiting := dial(t, other)
+	go func() { waits <- show(waiting, "LOCK", "ACQUIRE", "waited", "next", "PX", "600000", "WAIT", "0") }()
+	if err := process.Poll(testutil.Within(t, replyLimit), "a waiter", func() bool {
+		reply, err := conn.Do("LOCK", "INFO", "waited")
+		return err == nil && strings.Contains(flat(reply), "next")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		want(t, other, "OK", "SET", fmt.Sprint("big", i), strings.Repeat("v", 600<<10))
+	}
+	const oom = "OOM command not allowed when used memory > 'maxmemory'."
+	counted := func(what string, f func()) {
+		t.Helper()
+		before := gauge(t, leader, "holdfast_maxmemory_refused_total")
+		f()
+		if n := gauge(t, leader, "holdfast_maxmemory_refused_total") - before; n != 1 {
+			t.Errorf("%s: %v refusals counted, want 1", what, n)
+		}
+	}
+	counted("a script", func() {
+		got := do(t, other, "EVAL", "return redis.call('set', KEYS[1], 'v')", "1", "a")
+		wantContains(t, "the script", got, oom)
+	})
+	counted("a transaction at the leader", func() {
+		got := show(conn, "MULTI") + show(conn, "DEL", "x") + show(conn, "SET", "a", "1")
+		if want := "OKQUEUED" + oom; got != want {
+			t.Errorf("transaction at the leader: %q", got)
+		}
+		wantContains(t, "EXEC", show(conn, "EXEC"), "EXECABORT")
+	})
+	counted("a transaction at a follower", func() {
+		at := dial(t, other)
+		got := show(at, "MULTI") + show(at, "DEL", "x") + show(at, "SET", "a", "1")
+		if got != "OKQUEUEDQUEUED" {
+			t.Errorf("transaction at a follower: %q", got)
+		}
+		wantContains(t, "EXEC", show(at, "EXEC"), "EXECABORT", oom)
+	})
+	counted("a new lock", func() { want(t, other, oom, "LOCK", "ACQUIRE", "new", "me", "PX", "1000", "WAIT", "0") })
+	// The owner of a lock keeps it, others wait for it, and the next one gets it.
+	token := do(t, leader, "LOCK", "TOKEN", "held")
+	want(t, other, token, "LOCK", "ACQUIRE", "held", "me", "PX", "600000")
+	want(t, other, "(nil)", "LOCK", "ACQUIRE", "held", "you", "PX", "600000")
+	want(t, other, "(integer) 1", "LOCK", "RELEASE", "waited", "me")
+	if got := <-waits; !strings.HasPrefix(got, "(integer) ") {
+		t.Errorf("the waiter got %q", got)
+	}
+
+	want(t, other, "OK", "CONFIG", "SET", "maxmemory", "10mb")
+	want(t, other, "OK", "SET", "a", "1")
+	limit := func(n *process.Node, want string) {
+		t.Helper()
+		reply, err := dial(t, n).Do("CONFIG", "GET", "maxmemory")
+		if err != nil || !strings.Contains(flat(reply), want) {
+			t.Errorf("CONFIG GET maxmemory at %s: %s, %v", n.ID, flat(reply), err)
+		}
+	}
+	limit(leader, "10485760")
+	want(t, other, "OK", "CONFIG", "SET", "maxmemory", "default")
+	want(t, other, oom, "SET", "a", "1")
+	for _, n := range c.Nodes {
+		limit(n, "1048576")
+	}
+}
+
+// TestMaxMemory_SnapshotOfLeader restarts a node that is so far behind that the
+// leader sends it a snapshot. The node must not hold its own state and the state
+// of the snapshot at the same time: then a cgroup with twice maxmemory would end
+// the node.
+func TestMaxMemory_SnapshotOfLeader(t *testing.T) {
+	const limit = 64 << 20
+	c := startCluster(t, "--maxmemory", strconv.Itoa(limit), "--snapshot-bytes", "16mb", "--trailing-bytes", "1mb")
+	const size, count = 200, 170_000
+	feed := func(n *process.Node) {
+		t.Helper()
+		if sum, err := feedValues(n, "k", size, count); err != nil || sum.refused > 0 {
+			t.Fatalf("%d values refused, %v", sum.refused, err)
+		}
+	}
+	leader := c.leader()
+	away := c.others(leader)[0]
+	feed(leader)
+	kill(t, away)
+	feed(leader)
+	start(t, away)
+	c.settled()
+	wantContains(t, "the log of the node", away.Output(), "Installed remote snapshot",
+		"discarded the state of this node before reading the snapshot of the leader")
+	peak, err := peakResident(away)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes := gauge(t, away, "holdfast_dataset_bytes")
+	t.Logf("%d MB at most, of a data set of %.0f MB", peak>>20, bytes/(1<<20))
+	if peak > 2*limit+(48<<20) {
+		t.Errorf("%s took %d bytes of memory", away.ID, peak)
+	}
+	want(t, away, "(integer) "+strconv.Itoa(count), "DBSIZE")
 }
 
 // feedResult counts the replies to commands that store values.

@@ -81,16 +81,7 @@ func TestSecrets(t *testing.T) {
 		start(t, n)
 	}
 	n := c.Nodes[0]
-	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "a leader", func() bool {
-		res, err := web.Get("http://" + n.HTTP + "/readyz")
-		if err != nil {
-			return false
-		}
-		res.Body.Close()
-		return res.StatusCode == http.StatusOK
-	}); err != nil {
-		t.Fatal(err)
-	}
+	awaitReady(t, n)
 	conn := as(t, n, "default", "canary-password")
 	watcher := as(t, n, "default", "canary-password")
 	if err := watcher.Send("MONITOR"); err != nil {
@@ -218,6 +209,59 @@ func TestSecrets(t *testing.T) {
 		}
 		if strings.Contains(v, "canary") {
 			t.Errorf("MONITOR shows a secret: %s", v)
+		}
+	}
+}
+
+// TestClusterSecret_Rotated replaces the cluster secret of a running cluster, one
+// node after the other, while clients write to all nodes. No command may fail,
+// and no node may be refused.
+func TestClusterSecret_Rotated(t *testing.T) {
+	const first, second = "first canary secret of the cluster, long", "second canary secret of the cluster, long"
+	dir := t.TempDir()
+	c := newCluster(t, process.Config{Nodes: 3, Args: []string{"--log-level", "debug"}})
+	file := func(n *process.Node) string { return filepath.Join(dir, n.ID) }
+	for _, n := range c.Nodes {
+		if err := n.Start("--cluster-secret-file", writeSecret(t, file(n), first)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.settled()
+	l := newLoad(t, "rotated", c.Nodes)
+	for _, step := range []struct{ text, log string }{
+		{second + "\n\n" + first, "cluster secret changed: previous_accepted=true"},
+		{second, "cluster secret changed: previous_accepted=false"},
+	} {
+		for _, n := range c.Nodes {
+			writeSecret(t, file(n), step.text)
+			send(t, n, syscall.SIGHUP)
+			waitOutput(t, n, step.log)
+			l.progress(100)
+		}
+	}
+	// The new secret is in use: a node that is started again with it belongs to the
+	// cluster, and a wrong file changes nothing.
+	last := c.Nodes[2]
+	l.excuseNode(last, true)
+	stopNode(t, last)
+	if err := last.Start("--cluster-secret-file", file(last)); err != nil {
+		t.Fatal(err)
+	}
+	awaitReady(t, last)
+	l.excuseNode(last, false)
+	writeSecret(t, file(last), "short")
+	send(t, last, syscall.SIGHUP)
+	waitOutput(t, last, "can be guessed")
+	l.progress(100)
+	l.end()
+	l.check(last)
+	for _, n := range c.Nodes {
+		text := n.Output()
+		if strings.Contains(text, "cluster secret does not match") {
+			t.Errorf("a node was refused:\n%s", text)
+		}
+		if strings.Contains(text, "canary") {
+			t.Errorf("a secret is shown: %s", text)
 		}
 	}
 }

@@ -222,6 +222,27 @@ func TestTLS(t *testing.T) {
 	}
 	start(t, leader)
 	healthy()
+	checkToolsWithTLS(t, leader, withTLS)
+}
+
+// checkToolsWithTLS runs the commands that show a cluster. The HTTP ports of its
+// nodes have no TLS.
+func checkToolsWithTLS(t *testing.T, n *process.Node, withTLS []string) {
+	t.Helper()
+	dir := t.TempDir()
+	token := writeSecret(t, filepath.Join(dir, "token"), "a-token-that-the-nodes-do-not-need")
+	for _, more := range [][]string{nil, {"--http-token-file", token}, {"--http-token-file", token, "--http-no-tls"}} {
+		archive := filepath.Join(dir, fmt.Sprint(len(more))+".tar.gz")
+		args := append([]string{"debug", "bundle", n.Clients, "-o", archive}, withTLS...)
+		if o := invoke(t, nil, append(args, more...)...); o.code != 0 || !strings.Contains(o.out, "from 3 of 3 nodes") {
+			t.Errorf("bundle: %+v", o)
+		}
+		if files := readBundle(t, archive); !strings.Contains(files["nodes/n3/metrics.txt"], "holdfast_ready") {
+			t.Errorf("%v: metrics of n3: %.100q", more, files["nodes/n3/metrics.txt"])
+		}
+	}
+	top := runOnTerminal(t, nil, append([]string{"top", n.Clients}, withTLS...)...)
+	top.shows("Healthy: tolerates 1 more failure")
 }
 
 // TestTLS_WrongFlags checks the messages about flags that do not fit together.
