@@ -14,7 +14,7 @@ TEST_TIMEOUT ?= 9m
 RACE_TIMEOUT ?= 12m
 RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
 # These tests are long loops of a single goroutine, which cannot have a race.
-RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestLimits_Restore|TestGlob_Steps)$$
+RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestLimits_(Restore|Sort)|TestGlob_Steps|TestPurity|Test(Consumers|Collections)_CorruptSnapshot|TestCheckSnapshot_AsStrictAsReadSnapshot|TestWork_ManyKeys)$$
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
@@ -59,8 +59,9 @@ run: build ## build, then run three nodes on this machine until Ctrl-C
 	$(BIN) dev $(DEV)
 
 .PHONY: test
-test: ## run all tests; skips those that need a program that is not installed
+test: ## run the tests; skips those that need a program that is not installed
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+	cd test/alerts && $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: race
 race: ## run the tests of the program's packages with the race detector (needs a C compiler)
@@ -169,12 +170,13 @@ release-check: ## build the release of the last commit twice and compare the che
 	GO='$(GO)' deploy/package/check
 
 .PHONY: docs
-docs: ## generate docs/commands.md, docs/config.md and the code in docs/recipes
+docs: ## generate docs/commands.md, docs/config.md, docs/metrics.md and the code in docs/recipes
 	@mkdir -p docs
 	$(GO) run ./cmd/holdfast commands > docs/commands.md.new
 	mv docs/commands.md.new docs/commands.md
 	$(GO) run ./cmd/holdfast settings > docs/config.md.new
 	mv docs/config.md.new docs/config.md
+	$(GO) test -count=1 -run TestMetricsPage ./test/deploy -update
 	$(GO) run ./test/recipes/pages
 
 .PHONY: clean

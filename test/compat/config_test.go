@@ -29,7 +29,7 @@ func TestConfig_Names(t *testing.T) {
 	redis, holdfast := p.ask("CONFIG GET *")
 	want, got := settingsOf(t, redis[0]), settingsOf(t, holdfast[0])
 	got = slices.DeleteFunc(got, func(name string) bool {
-		return strings.HasPrefix(name, "holdfast-") || name == "lock-idempotent"
+		return strings.HasPrefix(name, "holdfast-") || name == "lock-delay" || name == "lock-idempotent"
 	})
 	if len(want) < 150 {
 		t.Fatalf("Redis has %d parameters", len(want))

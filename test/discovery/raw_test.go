@@ -119,13 +119,16 @@ var (
 	moment = regexp.MustCompile(`(\$(?:last-ok-ping-reply|last-ping-reply|info-refresh|role-reported-time|config-epoch|last-hello-message|slave-repl-offset|down-after-milliseconds|failover-timeout|quorum|id|replication-offset)\n[$:])\d+`)
 	epoch  = regexp.MustCompile(`(?m)^(cluster_(?:current|my)_epoch:)\d+`)
 	bus    = regexp.MustCompile(`(?m)^(?:cluster_stats_messages_\w+):\d+\r\n`)
-	nodes  = regexp.MustCompile(`(?m)( (?:-|ID)) 0 \d+ \d+ (connected|disconnected)`)
+	// A slot may have the same number as a port.
+	slot  = regexp.MustCompile(`(MOVED|ASK) (\d+)\b`)
+	nodes = regexp.MustCompile(`(?m)( (?:-|ID)) 0 \d+ \d+ (connected|disconnected)`)
 )
 
 // normal makes the replies of two servers comparable. names maps the ports of
 // either to names.
 func normal(reply string, names map[string]string) string {
 	reply = hexID.ReplaceAllString(reply, "ID")
+	reply = slot.ReplaceAllString(reply, "$1 slot$2")
 	for port, name := range names {
 		reply = regexp.MustCompile(`\b`+port+`\b`).ReplaceAllString(reply, name)
 	}

@@ -1,5 +1,5 @@
-// Package harness runs Holdfast nodes inside a test's process. It wires them as
-// cmd/holdfast does. The nodes listen on loopback ports that the system
+// Package harness runs Holdfast nodes inside a test's process. It connects their
+// parts as cmd/serve does. The nodes listen on loopback ports that the system
 // chooses.
 package harness
 
@@ -90,7 +90,7 @@ func freeAddr() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// adapter presents a node to the client port, as cmd/holdfast does.
+// adapter presents a node to the client port, as cmd/serve does.
 type adapter struct{ *cluster.Node }
 
 func (a adapter) NewExecutor() resp.Executor { return a.NewSession() }

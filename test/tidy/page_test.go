@@ -78,8 +78,7 @@ func TestPages_AreWrapped(t *testing.T) {
 			if width <= maxProse {
 				continue
 			}
-			// A line with only one part, which cannot be divided, cannot be
-			// shorter.
+			// A line that consists of one unbreakable part cannot be made shorter.
 			glued := unbreakable.ReplaceAllString(strings.TrimLeft(text, "-0123456789. "), "x")
 			if strings.ContainsAny(glued, " ") {
 				t.Errorf("%s:%d: %d columns, wrap prose at %d", p.path, l.number, width, maxProse)

@@ -39,8 +39,8 @@ var habits = []habit{
 	{regexp.MustCompile(`(?i)\b(\w*[^e\W]|\w*[^r]e) (is|are) no (majority|member|terminal|voter|string)\b`), "write is not a"},
 }
 
-// TestProse_HasNoHabits finds the habits in comments, in the texts of the
-// program and in pages.
+// TestProse_HasNoHabits checks that no pattern of habits matches a comment, a text
+// of the program or a page.
 func TestProse_HasNoHabits(t *testing.T) {
 	check := func(at, text string) {
 		for _, h := range habits {
