@@ -31,6 +31,7 @@ EPISODES     ?= 22
 FAULTS       ?= all
 HOURS        ?= 8
 CHAOS        ?=
+CONTROLS     ?=
 IMAGES       ?= 600
 # The programs whose injected bugs make controls runs, separated by commas; all if
 # it is empty: sim,images,chaos,fsm,compat.
@@ -139,8 +140,8 @@ sim: ## inject faults into simulated clusters: SEEDS histories of VIRTUAL time, 
 	bin/sim.test -test.run '^TestSim$$' -test.timeout 0 $(if $(WORK),-work '$(WORK)') $(if $(SEED),-seed $(SEED),-first $(FIRST) -seeds $(SEEDS) -budget $(BUDGET)) -virtual $(VIRTUAL) -json bin/sim.json
 
 .PHONY: controls
-controls: ## check that the checkers find each injected bug (ONLY=)
-	$(GO) run ./test/controls -only '$(ONLY)' -programs '$(PROGRAMS)'
+controls: ## check that the checkers find each injected bug (ONLY=; CONTROLS='-help' for more)
+	$(GO) run ./test/controls -only '$(ONLY)' -programs '$(PROGRAMS)' $(CONTROLS)
 
 .PHONY: images
 images: build ## start the program on IMAGES (600) data directories as a loss of power may leave them (SEED=; needs strace)

@@ -124,6 +124,32 @@ func (v reports) Run(plans []*sim.Schedule, each func(*sim.Result) bool) error {
 	return nil
 }
 
+// TestChosen_First begins the list at each of its patches, and once more behind
+// its end.
+func TestChosen_First(t *testing.T) {
+	all, err := chosen(options{root: root, programs: "sim"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for first := range len(all) + 2 {
+		list, err := chosen(options{root: root, programs: "sim", first: first})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) != len(all) {
+			t.Fatalf("first %d: %d patches, want %d", first, len(list), len(all))
+		}
+		for i, p := range list {
+			if want := all[(first+i)%len(all)]; p.name != want.name {
+				t.Errorf("first %d: patch %d is %s, want %s", first, i, p.name, want.name)
+			}
+		}
+	}
+	if _, err := chosen(options{root: root, first: -1}); err == nil {
+		t.Error("a negative index was accepted")
+	}
+}
+
 func TestSimulate(t *testing.T) {
 	plans := []*sim.Schedule{{Seed: 1}, {Seed: 2}}
 	want := regexp.MustCompile("^queue")

@@ -22,6 +22,10 @@ type options struct {
 	root, only, refresh string
 	programs            string // "" for all
 	workers             int
+	// first is the index of the patch to begin with. The list is a circle.
+	first int
+	// budget is the time after which no further patch begins. 0 means no limit.
+	budget time.Duration
 }
 
 func main() {
@@ -32,6 +36,10 @@ func main() {
 		"only the patches that one of these programs must find, separated by commas: sim,images,chaos,fsm,compat")
 	flag.StringVar(&o.refresh, "refresh", "", "write the changes of the working tree to this patch, and run nothing")
 	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "histories at a time")
+	flag.DurationVar(&o.budget, "budget", 0, "the time after which no further patch begins (0: no limit)")
+	flag.IntVar(&o.first, "first", 0,
+		"begin with the patch at this index; it may be larger than the number of patches. "+
+			"With -budget, other patches run each time if the number changes")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -76,7 +84,11 @@ func chosen(o options) ([]patch, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no patch in %s matches %q for the programs %q", folder, o.only, o.programs)
 	}
-	return list, nil
+	if o.first < 0 {
+		return nil, fmt.Errorf("-first: %d is negative", o.first)
+	}
+	first := o.first % len(list)
+	return slices.Concat(list[first:], list[:first]), nil
 }
 
 // foundBy reports whether one of the programs must find the bug. programs is a
@@ -87,8 +99,8 @@ func (p *patch) foundBy(programs string) bool {
 	})
 }
 
-// controls runs the controls of the patches. While it runs the schedules of one
-// patch, it builds the program of the next.
+// controls runs the controls of the patches until the budget is used. While it
+// runs the schedules of one patch, it builds the program of the next.
 func controls(ctx context.Context, o options, list []patch, dir string) error {
 	begun := time.Now()
 	b := builder{tree: filepath.Join(dir, "tree"), out: dir}
@@ -118,7 +130,9 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 	}()
 	fmt.Printf("%-20s %-8s %s\n", "injected bug", "program", "found by")
 	var failed []error
+	var ran int
 	for made := range built {
+		ran++
 		if made.err != nil {
 			failed = append(failed, made.err)
 			fmt.Printf("%-20s %v\n", made.patch.name, made.err)
@@ -128,11 +142,17 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 			continue
 		}
 		failed = append(failed, o.control(ctx, made, clean, b)...)
+		if o.budget > 0 && time.Since(begun) > o.budget {
+			break
+		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	fmt.Printf("controls: %d injected bugs in %.0f s\n", len(list), time.Since(begun).Seconds())
+	fmt.Printf("controls: %d of %d injected bugs in %.0f s\n", ran, len(list), time.Since(begun).Seconds())
+	for _, p := range list[ran:] {
+		fmt.Printf("not run, because the time is used: %s\n", p.name)
+	}
 	return errors.Join(failed...)
 }
 
