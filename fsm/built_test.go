@@ -31,12 +31,6 @@ func TestBuilt(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.FeatureMend)
 	rng := rand.New(rand.NewPCG(7, 7))
-	same := func(what, a, b string) {
-		t.Helper()
-		if a, b := f.state(a), f.state(b); a != b {
-			t.Errorf("%s: %.200q, want %.200q", what, a, b)
-		}
-	}
 	add := func(key, cmd string, n int, words func(i int) []string) {
 		f.call("DEL", key)
 		for i := range n {
@@ -55,81 +49,99 @@ func TestBuilt(t *testing.T) {
 		add("l", "RPUSH", n, func(i int) []string { return []string{fmt.Sprint(i % 7)} })
 		add("h", "HSET", n, func(i int) []string { return []string{fmt.Sprint("m", i), fmt.Sprint(i)} })
 
-		for _, op := range []string{"UNION", "INTER", "DIFF"} {
-			for _, keys := range [][]string{{"s"}, {"s", "s"}, {"s", "s2"}, {"s2", "s"}, {"s2", "none", "s"}} {
-				f.call(append([]string{"S" + op + "STORE", "got"}, keys...)...)
-				f.call("DEL", "want")
-				for _, m := range f.list(append([]string{"S" + op}, keys...)...) {
-					f.call("SADD", "want", m)
-				}
-				same(fmt.Sprint("S", op, keys, n), "got", "want")
-			}
-			for _, keys := range [][]string{{"1", "z"}, {"2", "z", "z2"}, {"2", "z2", "z"}, {"2", "s", "z"}, {"2", "z", "z"}} {
-				f.call(append([]string{"Z" + op + "STORE", "got"}, keys...)...)
-				f.call("DEL", "want")
-				pairs := f.list(append(append([]string{"Z" + op}, keys...), "WITHSCORES")...)
-				for i := 0; i < len(pairs); i += 2 {
-					f.call("ZADD", "want", pairs[i+1], pairs[i])
-				}
-				if f.call("ZRANGE", "got", "0", "-1", "WITHSCORES") != f.call("ZRANGE", "want", "0", "-1", "WITHSCORES") {
-					t.Errorf("Z%s %v of %d members differs", op, keys, n)
-				}
-			}
-		}
-		f.call("ZRANGESTORE", "got", "z", "1", "-2")
-		f.call("COPY", "z", "want", "REPLACE")
-		f.call("ZPOPMIN", "want")
-		f.call("ZPOPMAX", "want")
-		if a, b := f.call("ZRANGE", "got", "0", "-1", "WITHSCORES"), f.call("ZRANGE", "want", "0", "-1", "WITHSCORES"); a != b {
-			t.Errorf("ZRANGESTORE of %d members", n)
-		}
-
+		operations(t, f, n)
 		for _, key := range []string{"s", "z", "l", "h"} {
 			if got := f.call("RESTORE", "got", "0", f.dump(key), "REPLACE"); got != "+OK\r\n" {
 				t.Fatalf("RESTORE of %s: %q", key, got)
 			}
-			same(fmt.Sprint("RESTORE ", key, n), "got", key)
+			same(t, f, fmt.Sprint("RESTORE ", key, n), "got", key)
 		}
-
-		// Removing many elements, and one by one.
-		f.call("COPY", "l", "got", "REPLACE")
-		f.call("COPY", "l", "want", "REPLACE")
-		f.call("LREM", "got", "0", "3")
-		for f.call("LREM", "want", "1", "3") == ":1\r\n" {
-		}
-		same("LREM", "got", "want")
-		some := max(n/10, 1)
-		f.call("COPY", "l", "got", "REPLACE")
-		f.call("LREM", "got", fmt.Sprint(-some), "2")
-		f.call("COPY", "l", "want", "REPLACE")
-		for range some {
-			f.call("LREM", "want", "-1", "2")
-		}
-		same("LREM from the end", "got", "want")
-		cut := rng.IntN(n)
-		f.call("COPY", "l", "got", "REPLACE")
-		f.call("COPY", "l", "want", "REPLACE")
-		f.call("LTRIM", "got", fmt.Sprint(cut), "-2")
-		f.call("RPOP", "want")
-		for range cut {
-			f.call("LPOP", "want")
-		}
-		same("LTRIM", "got", "want")
-		f.call("COPY", "z", "got", "REPLACE")
-		f.call("COPY", "z", "want", "REPLACE")
-		f.call("ZREMRANGEBYRANK", "got", "1", fmt.Sprint(cut))
-		for range cut {
-			f.call("ZREMRANGEBYRANK", "want", "1", "1")
-		}
-		same("ZREMRANGEBYRANK", "got", "want")
-		for _, m := range f.list("ZRANGE", "got", "0", "-1") {
-			if f.call("ZSCORE", "got", m) != f.call("ZSCORE", "z", m) {
-				t.Fatalf("the score of %s has changed", m)
-			}
-		}
+		removals(t, f, n, rng.IntN(n))
 	}
 	if a, b := snapshotOf(t, f.m), snapshotOf(t, restore(t, snapshotOf(t, f.m))); string(a) != string(b) {
 		t.Error("a restored machine differs from the original")
+	}
+}
+
+// same requires that two keys have the same state.
+func same(t *testing.T, f *feed, what, a, b string) {
+	t.Helper()
+	if a, b := f.state(a), f.state(b); a != b {
+		t.Errorf("%s: %.200q, want %.200q", what, a, b)
+	}
+}
+
+// operations builds the results of operations on sets and sorted sets, and the
+// same results one member at a time. n is the size of the collections.
+func operations(t *testing.T, f *feed, n int) {
+	t.Helper()
+	for _, op := range []string{"UNION", "INTER", "DIFF"} {
+		for _, keys := range [][]string{{"s"}, {"s", "s"}, {"s", "s2"}, {"s2", "s"}, {"s2", "none", "s"}} {
+			f.call(append([]string{"S" + op + "STORE", "got"}, keys...)...)
+			f.call("DEL", "want")
+			for _, m := range f.list(append([]string{"S" + op}, keys...)...) {
+				f.call("SADD", "want", m)
+			}
+			same(t, f, fmt.Sprint("S", op, keys, n), "got", "want")
+		}
+		for _, keys := range [][]string{{"1", "z"}, {"2", "z", "z2"}, {"2", "z2", "z"}, {"2", "s", "z"}, {"2", "z", "z"}} {
+			f.call(append([]string{"Z" + op + "STORE", "got"}, keys...)...)
+			f.call("DEL", "want")
+			pairs := f.list(append(append([]string{"Z" + op}, keys...), "WITHSCORES")...)
+			for i := 0; i < len(pairs); i += 2 {
+				f.call("ZADD", "want", pairs[i+1], pairs[i])
+			}
+			if f.call("ZRANGE", "got", "0", "-1", "WITHSCORES") != f.call("ZRANGE", "want", "0", "-1", "WITHSCORES") {
+				t.Errorf("Z%s %v of %d members differs", op, keys, n)
+			}
+		}
+	}
+	f.call("ZRANGESTORE", "got", "z", "1", "-2")
+	f.call("COPY", "z", "want", "REPLACE")
+	f.call("ZPOPMIN", "want")
+	f.call("ZPOPMAX", "want")
+	if a, b := f.call("ZRANGE", "got", "0", "-1", "WITHSCORES"), f.call("ZRANGE", "want", "0", "-1", "WITHSCORES"); a != b {
+		t.Errorf("ZRANGESTORE of %d members", n)
+	}
+}
+
+// removals removes many elements of collections of n elements, and the same
+// elements one by one.
+func removals(t *testing.T, f *feed, n, cut int) {
+	t.Helper()
+	f.call("COPY", "l", "got", "REPLACE")
+	f.call("COPY", "l", "want", "REPLACE")
+	f.call("LREM", "got", "0", "3")
+	for f.call("LREM", "want", "1", "3") == ":1\r\n" {
+	}
+	same(t, f, "LREM", "got", "want")
+	some := max(n/10, 1)
+	f.call("COPY", "l", "got", "REPLACE")
+	f.call("LREM", "got", fmt.Sprint(-some), "2")
+	f.call("COPY", "l", "want", "REPLACE")
+	for range some {
+		f.call("LREM", "want", "-1", "2")
+	}
+	same(t, f, "LREM from the end", "got", "want")
+	f.call("COPY", "l", "got", "REPLACE")
+	f.call("COPY", "l", "want", "REPLACE")
+	f.call("LTRIM", "got", fmt.Sprint(cut), "-2")
+	f.call("RPOP", "want")
+	for range cut {
+		f.call("LPOP", "want")
+	}
+	same(t, f, "LTRIM", "got", "want")
+	f.call("COPY", "z", "got", "REPLACE")
+	f.call("COPY", "z", "want", "REPLACE")
+	f.call("ZREMRANGEBYRANK", "got", "1", fmt.Sprint(cut))
+	for range cut {
+		f.call("ZREMRANGEBYRANK", "want", "1", "1")
+	}
+	same(t, f, "ZREMRANGEBYRANK", "got", "want")
+	for _, m := range f.list("ZRANGE", "got", "0", "-1") {
+		if f.call("ZSCORE", "got", m) != f.call("ZSCORE", "z", m) {
+			t.Fatalf("the score of %s has changed", m)
+		}
 	}
 }
 

@@ -129,115 +129,129 @@ func (n *raftNode) stop(t *testing.T, all []*raftNode) {
 	}
 }
 
+// raftCluster is three raft nodes, and the commands that they must have applied.
+type raftCluster struct {
+	*testing.T
+	all  []*raftNode
+	want []string
+}
+
+func (c *raftCluster) leader() (l *raftNode) {
+	c.Helper()
+	testutil.Eventually(c.T, "leader", func() bool {
+		for _, n := range c.all {
+			if n.raft != nil && n.raft.State() == raft.Leader && n.raft.VerifyLeader().Error() == nil {
+				l = n
+			}
+		}
+		return l != nil
+	})
+	return l
+}
+
+// apply sends commands to an established leader only, because a command whose
+// outcome is unknown could be applied twice.
+func (c *raftCluster) apply(count int) {
+	c.Helper()
+	for range count {
+		cmd := fmt.Sprintf("command %d", len(c.want))
+		if err := c.leader().raft.Apply([]byte(cmd), time.Second).Error(); err != nil {
+			c.Fatalf("apply: %v", err)
+		}
+		c.want = append(c.want, cmd)
+	}
+}
+
+// agree waits until the running nodes have applied the same commands.
+func (c *raftCluster) agree() {
+	c.Helper()
+	for _, n := range c.all {
+		if n.raft != nil {
+			testutil.Eventually(c.T, "agreement of "+n.cfg.NodeID, func() bool { return slices.Equal(n.fsm.get(), c.want) })
+		}
+	}
+}
+
+// fallBehind lets a follower miss entries that the others have compacted, so
+// that it gets a snapshot.
+func (c *raftCluster) fallBehind() {
+	c.Helper()
+	lagging := c.all[(slices.Index(c.all, c.leader())+1)%3]
+	lagging.stop(c.T, c.all)
+	c.apply(30)
+	for _, n := range c.all {
+		if n.raft != nil {
+			if err := n.raft.Snapshot().Error(); err != nil {
+				c.Fatalf("snapshot: %v", err)
+			}
+		}
+	}
+	c.apply(10)
+	lagging.start(c.T, c.all)
+	c.agree()
+	if metas, err := lagging.stores.Snapshots().List(); err != nil || len(metas) == 0 {
+		c.Fatalf("the follower caught up without a snapshot: %v, %v", metas, err)
+	}
+}
+
+// loseSuffix lets a leader without followers append entries that no other node
+// will ever have.
+func (c *raftCluster) loseSuffix() {
+	c.Helper()
+	old := c.leader()
+	old.trans.DisconnectAll()
+	for _, n := range c.all {
+		if n != old {
+			n.trans.Disconnect(old.trans.LocalAddr())
+		}
+	}
+	for range 3 {
+		old.raft.Apply([]byte("lost"), 0)
+	}
+	testutil.Eventually(c.T, "step down", func() bool { return old.raft.State() != raft.Leader })
+	c.apply(5)
+	for _, n := range c.all {
+		if n != old {
+			n.trans.Connect(old.trans.LocalAddr(), old.trans)
+			old.trans.Connect(n.trans.LocalAddr(), n.trans)
+		}
+	}
+	c.agree()
+}
+
 // TestRaft_Cluster runs three real raft nodes through appends, snapshots, the
 // installation of a snapshot, the loss of an uncommitted suffix, and restarts.
 func TestRaft_Cluster(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
-		var all []*raftNode
+		c := &raftCluster{T: t}
 		for i := range 3 {
 			cfg := config(t, t.TempDir(), kind)
 			cfg.NodeID = fmt.Sprintf("n%d", i+1)
-			all = append(all, &raftNode{cfg: cfg})
+			c.all = append(c.all, &raftNode{cfg: cfg})
 		}
 		t.Cleanup(func() {
-			for _, n := range all {
-				n.stop(t, all)
+			for _, n := range c.all {
+				n.stop(t, c.all)
 			}
 		})
-		for _, n := range all {
-			n.start(t, all)
+		for _, n := range c.all {
+			n.start(t, c.all)
 		}
-		var want []string
-		leader := func() (l *raftNode) {
-			t.Helper()
-			testutil.Eventually(t, "leader", func() bool {
-				for _, n := range all {
-					if n.raft != nil && n.raft.State() == raft.Leader && n.raft.VerifyLeader().Error() == nil {
-						l = n
-					}
-				}
-				return l != nil
-			})
-			return l
-		}
-		apply := func(count int) {
-			t.Helper()
-			for range count {
-				cmd := fmt.Sprintf("command %d", len(want))
-				// A command whose outcome is unknown could be applied twice. So
-				// the test sends commands only to an established leader.
-				if err := leader().raft.Apply([]byte(cmd), time.Second).Error(); err != nil {
-					t.Fatalf("apply: %v", err)
-				}
-				want = append(want, cmd)
-			}
-		}
-		agree := func() {
-			t.Helper()
-			for _, n := range all {
-				if n.raft != nil {
-					testutil.Eventually(t, "agreement of "+n.cfg.NodeID, func() bool { return slices.Equal(n.fsm.get(), want) })
-				}
-			}
-		}
-		other := func(l *raftNode) *raftNode {
-			return all[(slices.Index(all, l)+1)%3]
-		}
-
-		apply(30)
-		agree()
-
-		// A follower falls behind the log of the others and gets a snapshot.
-		lagging := other(leader())
-		lagging.stop(t, all)
-		apply(30)
-		for _, n := range all {
-			if n.raft != nil {
-				if err := n.raft.Snapshot().Error(); err != nil {
-					t.Fatalf("snapshot: %v", err)
-				}
-			}
-		}
-		apply(10)
-		lagging.start(t, all)
-		agree()
-		if metas, err := lagging.stores.Snapshots().List(); err != nil || len(metas) == 0 {
-			t.Fatalf("the follower caught up without a snapshot: %v, %v", metas, err)
-		}
-		apply(5)
-		agree()
-
-		// A leader without followers appends entries that no other node will
-		// ever have.
-		old := leader()
-		old.trans.DisconnectAll()
-		for _, n := range all {
-			if n != old {
-				n.trans.Disconnect(old.trans.LocalAddr())
-			}
-		}
-		for range 3 {
-			old.raft.Apply([]byte("lost"), 0)
-		}
-		testutil.Eventually(t, "step down", func() bool { return old.raft.State() != raft.Leader })
-		apply(5)
-		for _, n := range all {
-			if n != old {
-				n.trans.Connect(old.trans.LocalAddr(), old.trans)
-				old.trans.Connect(n.trans.LocalAddr(), n.trans)
-			}
-		}
-		agree()
-
+		c.apply(30)
+		c.agree()
+		c.fallBehind()
+		c.apply(5)
+		c.agree()
+		c.loseSuffix()
 		for range 2 {
-			for _, n := range all {
-				n.stop(t, all)
+			for _, n := range c.all {
+				n.stop(t, c.all)
 			}
-			for _, n := range all {
-				n.start(t, all)
+			for _, n := range c.all {
+				n.start(t, c.all)
 			}
-			apply(3)
-			agree()
+			c.apply(3)
+			c.agree()
 		}
 	})
 }

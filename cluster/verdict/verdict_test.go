@@ -1,6 +1,7 @@
 package verdict_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/cluster/health"
@@ -8,54 +9,63 @@ import (
 )
 
 func TestAssess(t *testing.T) {
-	up := func(id, role string) health.NodeStatus {
-		return health.NodeStatus{ID: id, Role: role, Voter: true, Reachable: true}
+	for _, c := range slices.Concat(voterCases(), leaderCases(), stateCases(), linkCases()) {
+		v := verdict.Assess(c.nodes)
+		if v.State != c.state || v.Sentence != c.says || len(v.Advice) != c.advice {
+			t.Errorf("%s: state %s, %q, advice %q", c.name, v.State, v.Sentence, v.Advice)
+		}
 	}
-	down := func(id string) health.NodeStatus {
-		return health.NodeStatus{ID: id, Role: "unreachable", Voter: true, Detail: "connection refused"}
-	}
+}
+
+// An assessCase is what the nodes report, and what the verdict must say.
+type assessCase struct {
+	name   string
+	nodes  []health.NodeStatus
+	state  string
+	says   string
+	advice int
+}
+
+func up(id, role string) health.NodeStatus {
+	return health.NodeStatus{ID: id, Role: role, Voter: true, Reachable: true}
+}
+
+func down(id string) health.NodeStatus {
+	return health.NodeStatus{ID: id, Role: "unreachable", Voter: true, Detail: "connection refused"}
+}
+
+// linked returns a node with links to others.
+func linked(id, role string, links ...health.Link) health.NodeStatus {
+	n := up(id, role)
+	n.Links = links
+	return n
+}
+
+// follows returns a node that follows a leader.
+func follows(n health.NodeStatus, leader string) health.NodeStatus {
+	n.Leader = leader
+	return n
+}
+
+// fullDisk returns a follower without disk space.
+func fullDisk(id string) health.NodeStatus {
+	n := lowDisk(id)
+	n.DiskFull = true
+	return n
+}
+
+// lowDisk returns a follower whose disk space is below its reserve.
+func lowDisk(id string) health.NodeStatus {
+	n := up(id, "follower")
+	n.DiskFree, n.DiskTotal, n.DiskReserve, n.DiskLow = 100<<20, 10<<30, 512<<20, true
+	return n
+}
+
+// voterCases count the voters.
+func voterCases() []assessCase {
 	learner := up("n4", "follower")
 	learner.Voter = false
-	behind := up("n2", "follower")
-	behind.Lag = verdict.MaxHealthyLag + 1
-	noSnapshot := up("n2", "follower")
-	noSnapshot.SnapshotError = "no space left on device"
-	low := up("n2", "follower")
-	low.DiskFree, low.DiskTotal, low.DiskReserve, low.DiskLow = 100<<20, 10<<30, 512<<20, true
-	full := low
-	full.DiskFull = true
-	refusing := up("n1", "leader")
-	refusing.WritesRefused = "MISCONF"
-	nearly, over := up("n1", "leader"), up("n1", "leader")
-	nearly.MemoryStatus = health.MemoryStatus{DatasetBytes: 120 << 20, MaxMemory: 128 << 20}
-	over.MemoryStatus = health.MemoryStatus{DatasetBytes: 129 << 20, MaxMemory: 128 << 20, MemoryRefused: true}
-	reaching := up("n2", "follower")
-	reaching.Links = []health.Link{{To: "n1", Alive: true, RoundTrip: 0.3}, {To: "n3", Alive: true, RoundTrip: 0.4}}
-	far := up("n1", "leader")
-	far.Links = []health.Link{{To: "n2", Alive: true, RoundTrip: 130}, {To: "n3", Alive: true, RoundTrip: 20}}
-	cut := up("n2", "follower")
-	cut.Links = []health.Link{{To: "n1", Alive: true}, {To: "n3", Silent: 4}}
-	blink := up("n2", "follower")
-	blink.Links = []health.Link{{To: "n1", Alive: true}, {To: "n3", Silent: 1}}
-	follower, leading := up("n2", "follower"), up("n2", "leader")
-	follower.Leader, follower.Links = "n3", []health.Link{{To: "n3", Alive: true}}
-	follows := func(n health.NodeStatus, leader string) health.NodeStatus {
-		n.Leader = leader
-		return n
-	}
-	cutOff := up("n4", "follower")
-	cutOff.Voter = false
-	fullToo := full
-	fullToo.ID = "n3"
-	leading.Links = []health.Link{{To: "n3", Alive: true}, {To: "n4", Alive: true}}
-	removed := up("n3", "removed") // the status comes from the removed node, which still lists itself
-	for _, c := range []struct {
-		name   string
-		nodes  []health.NodeStatus
-		state  string
-		says   string
-		advice int
-	}{
+	return []assessCase{
 		{"one node", []health.NodeStatus{up("n1", "leader")}, verdict.Healthy, "Healthy: tolerates no more failures", 0},
 		{"three nodes", []health.NodeStatus{up("n1", "leader"), up("n2", "follower"), up("n3", "follower")}, verdict.Healthy,
 			"Healthy: tolerates 1 more failure", 0},
@@ -65,6 +75,16 @@ func TestAssess(t *testing.T) {
 			verdict.Degraded, "Degraded: n3 is unreachable: connection refused; tolerates no more failures", 0},
 		{"four voters", []health.NodeStatus{up("n1", "leader"), up("n2", "follower"), up("n3", "follower"),
 			up("n4", "follower")}, verdict.Healthy, "Healthy: tolerates 1 more failure", 1},
+	}
+}
+
+// leaderCases have no leader, or one that not all nodes reach.
+func leaderCases() []assessCase {
+	follower := follows(linked("n2", "follower", health.Link{To: "n3", Alive: true}), "n3")
+	leading := linked("n2", "leader", health.Link{To: "n3", Alive: true}, health.Link{To: "n4", Alive: true})
+	cutOff := up("n4", "follower")
+	cutOff.Voter = false
+	return []assessCase{
 		{"no majority", []health.NodeStatus{up("n1", "candidate"), down("n2"), down("n3")}, verdict.NoLeader,
 			"No leader in reach: writes through this node wait until it reaches a majority of the voters (1 of 3 voters " +
 				"are reachable, 2 are needed)", 1},
@@ -82,23 +102,51 @@ func TestAssess(t *testing.T) {
 			down("n3"), cutOff},
 			verdict.NoLeader, "No leader in reach: other nodes follow n3, which this node does not reach; writes through " +
 				"this node wait", 0},
-		{"full disks, and no leader", []health.NodeStatus{up("n1", "follower"), full, fullToo}, verdict.NoLeader,
+		{"full disks, and no leader", []health.NodeStatus{up("n1", "follower"), fullDisk("n2"), fullDisk("n3")}, verdict.NoLeader,
 			"No leader: writes wait until the voters have elected one (1 of 3 voters accept entries, 2 are needed)", 0},
+	}
+}
 
+// stateCases have a node that lacks something.
+func stateCases() []assessCase {
+	behind, noSnapshot := up("n2", "follower"), up("n2", "follower")
+	behind.Lag = verdict.MaxHealthyLag + 1
+	noSnapshot.SnapshotError = "no space left on device"
+	refusing := up("n1", "leader")
+	refusing.WritesRefused = "MISCONF"
+	nearly, over := up("n1", "leader"), up("n1", "leader")
+	nearly.MemoryStatus = health.MemoryStatus{DatasetBytes: 120 << 20, MaxMemory: 128 << 20}
+	over.MemoryStatus = health.MemoryStatus{DatasetBytes: 129 << 20, MaxMemory: 128 << 20, MemoryRefused: true}
+	removed := up("n3", "removed") // the status comes from the removed node, which still lists itself
+	return []assessCase{
 		{"far behind", []health.NodeStatus{up("n1", "leader"), behind, up("n3", "follower")}, verdict.Degraded,
 			"Degraded: n2 is 20001 entries behind; tolerates no more failures", 0},
 		{"starting", []health.NodeStatus{up("n1", "leader"), up("n2", "starting"), up("n3", "follower")}, verdict.Degraded,
 			"Degraded: n2 is starting; tolerates no more failures", 0},
 		{"no snapshot", []health.NodeStatus{up("n1", "leader"), noSnapshot, up("n3", "follower")}, verdict.Degraded,
 			"Degraded: n2: no space left on device; tolerates 1 more failure", 0},
-		{"low disk", []health.NodeStatus{refusing, low, up("n3", "follower")}, verdict.Degraded,
+		{"low disk", []health.NodeStatus{refusing, lowDisk("n2"), up("n3", "follower")}, verdict.Degraded,
 			"Degraded: commands that add data are refused; " +
 				"n2 has 100MiB of disk space left, less than its reserve of 512MiB; tolerates 1 more failure", 0},
-		{"full disk", []health.NodeStatus{up("n1", "leader"), full, up("n3", "follower")}, verdict.Degraded,
+		{"full disk", []health.NodeStatus{up("n1", "leader"), fullDisk("n2"), up("n3", "follower")}, verdict.Degraded,
 			"Degraded: n2 has only 100MiB of disk space left and accepts no entries; tolerates no more failures", 0},
 		{"much data", []health.NodeStatus{nearly}, verdict.Healthy, "Healthy: tolerates no more failures", 1},
 		{"too much data", []health.NodeStatus{over}, verdict.Degraded, "Degraded: commands that add data are refused, " +
 			"because the data set takes 129MiB and maxmemory is 128MiB; tolerates no more failures", 0},
+		{"removed", []health.NodeStatus{up("n1", "leader"), removed}, verdict.Degraded,
+			"Degraded: n3 was removed from the cluster; tolerates no more failures", 0},
+	}
+}
+
+// linkCases have links between the nodes.
+func linkCases() []assessCase {
+	reaching := linked("n2", "follower",
+		health.Link{To: "n1", Alive: true, RoundTrip: 0.3}, health.Link{To: "n3", Alive: true, RoundTrip: 0.4})
+	far := linked("n1", "leader",
+		health.Link{To: "n2", Alive: true, RoundTrip: 130}, health.Link{To: "n3", Alive: true, RoundTrip: 20})
+	cut := linked("n2", "follower", health.Link{To: "n1", Alive: true}, health.Link{To: "n3", Silent: 4})
+	blink := linked("n2", "follower", health.Link{To: "n1", Alive: true}, health.Link{To: "n3", Silent: 1})
+	return []assessCase{
 		{"all reach each other", []health.NodeStatus{up("n1", "leader"), reaching, up("n3", "follower")}, verdict.Healthy,
 			"Healthy: tolerates 1 more failure", 0},
 		{"long round trip", []health.NodeStatus{far, up("n2", "follower"), up("n3", "follower")}, verdict.Healthy,
@@ -109,13 +157,6 @@ func TestAssess(t *testing.T) {
 			"Healthy: tolerates 1 more failure", 0},
 		{"cut off from a node that is down", []health.NodeStatus{up("n1", "leader"), cut, down("n3")}, verdict.Degraded,
 			"Degraded: n3 is unreachable: connection refused; tolerates no more failures", 0},
-		{"removed", []health.NodeStatus{up("n1", "leader"), removed}, verdict.Degraded,
-			"Degraded: n3 was removed from the cluster; tolerates no more failures", 0},
-	} {
-		v := verdict.Assess(c.nodes)
-		if v.State != c.state || v.Sentence != c.says || len(v.Advice) != c.advice {
-			t.Errorf("%s: state %s, %q, advice %q", c.name, v.State, v.Sentence, v.Advice)
-		}
 	}
 }
 

@@ -181,157 +181,206 @@ func TestRandom_Collections(t *testing.T) {
 	})
 }
 
+// A collectionDraw draws commands on collections, and their arguments.
+type collectionDraw struct{ *rand.Rand }
+
+func (d collectionDraw) pick(words ...string) string { return words[d.IntN(len(words))] }
+
+// some draws between one and n words, each behind a blank.
+func (d collectionDraw) some(word func() string, n int) string {
+	out := " " + word()
+	for range d.IntN(n) {
+		out += " " + word()
+	}
+	return out
+}
+
+func (d collectionDraw) num() string {
+	return d.pick("0", "1", "-1", "2", "-2", "3", "5", "-5", "100", "-100", "9223372036854775807",
+		"-9223372036854775807", "x", "1.5")
+}
+
+// quoted draws a value as a word of a line.
+func (d collectionDraw) quoted() string {
+	return d.pick("a", "b", "c", "d", "e", "1", "2", "10", "-7", `"x y"`, `""`, strings.Repeat("L", 70))
+}
+
+func (d collectionDraw) score() string {
+	return d.pick("0", "1", "2", "3", "-1", "0.1", "0.2", "1.5", "2.25", "inf", "-inf", "1e10", "123456789.123", "x",
+		"0.30000000000000004")
+}
+
+// key draws a key of the type, and sometimes one of any type.
+func (d collectionDraw) key(own string) string {
+	if d.IntN(12) == 0 {
+		return d.pick("h", "l", "s", "z", "t")
+	}
+	return d.pick(own, own+"2")
+}
+
+func (d collectionDraw) set() string { return d.key("s") }
+
+func (d collectionDraw) end() string {
+	return d.pick("-inf", "+inf", "0", "1", "(1", "2", "(2", "x", "0.1", "(0.2")
+}
+
+func (d collectionDraw) lex() string { return d.pick("-", "+", "[a", "(b", "[c", "(d", "x") }
+
+func (d collectionDraw) limit() string {
+	return d.pick("", "", " LIMIT 0 2", " LIMIT 1 -1", " LIMIT -1 5")
+}
+
+// pairs draws up to three pairs of a word and a value.
+func (d collectionDraw) pairs(word func() string) string {
+	out := ""
+	for range 1 + d.IntN(3) {
+		out += " " + word() + " " + d.quoted()
+	}
+	return out
+}
+
 // randomCollectionLine draws a command on collections with a predictable
 // result. Other tests compare commands with random results.
 func randomCollectionLine(rng *rand.Rand) string {
-	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
-	some := func(f func() string, n int) string {
-		out := " " + f()
-		for range rng.IntN(n) {
-			out += " " + f()
-		}
-		return out
+	d := collectionDraw{rng}
+	switch n := rng.IntN(62); {
+	case n < 14:
+		return d.hashLine(n)
+	case n < 30:
+		return d.listLine(n - 14)
+	case n < 42:
+		return d.setLine(n - 30)
+	case n < 61:
+		return d.zsetLine(n - 42)
 	}
-	num := func() string {
-		return pick("0", "1", "-1", "2", "-2", "3", "5", "-5", "100", "-100", "9223372036854775807",
-			"-9223372036854775807", "x", "1.5")
-	}
-	val := func() string {
-		return pick("a", "b", "c", "d", "e", "1", "2", "10", "-7", "x y", `""`, strings.Repeat("L", 70))
-	}
-	quoted := func() string {
-		if v := val(); strings.Contains(v, " ") {
-			return `"x y"`
-		} else {
-			return v
-		}
-	}
-	score := func() string {
-		return pick("0", "1", "2", "3", "-1", "0.1", "0.2", "1.5", "2.25", "inf", "-inf", "1e10", "123456789.123", "x",
-			"0.30000000000000004")
-	}
-	key := func(own string) string {
-		if rng.IntN(12) == 0 {
-			return pick("h", "l", "s", "z", "t")
-		}
-		return pick(own, own+"2")
-	}
-	h, l, s, z := func() string { return key("h") }, func() string { return key("l") },
-		func() string { return key("s") }, func() string { return key("z") }
-	end := func() string { return pick("-inf", "+inf", "0", "1", "(1", "2", "(2", "x", "0.1", "(0.2") }
-	lex := func() string { return pick("-", "+", "[a", "(b", "[c", "(d", "x") }
-	limit := func() string { return pick("", "", " LIMIT 0 2", " LIMIT 1 -1", " LIMIT -1 5") }
-	pairs := func(f func() string) string {
-		out := ""
-		for range 1 + rng.IntN(3) {
-			out += " " + f() + " " + quoted()
-		}
-		return out
-	}
-	switch rng.IntN(62) {
+	return d.pick("ZRANGESTORE z3 "+d.key("z")+" 0 2", "RENAME "+d.key("z")+" "+d.key("z"),
+		"COPY "+d.key("l")+" "+d.key("l")+" REPLACE",
+		"COPY "+d.key("s")+" "+d.key("s"), "COPY "+d.key("h")+" "+d.key("h"),
+		"DEL "+d.key("h"), "MOVE "+d.key("l")+" 1",
+		"OBJECT ENCODING "+d.pick(d.key("h"), d.key("s"), d.key("z"), d.key("l")),
+		"TYPE "+d.pick(d.key("h"), d.key("s"), d.key("z"), d.key("l")), "EXISTS h l s z",
+		"RENAME "+d.key("h")+" "+d.key("h"))
+}
+
+// hashLine returns the command with the number n on a hash.
+func (d collectionDraw) hashLine(n int) string {
+	switch n {
 	case 0, 1, 2:
-		return pick("HSET ", "HSET ", "HMSET ") + h() + pairs(quoted)
+		return d.pick("HSET ", "HSET ", "HMSET ") + d.key("h") + d.pairs(d.quoted)
 	case 3:
-		return "HSETNX " + h() + " " + quoted() + " " + quoted()
+		return "HSETNX " + d.key("h") + " " + d.quoted() + " " + d.quoted()
 	case 4:
-		return pick("HGET ", "HEXISTS ", "HSTRLEN ") + h() + " " + quoted()
+		return d.pick("HGET ", "HEXISTS ", "HSTRLEN ") + d.key("h") + " " + d.quoted()
 	case 5:
-		return "HMGET " + h() + some(quoted, 3)
+		return "HMGET " + d.key("h") + d.some(d.quoted, 3)
 	case 6, 7:
-		return pick("HGETALL ", "HKEYS ", "HVALS ", "HLEN ") + pick("h3", "h3", "h3", "nokey")
+		return d.pick("HGETALL ", "HKEYS ", "HVALS ", "HLEN ") + d.pick("h3", "h3", "h3", "nokey")
 	case 8:
-		return "HLEN " + h()
+		return "HLEN " + d.key("h")
 	case 9:
-		return "HDEL " + h() + some(quoted, 3)
+		return "HDEL " + d.key("h") + d.some(d.quoted, 3)
 	case 10:
-		return "HINCRBY " + h() + " " + quoted() + " " + num()
+		return "HINCRBY " + d.key("h") + " " + d.quoted() + " " + d.num()
 	case 11:
-		return "HINCRBYFLOAT " + h() + " " + quoted() + " " + pick("0.1", "1.5", "3", "-0.2", "1e5", "x")
+		return "HINCRBYFLOAT " + d.key("h") + " " + d.quoted() + " " + d.pick("0.1", "1.5", "3", "-0.2", "1e5", "x")
 	case 12:
-		return "HSET h3 " + pick("a", "b", "c", "d") + " " + pick("1", "2", "x")
-	case 13:
-		return "HDEL h3 " + pick("a", "b", "c", "d")
-	case 14, 15, 16:
-		return pick("LPUSH ", "RPUSH ", "LPUSHX ", "RPUSHX ") + l() + some(quoted, 4)
-	case 17:
-		return pick("LPOP ", "RPOP ") + l() + pick("", "", " 2", " 0", " -1", " 3")
-	case 18:
-		return "LLEN " + l()
-	case 19, 20:
-		return "LRANGE " + l() + " " + num() + " " + num()
-	case 21:
-		return "LINDEX " + l() + " " + num()
-	case 22:
-		return "LSET " + l() + " " + num() + " " + quoted()
-	case 23:
-		return "LINSERT " + l() + " " + pick("BEFORE", "AFTER", "FOO") + " " + quoted() + " " + quoted()
-	case 24:
-		return "LREM " + l() + " " + num() + " " + quoted()
-	case 25:
-		return "LTRIM " + l() + " " + pick("0", "1", "-5", "-3") + " " + pick("-1", "4", "-2", "10")
-	case 26:
-		return "LPOS " + l() + " " + quoted() + pick("", " RANK "+num(), " COUNT "+num(), " RANK -1 COUNT 0",
-			" MAXLEN "+num())
-	case 27, 28:
-		return "LMOVE " + l() + " " + l() + " " + pick("LEFT", "RIGHT") + " " + pick("LEFT", "RIGHT")
-	case 29:
-		return "RPOPLPUSH " + l() + " " + l()
-	case 30, 31, 32:
-		return "SADD " + s() + some(quoted, 4)
-	case 33:
-		return "SADD s3" + some(num, 4)
-	case 34:
-		return "SREM " + pick(s(), "s3") + some(quoted, 4)
-	case 35:
-		return pick("SCARD ", "SMEMBERS ") + pick(s(), "s3")
-	case 36:
-		return "SISMEMBER " + s() + " " + quoted()
-	case 37:
-		return "SMISMEMBER " + s() + some(quoted, 3)
-	case 38:
-		return "SMOVE " + pick(s(), "s3") + " " + pick(s(), "s3") + " " + quoted()
-	case 39:
-		return pick("SINTER", "SUNION", "SDIFF") + some(s, 3)
-	case 40:
-		return pick("SINTERSTORE ", "SUNIONSTORE ", "SDIFFSTORE ") + s() + some(s, 3)
-	case 41:
-		return "SINTERCARD 2 " + s() + " " + s() + pick("", " LIMIT 1", " LIMIT x")
-	case 42, 43, 44, 45:
-		return "ZADD " + z() + pick("", "", "", " NX", " XX", " GT", " LT", " CH", " GT CH", " XX LT CH", " NX GT",
-			" INCR") + pairs(score)
-	case 46:
-		return "ZINCRBY " + z() + " " + score() + " " + quoted()
-	case 47:
-		return "ZREM " + z() + some(quoted, 3)
-	case 48:
-		return pick("ZSCORE ", "ZRANK ", "ZREVRANK ") + z() + " " + quoted()
-	case 49:
-		return pick("ZMSCORE ") + z() + some(quoted, 3)
-	case 50:
-		return "ZCARD " + z()
-	case 51:
-		return pick("ZCOUNT ", "ZREMRANGEBYSCORE ") + z() + " " + end() + " " + end()
-	case 52, 53:
-		return pick("ZRANGE ", "ZREVRANGE ") + z() + " " + num() + " " + num() + pick("", " WITHSCORES")
-	case 54:
-		return pick("ZRANGEBYSCORE ", "ZREVRANGEBYSCORE ") + z() + " " + end() + " " + end() + pick("",
-			" WITHSCORES") + limit()
-	case 55:
-		return "ZRANGE " + z() + " " + end() + " " + end() + " BYSCORE" + pick("", " REV") + limit()
-	case 56:
-		return pick("ZREMRANGEBYRANK ") + z() + " " + num() + " " + num()
-	case 57:
-		return pick("ZPOPMIN ", "ZPOPMAX ") + z() + pick("", "", " 2", " 0", " x")
-	case 58:
-		return "ZADD lex 0 " + pick("a", "b", "c", "d", "aa", "cc")
-	case 59:
-		return pick("ZRANGEBYLEX ", "ZREVRANGEBYLEX ", "ZLEXCOUNT ", "ZREMRANGEBYLEX ") + "lex " + lex() + " " + lex()
-	case 60:
-		return pick("ZUNIONSTORE ", "ZINTERSTORE ") + z() + " 2 " + z() + " " + pick(z(), s()) + pick("",
-			" WEIGHTS 2 0.5", " AGGREGATE MIN", " AGGREGATE MAX WEIGHTS 1 -1")
+		return "HSET h3 " + d.pick("a", "b", "c", "d") + " " + d.pick("1", "2", "x")
 	}
-	return pick("ZRANGESTORE z3 "+z()+" 0 2", "RENAME "+z()+" "+z(), "COPY "+l()+" "+l()+" REPLACE",
-		"COPY "+s()+" "+s(), "COPY "+h()+" "+h(), "DEL "+h(), "MOVE "+l()+" 1",
-		"OBJECT ENCODING "+pick(h(), s(), z(), l()), "TYPE "+pick(h(), s(), z(), l()), "EXISTS h l s z",
-		"RENAME "+h()+" "+h())
+	return "HDEL h3 " + d.pick("a", "b", "c", "d")
+}
+
+// listLine returns the command with the number n on a list.
+func (d collectionDraw) listLine(n int) string {
+	switch n {
+	case 0, 1, 2:
+		return d.pick("LPUSH ", "RPUSH ", "LPUSHX ", "RPUSHX ") + d.key("l") + d.some(d.quoted, 4)
+	case 3:
+		return d.pick("LPOP ", "RPOP ") + d.key("l") + d.pick("", "", " 2", " 0", " -1", " 3")
+	case 4:
+		return "LLEN " + d.key("l")
+	case 5, 6:
+		return "LRANGE " + d.key("l") + " " + d.num() + " " + d.num()
+	case 7:
+		return "LINDEX " + d.key("l") + " " + d.num()
+	case 8:
+		return "LSET " + d.key("l") + " " + d.num() + " " + d.quoted()
+	case 9:
+		return "LINSERT " + d.key("l") + " " + d.pick("BEFORE", "AFTER", "FOO") + " " + d.quoted() + " " + d.quoted()
+	case 10:
+		return "LREM " + d.key("l") + " " + d.num() + " " + d.quoted()
+	case 11:
+		return "LTRIM " + d.key("l") + " " + d.pick("0", "1", "-5", "-3") + " " + d.pick("-1", "4", "-2", "10")
+	case 12:
+		return "LPOS " + d.key("l") + " " + d.quoted() +
+			d.pick("", " RANK "+d.num(), " COUNT "+d.num(), " RANK -1 COUNT 0", " MAXLEN "+d.num())
+	case 13, 14:
+		return "LMOVE " + d.key("l") + " " + d.key("l") + " " + d.pick("LEFT", "RIGHT") + " " + d.pick("LEFT", "RIGHT")
+	}
+	return "RPOPLPUSH " + d.key("l") + " " + d.key("l")
+}
+
+// setLine returns the command with the number n on a set.
+func (d collectionDraw) setLine(n int) string {
+	switch n {
+	case 0, 1, 2:
+		return "SADD " + d.key("s") + d.some(d.quoted, 4)
+	case 3:
+		return "SADD s3" + d.some(d.num, 4)
+	case 4:
+		return "SREM " + d.pick(d.key("s"), "s3") + d.some(d.quoted, 4)
+	case 5:
+		return d.pick("SCARD ", "SMEMBERS ") + d.pick(d.key("s"), "s3")
+	case 6:
+		return "SISMEMBER " + d.key("s") + " " + d.quoted()
+	case 7:
+		return "SMISMEMBER " + d.key("s") + d.some(d.quoted, 3)
+	case 8:
+		return "SMOVE " + d.pick(d.key("s"), "s3") + " " + d.pick(d.key("s"), "s3") + " " + d.quoted()
+	case 9:
+		return d.pick("SINTER", "SUNION", "SDIFF") + d.some(d.set, 3)
+	case 10:
+		return d.pick("SINTERSTORE ", "SUNIONSTORE ", "SDIFFSTORE ") + d.key("s") + d.some(d.set, 3)
+	}
+	return "SINTERCARD 2 " + d.key("s") + " " + d.key("s") + d.pick("", " LIMIT 1", " LIMIT x")
+}
+
+// zsetLine returns the command with the number n on a sorted set.
+func (d collectionDraw) zsetLine(n int) string {
+	switch n {
+	case 0, 1, 2, 3:
+		return "ZADD " + d.key("z") +
+			d.pick("", "", "", " NX", " XX", " GT", " LT", " CH", " GT CH", " XX LT CH", " NX GT", " INCR") +
+			d.pairs(d.score)
+	case 4:
+		return "ZINCRBY " + d.key("z") + " " + d.score() + " " + d.quoted()
+	case 5:
+		return "ZREM " + d.key("z") + d.some(d.quoted, 3)
+	case 6:
+		return d.pick("ZSCORE ", "ZRANK ", "ZREVRANK ") + d.key("z") + " " + d.quoted()
+	case 7:
+		return d.pick("ZMSCORE ") + d.key("z") + d.some(d.quoted, 3)
+	case 8:
+		return "ZCARD " + d.key("z")
+	case 9:
+		return d.pick("ZCOUNT ", "ZREMRANGEBYSCORE ") + d.key("z") + " " + d.end() + " " + d.end()
+	case 10, 11:
+		return d.pick("ZRANGE ", "ZREVRANGE ") + d.key("z") + " " + d.num() + " " + d.num() + d.pick("", " WITHSCORES")
+	case 12:
+		return d.pick("ZRANGEBYSCORE ", "ZREVRANGEBYSCORE ") + d.key("z") + " " + d.end() + " " + d.end() + d.pick("",
+			" WITHSCORES") + d.limit()
+	case 13:
+		return "ZRANGE " + d.key("z") + " " + d.end() + " " + d.end() + " BYSCORE" + d.pick("", " REV") + d.limit()
+	case 14:
+		return d.pick("ZREMRANGEBYRANK ") + d.key("z") + " " + d.num() + " " + d.num()
+	case 15:
+		return d.pick("ZPOPMIN ", "ZPOPMAX ") + d.key("z") + d.pick("", "", " 2", " 0", " x")
+	case 16:
+		return "ZADD lex 0 " + d.pick("a", "b", "c", "d", "aa", "cc")
+	case 17:
+		return d.pick("ZRANGEBYLEX ", "ZREVRANGEBYLEX ", "ZLEXCOUNT ", "ZREMRANGEBYLEX ") +
+			"lex " + d.lex() + " " + d.lex()
+	}
+	return d.pick("ZUNIONSTORE ", "ZINTERSTORE ") + d.key("z") + " 2 " + d.key("z") + " " +
+		d.pick(d.key("z"), d.key("s")) +
+		d.pick("", " WEIGHTS 2 0.5", " AGGREGATE MIN", " AGGREGATE MAX WEIGHTS 1 -1")
 }

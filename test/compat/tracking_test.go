@@ -19,74 +19,87 @@ func (p *pair) tracker(options string) *pair {
 // first.
 func (p *pair) quiet() { p.t.Helper(); p.Do("PING") }
 
+// invalidates lets tracker read. Then writer writes once. The servers must send n
+// invalidations.
+func invalidates(writer, tracker *pair, reads []string, write string, n int) {
+	writer.t.Helper()
+	tracker.Do(reads...)
+	writer.Do(write)
+	tracker.pushes(n)
+	tracker.quiet()
+}
+
 // TestTracking compares invalidations byte by byte, in all modes.
 func TestTracking(t *testing.T) {
 	w := newPair(t, 3)
 	w.setup("FLUSHALL")
 	c := w.tracker("")
-	// After the reads, another connection writes once. The servers must send n
-	// invalidations.
-	wantInvalidations := func(c *pair, reads []string, write string, n int) {
-		t.Helper()
-		c.Do(reads...)
-		w.Do(write)
-		c.pushes(n)
-		c.quiet()
-	}
-	wantInvalidations(c, []string{"GET k"}, "SET k v", 1)
-	wantInvalidations(c, nil, "SET k v", 0)
-	wantInvalidations(c, []string{"GET k", "GET k"}, "SET k v NX", 0)
-	wantInvalidations(c, nil, "EXPIRE k 100", 1)
-	wantInvalidations(c, []string{"TTL k"}, "PERSIST k", 1)
-	wantInvalidations(c, []string{"EXISTS k", "TYPE k"}, "APPEND k x", 1)
-	wantInvalidations(c, []string{"STRLEN k"}, "DEL k", 1)
-	wantInvalidations(c, []string{"STRLEN k"}, "DEL k", 0)
-	wantInvalidations(c, nil, "SET k v", 1)
-	wantInvalidations(c, []string{"MGET k l m"}, "MSET k 1 m 2", 2)
-	wantInvalidations(c, []string{"HGETALL h"}, "HSET h f v", 1)
-	wantInvalidations(c, []string{"HGET h f"}, "HDEL h f", 1)
-	wantInvalidations(c, []string{"LRANGE li 0 -1"}, "RPUSH li a", 1)
-	wantInvalidations(c, []string{"SMEMBERS s"}, "SADD s a", 1)
-	wantInvalidations(c, []string{"SINTER s s2"}, "SADD s2 a", 1)
-	wantInvalidations(c, []string{"ZSCORE z a"}, "ZADD z 1 a", 1)
-	wantInvalidations(c, []string{"GET k", "GET n"}, "RENAME k n", 2)
-	wantInvalidations(c, []string{"GET n", "GET copy"}, "COPY n copy", 1)
-	wantInvalidations(c, []string{"GET copy"}, "MOVE copy 3", 1)
-	wantInvalidations(c, []string{"GET n"}, "GETDEL n", 1)
-	wantInvalidations(c, []string{"GETRANGE x 0 1", "SCARD y"}, "FLUSHDB", 1)
-	wantInvalidations(c, []string{"GET x"}, "FLUSHALL", 1)
-	wantInvalidations(c, []string{"KEYS *", "DBSIZE", "SCAN 0"}, "SET x 1", 0)
+	invalidates(w, c, []string{"GET k"}, "SET k v", 1)
+	invalidates(w, c, nil, "SET k v", 0)
+	invalidates(w, c, []string{"GET k", "GET k"}, "SET k v NX", 0)
+	invalidates(w, c, nil, "EXPIRE k 100", 1)
+	invalidates(w, c, []string{"TTL k"}, "PERSIST k", 1)
+	invalidates(w, c, []string{"EXISTS k", "TYPE k"}, "APPEND k x", 1)
+	invalidates(w, c, []string{"STRLEN k"}, "DEL k", 1)
+	invalidates(w, c, []string{"STRLEN k"}, "DEL k", 0)
+	invalidates(w, c, nil, "SET k v", 1)
+	invalidates(w, c, []string{"MGET k l m"}, "MSET k 1 m 2", 2)
+	invalidates(w, c, []string{"HGETALL h"}, "HSET h f v", 1)
+	invalidates(w, c, []string{"HGET h f"}, "HDEL h f", 1)
+	invalidates(w, c, []string{"LRANGE li 0 -1"}, "RPUSH li a", 1)
+	invalidates(w, c, []string{"SMEMBERS s"}, "SADD s a", 1)
+	invalidates(w, c, []string{"SINTER s s2"}, "SADD s2 a", 1)
+	invalidates(w, c, []string{"ZSCORE z a"}, "ZADD z 1 a", 1)
+	invalidates(w, c, []string{"GET k", "GET n"}, "RENAME k n", 2)
+	invalidates(w, c, []string{"GET n", "GET copy"}, "COPY n copy", 1)
+	invalidates(w, c, []string{"GET copy"}, "MOVE copy 3", 1)
+	invalidates(w, c, []string{"GET n"}, "GETDEL n", 1)
+	invalidates(w, c, []string{"GETRANGE x 0 1", "SCARD y"}, "FLUSHDB", 1)
+	invalidates(w, c, []string{"GET x"}, "FLUSHALL", 1)
+	invalidates(w, c, []string{"KEYS *", "DBSIZE", "SCAN 0"}, "SET x 1", 0)
 	// tracking ignores the number of the database
-	wantInvalidations(c, []string{"SELECT 1", "GET x", "SELECT 0"}, "SET x 2", 1)
+	invalidates(w, c, []string{"SELECT 1", "GET x", "SELECT 0"}, "SET x 2", 1)
+}
+
+func TestTracking_Streams(t *testing.T) {
+	w := newPair(t, 3)
+	w.setup("FLUSHALL")
+	c := w.tracker("")
 	// In streams, Redis sends invalidations for changes of entries, not of
 	// groups.
-	wantInvalidations(c, []string{"XRANGE st - +", "XLEN st"}, "XADD st 1-1 f v", 1)
-	wantInvalidations(c, []string{"XINFO STREAM st", "XINFO GROUPS st"}, "XGROUP CREATE st g 0", 0)
-	wantInvalidations(c, nil, "XREADGROUP GROUP g a STREAMS st >", 0)
-	wantInvalidations(c, []string{"XPENDING st g"}, "XACK st g 1-1", 0)
-	wantInvalidations(c, nil, "XSETID st 5-5", 0)
-	wantInvalidations(c, nil, "XDEL st 1-1", 1)
-	wantInvalidations(c, []string{"XINFO GROUPS st"}, "XGROUP DESTROY st g", 0)
-	wantInvalidations(c, nil, "DEL st", 1)
-	wantInvalidations(c, []string{"XLEN st"}, "XGROUP CREATE st g $ MKSTREAM", 1)
-	wantInvalidations(c, []string{"XREAD COUNT 1 STREAMS st 0", "OBJECT ENCODING st"}, "DEL st", 1)
+	invalidates(w, c, []string{"XRANGE st - +", "XLEN st"}, "XADD st 1-1 f v", 1)
+	invalidates(w, c, []string{"XINFO STREAM st", "XINFO GROUPS st"}, "XGROUP CREATE st g 0", 0)
+	invalidates(w, c, nil, "XREADGROUP GROUP g a STREAMS st >", 0)
+	invalidates(w, c, []string{"XPENDING st g"}, "XACK st g 1-1", 0)
+	invalidates(w, c, nil, "XSETID st 5-5", 0)
+	invalidates(w, c, nil, "XDEL st 1-1", 1)
+	invalidates(w, c, []string{"XINFO GROUPS st"}, "XGROUP DESTROY st g", 0)
+	invalidates(w, c, nil, "DEL st", 1)
+	invalidates(w, c, []string{"XLEN st"}, "XGROUP CREATE st g $ MKSTREAM", 1)
+	invalidates(w, c, []string{"XREAD COUNT 1 STREAMS st 0", "OBJECT ENCODING st"}, "DEL st", 1)
+}
+
+func TestTracking_Scripts(t *testing.T) {
+	w := newPair(t, 3)
+	w.setup("FLUSHALL")
+	c := w.tracker("")
 	// These reads and changes happen in scripts.
-	wantInvalidations(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 1 k`}, "SET k v", 1)
-	wantInvalidations(c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`},
+	invalidates(w, c, []string{`EVAL "return redis.call('GET', KEYS[1])" 1 k`}, "SET k v", 1)
+	invalidates(w, c, []string{`EVAL "redis.call('SET', KEYS[1], '1') return redis.call('GET', KEYS[1])" 1 k`},
 		"SET k 2", 1)
-	wantInvalidations(c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`},
+	invalidates(w, c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`},
 		`EVAL "return redis.call('SET', KEYS[1], ARGV[1])" 1 k v`, 1)
-	wantInvalidations(c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
+	invalidates(w, c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
 	// A read counts for all keys with which the script was called, and for no
 	// others.
-	wantInvalidations(c, []string{`EVAL "return redis.call('GET', KEYS[1])" 2 k l`}, "MSET k 3 l 3", 2)
-	wantInvalidations(c, []string{`EVAL "return redis.call('GET', 'undeclared')" 1 k`}, "SET undeclared v", 0)
-	wantInvalidations(c, nil, "SET k 4", 1)
+	invalidates(w, c, []string{`EVAL "return redis.call('GET', KEYS[1])" 2 k l`}, "MSET k 3 l 3", 2)
+	invalidates(w, c, []string{`EVAL "return redis.call('GET', 'undeclared')" 1 k`}, "SET undeclared v", 0)
+	invalidates(w, c, nil, "SET k 4", 1)
 	// A transaction contains a script and the read of a key.
 	c.DoPipelined("MULTI", `EVAL "return redis.call('SET', KEYS[1], '1')" 1 l`, "GET k", "EXEC")
-	wantInvalidations(c, nil, "SET k 3", 1)
+	invalidates(w, c, nil, "SET k 3", 1)
 	// The key expires.
-	wantInvalidations(c, []string{"SET e v PX 400", "GET e"}, "PING", 1)
+	invalidates(w, c, []string{"SET e v PX 400", "GET e"}, "PING", 1)
 	// The connection itself changes the key, with several commands.
 	c.Do("GET k", "SET k 1")
 	c.pushes(1)
@@ -100,46 +113,58 @@ func TestTracking(t *testing.T) {
 	c.Do("CLIENT TRACKING OFF", "GET k")
 	w.Do("SET k 7")
 	c.quiet()
+}
 
+func TestTracking_OptIn(t *testing.T) {
+	w := newPair(t, 3)
+	w.setup("FLUSHALL")
 	optin := w.tracker("OPTIN")
-	wantInvalidations(optin, []string{"GET k"}, "SET k 1", 0)
-	wantInvalidations(optin, []string{"CLIENT CACHING YES", "GET k", "GET l"}, "MSET k 1 l 1", 1)
-	wantInvalidations(optin, []string{"CLIENT CACHING YES", "CLIENT GETNAME", "CLIENT TRACKINGINFO", "GET k"},
+	invalidates(w, optin, []string{"GET k"}, "SET k 1", 0)
+	invalidates(w, optin, []string{"CLIENT CACHING YES", "GET k", "GET l"}, "MSET k 1 l 1", 1)
+	invalidates(w, optin, []string{"CLIENT CACHING YES", "CLIENT GETNAME", "CLIENT TRACKINGINFO", "GET k"},
 		"SET k 1", 1)
-	wantInvalidations(optin, []string{"CLIENT CACHING YES", "PING", "GET k"}, "SET k 1", 0)
+	invalidates(w, optin, []string{"CLIENT CACHING YES", "PING", "GET k"}, "SET k 1", 0)
 	optin.DoPipelined("CLIENT CACHING YES", "MULTI", "GET k", "PTTL k", "GET l", "EXEC", "GET m")
-	wantInvalidations(optin, nil, "MSET k 1 l 1 m 1", 2)
-	wantInvalidations(optin, []string{"MULTI", "CLIENT CACHING YES", "GET k", "EXEC"}, "SET k 1", 1)
-	wantInvalidations(optin, []string{"MULTI", "GET k", "EXEC"}, "SET k 1", 0)
-	wantInvalidations(optin, []string{"WATCH k", "MULTI", "CLIENT CACHING YES", "GET l", "EXEC"}, "SET l 1", 1)
-	wantInvalidations(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
-	wantInvalidations(optin, []string{"MULTI", "CLIENT TRACKING ON", "GET k", "CLIENT TRACKINGINFO", "EXEC",
+	invalidates(w, optin, nil, "MSET k 1 l 1 m 1", 2)
+	invalidates(w, optin, []string{"MULTI", "CLIENT CACHING YES", "GET k", "EXEC"}, "SET k 1", 1)
+	invalidates(w, optin, []string{"MULTI", "GET k", "EXEC"}, "SET k 1", 0)
+	invalidates(w, optin, []string{"WATCH k", "MULTI", "CLIENT CACHING YES", "GET l", "EXEC"}, "SET l 1", 1)
+	invalidates(w, optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+	invalidates(w, optin, []string{"MULTI", "CLIENT TRACKING ON", "GET k", "CLIENT TRACKINGINFO", "EXEC",
 		"CLIENT TRACKINGINFO"},
 		"SET k 1", 1)
-	wantInvalidations(optin, []string{"MULTI", "CLIENT TRACKING OFF", "GET k", "CLIENT TRACKING ON", "EXEC",
+	invalidates(w, optin, []string{"MULTI", "CLIENT TRACKING OFF", "GET k", "CLIENT TRACKING ON", "EXEC",
 		"CLIENT TRACKINGINFO"},
 		"SET k 1", 0)
-	wantInvalidations(optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+	invalidates(w, optin, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+}
 
+func TestTracking_OptOut(t *testing.T) {
+	w := newPair(t, 3)
+	w.setup("FLUSHALL")
 	optout := w.tracker("OPTOUT NOLOOP")
-	wantInvalidations(optout, []string{"GET k", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "GET l"}, "MSET k 1 l 1", 1)
+	invalidates(w, optout, []string{"GET k", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "GET l"}, "MSET k 1 l 1", 1)
 	// CLIENT CACHING applied to the refused command
 	for _, refused := range []string{"GET", "NOSUCH", "BLPOP nokey 0.01"} {
-		wantInvalidations(optout, []string{"CLIENT CACHING NO", refused, "GET k"}, "SET k 1", 1)
+		invalidates(w, optout, []string{"CLIENT CACHING NO", refused, "GET k"}, "SET k 1", 1)
 	}
-	wantInvalidations(optout, []string{"GET k", "SET k 2"}, "SET k 3", 0)
-	wantInvalidations(optout, []string{"GET k", "GET l", "SET l 2"}, "MSET k 3 l 3", 1)
-	wantInvalidations(optout, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+	invalidates(w, optout, []string{"GET k", "SET k 2"}, "SET k 3", 0)
+	invalidates(w, optout, []string{"GET k", "GET l", "SET l 2"}, "MSET k 3 l 3", 1)
+	invalidates(w, optout, []string{"CLIENT TRACKING OFF"}, "SET k 1", 0)
+}
 
+func TestTracking_Broadcast(t *testing.T) {
+	w := newPair(t, 3)
+	w.setup("FLUSHALL")
 	bcast := w.tracker("BCAST PREFIX user: PREFIX item:")
-	wantInvalidations(bcast, nil, "SET user:1 v", 1)
-	wantInvalidations(bcast, nil, "SET other v", 0)
-	wantInvalidations(bcast, nil, "MSET user:2 v item:1 v user:1 w x y", 2)
-	wantInvalidations(bcast, []string{"CLIENT TRACKINGINFO"}, "DEL user:1 user:2 user:3", 1)
-	wantInvalidations(bcast, nil, "FLUSHALL", 1)
+	invalidates(w, bcast, nil, "SET user:1 v", 1)
+	invalidates(w, bcast, nil, "SET other v", 0)
+	invalidates(w, bcast, nil, "MSET user:2 v item:1 v user:1 w x y", 2)
+	invalidates(w, bcast, []string{"CLIENT TRACKINGINFO"}, "DEL user:1 user:2 user:3", 1)
+	invalidates(w, bcast, nil, "FLUSHALL", 1)
 	bcast.Do("SET user:1 v")
 	bcast.pushes(1)
-	wantInvalidations(bcast, []string{"CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST NOLOOP", "SET user:1 v"},
+	invalidates(w, bcast, []string{"CLIENT TRACKING OFF", "CLIENT TRACKING ON BCAST NOLOOP", "SET user:1 v"},
 		"SET any v", 1)
 	bcast.Do("CLIENT TRACKINGINFO", "RESET", "CLIENT TRACKINGINFO")
 }

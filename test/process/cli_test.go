@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,130 +23,11 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := process.Loopback(base + 1)
-	dir := filepath.Join(t.TempDir(), "data")
-	secrets := t.TempDir()
-	secret := func(name, text string, mode os.FileMode) string {
-		path := filepath.Join(secrets, name)
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil { // independent of the umask
-			t.Fatal(err)
-		}
-		return path
+	c := flagCases{
+		t: t, base: base, peer: process.Loopback(base + 1),
+		dir: filepath.Join(t.TempDir(), "data"), secrets: t.TempDir(),
 	}
-	serve := func(more ...string) []string {
-		return append([]string{"serve", "--node-id", "n1", "--data-dir", dir, "--client-addr", process.Loopback(base),
-			"--peer-addr", peer, "--http-addr", process.Loopback(base + 2), "--peers", "n1=" + peer}, more...)
-	}
-	for _, tt := range []struct {
-		name string
-		env  []string
-		args []string
-		says []string // all parts of one line
-	}{
-		{"no node id", nil, []string{"serve", "--data-dir", dir}, []string{"--node-id is missing"}},
-		{"no data directory", nil, []string{"serve", "--node-id", "n1"}, []string{"--data-dir is missing"}},
-		{"node id with a blank", nil, serve("--node-id", "n 1"), []string{"--node-id", `"n 1"`}},
-		{"peers without address", nil, serve("--peers", "n1"), []string{"--peers", `"n1"`, "id=host:port"}},
-		{"peers without port", nil, serve("--peers", "n1=localhost"), []string{"--peers", "n1", "port"}},
-		{"peers twice", nil, serve("--peers", "n1=a:1,n1=b:1"), []string{"--peers", "n1", "twice"}},
-		{"peers without this node", nil, serve("--peers", "n2="+peer), []string{"--peers does not name this node, n1"}},
-		{"log level", nil, serve("--log-level", "loud"), []string{"--log-level", `"loud"`, "debug"}},
-		{"log format", nil, serve("--log-format", "xml"), []string{"--log-format", `"xml"`, "json"}},
-		{"log store", nil, serve("--log-store", "leveldb"), []string{"--log-store", `"leveldb"`, "boltdb"}},
-		{"client address without port", nil, serve("--client-addr", "localhost"),
-			[]string{"--client-addr", `"localhost"`, "host:port"}},
-		{"client address with a large port", nil, serve("--client-addr", "localhost:99999"),
-			[]string{"--client-addr", "99999"}},
-		{"client address empty", nil, serve("--client-addr="), []string{"--client-addr"}},
-		{"http address empty", nil, serve("--http-addr="), []string{"--http-addr"}},
-		{"peer address empty", nil, serve("--peer-addr="), []string{"--peer-addr"}},
-		{"unreachable advertised address", nil, serve("--advertise-peer-addr", "0.0.0.0:7379"),
-			[]string{"--advertise-peer-addr", "0.0.0.0:7379"}},
-		{"advertised address with port 0", nil, serve("--advertise-peer-addr", "localhost:0"),
-			[]string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
-		{"peers with port 0", nil, serve("--peers", "n1=localhost:0"), []string{"--peers", "n1", "1 to 65535"}},
-		{"two ports at one address", nil, serve("--http-addr", peer),
-			[]string{"--peer-addr and --http-addr have the same address " + peer}},
-		{"Sentinel at the clients' address", nil, serve("--sentinel-addr", process.Loopback(base)),
-			[]string{"--client-addr and --sentinel-addr have the same address " + process.Loopback(base)}},
-		{"heartbeat of nothing", nil, serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
-		{"heartbeat without unit", nil, serve("--heartbeat-timeout", "500"), []string{"--heartbeat-timeout", "unit"}},
-		{"stall timeout below nothing", nil, serve("--disk-stall-timeout", "-1s"),
-			[]string{"--disk-stall-timeout", "-1s"}},
-		{"leader wait below nothing", nil, serve("--leader-wait", "-1s"), []string{"--leader-wait", "-1s"}},
-		{"resolve wait of nothing", nil, serve("--resolve-wait", "0s"), []string{"--resolve-wait"}},
-		{"window of nothing", nil, serve("--window", "0"), []string{"--window"}},
-		{"no clients", nil, serve("--max-clients", "0"), []string{"--max-clients"}},
-		{"bulk too large", nil, serve("--max-bulk-bytes", "9999999999"), []string{"--max-bulk-bytes", "9999999999"}},
-		{"nothing kept behind a snapshot", nil, serve("--trailing-bytes", "0"), []string{"--trailing-bytes"}},
-		{"snapshot of nothing", nil, serve("--snapshot-bytes", "0"), []string{"--snapshot-bytes"}},
-		{"unknown point", nil, serve("--test-kill-at", "nowhere:3"),
-			[]string{"--test-kill-at", `"nowhere"`, "append-torn", "form-confirmed"}},
-		{"zeroth time at a point", nil, serve("--test-kill-at", "append-synced:0"),
-			[]string{"--test-kill-at", `"append-synced:0"`, `"0"`}},
-		{"point in the environment", []string{"HOLDFAST_TEST_KILL_AT=somewhere"}, serve(),
-			[]string{"--test-kill-at", `"somewhere"`}},
-		{"peer address in the open", nil, serve("--peer-addr", "0.0.0.0:7379", "--advertise-peer-addr", peer),
-			[]string{"--peer-addr 0.0.0.0:7379", "no cluster secret", "--cluster-secret-file",
-				"head -c 32 /dev/urandom | base64", "--insecure"}},
-		{"peers in the open", nil, serve("--peers", "n1="+peer+",n2=other:7379"),
-			[]string{"--peers n2=other:7379", "no cluster secret"}},
-		{"secret that is not there", nil, serve("--cluster-secret-file", filepath.Join(dir, "none")),
-			[]string{"--cluster-secret-file", "none", "no such file", "head -c 32"}},
-		{"secret of nothing", nil, serve("--cluster-secret-file", secret("empty", "\n", 0o600)),
-			[]string{"--cluster-secret-file", "is empty", "head -c 32"}},
-		{"short secret", nil, serve("--cluster-secret-file", secret("short", strings.Repeat("x", 31)+"\n", 0o600)),
-			[]string{"has 31 bytes", "at least 32"}},
-		{"secret for everybody", nil, serve("--cluster-secret-file", secret("open", strings.Repeat("x", 32), 0o604)),
-			[]string{"open to every user", "0604", "chmod 600"}},
-		{"secret that is a directory", nil, serve("--cluster-secret-file", t.TempDir()),
-			[]string{"--cluster-secret-file", "not a file"}},
-		{"secret to be created nowhere", nil, serve("--cluster-secret-create"),
-			[]string{"--cluster-secret-create needs --cluster-secret-file"}},
-		{"member added without address", nil, []string{"member", "add", "n4"},
-			[]string{"give the id of the node and its peer address"}},
-		{"transfer to an empty id", nil, []string{"member", "transfer", ""}, []string{"the id of the node is empty"}},
-		{"unknown flag", nil, serve("--data-dri", "x"),
-			[]string{"unknown flag --data-dri", `did you mean "--data-dir"?`}},
-		{"stray argument", nil, serve("now"), []string{`"now"`}},
-		{"unknown subcommand", nil, []string{"srve"}, []string{`unknown command "srve"`}},
-		{"number in the environment", []string{"HOLDFAST_MAX_CLIENTS=many"}, serve(),
-			[]string{"HOLDFAST_MAX_CLIENTS", `"many"`}},
-		{"unknown variable", []string{"HOLDFAST_DATADIR=x"}, serve(),
-			[]string{"HOLDFAST_DATADIR", "did you mean HOLDFAST_DATA_DIR?"}},
-		{"size without meaning", nil, serve("--max-bulk-bytes", "many"),
-			[]string{"--max-bulk-bytes", `"many"`, "64mb"}},
-		{"no configuration file", nil, serve("--config", filepath.Join(dir, "none.yml")),
-			[]string{"--config", "no such file"}},
-		{"no password file", nil, serve("--requirepass-file", filepath.Join(dir, "none")),
-			[]string{"--requirepass-file", "no such file"}},
-		{"empty password file", nil, serve("--requirepass-file", secret("no-password", "\n", 0o600)),
-			[]string{"--requirepass-file", "is empty"}},
-		{"client port in the open", nil, serve("--client-addr", fmt.Sprint("0.0.0.0:", base)),
-			[]string{"--client-addr", "which other hosts can reach", "--requirepass-file", "--acl-file",
-				"--protected-mode=no"}},
-		{"Sentinel port in the open", nil, serve("--sentinel-addr", fmt.Sprint("0.0.0.0:", base+1000),
-			"--advertise-sentinel-addr", process.Loopback(base+1000)),
-			[]string{"--sentinel-addr", "which other hosts can reach", "--protected-mode=no"}},
-		{"neither protected nor not", nil, serve("--protected-mode", "perhaps"),
-			[]string{"--protected-mode", "yes or no"}},
-		{"two passwords", nil, serve("--requirepass", "a", "--requirepass-file", secret("password", "b\n", 0o600)),
-			[]string{"--requirepass and --requirepass-file are both set"}},
-		{"duration in the environment", []string{"HOLDFAST_LEADER_WAIT=soon"}, serve(),
-			[]string{"HOLDFAST_LEADER_WAIT", `"soon"`}},
-		{"word in the environment", []string{"HOLDFAST_LOG_LEVEL=loud"}, serve(), []string{"loud"}},
-		{"data directory is a file", nil, serve("--data-dir", binary), []string{"data directory", binary}},
-		{"dev without nodes", nil, []string{"dev", "--nodes", "0"}, []string{"--nodes 0"}},
-		{"dev beyond the ports", nil, []string{"dev", "--base-port", "64000"}, []string{"--base-port 64000"}},
-		{"dev with stray argument", nil, []string{"dev", "up"}, []string{`"up"`, "--"}},
-		{"unknown subcommand of member", nil, []string{"member", "delete", "n2"}, []string{`unknown command "delete"`}},
-		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", process.Loopback(1)},
-			[]string{"addrs", "local"}},
-		{"member without name", nil, []string{"member", "remove"}, []string{"1 arg"}},
-	} {
+	for _, tt := range slices.Concat(c.addresses(), c.values(), c.secretFiles(), c.words()) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := invoke(t, tt.env, tt.args...)
 			if o.code != 1 {
@@ -157,8 +39,169 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 			wantLine(t, o.errOut, append([]string{"holdfast: "}, tt.says...)...)
 		})
 	}
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+	if _, err := os.Stat(c.dir); !os.IsNotExist(err) {
 		t.Errorf("a node with wrong flags created its data directory (%v)", err)
+	}
+}
+
+// A flagCase is a command line that must be refused.
+type flagCase struct {
+	name string
+	env  []string
+	args []string
+	says []string // all parts of one line
+}
+
+// flagCases builds command lines for a node that does not run.
+type flagCases struct {
+	t            *testing.T
+	base         int    // the first of three free ports
+	peer         string // the peer address
+	dir, secrets string // the data directory, and the directory of the secrets
+}
+
+// secret writes a file and returns its path.
+func (c flagCases) secret(name, text string, mode os.FileMode) string {
+	c.t.Helper()
+	path := filepath.Join(c.secrets, name)
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil { // independent of the umask
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// serve returns the arguments of a node, with more of them at the end.
+func (c flagCases) serve(more ...string) []string {
+	return append([]string{"serve", "--node-id", "n1", "--data-dir", c.dir, "--client-addr", process.Loopback(c.base),
+		"--peer-addr", c.peer, "--http-addr", process.Loopback(c.base + 2), "--peers", "n1=" + c.peer}, more...)
+}
+
+// addresses contains wrong names and addresses of nodes.
+func (c flagCases) addresses() []flagCase {
+	return []flagCase{
+		{"no node id", nil, []string{"serve", "--data-dir", c.dir}, []string{"--node-id is missing"}},
+		{"no data directory", nil, []string{"serve", "--node-id", "n1"}, []string{"--data-dir is missing"}},
+		{"node id with a blank", nil, c.serve("--node-id", "n 1"), []string{"--node-id", `"n 1"`}},
+		{"peers without address", nil, c.serve("--peers", "n1"), []string{"--peers", `"n1"`, "id=host:port"}},
+		{"peers without port", nil, c.serve("--peers", "n1=localhost"), []string{"--peers", "n1", "port"}},
+		{"peers twice", nil, c.serve("--peers", "n1=a:1,n1=b:1"), []string{"--peers", "n1", "twice"}},
+		{"peers without this node", nil, c.serve("--peers", "n2="+c.peer),
+			[]string{"--peers does not name this node, n1"}},
+		{"log level", nil, c.serve("--log-level", "loud"), []string{"--log-level", `"loud"`, "debug"}},
+		{"log format", nil, c.serve("--log-format", "xml"), []string{"--log-format", `"xml"`, "json"}},
+		{"log store", nil, c.serve("--log-store", "leveldb"), []string{"--log-store", `"leveldb"`, "boltdb"}},
+		{"client address without port", nil, c.serve("--client-addr", "localhost"),
+			[]string{"--client-addr", `"localhost"`, "host:port"}},
+		{"client address with a large port", nil, c.serve("--client-addr", "localhost:99999"),
+			[]string{"--client-addr", "99999"}},
+		{"client address empty", nil, c.serve("--client-addr="), []string{"--client-addr"}},
+		{"http address empty", nil, c.serve("--http-addr="), []string{"--http-addr"}},
+		{"peer address empty", nil, c.serve("--peer-addr="), []string{"--peer-addr"}},
+		{"unreachable advertised address", nil, c.serve("--advertise-peer-addr", "0.0.0.0:7379"),
+			[]string{"--advertise-peer-addr", "0.0.0.0:7379"}},
+		{"advertised address with port 0", nil, c.serve("--advertise-peer-addr", "localhost:0"),
+			[]string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
+		{"peers with port 0", nil, c.serve("--peers", "n1=localhost:0"), []string{"--peers", "n1", "1 to 65535"}},
+		{"two ports at one address", nil, c.serve("--http-addr", c.peer),
+			[]string{"--peer-addr and --http-addr have the same address " + c.peer}},
+		{"Sentinel at the clients' address", nil, c.serve("--sentinel-addr", process.Loopback(c.base)),
+			[]string{"--client-addr and --sentinel-addr have the same address " + process.Loopback(c.base)}},
+	}
+}
+
+// values contains values that a flag does not take.
+func (c flagCases) values() []flagCase {
+	return []flagCase{
+		{"heartbeat of nothing", nil, c.serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
+		{"heartbeat without unit", nil, c.serve("--heartbeat-timeout", "500"), []string{"--heartbeat-timeout", "unit"}},
+		{"stall timeout below nothing", nil, c.serve("--disk-stall-timeout", "-1s"),
+			[]string{"--disk-stall-timeout", "-1s"}},
+		{"leader wait below nothing", nil, c.serve("--leader-wait", "-1s"), []string{"--leader-wait", "-1s"}},
+		{"resolve wait of nothing", nil, c.serve("--resolve-wait", "0s"), []string{"--resolve-wait"}},
+		{"window of nothing", nil, c.serve("--window", "0"), []string{"--window"}},
+		{"no clients", nil, c.serve("--max-clients", "0"), []string{"--max-clients"}},
+		{"bulk too large", nil, c.serve("--max-bulk-bytes", "9999999999"), []string{"--max-bulk-bytes", "9999999999"}},
+		{"nothing kept behind a snapshot", nil, c.serve("--trailing-bytes", "0"), []string{"--trailing-bytes"}},
+		{"snapshot of nothing", nil, c.serve("--snapshot-bytes", "0"), []string{"--snapshot-bytes"}},
+		{"unknown point", nil, c.serve("--test-kill-at", "nowhere:3"),
+			[]string{"--test-kill-at", `"nowhere"`, "append-torn", "form-confirmed"}},
+		{"zeroth time at a point", nil, c.serve("--test-kill-at", "append-synced:0"),
+			[]string{"--test-kill-at", `"append-synced:0"`, `"0"`}},
+		{"point in the environment", []string{"HOLDFAST_TEST_KILL_AT=somewhere"}, c.serve(),
+			[]string{"--test-kill-at", `"somewhere"`}},
+		{"size without meaning", nil, c.serve("--max-bulk-bytes", "many"),
+			[]string{"--max-bulk-bytes", `"many"`, "64mb"}},
+		{"neither protected nor not", nil, c.serve("--protected-mode", "perhaps"),
+			[]string{"--protected-mode", "yes or no"}},
+	}
+}
+
+// secretFiles contains wrong secrets, and ports that need one.
+func (c flagCases) secretFiles() []flagCase {
+	return []flagCase{
+		{"peer address in the open", nil, c.serve("--peer-addr", "0.0.0.0:7379", "--advertise-peer-addr", c.peer),
+			[]string{"--peer-addr 0.0.0.0:7379", "no cluster secret", "--cluster-secret-file",
+				"head -c 32 /dev/urandom | base64", "--insecure"}},
+		{"peers in the open", nil, c.serve("--peers", "n1="+c.peer+",n2=other:7379"),
+			[]string{"--peers n2=other:7379", "no cluster secret"}},
+		{"secret that is not there", nil, c.serve("--cluster-secret-file", filepath.Join(c.dir, "none")),
+			[]string{"--cluster-secret-file", "none", "no such file", "head -c 32"}},
+		{"secret of nothing", nil, c.serve("--cluster-secret-file", c.secret("empty", "\n", 0o600)),
+			[]string{"--cluster-secret-file", "is empty", "head -c 32"}},
+		{"short secret", nil, c.serve("--cluster-secret-file", c.secret("short", strings.Repeat("x", 31)+"\n", 0o600)),
+			[]string{"has 31 bytes", "at least 32"}},
+		{"secret for everybody", nil,
+			c.serve("--cluster-secret-file", c.secret("open", strings.Repeat("x", 32), 0o604)),
+			[]string{"open to every user", "0604", "chmod 600"}},
+		{"secret that is a directory", nil, c.serve("--cluster-secret-file", c.t.TempDir()),
+			[]string{"--cluster-secret-file", "not a file"}},
+		{"secret to be created nowhere", nil, c.serve("--cluster-secret-create"),
+			[]string{"--cluster-secret-create needs --cluster-secret-file"}},
+		{"no password file", nil, c.serve("--requirepass-file", filepath.Join(c.dir, "none")),
+			[]string{"--requirepass-file", "no such file"}},
+		{"empty password file", nil, c.serve("--requirepass-file", c.secret("no-password", "\n", 0o600)),
+			[]string{"--requirepass-file", "is empty"}},
+		{"client port in the open", nil, c.serve("--client-addr", fmt.Sprint("0.0.0.0:", c.base)),
+			[]string{"--client-addr", "which other hosts can reach", "--requirepass-file", "--acl-file",
+				"--protected-mode=no"}},
+		{"Sentinel port in the open", nil, c.serve("--sentinel-addr", fmt.Sprint("0.0.0.0:", c.base+1000),
+			"--advertise-sentinel-addr", process.Loopback(c.base+1000)),
+			[]string{"--sentinel-addr", "which other hosts can reach", "--protected-mode=no"}},
+		{"two passwords", nil, c.serve("--requirepass", "a", "--requirepass-file", c.secret("password", "b\n", 0o600)),
+			[]string{"--requirepass and --requirepass-file are both set"}},
+	}
+}
+
+// words contains wrong commands, flags, variables and files.
+func (c flagCases) words() []flagCase {
+	return []flagCase{
+		{"member added without address", nil, []string{"member", "add", "n4"},
+			[]string{"give the id of the node and its peer address"}},
+		{"transfer to an empty id", nil, []string{"member", "transfer", ""}, []string{"the id of the node is empty"}},
+		{"unknown flag", nil, c.serve("--data-dri", "x"),
+			[]string{"unknown flag --data-dri", `did you mean "--data-dir"?`}},
+		{"stray argument", nil, c.serve("now"), []string{`"now"`}},
+		{"unknown subcommand", nil, []string{"srve"}, []string{`unknown command "srve"`}},
+		{"number in the environment", []string{"HOLDFAST_MAX_CLIENTS=many"}, c.serve(),
+			[]string{"HOLDFAST_MAX_CLIENTS", `"many"`}},
+		{"unknown variable", []string{"HOLDFAST_DATADIR=x"}, c.serve(),
+			[]string{"HOLDFAST_DATADIR", "did you mean HOLDFAST_DATA_DIR?"}},
+		{"no configuration file", nil, c.serve("--config", filepath.Join(c.dir, "none.yml")),
+			[]string{"--config", "no such file"}},
+		{"duration in the environment", []string{"HOLDFAST_LEADER_WAIT=soon"}, c.serve(),
+			[]string{"HOLDFAST_LEADER_WAIT", `"soon"`}},
+		{"word in the environment", []string{"HOLDFAST_LOG_LEVEL=loud"}, c.serve(), []string{"loud"}},
+		{"data directory is a file", nil, c.serve("--data-dir", binary), []string{"data directory", binary}},
+		{"dev without nodes", nil, []string{"dev", "--nodes", "0"}, []string{"--nodes 0"}},
+		{"dev beyond the ports", nil, []string{"dev", "--base-port", "64000"}, []string{"--base-port 64000"}},
+		{"dev with stray argument", nil, []string{"dev", "up"}, []string{`"up"`, "--"}},
+		{"unknown subcommand of member", nil, []string{"member", "delete", "n2"}, []string{`unknown command "delete"`}},
+		{"verify here and elsewhere", nil, []string{"verify", "--local", "--addrs", process.Loopback(1)},
+			[]string{"addrs", "local"}},
+		{"member without name", nil, []string{"member", "remove"}, []string{"1 arg"}},
 	}
 }
 

@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -90,61 +89,12 @@ func TestSecrets(t *testing.T) {
 	if err := watcher.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	var shown bytes.Buffer
-	say := func(args ...string) { shown.WriteString(strings.Join(args, "\n") + "\n") }
-	for _, cmd := range [][]string{
-		{"CONFIG", "SET", "slowlog-log-slower-than", "0"},
-		{"ACL", "SETUSER", "app", "on", ">canary-app", "+@all", "~*"},
-		{"ACL", "SETUSER", "app", "+nosuch", ">canary-app"}, {"AUTH", "default", "canary-wrong"},
-		{"AUTH", "app", "canary-app"}, {"AUTH", "default", "canary-password"},
-		{"HELLO", "2", "AUTH", "default", "canary-password"}, {"CONFIG", "SET", "requirepass", "canary-next"},
-		{"CONFIG", "SET", "requirepass", "canary-password", "nosuch", "1"}, {"FLUSHALL"},
-		{"CONFIG", "GET", "*"}, {"ACL", "LIST"}, {"ACL", "GETUSER", "app"}, {"ACL", "LOG"}, {"SLOWLOG", "GET", "128"},
-		{"INFO", "everything"}, {"CLIENT", "LIST"}, {"HOLDFAST", "STATUS"},
-	} {
-		words := make([]any, len(cmd)-1)
-		for i, w := range cmd[1:] {
-			words[i] = w
-		}
-		reply, err := conn.Do(cmd[0], words...)
-		say(flat(reply), fmt.Sprint(err))
-	}
-	for _, path := range []string{"/metrics", "/status", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline",
-		"/debug/pprof/goroutine?debug=2"} {
-		code, body := bearer(t, n, path, "")
-		if open := path == "/healthz" || path == "/readyz"; open != (code == 200) || !open && code != 401 {
-			t.Errorf("%s without the token: %d %q", path, code, body)
-		}
-		if code, _ := bearer(t, n, path, "wrong"); code == 200 && path == "/metrics" {
-			t.Errorf("%s with a wrong token: %d", path, code)
-		}
-		code, body = bearer(t, n, path, "canary-token-of-the-http-port")
-		if code != 200 && path != "/debug/pprof/cmdline" {
-			t.Errorf("%s with the token: %d", path, code)
-		}
-		say(body)
-	}
+	s := &shown{}
+	s.commands(conn)
+	s.paths(t, n, "canary-token-of-the-http-port")
 
-	// A node that is started without the password demands it.
 	late := c.Nodes[2]
-	stopNode(t, late)
-	if err := late.Start("--requirepass-file", ""); err != nil {
-		t.Fatal(err)
-	}
-	got := ""
-	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the node without a password", func() bool {
-		c, err := dialAddr(late.Clients, replyLimit)
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		if got = show(c, "GET", "k"); got == "(nil)" {
-			t.Error("the node without a password lets a client in")
-		}
-		return strings.HasPrefix(got, "NOAUTH")
-	}); err != nil {
-		t.Errorf("GET without a password: %q", got)
-	}
+	demandsPassword(t, late)
 
 	// The operator changes the password and the token.
 	writeSecret(t, password, "canary-rotated")
@@ -186,18 +136,18 @@ func TestSecrets(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%s does not contain %s: %s", path, want, text)
 		}
-		say(string(text))
+		s.say(string(text))
 	}
 	for _, n := range c.Nodes {
-		say(n.Output())
+		s.say(n.Output())
 		if text, err := os.ReadFile("/proc/" + strconv.Itoa(n.PID()) + "/cmdline"); err == nil {
-			say(string(text))
+			s.say(string(text))
 		}
 	}
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(shown.String()) {
+	for line := range strings.Lines(s.String()) {
 		if strings.Contains(line, "canary") {
 			t.Errorf("a secret is shown: %s", line)
 		}
@@ -210,6 +160,77 @@ func TestSecrets(t *testing.T) {
 		if strings.Contains(v, "canary") {
 			t.Errorf("MONITOR shows a secret: %s", v)
 		}
+	}
+}
+
+// shown is everything that a node has shown to a client or in its files.
+type shown struct{ strings.Builder }
+
+func (s *shown) say(args ...string) { s.WriteString(strings.Join(args, "\n") + "\n") }
+
+// commands sends commands with secrets, and commands that could show them.
+func (s *shown) commands(conn redis.Conn) {
+	for _, cmd := range [][]string{
+		{"CONFIG", "SET", "slowlog-log-slower-than", "0"},
+		{"ACL", "SETUSER", "app", "on", ">canary-app", "+@all", "~*"},
+		{"ACL", "SETUSER", "app", "+nosuch", ">canary-app"}, {"AUTH", "default", "canary-wrong"},
+		{"AUTH", "app", "canary-app"}, {"AUTH", "default", "canary-password"},
+		{"HELLO", "2", "AUTH", "default", "canary-password"}, {"CONFIG", "SET", "requirepass", "canary-next"},
+		{"CONFIG", "SET", "requirepass", "canary-password", "nosuch", "1"}, {"FLUSHALL"},
+		{"CONFIG", "GET", "*"}, {"ACL", "LIST"}, {"ACL", "GETUSER", "app"}, {"ACL", "LOG"}, {"SLOWLOG", "GET", "128"},
+		{"INFO", "everything"}, {"CLIENT", "LIST"}, {"HOLDFAST", "STATUS"},
+	} {
+		words := make([]any, len(cmd)-1)
+		for i, w := range cmd[1:] {
+			words[i] = w
+		}
+		reply, err := conn.Do(cmd[0], words...)
+		s.say(flat(reply), fmt.Sprint(err))
+	}
+}
+
+// paths reads the paths of the HTTP port with its token, and checks that most
+// of them need it.
+func (s *shown) paths(t *testing.T, n *process.Node, token string) {
+	t.Helper()
+	for _, path := range []string{"/metrics", "/status", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline",
+		"/debug/pprof/goroutine?debug=2"} {
+		code, body := bearer(t, n, path, "")
+		if open := path == "/healthz" || path == "/readyz"; open != (code == 200) || !open && code != 401 {
+			t.Errorf("%s without the token: %d %q", path, code, body)
+		}
+		if code, _ := bearer(t, n, path, "wrong"); code == 200 && path == "/metrics" {
+			t.Errorf("%s with a wrong token: %d", path, code)
+		}
+		code, body = bearer(t, n, path, token)
+		if code != 200 && path != "/debug/pprof/cmdline" {
+			t.Errorf("%s with the token: %d", path, code)
+		}
+		s.say(body)
+	}
+}
+
+// demandsPassword starts a node again, without the password. It must demand the
+// password all the same.
+func demandsPassword(t *testing.T, late *process.Node) {
+	t.Helper()
+	stopNode(t, late)
+	if err := late.Start("--requirepass-file", ""); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the node without a password", func() bool {
+		c, err := dialAddr(late.Clients, replyLimit)
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		if got = show(c, "GET", "k"); got == "(nil)" {
+			t.Error("the node without a password lets a client in")
+		}
+		return strings.HasPrefix(got, "NOAUTH")
+	}); err != nil {
+		t.Errorf("GET without a password: %q", got)
 	}
 }
 
