@@ -10,8 +10,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 
 STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
-TEST_TIMEOUT ?= 9m
-RACE_TIMEOUT ?= 12m
+TEST_TIMEOUT ?= 20m
+RACE_TIMEOUT ?= 25m
 RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
 # These tests are long loops of a single goroutine, which cannot have a race.
 RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestLimits_(Restore|Sort)|TestGlob_Steps|TestPurity|Test(Consumers|Collections)_CorruptSnapshot|TestCheckSnapshot_AsStrictAsReadSnapshot|TestWork_ManyKeys)$$
