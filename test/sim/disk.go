@@ -259,7 +259,7 @@ func (d *disk) sync() {
 
 // stores is the disk as opened by one start of the node. It implements
 // cluster.Stores. After a crash has detached the disk, writes have no effect on
-// it, as those of a dead process. The process's goroutines run on in the
+// it, like those of a dead process. The process's goroutines run on in the
 // simulator until they notice. They must still see the log that they have
 // written, because raft panics if an entry that it has written is missing.
 type stores struct {
