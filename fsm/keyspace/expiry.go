@@ -1,9 +1,13 @@
 package keyspace
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/btree"
+
+	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
 // ExpiryIndex orders the keys of all databases that have a deadline. It contains
@@ -15,20 +19,32 @@ type ExpiryIndex struct {
 	count [Databases]int
 }
 
+// due is an element of the index. It contains the hash of the key, to save a cache
+// miss in most comparisons of elements with the same deadline: the keys that one
+// command or one pipeline has set often have the same.
 type due struct {
-	deadline int64 // Due of the object
-	db       int
+	deadline int64  // Due of the object
+	where    uint64 // number of the database, and the hash of the key in the lower container.HashBits
 	obj      *Object
 }
 
+func newDue(db int, o *Object) due {
+	return due{o.Due(), uint64(db)<<container.HashBits | o.Hash, o}
+}
+
+// db returns the number of the database.
+func (d *due) db() int { return int(d.where >> container.HashBits) }
+
+// dueLess orders by deadline, database and key. Keys have the order of
+// Object.Before.
 func dueLess(a, b due) bool {
 	if a.deadline != b.deadline {
 		return a.deadline < b.deadline
 	}
-	if a.db != b.db {
-		return a.db < b.db
+	if a.where != b.where {
+		return a.where < b.where
 	}
-	return a.obj.Before(b.obj)
+	return a.obj.Key < b.obj.Key
 }
 
 // NewExpiryIndex returns an empty index.
@@ -39,7 +55,7 @@ func NewExpiryIndex() ExpiryIndex {
 // Add adds an object of a database. It must have a deadline, and the index must
 // not contain its key.
 func (e *ExpiryIndex) Add(db int, o *Object) {
-	e.tree.Set(due{o.Due(), db, o})
+	e.tree.Set(newDue(db, o))
 	e.count[db]++
 }
 
@@ -48,12 +64,12 @@ func (e *ExpiryIndex) Add(db int, o *Object) {
 func (e *ExpiryIndex) Load(l *DueList) {
 	slices.SortFunc(l.all, func(a, b due) int {
 		switch {
-		case dueLess(a, b):
-			return -1
-		case dueLess(b, a):
-			return 1
+		case a.deadline != b.deadline:
+			return cmp.Compare(a.deadline, b.deadline)
+		case a.where != b.where:
+			return cmp.Compare(a.where, b.where)
 		}
-		return 0
+		return strings.Compare(a.obj.Key, b.obj.Key)
 	})
 	// Adding in order leaves half of each leaf free. So Load first adds every other
 	// object, and the others then fill the leaves.
@@ -65,7 +81,7 @@ func (e *ExpiryIndex) Load(l *DueList) {
 		e.tree.SetHint(l.all[i], &hint)
 	}
 	for i := range l.all {
-		e.count[l.all[i].db]++
+		e.count[l.all[i].db()]++
 	}
 }
 
@@ -74,11 +90,11 @@ type DueList struct{ all []due }
 
 // Add adds an object of a database, which must have a deadline. No other object of
 // the list may have its key.
-func (l *DueList) Add(db int, o *Object) { l.all = append(l.all, due{o.Due(), db, o}) }
+func (l *DueList) Add(db int, o *Object) { l.all = append(l.all, newDue(db, o)) }
 
 // Remove removes an object, which the index must contain.
 func (e *ExpiryIndex) Remove(db int, o *Object) {
-	e.tree.Delete(due{o.Due(), db, o})
+	e.tree.Delete(newDue(db, o))
 	e.count[db]--
 }
 
@@ -86,7 +102,7 @@ func (e *ExpiryIndex) Remove(db int, o *Object) {
 // no key has a deadline.
 func (e *ExpiryIndex) First() (db int, o *Object) {
 	if d, ok := e.tree.Min(); ok {
-		return d.db, d.obj
+		return d.db(), d.obj
 	}
 	return 0, nil
 }
@@ -94,7 +110,7 @@ func (e *ExpiryIndex) First() (db int, o *Object) {
 // Scan calls f for the objects in the order of (Due, database, key) until f returns
 // false. f must not change e.
 func (e *ExpiryIndex) Scan(f func(db int, o *Object) bool) {
-	e.tree.Scan(func(d due) bool { return f(d.db, d.obj) })
+	e.tree.Scan(func(d due) bool { return f(d.db(), d.obj) })
 }
 
 // After returns the first object that is due later than a time on the lease clock,
@@ -109,7 +125,7 @@ func (e *ExpiryIndex) After(time int64) (o *Object) {
 
 // Has reports whether the index contains an object of a database.
 func (e *ExpiryIndex) Has(db int, o *Object) bool {
-	d, found := e.tree.Get(due{o.Due(), db, o})
+	d, found := e.tree.Get(newDue(db, o))
 	return found && d.obj == o
 }
 
@@ -160,7 +176,7 @@ func (e *ExpiryIndex) of(db int) []due {
 	}
 	list := make([]due, 0, e.count[db])
 	e.tree.Scan(func(d due) bool {
-		if d.db == db {
+		if d.db() == db {
 			list = append(list, d)
 		}
 		return true

@@ -11,39 +11,61 @@ import (
 )
 
 // TestExpiryIndex_Load compares an index that Load has filled with one to which the
-// objects were added one by one.
+// objects were added one by one. The list has the order of a snapshot, or any
+// other.
 func TestExpiryIndex_Load(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 63, 64, 65, 1000, 20_001} {
-		r := rand.New(rand.NewPCG(1, uint64(n)))
-		loaded, added := keyspace.NewExpiryIndex(), keyspace.NewExpiryIndex()
-		var list keyspace.DueList
-		for i := range n {
-			key := fmt.Sprint("key", i)
-			o := &keyspace.Object{Key: key, Hash: container.Hash([]byte(key)), Deadline: 1 + r.Int64N(int64(n))}
-			db := r.IntN(keyspace.Databases)
-			list.Add(db, o)
-			added.Add(db, o)
+	for _, inOrder := range []bool{false, true} {
+		for _, n := range []int{0, 1, 2, 63, 64, 65, 1000, 20_001} {
+			compareLoaded(t, n, inOrder)
 		}
-		loaded.Load(&list)
-		got, want := contents(t, &loaded), contents(t, &added)
-		if !slices.Equal(got, want) || loaded.Len() != n {
-			t.Fatalf("%d objects: the orders differ, or the index has %d", n, loaded.Len())
-		}
-		for db := range keyspace.Databases {
-			if loaded.CountIn(db) != added.CountIn(db) {
-				t.Errorf("%d objects: %d in database %d, want %d", n, loaded.CountIn(db), db, added.CountIn(db))
+	}
+}
+
+func compareLoaded(t *testing.T, n int, inOrder bool) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	loaded, added := keyspace.NewExpiryIndex(), keyspace.NewExpiryIndex()
+	var list keyspace.DueList
+	var objects []indexed
+	for i := range n {
+		key := fmt.Sprint("key", i)
+		o := &keyspace.Object{Key: key, Hash: container.Hash([]byte(key)), Deadline: 1 + r.Int64N(int64(n/4+1))}
+		objects = append(objects, indexed{r.IntN(keyspace.Databases), o})
+	}
+	if inOrder {
+		slices.SortFunc(objects, func(a, b indexed) int {
+			if a.db != b.db {
+				return a.db - b.db
 			}
-		}
-		// The index can be changed afterward, and a clone keeps its content.
-		clone := loaded.Clone()
-		for i, e := range want {
-			if i%3 == 0 {
-				loaded.Remove(e.db, e.obj)
+			if a.obj.Before(b.obj) {
+				return -1
 			}
+			return 1
+		})
+	}
+	for _, e := range objects {
+		list.Add(e.db, e.obj)
+		added.Add(e.db, e.obj)
+	}
+	loaded.Load(&list)
+	got, want := contents(t, &loaded), contents(t, &added)
+	if !slices.Equal(got, want) || loaded.Len() != n {
+		t.Fatalf("%d objects: the orders differ, or the index has %d", n, loaded.Len())
+	}
+	for db := range keyspace.Databases {
+		if loaded.CountIn(db) != added.CountIn(db) {
+			t.Errorf("%d objects: %d in database %d, want %d", n, loaded.CountIn(db), db, added.CountIn(db))
 		}
-		if !slices.Equal(contents(t, &clone), want) || loaded.Len() != n-(n+2)/3 {
-			t.Errorf("%d objects: after %d removals the index has %d, its clone %d", n, (n+2)/3, loaded.Len(), clone.Len())
+	}
+	// The index can be changed afterward, and a clone keeps its content.
+	clone := loaded.Clone()
+	for i, e := range want {
+		if i%3 == 0 {
+			loaded.Remove(e.db, e.obj)
 		}
+	}
+	if !slices.Equal(contents(t, &clone), want) || loaded.Len() != n-(n+2)/3 {
+		t.Errorf("%d objects: after %d removals the index has %d, its clone %d", n, (n+2)/3, loaded.Len(), clone.Len())
 	}
 }
 
