@@ -93,10 +93,18 @@ func appendGap(b []byte, g gap) []byte {
 
 // decodeFrame decodes a payload whose checksum is right. The texts of its events
 // share the memory of the payload.
-func decodeFrame(payload []byte) (frame, error) {
+func decodeFrame(payload []byte) (f frame, err error) {
+	err = f.decode(payload)
+	return f, err
+}
+
+// decode is decodeFrame into f. It uses the memory of the events that f had.
+func (f *frame) decode(payload []byte) error {
 	d := codec.Decoder{Rest: payload}
 	text := func() string { return codec.View(d.Bytes()) }
-	f := frame{index: d.Uvarint(), clock: fsm.Clock{Lease: d.Varint(), Wall: d.Varint()}}
+	*f = frame{
+		index: d.Uvarint(), clock: fsm.Clock{Lease: d.Varint(), Wall: d.Varint()}, events: f.events[:0],
+	}
 	for len(d.Rest) > 0 {
 		var e event
 		e.Kind, e.DB = fsm.LockEventKind(d.Byte()), int(d.Byte())
@@ -118,11 +126,11 @@ func decodeFrame(payload []byte) (frame, error) {
 		case kindGap:
 			e.gap = gap{from: d.Uvarint(), wall: d.Varint()}
 		default:
-			return f, fmt.Errorf("event of kind %d: %w", e.Kind, codec.ErrVersion)
+			return fmt.Errorf("event of kind %d: %w", e.Kind, codec.ErrVersion)
 		}
 		f.events = append(f.events, e)
 	}
-	return f, d.Done("frame")
+	return d.Done("frame")
 }
 
 // cutFrame returns the payload of the frame with which b begins, and the length of

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -60,13 +61,12 @@ func (g *segment) add(index uint64, clock fsm.Clock, hashes []uint32, offset int
 
 // addFrame adds a frame that was read.
 func (g *segment) addFrame(f *frame, offset int64) {
-	var hashes []uint32
+	g.add(f.index, f.clock, nil, offset)
 	for i := range f.events {
 		if e := &f.events[i]; e.Kind == fsm.LockGranted || e.Kind == fsm.LockEnded {
-			hashes = append(hashes, keyHash(e.Key))
+			g.keys = append(g.keys, uint64(keyHash(e.Key))<<32|uint64(offset))
 		}
 	}
-	g.add(f.index, f.clock, hashes, offset)
 }
 
 // seal prepares the index of a segment that gets no further frames.
@@ -154,37 +154,47 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openSegment opens a segment, and calls f for each frame. If the file has further
-// bytes after the last valid frame, which ends at g.size, bad says why they are no
-// frame.
-func openSegment(path string, number uint64, f func(f *frame)) (g *segment, bad, err error) {
+// segmentReader opens segments one after another. It keeps its memory from one to
+// the next, because a node waits for this when it starts.
+type segmentReader struct {
+	text  bytes.Buffer // content of the file
+	frame frame        // last frame
+	keys  []uint64     // as segment.keys
+}
+
+// open opens a segment, and calls f for each frame. The frame, and the texts of its
+// events, are valid until f returns. If the file has further bytes after the last
+// valid frame, which ends at g.size, bad says why they are no frame.
+func (r *segmentReader) open(path string, number uint64, f func(f *frame)) (g *segment, bad, err error) {
 	g = &segment{number: number, path: path}
 	if g.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
 		return nil, nil, err
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, errors.Join(err, g.file.Close())
+	r.text.Reset()
+	if _, err = r.text.ReadFrom(g.file); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("read %s: %w", path, err), g.file.Close())
 	}
+	b := r.text.Bytes()
 	if len(b) < len(segmentMagic) || string(b[:len(segmentMagic)]) != string(segmentMagic) {
 		return g, codec.ErrVersion, nil
 	}
+	g.keys = r.keys[:0]
 	at := len(segmentMagic)
-	for at < len(b) && bad == nil {
+	for at < len(b) {
 		payload, n, err := cutFrame(b[at:])
-		var fr frame
 		if err == nil {
-			fr, err = decodeFrame(payload)
+			err = r.frame.decode(payload)
 		}
 		if err != nil {
 			bad = err
 			break
 		}
-		g.addFrame(&fr, int64(at))
-		f(&fr)
+		g.addFrame(&r.frame, int64(at))
+		f(&r.frame)
 		at += n
 	}
 	g.size = int64(at)
+	r.keys, g.keys = g.keys, slices.Clone(g.keys)
 	return g, bad, nil
 }
 

@@ -134,9 +134,10 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
+	var reader segmentReader
 	var broken *mark // the gap after the last damaged segment
 	for i, number := range numbers {
-		g, bad, err := openSegment(segmentPath(s.cfg.Dir, number), number, func(f *frame) {
+		g, bad, err := reader.open(segmentPath(s.cfg.Dir, number), number, func(f *frame) {
 			if broken != nil {
 				broken.index, broken.clock = f.index-1, f.clock
 				s.marks = append(s.marks, *broken)
@@ -198,7 +199,8 @@ func (s *Store) repair(g *segment, bad error, last bool) error {
 	return g.file.Truncate(g.size)
 }
 
-// note adds the marks of a frame. The caller holds s.index, or is Open.
+// note adds the marks of a frame. It does not keep texts of the frame, because the
+// events of marks have none. The caller holds s.index, or is Open.
 func (s *Store) note(f *frame) {
 	for i, e := range f.events {
 		if e.Kind == fsm.LockGranted || e.Kind == fsm.LockEnded {
