@@ -71,7 +71,7 @@ func (t *Table) Weigh(body []byte) (steps int, depends bool) {
 			d.Uvarint() // database
 			n := d.Uvarint()
 			cmd := t.Find(d.Bytes())
-			steps += stepsCommand + StepsPerKey*int(min(n, MaxArguments))
+			steps += stepsCommand + StepsPerKey*int(min(n, MaxArguments)) + cmd.waitWork(int(min(n, MaxArguments)))
 			for i := uint64(1); i < n && d.Err == nil; i++ {
 				steps += len(d.Bytes()) / CopyBytes
 			}
@@ -94,6 +94,17 @@ func (cmd *Command) workDepends(args [][]byte) bool {
 		return false
 	}
 	return cmd.Work.Depends == nil || cmd.Work.Depends(args)
+}
+
+// waitWork returns the work of waiting for keys, for a call of a blocking
+// command with n arguments. At least the name of the command and its timeout
+// are no keys. The work includes that of ending the wait: a group that ends
+// waits is not charged for their keys, and may end the waits of many clients.
+func (cmd *Command) waitWork(n int) int {
+	if cmd == nil || cmd.Wait.Block == nil {
+		return 0
+	}
+	return StepsPerWait * max(n-2, 0)
 }
 
 // argumentWork returns the part of a command's work that its arguments
@@ -205,8 +216,8 @@ func (w *Weigher) operation(r *groupReader) (steps int, flags Flags, err error) 
 
 // command returns the work of a command.
 func (w *Weigher) command(args [][]byte) int {
-	steps := argumentWork(args)
 	cmd := w.m.table.Find(args[0])
+	steps := argumentWork(args) + cmd.waitWork(len(args))
 	switch {
 	case cmd == nil || !cmd.ArityOK(len(args)):
 	case cmd.Work.Steps != nil:
@@ -524,6 +535,10 @@ const (
 	StepsPut    = 64 // for inserting a name into a large collection
 	ScanBytes   = 8  // bytes per step, if they are scanned one by one
 	CopyBytes   = 64 // bytes per step, if they are copied or compared
+	// StepsPerWait is for a key that a blocking command waits for: inserting
+	// the waiter into the queue of the key, removing it, and looking for other
+	// waiters of the key.
+	StepsPerWait = 192
 )
 
 // exceeded is the panic value of Charge and ChargeMemory. metered recovers it.

@@ -251,6 +251,40 @@ func TestWork_ManyKeys(t *testing.T) {
 	}
 }
 
+// TestWork_Waits: a blocking command is charged for each key that it waits for.
+// If it names so many that the wait takes longer than an entry may, it is
+// executed only in a slot of the leader, and if it names far too many, it is
+// refused.
+func TestWork_Waits(t *testing.T) {
+	w := newMetered(t)
+	many := func(words ...string) []byte {
+		for i := range 5000 {
+			words = append(words, fmt.Sprintf("absent%d", i))
+		}
+		return w.group(append(words, "0")).Bytes()
+	}
+	limits := fsm.WorkLimits{Entry: 400_000, Operation: 100_000_000}
+	for _, name := range []string{"blpop", "brpop", "bzpopmin", "bzpopmax"} {
+		body := many(name)
+		if steps, _ := w.table.Weigh(body); steps < 5000*fsm.StepsPerWait {
+			t.Errorf("%s: %d steps by its arguments", name, steps)
+		}
+		out, _, refused := w.divide(limits, body)
+		if _, replies := w.propose(out); refused != 0 || replies[0] != "\x00" {
+			t.Errorf("%s: %q, %d refused, want a group that is too long", name, replies, refused)
+		}
+		fsm.SetScriptBudget(body, fsm.DryRunPassed)
+		out, _, refused = w.divide(limits, body)
+		if _, replies := w.propose(out); refused != 0 || !strings.HasPrefix(replies[0], "@") {
+			t.Errorf("%s in a slot: %q, %d refused, want a wait", name, replies, refused)
+		}
+		out, _, refused = w.divide(fsm.WorkLimits{Entry: 400_000, Operation: 900_000}, body)
+		if _, replies := w.propose(out); refused != 1 || !strings.HasPrefix(replies[0], "-BUSY ") {
+			t.Errorf("%s: %q, %d refused, want BUSY", name, replies, refused)
+		}
+	}
+}
+
 // TestDivide: the groups of one entry stay within the limit for an entry. A
 // pipeline that exceeds the limit is answered with TooLong, and a single
 // operation that exceeds its own limit is refused.
