@@ -2,6 +2,7 @@ package acl_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -174,6 +175,22 @@ func TestGuard(t *testing.T) {
 	}
 	if check(users, "u", "get a") == "" || check(users, "u", "set a b") != "" {
 		t.Error("a change of the rules has no effect")
+	}
+}
+
+// TestApply_ManyPasswords: Apply refuses passwords that exceed the limit when it
+// reaches them, not after it has compared all of them with each other.
+func TestApply_ManyPasswords(t *testing.T) {
+	rules := make([]string, 0, 1100)
+	for i := range cap(rules) {
+		rules = append(rules, ">"+strconv.Itoa(i))
+	}
+	u := acl.NewUser(catalog(), "u", acl.Options{})
+	if _, err := u.Apply(catalog(), rules[:1000], acl.Options{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := u.Apply(catalog(), rules, acl.Options{}); err == nil || !strings.Contains(err.Error(), "at most 1008 passwords") {
+		t.Errorf("%d passwords: %v", len(rules), err)
 	}
 }
 

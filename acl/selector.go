@@ -4,6 +4,7 @@ package acl
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,7 @@ var (
 	errAllChannels = errors.New("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and " +
 		"does not have any effect. Try 'resetchannels' to start with an empty list of channels")
 	errNoPassword = errors.New("The password you are trying to remove from the user does not exist")
+	errPasswords  = fmt.Errorf("a user may have at most %d passwords", maxPasswords)
 	errHash       = errors.New("The password hash must be exactly 64 characters and contain only lowercase " +
 		"hexadecimal characters")
 	errFirstArg = errors.New("Allowing first-arg of a subcommand is not supported")

@@ -16,6 +16,10 @@ import (
 // user.
 const DefaultUser = "default"
 
+// maxPasswords bounds the passwords of a user. The rules of a user with more
+// would exceed 64 KiB, which the log does not accept.
+const maxPasswords = 64 << 10 / (2*sha256.Size + 1)
+
 // User is a user with its rules. It is immutable except for SetPassword: Apply
 // returns a new User.
 type User struct {
@@ -152,6 +156,11 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 			return err
 		}
 		if !slices.Contains(u.passwords, hash) {
+			// Each password is compared with all others, so the limit applies
+			// before the rules are complete.
+			if len(u.passwords) >= maxPasswords {
+				return errPasswords
+			}
 			u.passwords = append(u.passwords, hash)
 		}
 		u.noPass = false
