@@ -151,14 +151,39 @@ func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 		units.BytesSize(need), member.ID, units.BytesSize(most), remedy)
 }
 
-// announce logs the effects of an entry that an operator waits for.
+// replay separates the entries that a node executes again when it starts from the
+// entries that are new to it. last is set before raft starts. Afterward, only raft's
+// FSM loop uses replay.
+type replay struct {
+	last uint64 // the last log index of the log and the snapshots at the start
+	done bool   // an entry after last has been executed
+}
+
+// announce logs the effects of an entry that an operator waits for. When a node
+// starts, it executes the entries of its log again. It logs nothing for these, because
+// they are old. With the first entry that follows them, it logs whether a quarantine is
+// in force.
 func (n *Node) announce(index uint64, res *fsm.Result) {
+	if index <= n.replay.last {
+		return
+	}
 	if res.Restored {
 		n.log.Warn("replaced the data with the data of a backup", "index", index)
+	}
+	if res.Restored || !n.replay.done {
 		n.announceQuarantine()
 	}
+	n.replay.done = true
 	if res.QuarantineEnded {
 		n.log.Warn("quarantine ended: locks are granted again", "index", index)
+	}
+}
+
+// announceSnapshot logs that a quarantine is in force in a snapshot of the leader, if
+// it is. It logs nothing for the snapshot with which the node starts: see announce.
+func (n *Node) announceSnapshot() {
+	if n.replay.done {
+		n.announceQuarantine()
 	}
 }
 

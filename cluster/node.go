@@ -105,6 +105,7 @@ type parts struct {
 
 // snapshotParts are the parts that write the state of the node.
 type snapshotParts struct {
+	replay    replay
 	snapshots *snapshot.Taker
 	backups   *snapshot.Backups // for clients
 	history   *history.Store    // nil if the node keeps no history of locks
@@ -378,7 +379,7 @@ func (n *Node) newMachine() *machine.Machine {
 		},
 		Restored: func() {
 			n.waits.restored()
-			n.announceQuarantine()
+			n.announceSnapshot()
 			n.snapshots.Done(nil)
 		},
 		Unreadable: func(err error) { n.snapshots.Refused(n.ctx, err) },
@@ -577,6 +578,7 @@ func (n *Node) newRaft(bootstrap *raft.Configuration, messages *transport.Transp
 	if len(own) > 0 {
 		last = max(last, own[0].Index)
 	}
+	n.replay.last = last
 	var trans raft.Transport = messages
 	if last < n.stores.Identity().JoinIndex { // the node is settling
 		silent := messages.Silent(n.raft.settling)

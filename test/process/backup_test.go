@@ -143,6 +143,22 @@ func TestRestore_NamedUser(t *testing.T) {
 	}
 }
 
+// restartsQuietly checks that a node that starts again does not log an old quarantine
+// and an old restore again.
+func (c *cluster) restartsQuietly(n *process.Node) {
+	c.t.Helper()
+	kill(c.t, n)
+	start(c.t, n)
+	c.settled()
+	want(c.t, n, "owner", "GET", "lock") // the node has executed its log
+	out := n.Output()
+	for _, old := range []string{"quarantine", "replaced the data"} {
+		if strings.Contains(out, old) {
+			c.t.Errorf("%s logs %q again:\n%s", n.ID, old, out)
+		}
+	}
+}
+
 // TestRestore_NodeDown restores a backup into a running cluster while a node is
 // down. That node has the data too when it is back. Tokens rise, the lease
 // clock does not go back, and no lock is granted during the quarantine. A
@@ -192,6 +208,7 @@ func TestRestore_NodeDown(t *testing.T) {
 		}
 		wantContains(t, "the log of "+m.ID, m.Output(), "replaced the data with the data of a backup")
 	}
+	c.restartsQuietly(down)
 	second := filepath.Join(t.TempDir(), "b2")
 	run(t, "backup", "--addr", down.Clients, "-o", second)
 	after := inspect(t, second)
