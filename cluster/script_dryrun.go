@@ -113,15 +113,34 @@ func (ld *leadership) yielding() func() error {
 // Other clients' commands are executed between the pieces, as in any pipeline,
 // so a pipeline with many slow scripts delays them no longer than one slow
 // script does. Each piece that goes through the log is reported to s.piece.
+//
+// A client may send a pipeline of writes and close its connection, and the
+// pipeline is executed all the same. That ends when the replies exceed
+// maxUnread: then the rest of the group is not executed.
 func (s *Session) inPieces() ([]byte, error) {
 	c := &s.call
 	c.early = nil
+	var left <-chan struct{} // nil if the client is not watched
+	if s.watch != nil {
+		gone, stop, err := s.watch()
+		if err == nil {
+			defer stop()
+			left = gone
+		}
+	}
 	todo := s.node.machine.Table().Pieces(c.body)
 	whole := len(todo) == 1
 	slices.Reverse(todo) // the next piece is last
 	var replies []byte
 	op := 0 // position of the next piece's first operation in the group
 	for len(todo) > 0 {
+		if len(replies) > maxUnread {
+			select {
+			case <-left:
+				return nil, outcome.ErrAbandoned
+			default:
+			}
+		}
 		piece := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		c.body = piece.Body
@@ -162,6 +181,11 @@ func (s *Session) inPieces() ([]byte, error) {
 	}
 	return replies, nil
 }
+
+// maxUnread is the size in bytes of the replies to the executed pieces of a
+// group above which inPieces ends if the client has left. A group of writes with
+// short replies never has so many.
+const maxUnread = 256 << 10
 
 // pieceRead executes the group of the call as a read.
 func (s *Session) pieceRead() ([]byte, error) {

@@ -1,8 +1,10 @@
 package resp
 
 import (
+	"errors"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp/metrics"
 )
@@ -75,6 +77,7 @@ func (c *conn) answerGroup(out []byte, err error, d time.Duration) {
 			c.w.Write(line)
 		}
 		c.srv.metrics.FailedGroup(len(c.batch.rows), seriesOf(c.batch.rows), d, text)
+		c.done = c.done || errors.Is(err, outcome.ErrAbandoned)
 	} else {
 		c.writeGroup(c.w.Rest(out))
 		c.srv.countGroup(c.batch.rows, d, out)

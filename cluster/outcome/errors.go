@@ -1,5 +1,7 @@
 package outcome
 
+import "errors"
+
 // Errors of a client's group, each with its outcome. Only package resp
 // translates them to the wire.
 var (
@@ -29,4 +31,7 @@ var (
 	// a change of leader. That happens to replies that are too large for the
 	// state machine to keep on all nodes.
 	ErrReplyLost = NewExecuted("its reply was lost in a change of leader")
+	// ErrAbandoned means that the client has closed its connection while its
+	// group was executed in pieces, and that the last pieces were not executed.
+	ErrAbandoned = NewUnknown(errors.New("the client has closed its connection during a pipeline with large replies"))
 )
