@@ -25,7 +25,7 @@ type Status struct {
 	DiskFree    int64 `json:"disk_free_bytes,omitempty"`
 	DiskTotal   int64 `json:"disk_total_bytes,omitempty"`
 	DiskReserve int64 `json:"disk_reserve_bytes,omitempty"`
-	// DiskLow is set while less than the reserve is free.
+	// DiskLow is set when less than the reserve is free, until Enough is free.
 	DiskLow bool `json:"disk_low,omitempty"`
 	// DiskFull is set while so little is free that the node, as a follower,
 	// accepts no entries.
@@ -34,6 +34,11 @@ type Status struct {
 	// is "" while the cluster accepts them.
 	WritesRefused string `json:"writes_refused,omitempty"`
 }
+
+// Enough returns the free space in bytes from which on a low disk counts as having
+// room again. It is more than the reserve, so that the restrictions do not come and
+// go while the free space is near the reserve.
+func (s Status) Enough() int64 { return s.DiskReserve + s.DiskReserve/16 }
 
 // The reserve has three purposes: deletions, releases and renewals of locks
 // still need room in the log, a snapshot needs room before the log can become
@@ -171,9 +176,7 @@ func (d *Monitor) measure() Status {
 	reserve, was, wasFull := d.reserve(total), d.status.DiskLow, d.status.DiskFull
 	d.failing = false
 	d.status = Status{DiskFree: free, DiskTotal: total, DiskReserve: reserve, DiskLow: free < reserve}
-	// The status must not change back and forth while the free space is near the
-	// reserve.
-	if was && free < reserve+reserve/16 {
+	if was && free < d.status.Enough() {
 		d.status.DiskLow = true
 	}
 	switch {
@@ -185,7 +188,7 @@ func (d *Monitor) measure() Status {
 		d.cfg.Logger.Info("the disk has room again", "dir", d.cfg.DataDir, "free", size(free), "reserve", size(reserve))
 	}
 	floor := d.floor(reserve)
-	d.status.DiskFull = free < floor || wasFull && free < min(floor+floor/2, reserve+reserve/16)
+	d.status.DiskFull = free < floor || wasFull && free < min(floor+floor/2, d.status.Enough())
 	if d.status.DiskFull {
 		text := fmt.Sprintf("the disk has only %s free, and the next file of the log may need %s", size(free),
 			size(floor))
@@ -307,8 +310,11 @@ func (d *Monitor) decide(own Status, members []member.Member) (refusal, next str
 		}
 		switch {
 		case st.DiskLow:
-			low = append(low, fmt.Sprintf("%s has %s free and a reserve of %s", m.ID, size(st.DiskFree),
-				size(st.DiskReserve)))
+			text := fmt.Sprintf("%s has %s free and a reserve of %s", m.ID, size(st.DiskFree), size(st.DiskReserve))
+			if st.DiskFree >= st.DiskReserve {
+				text += fmt.Sprintf(", and needs %s before it counts as having room", size(st.Enough()))
+			}
+			low = append(low, text)
 		case alive:
 			roomy++
 			fails, least := d.failed[m.ID], d.failed[next]

@@ -78,6 +78,33 @@ func TestDisk_RefusalText(t *testing.T) {
 	}
 }
 
+// A refusal while the disk heals names the space that is needed: the reserve alone
+// is not enough.
+func TestDisk_LowHysteresis(t *testing.T) {
+	disks := newTestDisks(100 << 20)
+	d := New(disks.Config)
+	reserve := d.measure().DiskReserve
+	for _, c := range []struct {
+		free int64
+		says string // "" if the disk is not low
+	}{
+		{reserve, ", and needs " + size(reserve+reserve/16)}, {reserve + reserve/16 - 1, "needs"},
+		{reserve + reserve/16, ""}, {reserve, ""}, {reserve - 1, "reserve of " + size(reserve) + " ("},
+	} {
+		disks.free = c.free
+		st := d.measure()
+		if st.DiskLow != (c.says != "") {
+			t.Errorf("%s free: low is %t", size(c.free), st.DiskLow)
+		}
+		for _, id := range []string{"n2", "n3"} {
+			disks.peers[id] = Peer{Alive: true, Applied: 1, Disk: st}
+		}
+		if text, _ := d.decide(st, voters("n1", "n2", "n3")); !strings.Contains(text, c.says) {
+			t.Errorf("%s free: %q does not contain %q", size(c.free), text, c.says)
+		}
+	}
+}
+
 // DiskFull must not alternate while the free space is near the floor.
 func TestDisk_FullHysteresis(t *testing.T) {
 	disks := newTestDisks(72<<20 - 1)

@@ -173,6 +173,9 @@ func (v *Verdict) assessRoom(n health.NodeStatus) {
 	switch {
 	case n.DiskFull && n.Role != "leader":
 		v.problem(n, freeDisk, "%s has only %s of disk space left and accepts no entries", n.ID, size(n.DiskFree))
+	case n.DiskLow && n.DiskFree >= n.DiskReserve:
+		v.problem(n, freeDisk, "%s has %s of disk space left and needs %s before it counts as having room", n.ID,
+			size(n.DiskFree), size(n.Enough()))
 	case n.DiskLow:
 		v.problem(n, freeDisk, "%s has %s of disk space left, less than its reserve of %s", n.ID,
 			size(n.DiskFree), size(n.DiskReserve))

@@ -114,6 +114,8 @@ func stateCases() []assessCase {
 	noSnapshot.SnapshotError = "no space left on device"
 	refusing := up("n1", "leader")
 	refusing.WritesRefused = "MISCONF"
+	healing := lowDisk("n2")
+	healing.DiskFree = 520 << 20
 	nearly, over := up("n1", "leader"), up("n1", "leader")
 	nearly.MemoryStatus = health.MemoryStatus{DatasetBytes: 120 << 20, MaxMemory: 128 << 20}
 	over.MemoryStatus = health.MemoryStatus{DatasetBytes: 129 << 20, MaxMemory: 128 << 20, MemoryRefused: true}
@@ -128,6 +130,9 @@ func stateCases() []assessCase {
 		{"low disk", []health.NodeStatus{refusing, lowDisk("n2"), up("n3", "follower")}, verdict.Degraded,
 			"Degraded: commands that add data are refused; " +
 				"n2 has 100MiB of disk space left, less than its reserve of 512MiB; tolerates 1 more failure", 0},
+		{"the disk heals", []health.NodeStatus{refusing, healing, up("n3", "follower")}, verdict.Degraded,
+			"Degraded: commands that add data are refused; " +
+				"n2 has 520MiB of disk space left and needs 544MiB before it counts as having room; tolerates 1 more failure", 0},
 		{"full disk", []health.NodeStatus{up("n1", "leader"), fullDisk("n2"), up("n3", "follower")}, verdict.Degraded,
 			"Degraded: n2 has only 100MiB of disk space left and accepts no entries; tolerates no more failures", 0},
 		{"much data", []health.NodeStatus{nearly}, verdict.Healthy, "Healthy: tolerates no more failures", 1},
