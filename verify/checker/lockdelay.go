@@ -6,7 +6,7 @@ const (
 	// delayRounding covers the rounding of LockView.Delay.
 	delayRounding = time.Millisecond
 	// delayWithin is how long after its end a lock delay may still be seen.
-	delayWithin = 300 * time.Millisecond
+	delayWithin = 800 * time.Millisecond
 )
 
 // LockDelays returns how many lock delays views have seen. The views of each lock must

@@ -141,7 +141,7 @@ const (
 	// reply. A command that has been sent may take LeaveWithin until its client is
 	// in the queue, because its node may first have to notice that its connection
 	// to the leader is broken.
-	queueWithin = 500 * time.Millisecond
+	queueWithin = 800 * time.Millisecond
 	// lateReply is how long a node may not notice that the connection of a client
 	// has ended, and may still send it a reply.
 	lateReply = 100 * time.Millisecond
