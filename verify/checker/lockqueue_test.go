@@ -295,20 +295,26 @@ var lockStories = []struct {
 	}, ""},
 }
 
+// check requires that exactly the given checks fail, separated by commas.
+func (s *lockStory) check(t *testing.T, what, want string) {
+	t.Helper()
+	_, bad := LockQueues(s.h, healthy(), healthy())
+	var got []string
+	for _, v := range bad {
+		if !slices.Contains(got, v.Check) {
+			got = append(got, v.Check)
+		}
+	}
+	if strings.Join(got, ",") != want {
+		t.Errorf("%s: %v, want violations of %q", what, bad, want)
+	}
+}
+
 func TestLockQueues(t *testing.T) {
 	for _, tc := range lockStories {
 		s := &lockStory{h: LockHistory{LeaveWithin: 2500 * time.Millisecond}}
 		tc.build(s)
-		_, bad := LockQueues(s.h, healthy(), healthy())
-		var got []string
-		for _, v := range bad {
-			if !slices.Contains(got, v.Check) {
-				got = append(got, v.Check)
-			}
-		}
-		if strings.Join(got, ",") != tc.want {
-			t.Errorf("%s: %v, want violations of %q", tc.what, bad, tc.want)
-		}
+		s.check(t, tc.what, tc.want)
 		if tc.want == "lock order" || tc.want == "lock wake-up" || tc.want == "lock queue" {
 			// During a fault, the order and the times of the queue are not checked.
 			ill := healthy()
