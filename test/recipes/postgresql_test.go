@@ -18,6 +18,7 @@ import (
 
 	_ "github.com/lib/pq" // the driver of database/sql
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -39,7 +40,7 @@ func TestPostgreSQL(t *testing.T) {
 
 	needPython(t)
 	if out, err := exec.Command(python, "-c", "import psycopg2").CombinedOutput(); err != nil {
-		t.Skipf("needs psycopg2 for the example in Python: %s", out)
+		lacks(t, fmt.Sprintf("psycopg2 (Debian: apt-get install python3-psycopg2): %s", out))
 	}
 	cmd := exec.Command(python, append([]string{"../../clients/python/examples/postgresql.py", dsn}, addrs...)...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH=../../clients/python", "PYTHONDONTWRITEBYTECODE=1")
@@ -55,8 +56,18 @@ func example(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
+// lacks ends the test because the machine lacks a program or a library. The test
+// fails if CI requires them, and is skipped otherwise.
+func lacks(t *testing.T, what string) {
+	t.Helper()
+	if testutil.Required(testutil.RequireClients) {
+		t.Fatalf("needs %s", what)
+	}
+	t.Skipf("needs %s", what)
+}
+
 // startPostgreSQL starts a PostgreSQL server and returns its data source name. It
-// skips the test if PostgreSQL is not installed.
+// needs an installed PostgreSQL: see lacks.
 func startPostgreSQL(t *testing.T) (dsn string) {
 	t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // Debian's, not on the PATH
@@ -67,7 +78,7 @@ func startPostgreSQL(t *testing.T) (dsn string) {
 		found = append(found, path)
 	}
 	if len(found) == 0 {
-		t.Skip("needs PostgreSQL (Debian: apt-get install postgresql)")
+		lacks(t, "PostgreSQL (Debian: apt-get install postgresql)")
 	}
 	bin := filepath.Dir(slices.Max(found))
 	// The user of the server must be able to open the directory. The folders

@@ -81,10 +81,7 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 func needPython(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import redis").CombinedOutput(); err != nil {
-		if testutil.Required(testutil.RequireClients) {
-			t.Fatalf("python3 with redis-py: %v: %s", err, out)
-		}
-		t.Skip("needs python3 with redis-py")
+		lacks(t, "python3 with redis-py: "+string(out))
 	}
 }
 
