@@ -44,13 +44,13 @@ func bundleCommand() *cobra.Command {
 cluster, and of each node that answers INFO, its configuration, its metrics, the
 slow log, latencies, clients, refused commands and logins, and the latest events.
 A node with --pprof adds its goroutines and profiles. The file manifest.json
-lists what the archive has, and what could not be had and why.
+lists the files of the archive, and the missing ones with the reason.
 
-The archive has no passwords, tokens or secrets of the nodes. Without --include-data it also
-has no keys, values and owners of locks: the slow log has only the names of
-commands. It has the names and addresses of nodes, users and clients. Log files
-are copied, without texts that look like passwords: read them before you send
-them.`,
+The archive does not contain passwords, tokens or secrets of the nodes. Without
+--include-data it does not contain keys, values and owners of locks either: the
+slow log contains only the names of commands. The archive does contain the names
+and addresses of nodes, users and clients. Log files are copied without texts
+that look like passwords: read them before you send them.`,
 		Example: `  holdfast debug bundle 127.0.0.1:6380
   holdfast debug bundle --password-file password --http-token-file token --log /var/log/holdfast.log`,
 		Args: cobra.MaximumNArgs(1),
