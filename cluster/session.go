@@ -257,14 +257,15 @@ func (s *Session) read(local bool) ([]byte, error) {
 }
 
 // WatchClient sets the function that watches the session's client. A slow read
-// then ends when the client leaves. A nil function, the initial value, watches
+// then ends when the client leaves, and so does a costly pipeline with large
+// replies: see inPieces. A nil function, the initial value, watches
 // no client. The session calls watch while Do runs, and has called stop when Do
 // returns.
 func (s *Session) WatchClient(watch execution.WatchFunc) { s.watch = watch }
 
 // watching returns the watch function for the group of the call, nil for none.
 // The groups of a pipeline that writes are executed although the client has
-// left, and so are its reads.
+// left, and so are its reads. inPieces watches the client by itself.
 func (s *Session) watching() execution.WatchFunc {
 	if s.call.reads {
 		return s.watch
