@@ -2,8 +2,11 @@ package fsm_test
 
 import (
 	"fmt"
+	"math"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
@@ -247,6 +250,56 @@ func TestWork_ManyKeys(t *testing.T) {
 		}
 		if least := 16 * len(words); steps < least {
 			t.Errorf("%s: %d steps, want at least %d", words[0], steps, least)
+		}
+	}
+}
+
+// TestWork_Time: a step of a command with many arguments takes about as long as
+// a step of other commands. The test compares times that it measures, because
+// the steps of TestWork are charged by the same code that estimates them.
+func TestWork_Time(t *testing.T) {
+	const n = 60_000
+	names, pairs, scored := []string{}, []string{}, []string{}
+	for i := range n {
+		name := fmt.Sprintf("m%d", i*7919%n)
+		names, pairs, scored = append(names, name), append(pairs, name, "v"), append(scored, fmt.Sprint(i), name)
+	}
+	perStep := func(words []string, before ...[]string) float64 {
+		least := math.Inf(1)
+		for range 3 {
+			w := newMetered(t)
+			for _, words := range before {
+				if len(words) > 0 {
+					w.apply(words)
+				}
+			}
+			steps, err := w.m.GroupWork(w.group(words).Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			runtime.GC()
+			start := time.Now()
+			w.apply(words)
+			least = min(least, float64(time.Since(start))/float64(steps))
+		}
+		return least
+	}
+	set, other := append([]string{"sadd", "set"}, names...), append([]string{"sadd", "other"}, pairs...)
+	usual := perStep([]string{"sunionstore", "union", "set", "other"}, set, other)
+	for _, test := range []struct{ words, before []string }{
+		{words: set},
+		{words: append([]string{"zadd", "zset"}, scored...)},
+		{words: append([]string{"hset", "hash"}, pairs...)},
+		{words: append([]string{"rpush", "list"}, names...)},
+		{words: append([]string{"pfadd", "hll"}, names...)},
+		{words: append([]string{"mset"}, pairs...)},
+		{words: append([]string{"srem", "set"}, names...), before: set},
+		{words: append([]string{"del"}, names...), before: append([]string{"mset"}, pairs...)},
+	} {
+		took := perStep(test.words, test.before)
+		t.Logf("%s: %.1f ns a step, %.1f usually", test.words[0], took, usual)
+		if took > 3*usual {
+			t.Errorf("%s: %.1f ns a step, want at most three times the usual %.1f ns", test.words[0], took, usual)
 		}
 	}
 }
