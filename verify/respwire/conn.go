@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 )
 
 // Conn is a connection to a server. Only one goroutine at a time may read from
@@ -12,10 +13,13 @@ import (
 type Conn struct {
 	net.Conn
 	R *bufio.Reader // reads from Conn
+	// Limit bounds each Send and each Receive. If it is 0, the deadlines of
+	// the connection apply.
+	Limit time.Duration
 }
 
 // NewConn returns a Conn that uses conn.
-func NewConn(conn net.Conn) *Conn { return &Conn{conn, bufio.NewReader(conn)} }
+func NewConn(conn net.Conn) *Conn { return &Conn{Conn: conn, R: bufio.NewReader(conn)} }
 
 // Dial connects to a server. The context limits only the connecting.
 func Dial(ctx context.Context, network, addr string) (*Conn, error) {
@@ -27,19 +31,47 @@ func Dial(ctx context.Context, network, addr string) (*Conn, error) {
 	return NewConn(conn), nil
 }
 
+// connectLimit is how long Connect waits for a connection at most.
+const connectLimit = 5 * time.Second
+
+// Connect connects to a TCP port. limit becomes the Limit of the connection.
+func Connect(addr string, limit time.Duration) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), min(limit, connectLimit))
+	defer cancel()
+	c, err := Dial(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	c.Limit = limit
+	return c, nil
+}
+
 // Read reads bytes that Receive has not read. It implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) { return c.R.Read(b) }
 
 // Send sends commands in one write, without waiting for their replies.
 func (c *Conn) Send(cmds ...[]string) error {
+	if c.Limit > 0 {
+		if err := c.SetWriteDeadline(time.Now().Add(c.Limit)); err != nil {
+			return err
+		}
+	}
 	_, err := c.Write(Pipeline(cmds...))
 	return err
 }
 
 // Receive reads the next reply or push.
-func (c *Conn) Receive() (Value, error) { return Read(c.R) }
+func (c *Conn) Receive() (Value, error) {
+	if c.Limit > 0 {
+		if err := c.SetReadDeadline(time.Now().Add(c.Limit)); err != nil {
+			return Value{}, err
+		}
+	}
+	return Read(c.R)
+}
 
-// Do sends one command and reads the next reply or push.
+// Do sends one command and reads the next reply or push. The error is only that
+// of the connection: see NoError.
 func (c *Conn) Do(args ...string) (Value, error) {
 	if err := c.Send(args); err != nil {
 		return Value{}, err

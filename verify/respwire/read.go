@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
 // Value is one reply or push.
@@ -48,6 +49,54 @@ func (v Value) Texts() []string {
 		texts[i] = e.Text
 	}
 	return texts
+}
+
+// Pairs returns the texts of the elements of a map, or of an array that lists
+// keys and values in turn.
+func (v Value) Pairs() map[string]string {
+	pairs := make(map[string]string)
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		pairs[v.Elems[i].Text] = v.Elems[i+1].Text
+	}
+	return pairs
+}
+
+// String returns the reply as one line, much as redis-cli shows it: "(nil)",
+// "(integer) 5", the text of a string or an error, or "[a b]".
+func (v Value) String() string {
+	switch v.Kind {
+	case '-':
+		return v.Err
+	case ':':
+		return "(integer) " + v.Text
+	case '*', '~', '>', '%':
+		if v.Null {
+			break
+		}
+		parts := make([]string, len(v.Elems))
+		for i, e := range v.Elems {
+			parts[i] = e.String()
+		}
+		return "[" + strings.Join(parts, " ") + "]"
+	}
+	if v.Null {
+		return "(nil)"
+	}
+	return v.Text
+}
+
+// ErrorReply is the text of a reply that is an error.
+type ErrorReply string
+
+func (e ErrorReply) Error() string { return string(e) }
+
+// NoError is for callers that expect no error reply. It returns the results of
+// Do or Receive. If the reply is an error, it returns an ErrorReply.
+func NoError(v Value, err error) (Value, error) {
+	if err == nil && v.IsError() {
+		err = ErrorReply(v.Err)
+	}
+	return v, err
 }
 
 // Read reads one reply or push.

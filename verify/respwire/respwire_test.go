@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -49,6 +53,75 @@ func show(v respwire.Value) string {
 		s += "[" + show(e) + "]"
 	}
 	return s
+}
+
+// TestString checks the line of each of the replies.
+func TestString(t *testing.T) {
+	want := []string{"OK", "ERR no", "(integer) -12", "a\r\nb", "", "(nil)", "(nil)", "(nil)", "t", "1.5", "123", "txt:a",
+		"[]", "[(integer) 1 [(nil)]]", "[a]", "[a []]", "[a (nil)]"}
+	for i, c := range replies {
+		if v, _, err := respwire.Parse([]byte(c.raw)); err != nil || v.String() != want[i] {
+			t.Errorf("%q: %q, %v, want %q", c.raw, v, err, want[i])
+		}
+	}
+}
+
+// serve answers each command on a new port with the next of the replies, and
+// leaves the commands after the last reply without an answer. It returns the
+// address.
+func serve(t *testing.T, replies ...string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		_ = l.Close() // ends Accept
+		<-ended
+	})
+	go func() {
+		defer close(ended)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		for r := bufio.NewReader(conn); ; {
+			if _, err := respwire.Read(r); err != nil {
+				return
+			}
+			if len(replies) > 0 {
+				if _, err := io.WriteString(conn, replies[0]); err != nil {
+					return
+				}
+				replies = replies[1:]
+			}
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestConnect(t *testing.T) {
+	c, err := respwire.Connect(serve(t, "%1\r\n$1\r\nk\r\n$1\r\nv\r\n", "-ERR no\r\n", "-ERR no\r\n"), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if v, err := respwire.NoError(c.Do("HELLO")); err != nil || !maps.Equal(v.Pairs(), map[string]string{"k": "v"}) {
+		t.Errorf("%v, %v", v, err)
+	}
+	if v, err := c.Do("GET", "k"); err != nil || v.Err != "ERR no" {
+		t.Errorf("%v, %v", v, err)
+	}
+	var refusal respwire.ErrorReply
+	if _, err := respwire.NoError(c.Do("GET", "k")); !errors.As(err, &refusal) || refusal != "ERR no" {
+		t.Error(err)
+	}
+	c.Limit = 20 * time.Millisecond
+	if v, err := respwire.NoError(c.Do("GET", "k")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v, %v, want the end of the limit", v, err)
+	}
 }
 
 func TestParse(t *testing.T) {
