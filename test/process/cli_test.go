@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 func TestFlags_WrongOnesAreNamed(t *testing.T) {
@@ -298,10 +297,10 @@ func TestServe_Environment(t *testing.T) {
 }
 
 // eventually connects to a node that was started just before.
-func eventually(t *testing.T, n *process.Node) (conn redis.Conn, err error) {
+func eventually(t *testing.T, n *process.Node) (conn *respwire.Conn, err error) {
 	t.Helper()
 	pollErr := process.Poll(testutil.Within(t, testutil.StartLimit), n.ID+" to listen", func() bool {
-		conn, err = dialAddr(n.Clients, replyLimit)
+		conn, err = respwire.Connect(n.Clients, replyLimit)
 		return err == nil || !n.Running()
 	})
 	if pollErr != nil {

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -18,11 +16,7 @@ func TestConfig_Kept(t *testing.T) {
 	want(t, rest[0], "OK", "CONFIG", "SET", "hz", "33", "repl-backlog-size", "1mb", "notify-keyspace-events", "KEA")
 	holds := func(n *process.Node) {
 		t.Helper()
-		got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "hz", "repl-backlog-size", "notify-keyspace-events",
-			"lfu-decay-time"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := settings(t, n, "hz", "repl-backlog-size", "notify-keyspace-events", "lfu-decay-time")
 		for name, value := range map[string]string{"hz": "33", "repl-backlog-size": "1048576",
 			"notify-keyspace-events": "AKE", "lfu-decay-time": "1"} {
 			if got[name] != value {
@@ -49,25 +43,19 @@ func TestConfig_Kept(t *testing.T) {
 func TestConfig_Limits(t *testing.T) {
 	c := startCluster(t, "--max-subscriptions", "77")
 	n := c.leader()
-	got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "holdfast-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := settings(t, n, "holdfast-*")
 	if got["holdfast-max-subscriptions"] != "77" || got["holdfast-login-timeout"] == "" {
 		t.Errorf("CONFIG GET holdfast-* is %v", got)
 	}
-	info, err := redis.String(dial(t, n).Do("INFO", "holdfast"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(info, "limit_max_subscriptions:77\r\n") {
+	if info := do(t, n, "INFO", "holdfast"); !strings.Contains(info, "limit_max_subscriptions:77\r\n") {
 		t.Errorf("INFO holdfast is\n%s", info)
 	}
 	if _, text := fetch(t, n, "/metrics"); !strings.Contains(text, "holdfast_limit{flag=\"max-subscriptions\"} 77\n") {
 		t.Error("the metrics do not show --max-subscriptions")
 	}
-	_, err = dial(t, n).Do("CONFIG", "SET", "holdfast-max-subscriptions", "78")
-	if err == nil || !strings.Contains(err.Error(), "it is set by --max-subscriptions when the node starts") {
-		t.Errorf("CONFIG SET of a limit: %v", err)
+	text := do(t, n, "CONFIG", "SET", "holdfast-max-subscriptions", "78")
+	if !strings.HasPrefix(text, "ERR ") ||
+		!strings.Contains(text, "it is set by --max-subscriptions when the node starts") {
+		t.Errorf("CONFIG SET of a limit: %v", text)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -53,8 +51,8 @@ func TestServe_ConfigFile(t *testing.T) {
 	for name, value := range map[string]string{
 		"holdfast-max-bulk-bytes": "2097152", "holdfast-script-time": "800ms",
 	} {
-		if got, err := redis.Strings(conn.Do("CONFIG", "GET", name)); err != nil || len(got) != 2 || got[1] != value {
-			t.Errorf("%s is %q, %v, want %s", name, got, err, value)
+		if got := show(conn, "CONFIG", "GET", name); got != "["+name+" "+value+"]" {
+			t.Errorf("CONFIG GET %s: %s, want %s", name, got, value)
 		}
 	}
 	if o := invoke(t, nil, "status", n.Clients, "--password-file", password); o.code != 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // devRun is a running "holdfast dev".
@@ -199,7 +200,7 @@ func TestDev(t *testing.T) {
 	if leader == "n1" {
 		any = &process.Node{ID: "n2", Clients: process.Loopback(base + 1)}
 	}
-	conn, err := dialAddr(any.Clients, replyLimit)
+	conn, err := respwire.Connect(any.Clients, replyLimit)
 	if err != nil {
 		t.Fatal(err)
 	}

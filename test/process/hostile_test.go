@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // hostile sends bytes on a connection of its own. It returns the bytes that the
@@ -151,13 +150,13 @@ func TestHostile_UnauthenticatedGetHalf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	login := func(conn redis.Conn) {
+	login := func(conn *respwire.Conn) {
 		t.Helper()
 		if got := show(conn, "AUTH", "secret"); got != "OK" {
 			t.Fatalf("AUTH: %q", got)
 		}
 	}
-	stranger := func() redis.Conn {
+	stranger := func() *respwire.Conn {
 		t.Helper()
 		conn, err := eventually(t, n)
 		if err != nil {
@@ -167,7 +166,7 @@ func TestHostile_UnauthenticatedGetHalf(t *testing.T) {
 	}
 	login(friend)
 	first := stranger()
-	for _, conn := range []redis.Conn{first, stranger(), stranger()} {
+	for _, conn := range []*respwire.Conn{first, stranger(), stranger()} {
 		if got := show(conn, "PING"); got != "NOAUTH Authentication required." {
 			t.Errorf("a stranger: %q", got)
 		}

@@ -207,10 +207,7 @@ func TestLog_Formats(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			c := startCluster(t, "--log-format", format, "--log-level", "debug")
 			leader := c.leader()
-			conn := dial(t, leader)
-			if err := conn.Send("SET", "k", "a\nb"); err != nil {
-				t.Fatal(err)
-			}
+			want(t, leader, "OK", "SET", "k", "a\nb")
 			hostile(t, leader, "*1\r\n$9223372036854775807\r\nabc\r\n")
 			kill(t, leader)
 			c.leader()

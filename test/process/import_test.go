@@ -69,7 +69,7 @@ func wantImported(t *testing.T, r, n *process.Node) {
 			table.sort(a) table.sort(b)
 			redis.call('DEL', KEYS[2])
 			return table.concat(a, ' ') == table.concat(b, ' ') and #a or 'different'`,
-			"2", key, "copy", rawReply(t, n, "DUMP", key), members)
+			"2", key, "copy", do(t, n, "DUMP", key), members)
 		want := map[string]int{"bigh": 4000, "bigs": 2000, "set": 3}[key]
 		if copied != fmt.Sprintf("(integer) %d", want) {
 			t.Errorf("%s: %s, want %d", key, copied, want)
@@ -81,25 +81,6 @@ func wantImported(t *testing.T, r, n *process.Node) {
 	if left, source := number(t, n, "PTTL", "ttl"), number(t, r, "PTTL", "ttl"); left < source || left > source+5000 {
 		t.Errorf("PTTL: %d, Redis has %d", left, source)
 	}
-}
-
-// rawReply returns a reply that is a bulk string as it is.
-func rawReply(t *testing.T, n *process.Node, args ...string) string {
-	t.Helper()
-	c, err := dialAddr(n.Clients, replyLimit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	words := make([]any, len(args)-1)
-	for i, a := range args[1:] {
-		words[i] = a
-	}
-	reply, err := c.Do(args[0], words...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(reply.([]byte))
 }
 
 // number returns a reply that is an integer.

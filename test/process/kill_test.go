@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // These constants select the nodes that a round kills.
@@ -89,8 +88,8 @@ func TestKill_AtAPoint(t *testing.T) {
 	// it reserves client ids. After it has reserved them, new connections
 	// have small ids.
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "client ids to be reserved", func() bool {
-		id, err := redis.Uint64(dial(t, n).Do("CLIENT", "ID"))
-		return err == nil && id <= fsm.MaxClientID
+		id, err := respwire.NoError(dial(t, n).Do("CLIENT", "ID"))
+		return err == nil && id.Int <= fsm.MaxClientID
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // unlisted are the flags in docs/limits.md that CONFIG GET does not print. The
@@ -41,10 +40,7 @@ func TestLimits_Visible(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-patterns", "77", "--slow-read-wait", "1500ms"}})
 	c.start()
 	n := c.Nodes[0]
-	got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "holdfast-*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := settings(t, n, "holdfast-*")
 	if got["holdfast-max-patterns"] != "77" || got["holdfast-slow-read-wait"] != "1.5s" {
 		t.Errorf("CONFIG GET does not print the values of the flags: %v", got)
 	}
@@ -123,7 +119,7 @@ func TestLimits_Guesses(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--requirepass", "secret"}})
 	n := c.Nodes[0]
 	start(t, n)
-	connect := func() redis.Conn {
+	connect := func() *respwire.Conn {
 		t.Helper()
 		conn, err := eventually(t, n)
 		if err != nil {

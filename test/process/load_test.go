@@ -3,16 +3,16 @@ package process_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // load is a set of clients that write as fast as they get replies, with a short
@@ -36,7 +36,7 @@ type writer struct {
 	excused atomic.Bool  // its node is being stopped: errors are not failures now
 	acks    atomic.Int64 // writes acknowledged so far
 
-	conn     redis.Conn
+	conn     *respwire.Conn
 	at       int // index in nodes
 	written  int
 	acked    []string
@@ -119,7 +119,7 @@ func (w *writer) failed(format string, args ...any) {
 func (w *writer) step(l *load) {
 	node := w.nodes[w.at%len(w.nodes)]
 	if w.conn == nil {
-		conn, err := dialAddr(node.Clients, w.limit)
+		conn, err := respwire.Connect(node.Clients, w.limit)
 		if err != nil {
 			if !w.excused.Load() {
 				w.failed("connect to %s: %v", node.ID, err)
@@ -135,13 +135,13 @@ func (w *writer) step(l *load) {
 		return
 	}
 	key := l.key(w, w.written)
-	reply, err := w.conn.Do("SET", key, key, "NX")
+	reply, err := respwire.NoError(w.conn.Do("SET", key, key, "NX"))
 	switch result := w.outcomeOf(node, "SET "+key, err); {
 	case result == refused:
 		w.refused = append(w.refused, key)
 	case result == unknown:
 		w.unknown++
-	case reply == nil:
+	case reply.Null:
 		w.failed("SET %s NX through %s: nil, although it was sent only once", key, node.ID)
 	default:
 		w.acked = append(w.acked, key)
@@ -150,7 +150,8 @@ func (w *writer) step(l *load) {
 }
 
 func (w *writer) incr(l *load, node *process.Node) {
-	count, err := redis.Int64(w.conn.Do("INCR", l.counter(w)))
+	reply, err := respwire.NoError(w.conn.Do("INCR", l.counter(w)))
+	count := reply.Int
 	switch w.outcomeOf(node, "INCR", err) {
 	case unknown:
 		w.unknown++
@@ -178,7 +179,7 @@ func (w *writer) outcomeOf(node *process.Node, what string, err error) int {
 	if err == nil {
 		return acknowledged
 	}
-	var reply redis.Error
+	var reply respwire.ErrorReply
 	if errors.As(err, &reply) {
 		switch {
 		case strings.HasPrefix(err.Error(), "CLUSTERDOWN") && strings.HasSuffix(err.Error(), "not executed"):
@@ -271,10 +272,7 @@ func (l *load) check(n *process.Node) {
 		l.compare(conn, w.acked, true)
 		l.compare(conn, w.refused, false)
 		acked, refused, unknown = acked+len(w.acked), refused+len(w.refused), unknown+w.unknown
-		count, err := redis.Int64(conn.Do("GET", l.counter(w)))
-		if errors.Is(err, redis.ErrNil) {
-			count, err = 0, nil
-		}
+		count, err := numberOf(conn, l.counter(w))
 		if err != nil {
 			l.t.Fatalf("read counter of client %d: %v", w.id, err)
 		}
@@ -285,18 +283,27 @@ func (l *load) check(n *process.Node) {
 	l.t.Logf("%s: %d sets acknowledged, %d refused, %d commands of unknown outcome", l.name, acked, refused, unknown)
 }
 
-func (l *load) compare(conn redis.Conn, keys []string, present bool) {
+// numberOf returns the number that a key contains, 0 if there is no such key.
+func numberOf(conn *respwire.Conn, key string) (int64, error) {
+	reply, err := respwire.NoError(conn.Do("GET", key))
+	if err != nil || reply.Null {
+		return 0, err
+	}
+	return strconv.ParseInt(reply.Text, 10, 64)
+}
+
+func (l *load) compare(conn *respwire.Conn, keys []string, present bool) {
 	l.t.Helper()
 	bad := 0
 	for len(keys) > 0 {
 		chunk := keys[:min(500, len(keys))]
 		keys = keys[len(chunk):]
-		values, err := redis.ByteSlices(conn.Do("MGET", redis.Args{}.AddFlat(chunk)...))
-		if err != nil {
-			l.t.Fatalf("read back: %v", err)
+		values, err := respwire.NoError(conn.Do(append([]string{"MGET"}, chunk...)...))
+		if err != nil || len(values.Elems) != len(chunk) {
+			l.t.Fatalf("read back: %d of %d values, %v", len(values.Elems), len(chunk), err)
 		}
-		for i, v := range values {
-			if present && string(v) != chunk[i] || !present && v != nil {
+		for i, v := range values.Elems {
+			if present && v.Text != chunk[i] || !present && !v.Null {
 				if bad++; bad <= 5 {
 					l.t.Errorf("%s is %q; acknowledged: %v", chunk[i], v, present)
 				}

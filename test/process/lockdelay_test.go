@@ -10,32 +10,6 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// words returns all texts and numbers of the reply to a command, with blanks between
-// them.
-func words(t *testing.T, n *process.Node, args ...any) string {
-	t.Helper()
-	reply, err := dial(t, n).Do(args[0].(string), args[1:]...)
-	if err != nil {
-		t.Fatalf("%v through %s: %v", args, n.ID, err)
-	}
-	var all []string
-	var flatten func(reply any)
-	flatten = func(reply any) {
-		switch reply := reply.(type) {
-		case []any:
-			for _, r := range reply {
-				flatten(r)
-			}
-		case []byte:
-			all = append(all, string(reply))
-		default:
-			all = append(all, fmt.Sprint(reply))
-		}
-	}
-	flatten(reply)
-	return strings.Join(all, " ")
-}
-
 // TestLock_Delay checks that no client gets a lock during its delay, although the
 // leader is killed meanwhile. It also checks that the first client that waits gets
 // the lock when the delay ends, and that a delay survives a kill of all nodes.
@@ -51,7 +25,7 @@ func TestLock_Delay(t *testing.T) {
 		}
 	}
 	poll("the setting of the cluster", func() bool {
-		return strings.Contains(words(t, n, "CONFIG", "GET", "lock-delay"), "600000")
+		return strings.Contains(settings(t, n, "lock-delay")["lock-delay"], "600000")
 	})
 	begun := time.Now()
 	want(t, n, "OK", "SET", "lock:a", "me", "NX", "PX", "1000")
@@ -66,7 +40,7 @@ func TestLock_Delay(t *testing.T) {
 		granted <- grant{reply, time.Now()}
 	}()
 	poll("the client to wait", func() bool {
-		return strings.Contains(words(t, other, "LOCK", "INFO", "lock:a"), "owner waiter")
+		return strings.Contains(do(t, other, "LOCK", "INFO", "lock:a"), "owner waiter")
 	})
 	poll("the lease to end", func() bool { return do(t, other, "GET", "lock:a") == "(nil)" })
 	kill(t, leader)
@@ -100,7 +74,7 @@ func TestLock_Delay(t *testing.T) {
 	}
 	c.start()
 	want(t, other, "(integer) 0", "SETNX", "long:a", "you")
-	if got := words(t, other, "LOCK", "INFO", "long:a"); !strings.Contains(got, "delay-ms") {
+	if got := do(t, other, "LOCK", "INFO", "long:a"); !strings.Contains(got, "delay-ms") {
 		t.Errorf("LOCK INFO during the delay: %s", got)
 	}
 	// The flag does not replace the setting of the cluster.
@@ -108,7 +82,7 @@ func TestLock_Delay(t *testing.T) {
 	kill(t, n)
 	start(t, n)
 	c.settled()
-	if got := words(t, n, "CONFIG", "GET", "lock-delay"); strings.Contains(got, "600000") {
+	if got := settings(t, n, "lock-delay")["lock-delay"]; strings.Contains(got, "600000") {
 		t.Errorf("the setting after a restart: %s", got)
 	}
 	want(t, other, "(integer) 0", "SETNX", "long:a", "you")
@@ -130,7 +104,7 @@ func TestLockDelay_Differs(t *testing.T) {
 	leader := c.settled()
 	var got string
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "two nodes to report another value", func() bool {
-		got = words(t, leader, "CONFIG", "GET", "lock-delay")
+		got = settings(t, leader, "lock-delay")["lock-delay"]
 		reports := 0
 		for n, v := range value {
 			if reported := strings.Contains(n.Output(), "--lock-delay has no effect"); reported {

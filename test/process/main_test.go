@@ -4,18 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // binary is the program under test.
@@ -113,14 +110,9 @@ func send(t *testing.T, n *process.Node, sig syscall.Signal) {
 // replyLimit is longer than a node makes a client wait for any reply.
 const replyLimit = 40 * time.Second
 
-func dialAddr(addr string, limit time.Duration) (redis.Conn, error) {
-	return redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(limit),
-		redis.DialWriteTimeout(limit))
-}
-
-func dial(t *testing.T, n *process.Node) redis.Conn {
+func dial(t *testing.T, n *process.Node) *respwire.Conn {
 	t.Helper()
-	c, err := dialAddr(n.Clients, replyLimit)
+	c, err := respwire.Connect(n.Clients, replyLimit)
 	if err != nil {
 		t.Fatalf("connect to %s: %v", n.ID, err)
 	}
@@ -128,11 +120,11 @@ func dial(t *testing.T, n *process.Node) redis.Conn {
 	return c
 }
 
-// do sends one command to a node. It returns the reply as redis-cli shows it:
-// "(nil)", "(integer) 5", or the text of a string or an error.
+// do sends one command to a node, on a connection of its own. It returns what
+// show returns.
 func do(t *testing.T, n *process.Node, args ...string) string {
 	t.Helper()
-	c, err := dialAddr(n.Clients, replyLimit)
+	c, err := respwire.Connect(n.Clients, replyLimit)
 	if err != nil {
 		t.Fatalf("connect to %s: %v", n.ID, err)
 	}
@@ -140,24 +132,24 @@ func do(t *testing.T, n *process.Node, args ...string) string {
 	return show(c, args...)
 }
 
-func show(c redis.Conn, args ...string) string {
-	words := make([]any, len(args)-1)
-	for i, a := range args[1:] {
-		words[i] = a
-	}
-	reply, err := c.Do(args[0], words...)
+// show sends one command. It returns the reply, much as redis-cli shows it, or
+// the error of the connection.
+func show(c *respwire.Conn, args ...string) string {
+	reply, err := c.Do(args...)
 	if err != nil {
 		return err.Error()
 	}
-	switch reply := reply.(type) {
-	case nil:
-		return "(nil)"
-	case int64:
-		return "(integer) " + strconv.FormatInt(reply, 10)
-	case []byte:
-		return string(reply)
+	return reply.String()
+}
+
+// settings returns the parameters of a node that CONFIG GET finds.
+func settings(t *testing.T, n *process.Node, patterns ...string) map[string]string {
+	t.Helper()
+	reply, err := respwire.NoError(dial(t, n).Do(append([]string{"CONFIG", "GET"}, patterns...)...))
+	if err != nil {
+		t.Fatalf("CONFIG GET through %s: %v", n.ID, err)
 	}
-	return fmt.Sprint(reply)
+	return reply.Pairs()
 }
 
 func want(t *testing.T, n *process.Node, reply string, args ...string) {

@@ -10,10 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestMaxMemory feeds 300 MB to nodes with --maxmemory 128mb, which take snapshots
@@ -54,11 +53,11 @@ func TestMaxMemory(t *testing.T) {
 		}
 	}
 	conn := dial(t, c.Nodes[0])
-	if _, err := conn.Do("SET", "more", "v"); err == nil || !strings.HasPrefix(err.Error(), "OOM command not allowed") {
-		t.Errorf("SET: %v", err)
+	if got := show(conn, "SET", "more", "v"); !strings.HasPrefix(got, "OOM command not allowed") {
+		t.Errorf("SET: %s", got)
 	}
-	if _, err := conn.Do("FLUSHALL"); err != nil {
-		t.Fatal(err)
+	if got := show(conn, "FLUSHALL"); got != "OK" {
+		t.Fatalf("FLUSHALL: %s", got)
 	}
 	want(t, c.Nodes[1], "OK", "SET", "more", "v")
 }
@@ -81,8 +80,7 @@ func TestMaxMemory_Refusals(t *testing.T) {
 	waiting := dial(t, other)
 	go func() { waits <- show(waiting, "LOCK", "ACQUIRE", "waited", "next", "PX", "600000", "WAIT", "0") }()
 	if err := process.Poll(testutil.Within(t, replyLimit), "a waiter", func() bool {
-		reply, err := conn.Do("LOCK", "INFO", "waited")
-		return err == nil && strings.Contains(flat(reply), "next")
+		return strings.Contains(show(conn, "LOCK", "INFO", "waited"), "next")
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +129,8 @@ func TestMaxMemory_Refusals(t *testing.T) {
 	want(t, other, "OK", "SET", "a", "1")
 	limit := func(n *process.Node, want string) {
 		t.Helper()
-		reply, err := dial(t, n).Do("CONFIG", "GET", "maxmemory")
-		if err != nil || !strings.Contains(flat(reply), want) {
-			t.Errorf("CONFIG GET maxmemory at %s: %s, %v", n.ID, flat(reply), err)
+		if got := settings(t, n, "maxmemory")["maxmemory"]; got != want {
+			t.Errorf("maxmemory at %s is %s, want %s", n.ID, got, want)
 		}
 	}
 	limit(leader, "10485760")
@@ -194,7 +191,7 @@ func (r *feedResult) add(o *feedResult) {
 // feedValues stores a number of values of a size, in pipelines of about 256 KB.
 func feedValues(n *process.Node, prefix string, size, count int) (*feedResult, error) {
 	sum := &feedResult{}
-	conn, err := dialAddr(n.Clients, replyLimit)
+	conn, err := respwire.Connect(n.Clients, replyLimit)
 	if err != nil {
 		return sum, err
 	}
@@ -204,22 +201,19 @@ func feedValues(n *process.Node, prefix string, size, count int) (*feedResult, e
 		value[i] = byte(rand.Uint32())
 	}
 	for i := 0; i < count; {
-		sent := min(max(256<<10/size, 1), count-i)
-		for range sent {
-			if err := conn.Send("SET", prefix+":"+strconv.Itoa(i), value); err != nil {
-				return sum, err
-			}
+		cmds := make([][]string, min(max(256<<10/size, 1), count-i))
+		for k := range cmds {
+			cmds[k] = []string{"SET", prefix + ":" + strconv.Itoa(i), string(value)}
 			i++
 		}
-		if err := conn.Flush(); err != nil {
+		if err := conn.Send(cmds...); err != nil {
 			return sum, err
 		}
-		for range sent {
-			var refused redis.Error
-			switch _, err := conn.Receive(); {
+		for range cmds {
+			switch reply, err := respwire.NoError(conn.Receive()); {
 			case err == nil:
 				sum.stored++
-			case errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "OOM command not allowed"):
+			case strings.HasPrefix(reply.Err, "OOM command not allowed"):
 				sum.refused++
 			default:
 				return sum, err

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/harness"
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
@@ -183,13 +181,12 @@ func TestOwn_BlockedMove(t *testing.T) {
 			answer := make(chan string, 1)
 			go func() { answer <- a.ask("BLMOVE from " + to + " LEFT RIGHT 0") }()
 			if err := process.Poll(testutil.Within(t, time.Minute), "a client that waits", func() bool {
-				info, err := redis.String(other.Do("INFO", "clients"))
-				return err == nil && strings.Contains(info, "blocked_clients:1")
+				return strings.Contains(show(other, "INFO", "clients"), "blocked_clients:1")
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := other.Do("RPUSH", "from", "x"); err != nil {
-				t.Fatal(err)
+			if got := show(other, "RPUSH", "from", "x"); got != "(integer) 1" {
+				t.Fatal(got)
 			}
 			want := fmt.Sprintf("$1\r\nx\r\n>2\r\n$10\r\ninvalidate\r\n*1\r\n$%d\r\n%s\r\n", len(to), to)
 			if got := <-answer; got != want {
@@ -275,8 +272,8 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	for i, cl := range clients {
 		if err := process.Poll(testutil.Within(t, time.Minute), "the cache to hold what the keys do", func() bool {
 			differs, err := cl.Differs(func(key string) int64 {
-				n, err := redis.Int64(other.Do("GET", key))
-				if err != nil && err != redis.ErrNil {
+				n, err := numberOf(other, key)
+				if err != nil {
 					t.Fatal(err)
 				}
 				return n

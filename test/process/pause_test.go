@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // pauseLength is many times the leader's lease.
@@ -49,35 +48,33 @@ func TestPause_OfTheLeader(t *testing.T) {
 		// process does not read them yet. The node reads them first
 		// when it continues.
 		low := r.acked.Load()
-		var queued []redis.Conn
+		var queued []*respwire.Conn
 		for i := range 20 {
-			conn, err := dialAddr(leader.Clients, replyLimit)
+			conn, err := respwire.Connect(leader.Clients, replyLimit)
 			if err != nil {
 				t.Fatalf("connect to the paused leader: %v", err)
 			}
 			defer conn.Close()
-			cmd := []any{r.key}
-			name := "GET"
+			cmd := []string{"GET", r.key}
 			if i%2 == 1 {
-				name, cmd = "SET", []any{held, "old", "NX", "EX", "600"}
+				cmd = []string{"SET", held, "old", "NX", "EX", "600"}
 			}
-			if err := errors.Join(conn.Send(name, cmd...), conn.Flush()); err != nil {
+			if err := conn.Send(cmd); err != nil {
 				t.Fatalf("send to the paused leader: %v", err)
 			}
 			queued = append(queued, conn)
 		}
 		send(t, leader, syscall.SIGCONT)
 		for i, conn := range queued {
-			reply, err := conn.Receive()
-			var refusal redis.Error
+			reply, err := respwire.NoError(conn.Receive())
 			switch {
-			case errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN"):
+			case strings.HasPrefix(reply.Err, "CLUSTERDOWN"):
 			case err != nil:
 				t.Errorf("queued command %d: %v", i, err)
-			case i%2 == 1 && reply != nil:
+			case i%2 == 1 && !reply.Null:
 				t.Errorf("queued SET NX of a lock that is held: %v", reply)
 			case i%2 == 0:
-				if n, err := redis.Int64(reply, nil); err != nil || n < low {
+				if n, err := strconv.ParseInt(reply.Text, 10, 64); err != nil || n < low {
 					t.Errorf("queued GET: %v (%v), want at least %d, which was acknowledged before it was sent", n, err,
 						low)
 				}
@@ -135,7 +132,7 @@ func (m *mutex) end() {
 	}
 }
 
-func (m *mutex) contend(id int64, n *process.Node, conn redis.Conn) {
+func (m *mutex) contend(id int64, n *process.Node, conn *respwire.Conn) {
 	t := time.NewTicker(3 * time.Millisecond)
 	defer t.Stop()
 	for i := 0; ; i++ {
@@ -145,15 +142,14 @@ func (m *mutex) contend(id int64, n *process.Node, conn redis.Conn) {
 		case <-t.C:
 		}
 		token := fmt.Sprintf("%d-%d", id, i)
-		reply, err := conn.Do("SET", m.key, token, "NX", "EX", 600)
-		var refusal redis.Error
+		reply, err := respwire.NoError(conn.Do("SET", m.key, token, "NX", "EX", "600"))
 		switch {
-		case errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN"):
+		case strings.HasPrefix(reply.Err, "CLUSTERDOWN"):
 			continue
 		case err != nil:
 			m.t.Errorf("lock through %s: %v", n.ID, err)
 			return
-		case reply == nil:
+		case reply.Null:
 			continue
 		}
 		if !m.holder.CompareAndSwap(0, id) {
@@ -164,12 +160,12 @@ func (m *mutex) contend(id int64, n *process.Node, conn redis.Conn) {
 		<-t.C
 		m.holder.Store(0)
 		for {
-			deleted, err := redis.Int64(conn.Do("DELIFEQ", m.key, token))
-			if errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
+			deleted := show(conn, "DELIFEQ", m.key, token)
+			if strings.HasPrefix(deleted, "CLUSTERDOWN") {
 				continue
 			}
-			if err != nil || deleted != 1 {
-				m.t.Errorf("unlock through %s: %d, %v, want 1: the lock was held", n.ID, deleted, err)
+			if deleted != "(integer) 1" {
+				m.t.Errorf("unlock through %s: %s, want 1: the lock was held", n.ID, deleted)
 				return
 			}
 			break
@@ -241,7 +237,7 @@ func (r *register) follow(n *process.Node) {
 func (r *register) write(n *process.Node) {
 	t := time.NewTicker(2 * time.Millisecond)
 	defer t.Stop()
-	conn, err := dialAddr(n.Clients, replyLimit)
+	conn, err := respwire.Connect(n.Clients, replyLimit)
 	if err != nil {
 		r.t.Errorf("connect to %s: %v", n.ID, err)
 		return
@@ -253,7 +249,7 @@ func (r *register) write(n *process.Node) {
 			return
 		case n = <-r.next:
 			conn.Close()
-			if conn, err = dialAddr(n.Clients, replyLimit); err != nil {
+			if conn, err = respwire.Connect(n.Clients, replyLimit); err != nil {
 				r.t.Errorf("connect to %s: %v", n.ID, err)
 				return
 			}
@@ -268,15 +264,15 @@ func (r *register) write(n *process.Node) {
 }
 
 // set writes v if the value is v-1.
-func (r *register) set(conn redis.Conn, v int64) error {
-	reply, err := conn.Do("SET", r.key, v, "IFEQ", strconv.FormatInt(v-1, 10))
-	if err == nil && reply == nil {
+func (r *register) set(conn *respwire.Conn, v int64) error {
+	reply, err := respwire.NoError(conn.Do("SET", r.key, fmt.Sprint(v), "IFEQ", fmt.Sprint(v-1)))
+	if err == nil && reply.Null {
 		return errors.New("the value before it is not there")
 	}
 	return err
 }
 
-func (r *register) read(n *process.Node, conn redis.Conn) {
+func (r *register) read(n *process.Node, conn *respwire.Conn) {
 	t := time.NewTicker(2 * time.Millisecond)
 	defer t.Stop()
 	for {
@@ -286,10 +282,9 @@ func (r *register) read(n *process.Node, conn redis.Conn) {
 		case <-t.C:
 		}
 		low := r.acked.Load()
-		v, err := redis.Int64(conn.Do("GET", r.key))
-		var refusal redis.Error
+		v, err := numberOf(conn, r.key)
 		switch {
-		case errors.As(err, &refusal) && strings.HasPrefix(err.Error(), "CLUSTERDOWN"):
+		case err != nil && strings.HasPrefix(err.Error(), "CLUSTERDOWN"):
 		case err != nil:
 			r.t.Errorf("read through %s: %v", n.ID, err)
 			return

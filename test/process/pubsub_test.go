@@ -5,39 +5,37 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // subscribe opens a subscriber and returns when the subscription is confirmed.
-func subscribe(t *testing.T, n *process.Node, channels ...string) *redis.PubSubConn {
+func subscribe(t *testing.T, n *process.Node, patterns ...string) *respwire.Conn {
 	t.Helper()
-	psc := &redis.PubSubConn{Conn: dial(t, n)}
-	for _, ch := range channels {
-		if err := psc.PSubscribe(ch); err != nil {
-			t.Fatal(err)
-		}
-		if s, ok := psc.ReceiveWithTimeout(30 * time.Second).(redis.Subscription); !ok || s.Channel != ch {
-			t.Fatalf("subscribe to %s: %v", ch, s)
+	conn := dial(t, n)
+	for _, pattern := range patterns {
+		if got, want := show(conn, "PSUBSCRIBE", pattern), "[psubscribe "+pattern+" "; !strings.HasPrefix(got, want) {
+			t.Fatalf("subscribe to %s: %s", pattern, got)
 		}
 	}
-	return psc
+	return conn
 }
 
 // next returns the next message.
-func next(t *testing.T, psc *redis.PubSubConn) (channel, text string) {
+func next(t *testing.T, conn *respwire.Conn) (channel, text string) {
 	t.Helper()
-	switch m := psc.ReceiveWithTimeout(30 * time.Second).(type) {
-	case redis.Message:
-		return m.Channel, string(m.Data)
-	case error:
-		t.Fatalf("waiting for a message: %v", m)
-	default:
-		t.Fatalf("got %v, want a message", m)
+	reply, err := conn.Receive()
+	if err != nil {
+		t.Fatalf("waiting for a message: %v", err)
 	}
+	switch m := reply.Texts(); {
+	case len(m) == 3 && m[0] == "message":
+		return m[1], m[2]
+	case len(m) == 4 && m[0] == "pmessage":
+		return m[2], m[3]
+	}
+	t.Fatalf("got %v, want a message", reply)
 	return "", ""
 }
 
@@ -48,11 +46,11 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	rest := c.others(dead)
-	publishers := []redis.Conn{dial(t, rest[0]), dial(t, rest[1])}
-	if _, err := publishers[0].Do("PUBLISH", "news", "before"); err != nil {
-		t.Fatal(err)
+	publishers := []*respwire.Conn{dial(t, rest[0]), dial(t, rest[1])}
+	if got := show(publishers[0], "PUBLISH", "news", "before"); got != "(integer) 0" {
+		t.Fatal(got)
 	}
-	subscribers := []*redis.PubSubConn{subscribe(t, rest[0], "news"), subscribe(t, rest[1], "n*")}
+	subscribers := []*respwire.Conn{subscribe(t, rest[0], "news"), subscribe(t, rest[1], "n*")}
 	const each = 300
 	failed := make(chan error, 2)
 	for i, p := range publishers {
@@ -66,8 +64,8 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 				}
 				// The receivers that PUBLISH counts are those
 				// of the publisher's own node.
-				if n, err := redis.Int(p.Do("PUBLISH", "news", fmt.Sprint(i, "-", k))); err != nil || n != 1 {
-					failed <- fmt.Errorf("PUBLISH %d of %d: %d, %w", k, i, n, err)
+				if got := show(p, "PUBLISH", "news", fmt.Sprint(i, "-", k)); got != "(integer) 1" {
+					failed <- fmt.Errorf("PUBLISH %d of %d: %s", k, i, got)
 					return
 				}
 			}
@@ -75,9 +73,9 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 		}()
 	}
 	var got [2][]string
-	for i, psc := range subscribers {
+	for i, conn := range subscribers {
 		for range 2 * each {
-			_, text := next(t, psc)
+			_, text := next(t, conn)
 			got[i] = append(got[i], text)
 		}
 	}
@@ -108,27 +106,23 @@ func TestPubSub_UnsubscribeComesLater(t *testing.T) {
 	other := c.others(leader)
 	for _, at := range [][2]*process.Node{{leader, leader}, {leader, other[0]}, {other[0], leader},
 		{other[0], other[0]}, {other[0], other[1]}} {
-		p := dial(t, at[0])
-		psc := &redis.PubSubConn{Conn: dial(t, at[1])}
+		p, subscriber := dial(t, at[0]), dial(t, at[1])
 		for i := range 40 {
 			text := fmt.Sprint(at[0].ID, at[1].ID, i)
-			if err := psc.Subscribe("c"); err != nil {
+			if got := show(subscriber, "SUBSCRIBE", "c"); got != "[subscribe c (integer) 1]" {
+				t.Fatalf("not subscribed: %s", got)
+			}
+			if got := show(p, "PUBLISH", "c", text); !strings.HasPrefix(got, "(integer) ") {
+				t.Fatalf("not published: %s", got)
+			}
+			if err := subscriber.Send([]string{"UNSUBSCRIBE", "c"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, ok := psc.ReceiveWithTimeout(30 * time.Second).(redis.Subscription); !ok {
-				t.Fatal("not subscribed")
-			}
-			if _, err := p.Do("PUBLISH", "c", text); err != nil {
-				t.Fatal(err)
-			}
-			if err := psc.Unsubscribe("c"); err != nil {
-				t.Fatal(err)
-			}
-			if _, got := next(t, psc); got != text {
+			if _, got := next(t, subscriber); got != text {
 				t.Fatalf("got %q, want %q", got, text)
 			}
-			if s, ok := psc.ReceiveWithTimeout(30 * time.Second).(redis.Subscription); !ok || s.Kind != "unsubscribe" {
-				t.Fatalf("got %v, want the confirmation", s)
+			if v, err := subscriber.Receive(); err != nil || v.String() != "[unsubscribe c (integer) 0]" {
+				t.Fatalf("got %v, %v, want the confirmation", v, err)
 			}
 		}
 	}
@@ -143,9 +137,8 @@ func TestNotify_KillOfLeader(t *testing.T) {
 	inForce := func(nodes ...*process.Node) {
 		t.Helper()
 		for _, n := range nodes {
-			got, err := redis.StringMap(dial(t, n).Do("CONFIG", "GET", "notify-*"))
-			if err != nil || got["notify-keyspace-events"] != "$xE" {
-				t.Errorf("%s: %v, %v", n.ID, got, err)
+			if got := settings(t, n, "notify-*"); got["notify-keyspace-events"] != "$xE" {
+				t.Errorf("%s: %v", n.ID, got)
 			}
 		}
 	}
@@ -157,19 +150,19 @@ func TestNotify_KillOfLeader(t *testing.T) {
 	dead := c.leader()
 	rest := c.others(dead)
 	inForce(c.Nodes...)
-	ears := []*redis.PubSubConn{subscribe(t, rest[0], "__key*"), subscribe(t, rest[1], "__key*")}
+	ears := []*respwire.Conn{subscribe(t, rest[0], "__key*"), subscribe(t, rest[1], "__key*")}
 	want(t, rest[0], "OK", "SET", "lock", "me", "NX", "PX", "1000")
 	kill(t, dead)
-	for _, psc := range ears {
+	for _, conn := range ears {
 		for _, event := range []string{"set", "expired"} {
-			if ch, key := next(t, psc); ch != "__keyevent@0__:"+event || key != "lock" {
+			if ch, key := next(t, conn); ch != "__keyevent@0__:"+event || key != "lock" {
 				t.Errorf("got %q of %q, want %s of lock", ch, key, event)
 			}
 		}
 	}
 	want(t, rest[1], "OK", "SET", "end", "x")
-	for _, psc := range ears {
-		if ch, key := next(t, psc); ch != "__keyevent@0__:set" || key != "end" {
+	for _, conn := range ears {
+		if ch, key := next(t, conn); ch != "__keyevent@0__:set" || key != "end" {
 			t.Errorf("got %q of %q, want nothing more of lock", ch, key)
 		}
 	}

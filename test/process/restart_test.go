@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // restartLimit is how long a restart with manyKeys keys may take until commands
@@ -86,23 +85,22 @@ func (c *cluster) fill(through *process.Node, n int) {
 }
 
 func fillPart(n *process.Node, from, to, pipeline int) error {
-	conn, err := dialAddr(n.Clients, replyLimit)
+	conn, err := respwire.Connect(n.Clients, replyLimit)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	for from < to {
 		count := min(pipeline, to-from)
-		for i := range count {
-			if err := conn.Send("SET", fmt.Sprintf("key:%012d", from+i), "value"); err != nil {
-				return err
-			}
+		cmds := make([][]string, count)
+		for i := range cmds {
+			cmds[i] = []string{"SET", fmt.Sprintf("key:%012d", from+i), "value"}
 		}
-		if err := conn.Flush(); err != nil {
+		if err := conn.Send(cmds...); err != nil {
 			return err
 		}
-		for range count {
-			if _, err := redis.String(conn.Receive()); err != nil {
+		for range cmds {
+			if _, err := respwire.NoError(conn.Receive()); err != nil {
 				return err
 			}
 		}

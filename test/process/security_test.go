@@ -1,7 +1,6 @@
 package process_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -12,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // writeSecret writes a file that only its owner can read.
@@ -49,21 +47,6 @@ func bearer(t *testing.T, n *process.Node, path, token string) (code int, body s
 	return res.StatusCode, string(b)
 }
 
-// flat returns all texts of a reply.
-func flat(reply any) string {
-	switch reply := reply.(type) {
-	case []byte:
-		return string(reply)
-	case []any:
-		var all []string
-		for _, r := range reply {
-			all = append(all, flat(r))
-		}
-		return strings.Join(all, "\n")
-	}
-	return fmt.Sprint(reply)
-}
-
 // TestSecrets runs a cluster whose secrets contain the word canary, and searches
 // for the word in everything that the nodes show: replies, logs, the audit log,
 // pages, arguments of processes and files.
@@ -83,11 +66,8 @@ func TestSecrets(t *testing.T) {
 	awaitReady(t, n)
 	conn := as(t, n, "default", "canary-password")
 	watcher := as(t, n, "default", "canary-password")
-	if err := watcher.Send("MONITOR"); err != nil {
-		t.Fatal(err)
-	}
-	if err := watcher.Flush(); err != nil {
-		t.Fatal(err)
+	if got := show(watcher, "MONITOR"); got != "OK" {
+		t.Fatalf("MONITOR: %s", got)
 	}
 	s := &shown{}
 	s.commands(conn)
@@ -152,14 +132,19 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("a secret is shown: %s", line)
 		}
 	}
-	for { // the stream of MONITOR
-		v, err := redis.String(redis.ReceiveWithTimeout(watcher, 200*time.Millisecond))
+	watcher.Limit = 200 * time.Millisecond
+	lines := 0
+	for ; ; lines++ { // the stream of MONITOR
+		v, err := watcher.Receive()
 		if err != nil {
 			break
 		}
-		if strings.Contains(v, "canary") {
-			t.Errorf("MONITOR shows a secret: %s", v)
+		if strings.Contains(v.Text, "canary") {
+			t.Errorf("MONITOR shows a secret: %s", v.Text)
 		}
+	}
+	if lines == 0 {
+		t.Error("MONITOR shows nothing")
 	}
 }
 
@@ -169,7 +154,7 @@ type shown struct{ strings.Builder }
 func (s *shown) say(args ...string) { s.WriteString(strings.Join(args, "\n") + "\n") }
 
 // commands sends commands with secrets, and commands that could show them.
-func (s *shown) commands(conn redis.Conn) {
+func (s *shown) commands(conn *respwire.Conn) {
 	for _, cmd := range [][]string{
 		{"CONFIG", "SET", "slowlog-log-slower-than", "0"},
 		{"ACL", "SETUSER", "app", "on", ">canary-app", "+@all", "~*"},
@@ -180,12 +165,7 @@ func (s *shown) commands(conn redis.Conn) {
 		{"CONFIG", "GET", "*"}, {"ACL", "LIST"}, {"ACL", "GETUSER", "app"}, {"ACL", "LOG"}, {"SLOWLOG", "GET", "128"},
 		{"INFO", "everything"}, {"CLIENT", "LIST"}, {"HOLDFAST", "STATUS"},
 	} {
-		words := make([]any, len(cmd)-1)
-		for i, w := range cmd[1:] {
-			words[i] = w
-		}
-		reply, err := conn.Do(cmd[0], words...)
-		s.say(flat(reply), fmt.Sprint(err))
+		s.say(show(conn, cmd...))
 	}
 }
 
@@ -220,7 +200,7 @@ func demandsPassword(t *testing.T, late *process.Node) {
 	}
 	got := ""
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the node without a password", func() bool {
-		c, err := dialAddr(late.Clients, replyLimit)
+		c, err := respwire.Connect(late.Clients, replyLimit)
 		if err != nil {
 			return false
 		}

@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // A read of slowTexts takes tens of milliseconds: its cost is the product of
@@ -61,6 +63,14 @@ func awaitSlowReads(t *testing.T, n *process.Node, count float64) {
 	}
 }
 
+// sendSlowReads sends a pipeline of reads and does not wait for their replies.
+func sendSlowReads(t *testing.T, conn *respwire.Conn, count int) {
+	t.Helper()
+	if err := conn.Send(slices.Repeat([][]string{{"LCS", "a", "b", "LEN"}}, count)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestSlowRead_Limits checks that a read ends at its limits of time and memory
 // with an error that names the limit, through the leader and through a follower,
 // and that other clients write meanwhile.
@@ -70,20 +80,13 @@ func TestSlowRead_Limits(t *testing.T) {
 	writeSlowTexts(t, leader)
 	for i, n := range []*process.Node{leader, c.Running(leader)[0]} {
 		conn := dial(t, n)
-		for range slowRounds {
-			if err := conn.Send("LCS", "a", "b", "LEN"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := conn.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		sendSlowReads(t, conn, slowRounds)
 		awaitSlowReads(t, leader, 1)
 		want(t, n, "OK", "SET", "lock", "owner", "NX", "PX", "600000")
 		want(t, n, "(integer) 1", "DELIFEQ", "lock", "owner")
 		refused := 0
 		for range slowRounds {
-			if _, err := conn.Receive(); err != nil {
+			if _, err := respwire.NoError(conn.Receive()); err != nil {
 				wantContains(t, "a read that takes too long", err.Error(), "BUSY read ran longer than 500ms")
 				refused++
 			}
@@ -111,14 +114,7 @@ func TestSlowRead_ClientLeft(t *testing.T) {
 	writeSlowTexts(t, leader)
 	for _, n := range []*process.Node{leader, c.Running(leader)[0]} {
 		conn := dial(t, n)
-		for range slowRounds {
-			if err := conn.Send("LCS", "a", "b", "LEN"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := conn.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		sendSlowReads(t, conn, slowRounds)
 		awaitSlowReads(t, leader, 1)
 		if err := conn.Close(); err != nil {
 			t.Fatal(err)
@@ -137,21 +133,13 @@ func TestSlowRead_KillOfLeader(t *testing.T) {
 	length := do(t, n, "LCS", "a", "b", "LEN")
 	conn := dial(t, n)
 	const rounds = 40
-	for range rounds {
-		if err := conn.Send("LCS", "a", "b", "LEN"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	sendSlowReads(t, conn, rounds)
 	awaitSlowReads(t, leader, 1)
 	if err := leader.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range rounds {
-		reply, err := conn.Receive()
-		if got := fmt.Sprintf("(integer) %v", reply); err != nil || got != length {
+		if got, err := conn.Receive(); err != nil || got.String() != length {
 			t.Fatalf("read %d: %s, %v, want %s", i, got, err, length)
 		}
 	}

@@ -3,6 +3,7 @@ package process_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,8 +88,9 @@ func TestTracking_RueidisFields(t *testing.T) {
 	w := dial(t, leader)
 	set := func(value int) {
 		t.Helper()
-		if _, err := w.Do("HSET", "h", "a", value, "b", value); err != nil {
-			t.Fatal(err)
+		text := fmt.Sprint(value)
+		if got := show(w, "HSET", "h", "a", text, "b", text); !strings.HasPrefix(got, "(integer) ") {
+			t.Fatal(got)
 		}
 	}
 	for i := range 20 {
