@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // client is a client library with one long-lived client object.
@@ -85,13 +84,13 @@ func follow(t *testing.T, c *cluster, lib client) {
 	if err := process.Poll(ctx, "the client to be at the new leader", follows); err != nil {
 		t.Error(err)
 	}
-	conn, err := redis.Dial("tcp", leader.Clients)
+	conn, err := respwire.Connect(leader.Clients, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	for _, key := range written {
-		if got, err := redis.String(conn.Do("GET", key)); err != nil || got != key {
+		if got, err := conn.Do("GET", key); err != nil || got.Text != key {
 			t.Errorf("acknowledged %s: %q, %v", key, got, err)
 		}
 	}

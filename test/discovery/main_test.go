@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // binary is the program under test.
@@ -35,9 +34,7 @@ func sentinels(t *testing.T, args ...string) *cluster {
 		known := func() bool {
 			slaves, others := ask(t, n.Sentinel, "SENTINEL", "SLAVES", "mymaster"),
 				ask(t, n.Sentinel, "SENTINEL", "SENTINELS", "mymaster")
-			a, _ := redis.Values(slaves, nil) // an error means: not yet
-			b, _ := redis.Values(others, nil)
-			return len(a) == 2 && len(b) == 2
+			return len(slaves.Elems) == 2 && len(others.Elems) == 2 // an error has no elements
 		}
 		if err := process.Poll(testutil.Within(t, limit), "the nodes to know each other", known); err != nil {
 			t.Fatal(err)
@@ -53,12 +50,8 @@ func shard(t *testing.T) *cluster {
 	c := startCluster(t, process.Config{Args: []string{"--cluster-mode"}})
 	for _, n := range c.Nodes {
 		known := func() bool {
-			slots, err := redis.Values(ask(t, n.Clients, "CLUSTER", "SLOTS"), nil)
-			if err != nil || len(slots) != 1 {
-				return false
-			}
-			entry, err := redis.Values(slots[0], nil)
-			return err == nil && len(entry) == 5
+			slots := ask(t, n.Clients, "CLUSTER", "SLOTS").Elems
+			return len(slots) == 1 && len(slots[0].Elems) == 5
 		}
 		if err := process.Poll(testutil.Within(t, limit), "the nodes to know each other", known); err != nil {
 			t.Fatal(err)
@@ -101,20 +94,16 @@ func clientsOf(n *process.Node) string  { return n.Clients }
 func sentinelOf(n *process.Node) string { return n.Sentinel }
 
 // ask sends one command on a connection of its own. The reply may be an error.
-func ask(t *testing.T, addr string, words ...string) any {
+func ask(t *testing.T, addr string, words ...string) respwire.Value {
 	t.Helper()
-	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(limit))
+	c, err := respwire.Connect(addr, limit)
 	if err != nil {
 		t.Fatalf("connect to %s: %v", addr, err)
 	}
 	defer c.Close()
-	args := make([]any, len(words)-1)
-	for i, w := range words[1:] {
-		args[i] = w
-	}
-	reply, err := c.Do(words[0], args...)
+	reply, err := c.Do(words...)
 	if err != nil {
-		return err
+		t.Fatalf("%v through %s: %v", words, addr, err)
 	}
 	return reply
 }

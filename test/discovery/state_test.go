@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestReplicas_CountAgreesAlways queries every node repeatedly, while the
@@ -62,7 +62,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 		}
 	}
 	seen(c.Nodes, 20)
-	if reply := ask(t, c.addrs(sentinelOf)[0], "SENTINEL", "FAILOVER", "mymaster"); reply != "OK" {
+	if reply := ask(t, c.addrs(sentinelOf)[0], "SENTINEL", "FAILOVER", "mymaster"); reply.Text != "OK" {
 		t.Errorf("SENTINEL FAILOVER: %v", reply)
 	}
 	seen(c.Nodes, 20)
@@ -85,19 +85,16 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 func TestFailover_SentinelMode(t *testing.T) {
 	c := sentinels(t)
 	for _, n := range c.Nodes {
-		role, err := redis.Values(ask(t, n.Clients, "ROLE"), nil)
-		if err != nil {
-			t.Fatal(err)
+		role := ask(t, n.Clients, "ROLE")
+		if len(role.Elems) == 0 {
+			t.Fatalf("ROLE through %s: %v", n.ID, role)
 		}
-		kind, err := redis.String(role[0], nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kind := role.Elems[0].Text
 		want := "ERR FAILOVER with force option requires both a timeout and target HOST and IP."
 		if kind == "slave" {
 			want = "ERR FAILOVER is not valid when server is a replica."
 		}
-		if got := fmt.Sprint(ask(t, n.Clients, "FAILOVER", "FORCE")); got != want {
+		if got := ask(t, n.Clients, "FAILOVER", "FORCE").Err; got != want {
 			t.Errorf("%s, ROLE %s: FAILOVER FORCE: %q, want %q", n.ID, kind, got, want)
 		}
 	}
@@ -106,35 +103,35 @@ func TestFailover_SentinelMode(t *testing.T) {
 // agrees queries a node on a connection of its own. difference describes how
 // its answers differ, "" if they agree.
 func agrees(n *process.Node) (difference string, err error) {
-	conn, err := redis.Dial("tcp", n.Clients, redis.DialReadTimeout(limit))
+	conn, err := respwire.Connect(n.Clients, limit)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close()
 	for range 10 {
-		info, err := redis.String(conn.Do("INFO", "replication"))
+		info, err := respwire.NoError(conn.Do("INFO", "replication"))
 		if err != nil {
 			return "", err
 		}
-		acked, err := redis.Int(conn.Do("WAIT", 1, 1000))
+		acked, err := respwire.NoError(conn.Do("WAIT", "1", "1000"))
 		if err != nil {
 			return "", err
 		}
-		aof, err := redis.Ints(conn.Do("WAITAOF", 1, 1, 1000))
+		aof, err := respwire.NoError(conn.Do("WAITAOF", "1", "1", "1000"))
 		if err != nil {
 			return "", err
 		}
-		lines := strings.Count(info, "\r\nslave0:") + strings.Count(info, "\r\nslave1:")
-		if !strings.Contains(info, fmt.Sprintf("\r\nconnected_slaves:%d\r\n", acked)) || acked != 1 || lines != acked ||
-			aof[0] != 1 || aof[1] != acked {
-			return fmt.Sprintf("WAIT %d, WAITAOF %v, INFO %q", acked, aof, info), nil
+		lines := strings.Count(info.Text, "\r\nslave0:") + strings.Count(info.Text, "\r\nslave1:")
+		if !strings.Contains(info.Text, "\r\nconnected_slaves:1\r\n") || acked.Int != 1 || lines != 1 ||
+			!slices.Equal(aof.Texts(), []string{"1", "1"}) {
+			return fmt.Sprintf("WAIT %v, WAITAOF %v, INFO %q", acked, aof, info), nil
 		}
-		role, err := redis.Values(conn.Do("ROLE"))
+		role, err := respwire.NoError(conn.Do("ROLE"))
 		if err != nil {
 			return "", err
 		}
-		if string(role[0].([]byte)) == "master" && len(role[2].([]any)) != acked {
-			return fmt.Sprintf("WAIT %d, ROLE %q", acked, role), nil
+		if len(role.Elems) < 3 || role.Elems[0].Text == "master" && len(role.Elems[2].Elems) != 1 {
+			return fmt.Sprintf("WAIT %v, ROLE %v", acked, role), nil
 		}
 	}
 	return "", nil
