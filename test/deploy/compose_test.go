@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // composeProject is deploy/compose.yml, run under a project name and on ports
@@ -90,17 +90,19 @@ func TestComposeTLS(t *testing.T) {
 		t.Fatal("no authority")
 	}
 	for service, addr := range p.addrs {
-		c, err := redis.Dial("tcp", addr, redis.DialUseTLS(true), redis.DialReadTimeout(20*time.Second),
-			redis.DialTLSConfig(&tls.Config{RootCAs: authority, ServerName: service, MinVersion: tls.VersionTLS12}))
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: replyLimit}, "tcp", addr,
+			&tls.Config{RootCAs: authority, ServerName: service, MinVersion: tls.VersionTLS12})
 		if err != nil {
 			t.Fatalf("%s: %v", service, err)
 		}
+		c := respwire.NewConn(conn)
+		c.Limit = replyLimit
 		if got := p.do(c, "SET", "key:"+service, "x"); got != "OK" {
 			t.Errorf("SET through %s: %q", service, got)
 		}
 		c.Close()
 		plain := p.dial(addr)
-		if _, err := plain.Do("PING"); err == nil {
+		if _, err := respwire.NoError(plain.Do("PING")); err == nil {
 			t.Errorf("%s answers a client without TLS", service)
 		}
 		plain.Close()
@@ -218,11 +220,13 @@ func waitFor(t *testing.T, limit time.Duration, what string, f func() (state str
 	}
 }
 
+// replyLimit is how long a node may take for a reply.
+const replyLimit = 20 * time.Second
+
 // dial connects to a node's published port.
-func (p *composeProject) dial(addr string) redis.Conn {
+func (p *composeProject) dial(addr string) *respwire.Conn {
 	p.t.Helper()
-	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(20*time.Second),
-		redis.DialWriteTimeout(5*time.Second))
+	c, err := respwire.Connect(addr, replyLimit)
 	if err != nil {
 		p.t.Fatalf("connect: %v", err)
 	}
@@ -230,27 +234,20 @@ func (p *composeProject) dial(addr string) redis.Conn {
 }
 
 // ask sends one command to a node and returns the reply as redis-cli prints it.
-func (p *composeProject) ask(service, name string, args ...any) string {
+func (p *composeProject) ask(service string, args ...string) string {
 	p.t.Helper()
 	c := p.dial(p.addrs[service])
 	defer c.Close()
-	return p.do(c, name, args...)
+	return p.do(c, args...)
 }
 
-func (p *composeProject) do(c redis.Conn, name string, args ...any) string {
+func (p *composeProject) do(c *respwire.Conn, args ...string) string {
 	p.t.Helper()
-	reply, err := c.Do(name, args...)
-	switch reply := reply.(type) {
-	case nil:
-		if err != nil {
-			p.t.Fatalf("%s: %v", name, err)
-		}
-		return "(nil)"
-	case []byte:
-		return string(reply)
-	default:
-		return fmt.Sprint(reply)
+	reply, err := respwire.NoError(c.Do(args...))
+	if err != nil {
+		p.t.Fatalf("%v: %v", args, err)
 	}
+	return reply.String()
 }
 
 type memberStatus struct {
@@ -306,7 +303,7 @@ func (p *composeProject) checkLock(service string, taken time.Time) {
 	if got, want := p.ask(service, "GET", "lock:a"), "me"; got != want {
 		p.t.Fatalf("owner of the lock through %s is %q, want %q", service, got, want)
 	}
-	left, err := strconv.ParseFloat(p.ask(service, "PTTL", "lock:a"), 64)
+	left, err := strconv.ParseFloat(strings.TrimPrefix(p.ask(service, "PTTL", "lock:a"), "(integer) "), 64)
 	if err != nil {
 		p.t.Fatalf("PTTL: %v", err)
 	}
