@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // job is the check of one image: the image and the promise that must hold on it.
@@ -122,8 +122,7 @@ func (j *checker) examine(ctx context.Context, c *process.Cluster, t *job, v *ve
 		v.want(err == nil && s.Term >= t.promise.terms[i], "%s is in term %d (%v), but was in term %d before", n.ID,
 			s.Term, err, t.promise.terms[i])
 	}
-	conn, err := redis.Dial("tcp", leader.Clients, redis.DialReadTimeout(ioTimeout), redis.DialWriteTimeout(ioTimeout),
-		redis.DialConnectTimeout(ioTimeout))
+	conn, err := respwire.Connect(leader.Clients, ioTimeout)
 	if err != nil {
 		v.violate("the leader does not take clients: %v", err)
 		return nil
@@ -201,24 +200,19 @@ func lastLine(output string) string {
 
 // check uses one connection. It reads everything that was promised, and then
 // writes.
-func (pr *promise) check(conn redis.Conn, v *verdict) error {
+func (pr *promise) check(conn *respwire.Conn, v *verdict) error {
 	var sent []string
+	var cmds [][]string
 	for _, s := range pr.connections {
 		for _, key := range s.connection.keys() {
-			cmd, args := "GET", []any{key}
+			cmd := []string{"GET", key}
 			if strings.HasSuffix(key, ":l") {
-				cmd, args = "LRANGE", []any{key, 0, -1}
+				cmd = []string{"LRANGE", key, "0", "-1"}
 			}
-			if err := conn.Send(cmd, args...); err != nil {
-				return err
-			}
-			sent = append(sent, key)
+			cmds, sent = append(cmds, cmd), append(sent, key)
 		}
 	}
-	if err := conn.Send("GET", fenceKey); err != nil {
-		return err
-	}
-	if err := conn.Flush(); err != nil {
+	if err := conn.Send(append(cmds, []string{"GET", fenceKey})...); err != nil {
 		return err
 	}
 	there := make(state)
@@ -231,9 +225,15 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 			there[key] = text
 		}
 	}
-	fence, err := redis.Int64(conn.Receive())
-	if err != nil && !errors.Is(err, redis.ErrNil) {
+	reply, err := respwire.NoError(conn.Receive())
+	if err != nil {
 		return err
+	}
+	fence := int64(0)
+	if !reply.Null {
+		if fence, err = strconv.ParseInt(reply.Text, 10, 64); err != nil {
+			return err
+		}
 	}
 	v.want(fence >= pr.fence, "fencing token %d was issued, but the next one would be %d", pr.fence, fence+1)
 	for _, s := range pr.connections {
@@ -245,29 +245,29 @@ func (pr *promise) check(conn redis.Conn, v *verdict) error {
 		if !strings.Contains(key, ":lock") {
 			continue
 		}
-		_, err := redis.String(conn.Do("SET", key, "intruder", "NX", "PX", lockMs))
-		v.want(errors.Is(err, redis.ErrNil), "another client got lock %s of %s (%v)", key, owner, err)
-		left, err := redis.Int64(conn.Do("PTTL", key))
-		v.want(err == nil && left > 0 && left <= lockMs, "lock %s has %d ms to live (%v)", key, left, err)
+		got, err := conn.Do("SET", key, "intruder", "NX", "PX", strconv.Itoa(lockMs))
+		v.want(err == nil && got.Null, "another client got lock %s of %s (%v, %v)", key, owner, got, err)
+		left, err := conn.Do("PTTL", key)
+		v.want(err == nil && left.Int > 0 && left.Int <= lockMs, "lock %s has %v ms to live (%v)", key, left, err)
 		break // one lock is enough, because many images are checked
 	}
-	next, err := redis.Int64(conn.Do("INCR", fenceKey))
-	v.want(err == nil && next > pr.fence, "the next fencing token is %d (%v), but %d was issued", next, err, pr.fence)
+	next, err := conn.Do("INCR", fenceKey)
+	v.want(err == nil && next.Int > pr.fence, "the next fencing token is %v (%v), but %d was issued", next, err,
+		pr.fence)
 	return nil
 }
 
 // receive reads the value of a key. It returns a list as its elements separated
 // by blanks.
-func receive(conn redis.Conn) (text string, found bool, err error) {
-	switch r, err := conn.Receive(); r := r.(type) {
-	case []byte:
-		return string(r), true, err
-	case []any:
-		all, err := redis.Strings(r, err)
-		return strings.Join(all, " "), len(all) > 0, err
-	default:
+func receive(conn *respwire.Conn) (text string, found bool, err error) {
+	reply, err := respwire.NoError(conn.Receive())
+	switch {
+	case err != nil:
 		return "", false, err
+	case reply.Kind == '*':
+		return strings.Join(reply.Texts(), " "), len(reply.Elems) > 0, nil
 	}
+	return reply.Text, !reply.Null, nil
 }
 
 // compare looks for a state of the connection that matches what the node holds.

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -52,7 +50,8 @@ const (
 // work sends groups of commands until stop is closed, the connection ends, or
 // the outcome of a group is unknown.
 func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan struct{}) error {
-	c := redis.NewConn(conn, ioTimeout, ioTimeout)
+	c := respwire.NewConn(conn)
+	c.Limit = ioTimeout
 	defer c.Close()
 	pace := time.Millisecond
 	if s.monitor {
@@ -72,27 +71,17 @@ func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan
 		for _, args := range cmds {
 			s.cmds = append(s.cmds, command{args, upto})
 		}
-		for _, args := range cmds {
-			rest := make([]any, len(args)-1)
-			for i, a := range args[1:] {
-				rest[i] = a
-			}
-			if err := c.Send(args[0], rest...); err != nil {
-				return err
-			}
-		}
-		if err := c.Flush(); err != nil {
+		if err := c.Send(cmds...); err != nil {
 			return err
 		}
 		for range cmds {
-			_, err := c.Receive()
-			var said redis.Error
-			if err != nil && !errors.As(err, &said) {
+			reply, err := c.Receive()
+			if err != nil {
 				return err
 			}
 			s.got++
-			if strings.HasPrefix(string(said), "UNKNOWN") {
-				return err // the group may still be executed: do not use these keys again
+			if strings.HasPrefix(reply.Err, "UNKNOWN") {
+				return respwire.ErrorReply(reply.Err) // the group may still be executed: do not use these keys again
 			}
 		}
 	}
