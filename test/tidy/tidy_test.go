@@ -190,6 +190,34 @@ func TestImports_PointDownward(t *testing.T) {
 	}
 }
 
+// redigoUsers lists the folders and files that may import redigo. There the
+// library is what is tested or measured. All other tests speak RESP through
+// verify/respwire.
+var redigoUsers = []string{"test/bench/", "test/clients/", "test/compat/script_test.go", "test/discovery/go_test.go",
+	"test/matrix/"}
+
+func TestRedigo_IsNotAConvenience(t *testing.T) {
+	used := make(map[string]bool)
+	for _, s := range sources(t) {
+		for _, spec := range s.ast.Imports {
+			if !strings.HasPrefix(spec.Path.Value, `"github.com/gomodule/redigo/`) {
+				continue
+			}
+			user := slices.IndexFunc(redigoUsers, func(u string) bool { return strings.HasPrefix(s.path, u) })
+			if user < 0 {
+				t.Errorf("%s: %s may not import redigo: use verify/respwire", s.at(spec.Pos()), s.path)
+				continue
+			}
+			used[redigoUsers[user]] = true
+		}
+	}
+	for _, u := range redigoUsers {
+		if !used[u] {
+			t.Errorf("%s does not import redigo: remove it from redigoUsers", u)
+		}
+	}
+}
+
 func TestExported_HaveComments(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() {
