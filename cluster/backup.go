@@ -197,13 +197,15 @@ func (n *Node) announceQuarantine() {
 
 // quarantine returns how long the quarantine lasts, as of the last entry that this
 // node has applied, 0 if there is none.
-func (n *Node) quarantine() (left time.Duration) { return quarantineOf(n.machine) }
-
-func quarantineOf(a *machine.Machine) (left time.Duration) {
-	a.View(func(m *fsm.Machine) {
-		if end := m.Quarantine(); end != 0 {
-			left = max(time.Duration(end-m.Clock().Lease), time.Nanosecond)
-		}
-	})
+func (n *Node) quarantine() (left time.Duration) {
+	n.machine.View(func(m *fsm.Machine) { left = quarantineOf(m) })
 	return left
+}
+
+func quarantineOf(m *fsm.Machine) time.Duration {
+	end := m.Quarantine()
+	if end == 0 {
+		return 0
+	}
+	return max(time.Duration(end-m.Clock().Lease), time.Nanosecond)
 }

@@ -69,6 +69,10 @@ func (n *Node) ReadsSent() int {
 	return len(l.calls)
 }
 
+// StateBusy reports whether an entry has the lock of the state machine or waits for
+// it.
+func (n *Node) StateBusy() bool { return !n.machine.TryView(func(*fsm.Machine) {}) }
+
 // Swept returns the time of the forwarder's last sweep.
 func (n *Node) Swept() time.Duration { return time.Duration(n.forwarder.coarse.Load()) }
 

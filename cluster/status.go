@@ -54,7 +54,74 @@ type statusReporter struct {
 	health    *health.Book
 	disk      *diskspace.Monitor
 	removal   *removalWatch
+	state     stateReader
 	reporter  atomic.Pointer[func(query string) ([]byte, error)]
+}
+
+// stateReader reads the part of a node's status that needs the lock of the state
+// machine. An entry that restores a backup has the lock for seconds, and so has a
+// snapshot of the leader. The node must answer the other members meanwhile.
+// Otherwise they report that they get no answers from it.
+type stateReader struct {
+	mu   sync.Mutex
+	last stateSummary
+	// reading is closed when the goroutine that waits for the lock has set last. It
+	// is nil if there is no such goroutine.
+	reading chan struct{}
+}
+
+// stateSummary is what a node reports about one state of its state machine.
+type stateSummary struct {
+	keys        int
+	tokenEpoch  uint64
+	index, hash uint64
+	quarantine  time.Duration
+}
+
+// stateWait is how long a request for the status waits for the lock of the state
+// machine. It leaves most of statusLimit for the network.
+const stateWait = statusLimit / 4
+
+// read returns the summary of the current state of m. If it does not get the lock
+// within stateWait, it returns the summary that was read last.
+func (sr *stateReader) read(m *machine.Machine) stateSummary {
+	var now stateSummary
+	if m.TryView(func(m *fsm.Machine) { now = summaryOf(m) }) {
+		sr.mu.Lock()
+		defer sr.mu.Unlock()
+		sr.last = now
+		return now
+	}
+	sr.mu.Lock()
+	done := sr.reading
+	if done == nil {
+		done = make(chan struct{})
+		sr.reading = done
+		go func() {
+			defer close(done)
+			var s stateSummary
+			m.View(func(m *fsm.Machine) { s = summaryOf(m) })
+			sr.mu.Lock()
+			defer sr.mu.Unlock()
+			sr.last, sr.reading = s, nil
+		}()
+	}
+	sr.mu.Unlock()
+	t := time.NewTimer(stateWait)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+	sr.mu.Lock()
+	defer sr.mu.Unlock()
+	return sr.last
+}
+
+func summaryOf(m *fsm.Machine) stateSummary {
+	s := stateSummary{keys: m.Len(), tokenEpoch: fsm.TokenEpoch(m.Token()), quarantine: quarantineOf(m)}
+	s.index, s.hash = m.Hash()
+	return s
 }
 
 // SetReporter sets the function with which this node answers the calls of Reports
@@ -147,12 +214,9 @@ func (sr *statusReporter) own() NodeStatus {
 	if memory, err := platform.ProcessMemory(); err == nil {
 		st.ProcessMemory = memory
 	}
-	sr.machine.View(func(m *fsm.Machine) {
-		st.Keys, st.TokenEpoch = m.Len(), fsm.TokenEpoch(m.Token())
-		index, hash := m.Hash()
-		st.StateIndex, st.StateHash = index, fmt.Sprintf("%016x", hash)
-	})
-	st.Quarantine = quarantineOf(sr.machine).Seconds()
+	state := sr.state.read(sr.machine)
+	st.Keys, st.TokenEpoch, st.Quarantine = state.keys, state.tokenEpoch, state.quarantine.Seconds()
+	st.StateIndex, st.StateHash = state.index, fmt.Sprintf("%016x", state.hash)
 	r := sr.raft.running()
 	st.Detail = sr.founder.waitsFor()
 	if r == nil {
@@ -207,12 +271,10 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 	defer cancel()
 	out := make([]NodeStatus, len(members))
 	var wg sync.WaitGroup
+	self := -1
 	for i, m := range members {
 		if m.ID == sr.cfg.NodeID {
-			out[i] = sr.own()
-			if forming {
-				out[i].Voter = m.Voter
-			}
+			self = i
 			continue
 		}
 		wg.Add(1)
@@ -239,6 +301,12 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			// which it may have been a voter.
 			out[i].Voter = m.Voter
 		}()
+	}
+	if self >= 0 { // after the requests have been sent, because the time of ctx passes
+		out[self] = sr.own()
+		if forming {
+			out[self].Voter = members[self].Voter
+		}
 	}
 	wg.Wait()
 	var commit uint64

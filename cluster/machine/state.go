@@ -48,6 +48,17 @@ func (a *Machine) View(f func(m *fsm.Machine)) {
 	f(a.m)
 }
 
+// TryView is like View, but does nothing and returns false if an entry or a snapshot
+// has the lock or waits for it.
+func (a *Machine) TryView(f func(m *fsm.Machine)) bool {
+	if !a.mu.TryRLock() {
+		return false
+	}
+	defer a.mu.RUnlock()
+	f(a.m)
+	return true
+}
+
 // Read executes a group that only reads, under the read lock.
 func (a *Machine) Read(dst []byte, req fsm.ReadRequest) (reply []byte, expiryPending bool, err error) {
 	a.mu.RLock()
