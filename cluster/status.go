@@ -55,6 +55,7 @@ type statusReporter struct {
 	disk      *diskspace.Monitor
 	removal   *removalWatch
 	state     stateReader
+	memory    memoryReader
 	reporter  atomic.Pointer[func(query string) ([]byte, error)]
 }
 
@@ -179,6 +180,37 @@ func (sr *statusReporter) reports(ctx context.Context, query string) map[string]
 	return answers
 }
 
+// memoryReader reads how much memory the process may use, at most once in
+// memoryEvery. Reading it opens several files of the system, and every member asks
+// for the status once a second.
+type memoryReader struct {
+	mu    sync.Mutex
+	known bool // memory and at are set
+	at    time.Duration
+	// memory is 0 if the memory is not known.
+	memory uint64
+}
+
+// memoryEvery is how long a node may report a limit of its control groups that has
+// changed.
+const memoryEvery = 10 * time.Second
+
+// read returns the result of measure, or the one of an earlier call. now is the
+// time by Clock.Mono.
+func (mr *memoryReader) read(now time.Duration, measure func() (uint64, error)) uint64 {
+	mr.mu.Lock()
+	defer mr.mu.Unlock()
+	if mr.known && now-mr.at < memoryEvery {
+		return mr.memory
+	}
+	memory, err := measure()
+	if err != nil {
+		memory = 0 // the status then says that it is not known
+	}
+	mr.known, mr.at, mr.memory = true, now, memory
+	return memory
+}
+
 // MemoryStatus is the size of the data set as a node counts it.
 type MemoryStatus = health.MemoryStatus
 
@@ -211,9 +243,7 @@ func (sr *statusReporter) own() NodeStatus {
 			FeaturesBlocked: features.Describe(sr.features.Blockers()),
 		},
 	}
-	if memory, err := platform.ProcessMemory(); err == nil {
-		st.ProcessMemory = memory
-	}
+	st.ProcessMemory = sr.memory.read(sr.clock.Mono(), platform.ProcessMemory)
 	state := sr.state.read(sr.machine)
 	st.Keys, st.TokenEpoch, st.Quarantine = state.keys, state.tokenEpoch, state.quarantine.Seconds()
 	st.StateIndex, st.StateHash = state.index, fmt.Sprintf("%016x", state.hash)

@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestMemoryReader checks that the memory is measured again after memoryEvery, and
+// that it counts as unknown if it cannot be measured.
+func TestMemoryReader(t *testing.T) {
+	var mr memoryReader
+	measured, result, err := 0, uint64(100), error(nil)
+	measure := func() (uint64, error) { measured++; return result, err }
+	for _, step := range []struct {
+		at       time.Duration
+		result   uint64
+		err      error
+		want     uint64
+		measured int
+	}{
+		{0, 100, nil, 100, 1},
+		{memoryEvery - 1, 50, nil, 100, 1},
+		{memoryEvery, 50, nil, 50, 2},
+		{2*memoryEvery - 1, 50, errors.New("no file"), 50, 2},
+		{2 * memoryEvery, 50, errors.New("no file"), 0, 3},
+		{3 * memoryEvery, 70, nil, 70, 4},
+	} {
+		result, err = step.result, step.err
+		if got := mr.read(step.at, measure); got != step.want || measured != step.measured {
+			t.Errorf("at %v: %d after %d measurements, not %d after %d", step.at, got, measured, step.want, step.measured)
+		}
+	}
+}
