@@ -95,6 +95,20 @@ const (
 // is a command without keys.
 type Keys struct{ First, Last, Step int }
 
+// end returns the end of the range of positions in a command with n arguments.
+func (k Keys) end(n int) int {
+	last := k.Last
+	if last < 0 {
+		last += n
+	}
+	return min(last+1, n)
+}
+
+// has reports whether a position of a command with n arguments is a key.
+func (k Keys) has(pos, n int) bool {
+	return k.First > 0 && pos >= k.First && pos < k.end(n) && (pos-k.First)%k.Step == 0
+}
+
 // KeysAt returns the positions from first to last, step by step.
 func KeysAt(first, last, step int) Keys { return Keys{first, last, step} }
 
@@ -236,12 +250,8 @@ func (cmd *Command) KeyPositions(args [][]byte) []int {
 	if cmd.Keys.First == 0 {
 		return nil
 	}
-	last := cmd.Keys.Last
-	if last < 0 {
-		last += len(args)
-	}
 	var pos []int
-	for i := cmd.Keys.First; i <= last && i < len(args); i += cmd.Keys.Step {
+	for i := cmd.Keys.First; i < cmd.Keys.end(len(args)); i += cmd.Keys.Step {
 		pos = append(pos, i)
 	}
 	return pos
@@ -556,12 +566,16 @@ func (cmd *Command) KeySpecs() []KeySpec {
 }
 
 // AccessAt returns the access of the command to the key at a position of args.
-// The name is at position 0.
+// The name is at position 0. The time that it takes does not depend on the
+// number of keys, because callers ask for each key of a command.
 func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 	if cmd.AccessOf != nil {
 		return cmd.AccessOf(args)
 	}
-	for _, k := range cmd.KeySpecs() {
+	if cmd.Specs == nil {
+		return cmd.Access
+	}
+	for _, k := range cmd.Specs {
 		if k.Unknown {
 			continue
 		}
@@ -571,8 +585,7 @@ func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 			}
 			continue
 		}
-		part := Command{Keys: k.Keys}
-		if slices.Contains(part.KeyPositions(args), pos) {
+		if k.Keys.has(pos, len(args)) {
 			return k.Access
 		}
 	}

@@ -114,3 +114,34 @@ func TestTable_Check(t *testing.T) {
 		}
 	}
 }
+
+// TestCommand_AccessAt checks the access to each key of a command, and that the
+// time to find it does not depend on the number of keys: the answer needs no
+// list of the keys.
+func TestCommand_AccessAt(t *testing.T) {
+	table := command.NewTable()
+	for line, want := range map[string]string{
+		"DEL a b c": "RM RM RM", "MSET a 1 b 2": "OW OW", "ZUNIONSTORE d 2 a b": "OW RO RO", "COPY a b": "RO OW",
+		"GEORADIUS g 1 1 1 m STORE d": "RO OW", "SORT a STORE d": "RO OW",
+	} {
+		var args [][]byte
+		for _, w := range strings.Fields(line) {
+			args = append(args, []byte(w))
+		}
+		var got []string
+		cmd := table.Find(args[0])
+		for _, pos := range cmd.KeyPositions(args) {
+			got = append(got, cmd.AccessAt(args, pos).Mode)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: access %v, want %s", line, got, want)
+		}
+	}
+	args := make([][]byte, 10_000)
+	for _, name := range []string{"del", "mset"} {
+		cmd := table.Find([]byte(name))
+		if n := testing.AllocsPerRun(10, func() { cmd.AccessAt(args, len(args)-1) }); n != 0 {
+			t.Errorf("%s: the access to the last of %d keys takes %v allocations, want none", name, len(args), n)
+		}
+	}
+}
