@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/fsm/glob"
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
 // Reason says why a command is denied. If several selectors deny it, the
@@ -18,6 +18,7 @@ const (
 	DeniedCommand
 	DeniedKey
 	DeniedChannel
+	DeniedSteps // the patterns took too many steps to match: see matching
 )
 
 // Verdict is the result of a check.
@@ -28,12 +29,22 @@ type Verdict struct {
 }
 
 // Check reports whether the user may run a command. args are its arguments,
-// with the name as args[0]. The caller has checked the arity.
+// with the name as args[0]. The caller has checked the arity and holds no lock:
+// Check yields while it matches patterns.
 func (u *User) Check(cmd *Command, args [][]byte) Verdict {
+	m := newMatching(len(args))
+	m.yields = true
+	return u.check(cmd, args, m)
+}
+
+func (u *User) check(cmd *Command, args [][]byte, m *matching) Verdict {
 	at := 0
 	worst := DeniedCommand
 	ask := func(s *selector) bool {
-		reason, pos := s.check(cmd, args)
+		if m.left < 0 {
+			return false // what is left of the selectors is not checked
+		}
+		reason, pos := s.check(cmd, args, m)
 		if reason > worst || reason == worst && pos > at {
 			worst, at = reason, pos
 		}
@@ -46,27 +57,24 @@ func (u *User) Check(cmd *Command, args [][]byte) Verdict {
 }
 
 // check returns the reason, and the index of the denied argument.
-func (s *selector) check(cmd *Command, args [][]byte) (Reason, int) {
+func (s *selector) check(cmd *Command, args [][]byte, m *matching) (Reason, int) {
+	m.spend(1)
 	if !s.allCommands && cmd.Flags&fsm.NoAuth == 0 && !s.has(cmd) &&
-		(len(args) < 2 || !s.hasFirstArg(cmd, string(args[1]))) {
+		(len(args) < 2 || !s.hasFirstArg(cmd, codec.View(args[1]))) {
 		return DeniedCommand, 0
 	}
 	if !s.allKeys {
-		for _, pos := range cmd.KeyPositions(args) {
-			how := cmd.AccessAt(args, pos)
-			if how.Mode == "not_key" {
-				continue // the shard channels of SPUBLISH and SSUBSCRIBE
-			}
-			if !s.allowsKey(string(args[pos]), need(how)) {
-				return DeniedKey, pos
+		for _, k := range m.keysOf(cmd, args) {
+			if !s.allowsKey(codec.View(args[k.pos]), k.need, m) {
+				return m.denial(DeniedKey), k.pos
 			}
 		}
 	}
 	if !s.allChannels {
 		from, to, pattern := channels(cmd, args)
 		for pos := from; pos < to; pos++ {
-			if !s.allowsChannel(string(args[pos]), pattern) {
-				return DeniedChannel, pos
+			if !s.allowsChannel(codec.View(args[pos]), pattern, m) {
+				return m.denial(DeniedChannel), pos
 			}
 		}
 	}
@@ -86,12 +94,16 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	if option == "" {
 		return ""
 	}
+	m := newMatching(len(args))
 	ask := func(s *selector) bool {
-		if reason, _ := s.check(cmd, args); reason != Allowed {
+		if m.left < 0 {
+			return false
+		}
+		if reason, _ := s.check(cmd, args, m); reason != Allowed {
 			return false
 		}
 		return s.allKeys || slices.ContainsFunc(s.keys,
-			func(p keyPattern) bool { return p.pattern == "*" && p.access&mayRead != 0 })
+			func(p keyPattern) bool { return p.pattern.String() == "*" && p.access&mayRead != 0 })
 	}
 	if ask(u.root) || slices.ContainsFunc(u.more, ask) {
 		return ""
@@ -117,18 +129,32 @@ func need(a fsm.Access) (n access) {
 	return n
 }
 
-func (s *selector) allowsKey(key string, need access) bool {
-	return s.allKeys || slices.ContainsFunc(s.keys, func(p keyPattern) bool {
-		return p.access&need == need && glob.Match(p.pattern, key)
-	})
+func (s *selector) allowsKey(key string, need access, m *matching) bool {
+	if s.allKeys {
+		return true
+	}
+	for i := range s.keys {
+		p := &s.keys[i]
+		if m.spend(1); p.access&need == need && m.match(&p.pattern, key) {
+			return true
+		}
+	}
+	return false
 }
 
 // allowsChannel reports whether the selector allows a channel. A pattern of
 // channels must be listed literally.
-func (s *selector) allowsChannel(channel string, pattern bool) bool {
-	return s.allChannels || slices.ContainsFunc(s.channels, func(p string) bool {
-		return p == channel || !pattern && glob.Match(p, channel)
-	})
+func (s *selector) allowsChannel(channel string, pattern bool, m *matching) bool {
+	if s.allChannels {
+		return true
+	}
+	for i := range s.channels {
+		p := &s.channels[i]
+		if m.spend(1); p.String() == channel || !pattern && m.match(p, channel) {
+			return true
+		}
+	}
+	return false
 }
 
 // channels returns the range of a command's arguments that are channels, and
@@ -152,17 +178,17 @@ func channels(cmd *Command, args [][]byte) (from, to int, pattern bool) {
 // AllowsChannel reports whether one of the user's selectors allows a channel or
 // a pattern of channels. It decides whether an existing subscription may stay.
 func (u *User) AllowsChannel(channel string, pattern bool) bool {
-	return u.root.allowsChannel(channel, pattern) || slices.ContainsFunc(u.more, func(s *selector) bool {
-		return s.allowsChannel(channel, pattern)
-	})
+	m := newMatching(1)
+	allows := func(s *selector) bool { return s.allowsChannel(channel, pattern, m) }
+	return allows(u.root) || slices.ContainsFunc(u.more, allows)
 }
 
 // MayRead reports whether one of the user's selectors allows reading a key.
 // Only then may the user receive the name of the key in an invalidation.
 func (u *User) MayRead(key string) bool {
-	return u.root.allowsKey(key, mayRead) || slices.ContainsFunc(u.more, func(s *selector) bool {
-		return s.allowsKey(key, mayRead)
-	})
+	m := newMatching(1)
+	allows := func(s *selector) bool { return s.allowsKey(key, mayRead, m) }
+	return allows(u.root) || slices.ContainsFunc(u.more, allows)
 }
 
 // Denial returns the text of the NOPERM error, without the code.
@@ -174,6 +200,8 @@ func (v Verdict) Denial() string {
 		return "this user has no permissions to access one of the keys used as arguments"
 	case DeniedChannel:
 		return "this user has no permissions to access one of the channels used as arguments"
+	case DeniedSteps:
+		return "the patterns of this user take too many steps to match, use fewer or simpler patterns, or fewer keys"
 	}
 	return ""
 }
@@ -187,6 +215,8 @@ func (v Verdict) Explanation() string {
 		return "This user has no permissions to access the '" + v.Object + "' key"
 	case DeniedChannel:
 		return "This user has no permissions to access the '" + v.Object + "' channel"
+	case DeniedSteps:
+		return "The patterns of this user take too many steps to match '" + v.Object + "'"
 	}
 	return ""
 }
@@ -202,6 +232,8 @@ func (v Verdict) Script() string {
 			"arguments"
 	case DeniedChannel:
 		return "ERR The user executing the script can't publish to the channel mentioned in the command"
+	case DeniedSteps:
+		return "ERR The patterns of the user executing the script take too many steps to match"
 	}
 	return ""
 }

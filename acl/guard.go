@@ -53,7 +53,7 @@ func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 	v := Verdict{Reason: DeniedCommand, Command: cmd}
 	if kept != nil {
 		if u := g.compile(kept); u != nil {
-			if v = u.Check(cmd, args); v.Reason == Allowed {
+			if v = u.check(cmd, args, newMatching(len(args))); v.Reason == Allowed {
 				return u.CheckPatterns(cmd, args)
 			}
 		}

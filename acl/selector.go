@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
 // Errors of rules, in Redis' words.
@@ -35,18 +37,18 @@ const (
 
 // keyPattern is a pattern of keys and the access that it grants.
 type keyPattern struct {
-	pattern string
+	pattern glob.Pattern
 	access  access
 }
 
 func (p keyPattern) String() string {
 	switch p.access {
 	case mayRead:
-		return "%R~" + p.pattern
+		return "%R~" + p.pattern.String()
 	case mayWrite:
-		return "%W~" + p.pattern
+		return "%W~" + p.pattern.String()
 	}
-	return "~" + p.pattern
+	return "~" + p.pattern.String()
 }
 
 // selector is a set of commands with the keys and channels that they may
@@ -65,7 +67,7 @@ type selector struct {
 	// that later ones replace, as ACL LIST prints them.
 	rules    []string
 	keys     []keyPattern
-	channels []string
+	channels []glob.Pattern
 }
 
 func newSelector(c *Catalog, allChannels bool) *selector {
@@ -192,12 +194,12 @@ func (s *selector) addKeys(rule string) error {
 		return errSyntax
 	}
 	for i := range s.keys {
-		if s.keys[i].pattern == pattern {
+		if s.keys[i].pattern.String() == pattern {
 			s.keys[i].access |= may
 			return nil
 		}
 	}
-	s.keys = append(s.keys, keyPattern{pattern, may})
+	s.keys = append(s.keys, keyPattern{glob.NewPattern(pattern), may})
 	return nil
 }
 
@@ -207,8 +209,8 @@ func (s *selector) addChannels(pattern string) error {
 		return errAllChannels
 	case hasBlank(pattern):
 		return errSyntax
-	case !slices.Contains(s.channels, pattern):
-		s.channels = append(s.channels, pattern)
+	case !slices.ContainsFunc(s.channels, func(p glob.Pattern) bool { return p.String() == pattern }):
+		s.channels = append(s.channels, glob.NewPattern(pattern))
 	}
 	return nil
 }
@@ -309,7 +311,7 @@ func (s *selector) channelRules() string {
 	}
 	words := make([]string, len(s.channels))
 	for i, p := range s.channels {
-		words[i] = "&" + p
+		words[i] = "&" + p.String()
 	}
 	return strings.Join(words, " ")
 }
@@ -324,7 +326,7 @@ func (s *selector) ruleList(exact bool) []string {
 		out = append(out, "~*")
 	default:
 		for _, p := range s.keys {
-			if exact && p == (keyPattern{"*", mayAll}) {
+			if exact && p.access == mayAll && p.pattern.String() == "*" {
 				out = append(out, "%RW~*")
 			} else {
 				out = append(out, p.String())

@@ -356,7 +356,9 @@ const (
 	aclLogScan  = 10
 )
 
-var aclReasons = map[acl.Reason]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedChannel: "channel"}
+var aclReasons = map[acl.Reason]string{
+	acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedChannel: "channel", acl.DeniedSteps: "pattern-steps",
+}
 
 // denied adds a command that was refused.
 func (l *aclLog) denied(c *conn, v acl.Verdict, context string) {

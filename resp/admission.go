@@ -184,6 +184,8 @@ func (c *conn) recheck(m *multi) {
 			reason = "no permission to touch the specified keys"
 		case acl.DeniedChannel:
 			reason = "no permission to access one of the channels used as arguments"
+		case acl.DeniedSteps:
+			reason = "the patterns of the user take too many steps to match"
 		}
 		q.refused = "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. " +
 			"This command is no longer allowed for the following reason: " + reason

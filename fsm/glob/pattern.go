@@ -38,19 +38,32 @@ func NewPattern(text string) Pattern {
 // matches.
 func (p *Pattern) Prefix() string { return p.text[:p.prefix] }
 
+// String returns the text of the pattern.
+func (p Pattern) String() string { return p.text }
+
 // Match reports whether s matches and how many steps that took. s must begin
-// with Prefix. A step takes a few nanoseconds.
+// with Prefix. A step takes a few nanoseconds. A match that would take more
+// than maxSteps steps fails.
 func (p *Pattern) Match(s string) (ok bool, steps int) {
+	ok, steps, _ = p.MatchWithin(s, maxSteps)
+	return ok, steps
+}
+
+// MatchWithin is like Match for a match that may take at most limit steps, and
+// no more than maxSteps. If they do not suffice, the match fails, and spent is
+// true.
+func (p *Pattern) MatchWithin(s string, limit int) (ok bool, steps int, spent bool) {
 	// The fixed steps are the cost of loading the pattern.
 	const fixed, bytesPerStep = 16, 16
 	steps = fixed + p.suffix/bytesPerStep
 	switch {
 	case p.prefix == len(p.text):
-		return len(s) == len(p.text), steps
+		return len(s) == len(p.text), steps, false
 	case len(s) < p.suffix || s[len(s)-p.suffix:] != p.text[len(p.text)-p.suffix:]:
-		return false, steps
+		return false, steps, false
 	}
-	g := Matcher{pattern: p.text, steps: maxSteps}
+	limit = max(min(limit, maxSteps), 0)
+	g := Matcher{pattern: p.text, steps: limit}
 	ok = g.Match(s)
-	return ok, steps + maxSteps - max(g.steps, 0)
+	return ok, steps + limit - g.Left(), g.Spent()
 }

@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"script/numeral":     {},
 	"script/luac":        {"cluster/yield", "script/numeral"},
 	"script":             {"fsm", "fsm/library", "script/luac", "script/numeral"},
-	"acl":                {"fsm", "fsm/command", "fsm/glob"},
+	"acl":                {"cluster/yield", "fsm", "fsm/codec", "fsm/command", "fsm/glob"},
 	"backup":             {"fsm", "fsm/command"},
 	"migrate":            {"fsm/rdb", "verify/process"},
 	"cluster/metrics":    {"fsm", "cluster/execution", "cluster/health", "cluster/machine"},
