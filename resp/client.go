@@ -222,15 +222,24 @@ func (c *conn) userName() string {
 
 func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name }) }
 
-// validName reports whether a client name consists only of printable ASCII
-// without spaces.
-func validName(name []byte) bool {
+// maxClientName is the maximum length of the name of a client, and of the name
+// and the version of its library. CLIENT LIST prints them for each connection,
+// and the slow log and ACL LOG keep them in their entries.
+const maxClientName = 1024
+
+// nameError returns the error for a name that is longer than maxClientName or
+// does not consist of printable ASCII without spaces, or "". what says in the
+// error what is named.
+func nameError(what string, name []byte) string {
+	if len(name) > maxClientName {
+		return "ERR " + what + " cannot be longer than " + strconv.Itoa(maxClientName) + " bytes."
+	}
 	for _, b := range name {
 		if b < '!' || b > '~' {
-			return false
+			return "ERR " + what + " cannot contain spaces, newlines or special characters."
 		}
 	}
-	return true
+	return ""
 }
 
 func clientID(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(c.id)) }
@@ -243,8 +252,8 @@ func clientGetname(c *conn, args [][]byte) fsm.Reply {
 }
 
 func clientSetname(c *conn, args [][]byte) fsm.Reply {
-	if !validName(args[2]) {
-		return fsm.Error(msgBadName)
+	if refusal := nameError("Client names", args[2]); refusal != "" {
+		return fsm.Error(refusal)
 	}
 	c.setName(string(args[2]))
 	return fsm.OK
@@ -261,8 +270,8 @@ func clientSetinfo(c *conn, args [][]byte) fsm.Reply {
 	default:
 		return fsm.Error("ERR Unrecognized option '" + option + "'")
 	}
-	if !validName(args[3]) {
-		return fsm.Error("ERR " + option + " cannot contain spaces, newlines or special characters.")
+	if refusal := nameError(option, args[3]); refusal != "" {
+		return fsm.Error(refusal)
 	}
 	c.edit(set)
 	return fsm.OK

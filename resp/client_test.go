@@ -36,6 +36,20 @@ func TestClient_Names(t *testing.T) {
 	)
 }
 
+// TestClient_LongNames checks that a name that CLIENT LIST would print for the
+// connection has at most 1024 bytes, however the client sets it.
+func TestClient_LongNames(t *testing.T) {
+	c := dial(t, serve(t, newFake(t)))
+	long := strings.Repeat("n", 1024)
+	c.expect(
+		"CLIENT SETNAME "+long+"n", "-ERR Client names cannot be longer than 1024 bytes.", "CLIENT GETNAME", "$-1",
+		"HELLO 2 SETNAME "+long+"n", "-ERR Client names cannot be longer than 1024 bytes.", "CLIENT GETNAME", "$-1",
+		"CLIENT SETINFO LIB-NAME "+long+"n", "-ERR LIB-NAME cannot be longer than 1024 bytes.",
+		"CLIENT SETINFO LIB-VER "+long+"n", "-ERR LIB-VER cannot be longer than 1024 bytes.",
+		"CLIENT SETNAME "+long, "+OK", "CLIENT GETNAME", "$1024\n"+long, "CLIENT SETINFO LIB-NAME "+long, "+OK",
+	)
+}
+
 var infoLine = regexp.MustCompile(`^\$\d+\nid=\d+ addr=127\.0\.0\.1:\d+ laddr=127\.0\.0\.1:\d+ fd=\d+ name=bob age=\d+ idle=\d+ flags=T db=2 sub=0 psub=0 ssub=0 multi=-1 ` +
 	`qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd=client\|info user=default redir=-1 resp=2 lib-name=lib lib-ver=1\.2\n\n$`)
 

@@ -273,8 +273,8 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 		case opt == "SETNAME" && i+1 < len(args):
 			name, named = args[i+1], true
 			i++
-			if !validName(name) {
-				return fsm.Error(msgBadName)
+			if refusal := nameError("Client names", name); refusal != "" {
+				return fsm.Error(refusal)
 			}
 		default:
 			return fsm.Error("ERR Syntax error in HELLO option '" + string(args[i]) + "'")

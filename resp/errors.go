@@ -24,7 +24,6 @@ const (
 	msgNoPassSet   = "ERR AUTH <password> called without any password configured for the default user. " +
 		"Are you sure your configuration is correct?"
 	msgShardMulti  = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
-	msgBadName     = "ERR Client names cannot contain spaces, newlines or special characters."
 	msgNoCluster   = "ERR This instance has cluster support disabled"
 	msgClusterDown = "CLUSTERDOWN The cluster is down"
 	msgCrossSlot   = "CROSSSLOT Keys in request don't hash to the same slot"
