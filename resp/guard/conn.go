@@ -68,9 +68,7 @@ type Conn struct {
 
 	auth atomic.Bool
 
-	lifeMu sync.Mutex // guards closed, and keeps auth consistent with the owner's counts
-	closed bool
-
+	lifeState
 	unauthState
 	writeState
 
@@ -99,6 +97,13 @@ type Conn struct {
 	input clientmem.Part
 
 	scanned uint64 // bytes scanned, for the test of linear cost
+}
+
+// lifeState is how the owner counts a Conn.
+type lifeState struct {
+	lifeMu sync.Mutex // guards closed, and keeps auth consistent with the owner's counts
+	closed bool
+	early  atomic.Bool // counted in the owner's earlyConns
 }
 
 // unauthState is the part of a Conn that matters until the client has
@@ -226,6 +231,7 @@ func (g *Conn) Close() error {
 		return nil
 	}
 	g.closed = true
+	g.endEarly()
 	if g.owner != nil {
 		g.owner.open.Add(-1)
 		g.owner.unauth.remove(g)

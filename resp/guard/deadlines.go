@@ -52,7 +52,11 @@ func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 			return 0, fmt.Errorf("set read deadline: %w", err)
 		}
 	}
+	g.endEarly()
 	n, err := g.Conn.Read(p)
+	if n > 0 && !g.hadCommand {
+		g.startEarly()
+	}
 	if n > 0 {
 		g.readErr = err
 		return n, nil

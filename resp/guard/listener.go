@@ -36,6 +36,7 @@ type Listener struct {
 
 	open   atomic.Int64
 	unauth unauthConns
+	early  earlyConns
 
 	mu       sync.Mutex // guards closed and closeErr, and keeps refusing from growing after Close
 	closed   bool
@@ -53,6 +54,7 @@ func NewListener(ln net.Listener, l Limits, hooks Hooks) *Listener {
 		Listener: ln,
 		limits:   l,
 		hooks:    hooks,
+		early:    newEarlyConns(),
 		closing:  make(chan struct{}),
 		refusals: make(chan struct{}, maxRefusals),
 	}
@@ -71,6 +73,7 @@ func (l *Listener) Unauthenticated() int { return l.unauth.len() }
 func (l *Listener) Accept() (net.Conn, error) {
 	pause := time.Duration(0)
 	for {
+		l.early.wait(l.closing)
 		c, err := l.Listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil, err
@@ -123,6 +126,7 @@ func (l *Listener) admit(c net.Conn) *Conn {
 		l.acceptError(fmt.Errorf("set TCP_NOTSENT_LOWAT: %w", err), 0)
 	}
 	g := newConn(c, &l.limits, &l.hooks, l)
+	g.startEarly()
 	if evicted := l.unauth.add(g, &l.limits); evicted != nil {
 		l.evict(evicted)
 	}

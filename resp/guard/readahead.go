@@ -19,6 +19,7 @@ const maxAhead = 1 << 20
 // Only the goroutine that calls Read may call it, between two Reads. It must
 // call stop before the next Read. Meanwhile, no read deadline is in effect.
 func (g *Conn) ReadAhead() (gone <-chan struct{}, stop func(), err error) {
+	g.endEarly()
 	if !g.deadlines.armed.IsZero() {
 		g.deadlines.armed = time.Time{}
 		if err := g.Conn.SetReadDeadline(time.Time{}); err != nil {

@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 		"rpc"},
 	"platform":       {},
 	"resp/clientmem": {"platform"},
-	"resp/guard":     {"resp/clientmem"},
+	"resp/guard":     {"cluster/yield", "resp/clientmem"},
 	"resp/output":    {"cluster/yield", "fsm", "resp/clientmem", "resp/guard", "resp/pubsub"},
 	"resp/slow":      {},
 	"resp/metrics":   {"fsm", "resp/clientmem", "resp/pubsub", "resp/wire"},

@@ -1,0 +1,91 @@
+package guard
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster/yield"
+)
+
+// earlyConns counts the connections that need the processor for their first
+// command: the accepted ones that have not tried to read yet, and those whose
+// first command is being read, parsed or executed. A connection that waits for
+// input, or in a blocking command, is not counted.
+//
+// Accept waits while there are too many of them. Each has a goroutine that can
+// run, and Go's scheduler runs goroutines in the order in which they became
+// runnable. Without the limit, a program that opens a thousand connections a
+// second and sends 20 kB of text on each made the commands of other clients
+// wait for hundreds of these goroutines. Connections that Accept has not taken
+// wait in the kernel. earlyConns is safe for concurrent use.
+type earlyConns struct {
+	most  int64
+	pause time.Duration // the longest wait of one Accept
+	n     atomic.Int64
+	eased chan struct{} // has a token after n has fallen below most; capacity 1
+}
+
+const (
+	earlyPerProcessor = 4
+	// earlyPause bounds the wait, because first commands may take long without
+	// needing the processor, for example while the cluster has no leader.
+	earlyPause = 2 * time.Millisecond
+)
+
+func newEarlyConns() earlyConns {
+	return earlyConns{
+		most:  int64(earlyPerProcessor * runtime.GOMAXPROCS(0)),
+		pause: earlyPause,
+		eased: make(chan struct{}, 1),
+	}
+}
+
+// wait waits until there are fewer than most such connections, but at most for
+// the pause or until closing is closed. Then it yields. Accept and the
+// goroutines that it starts hand the processor to each other, and on a single
+// processor Go's scheduler then neither polls the network nor takes the
+// goroutines that the network has woken, for up to a second.
+func (e *earlyConns) wait(closing <-chan struct{}) {
+	defer yield.Now()
+	if e.n.Load() < e.most {
+		return
+	}
+	t := time.NewTimer(e.pause)
+	defer t.Stop()
+	for e.n.Load() >= e.most {
+		select {
+		case <-e.eased:
+		case <-t.C:
+			return
+		case <-closing:
+			return
+		}
+	}
+}
+
+// startEarly counts g among the owner's earlyConns.
+func (g *Conn) startEarly() {
+	if g.owner == nil {
+		return
+	}
+	g.lifeMu.Lock()
+	defer g.lifeMu.Unlock()
+	if !g.closed && g.early.CompareAndSwap(false, true) {
+		g.owner.early.n.Add(1)
+	}
+}
+
+// endEarly removes g from the owner's earlyConns, if it is there.
+func (g *Conn) endEarly() {
+	if !g.early.CompareAndSwap(true, false) {
+		return
+	}
+	e := &g.owner.early
+	if e.n.Add(-1) == e.most-1 {
+		select {
+		case e.eased <- struct{}{}:
+		default:
+		}
+	}
+}
