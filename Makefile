@@ -14,7 +14,7 @@ TEST_TIMEOUT ?= 20m
 RACE_TIMEOUT ?= 25m
 RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
 # These tests are long loops of a single goroutine, which cannot have a race.
-RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestLimits_(Restore|Sort)|TestGlob_Steps|TestPurity|Test(Consumers|Collections)_CorruptSnapshot|TestCheckSnapshot_AsStrictAsReadSnapshot|TestWork_ManyKeys)$$
+RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestLimits_(Restore|Sort)|TestGlob_Steps|TestPurity|Test(Consumers|Collections)_CorruptSnapshot|TestCheckSnapshot_AsStrictAsReadSnapshot|TestWork_(ManyKeys|Time))$$
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
