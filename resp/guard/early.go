@@ -13,12 +13,11 @@ import (
 // first command is being read, parsed or executed. A connection that waits for
 // input, or in a blocking command, is not counted.
 //
-// Accept waits while there are too many of them. Each has a goroutine that can
-// run, and Go's scheduler runs goroutines in the order in which they became
-// runnable. Without the limit, a program that opens a thousand connections a
-// second and sends 20 kB of text on each made the commands of other clients
-// wait for hundreds of these goroutines. Connections that Accept has not taken
-// wait in the kernel. earlyConns is safe for concurrent use.
+// Accept waits while there are too many of them, and yields before each
+// connection: see wait. The yield is what keeps a flood of connections from
+// delaying other clients. It lets all goroutines that can run have a turn, so the
+// limit bounds how many of them belong to new connections. Connections that
+// Accept has not taken wait in the kernel. earlyConns is safe for concurrent use.
 type earlyConns struct {
 	most  int64
 	pause time.Duration // the longest wait of one Accept
