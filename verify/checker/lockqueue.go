@@ -451,6 +451,15 @@ func (l *lockQueue) gone(owner string, at time.Duration) bool {
 	return o == nil || o.again() || o.call().Left != 0 && o.call().Left <= at
 }
 
+// mayBreak reports whether a break may have ended a grant between two times. If a
+// grant is broken before its node has claimed it, the client asks again and is at
+// the end of the queue, so another client may get the lock before it.
+func (l *lockQueue) mayBreak(from, to time.Duration) bool {
+	return slices.ContainsFunc(l.breaks, func(b LockBreak) bool {
+		return b.Outcome == Unknown || b.Outcome == Done && b.Broke && b.Call < to && b.Return > from
+	})
+}
+
 // inOrder compares each view with the next one: an owner that got the lock must
 // have been ahead of the remaining waiters, and these keep their order.
 func (l *lockQueue) inOrder() {
@@ -484,6 +493,9 @@ func (l *lockQueue) inOrder() {
 					"%s", w.Owner, a.Call, n, b.Waiters[behind].Owner)
 			}
 		}
+		if l.mayBreak(a.Call, b.Return) {
+			continue
+		}
 		for _, h := range b.Holders {
 			if at := a.position(h.Owner); !a.holds(h.Owner, h.Token) && (at < 0 || at > first) {
 				l.say("lock order", l.name, a.Call, b.Return,
@@ -496,9 +508,7 @@ func (l *lockQueue) inOrder() {
 
 // overtaken finds owners that asked for a lock after another client had been seen
 // in the queue, and that got the lock before that client. Tokens have the order of
-// the grants, so this finds what happened between two views. If a grant is broken
-// before its node has claimed it, the client asks again, and is at the end of the
-// queue.
+// the grants, so this finds what happened between two views.
 func (l *lockQueue) overtaken() {
 	bySince := slices.Clone(l.owners)
 	slices.SortStableFunc(bySince, func(a, b *ownership) int { return cmp.Compare(a.since, b.since) })
@@ -510,9 +520,7 @@ func (l *lockQueue) overtaken() {
 		if a.token != 0 {
 			end = max(end, a.granted)
 		}
-		if slices.ContainsFunc(l.breaks, func(b LockBreak) bool {
-			return b.Outcome == Unknown || b.Outcome == Done && b.Broke && b.Call < end && b.Return > seen.Call
-		}) {
+		if l.mayBreak(seen.Call, end) {
 			continue
 		}
 		from, _ := slices.BinarySearchFunc(bySince, seen.Return, func(o *ownership, t time.Duration) int {

@@ -205,6 +205,24 @@ var lockStories = []struct {
 		s.sees(200, 300, "b", "a")
 		s.sees(300, 400, "a")
 	}, "lock order"},
+	{"a client comes before a waiter whose grant was broken", func(s *lockStory) {
+		s.call("x", 0, 10, 1).step(LockRelease, 185, 195, true)
+		s.waits("a", 20, 310, 3)
+		s.h.Breaks = []LockBreak{{Lock: "l", Call: millis(190), Return: millis(198), Outcome: Done, Broke: true}}
+		s.call("b", 195, 210, 2).step(LockRelease, 295, 305, true)
+		s.sees(60, 200, "x", "a")
+		s.sees(200, 300, "b", "a")
+		s.sees(300, 400, "a")
+	}, ""},
+	{"a client overtakes a waiter after a break", func(s *lockStory) {
+		s.call("x", 0, 10, 1).step(LockRelease, 185, 195, true)
+		s.waits("a", 20, 310, 3)
+		s.h.Breaks = []LockBreak{{Lock: "l", Call: millis(90), Return: millis(98), Outcome: Done, Broke: true}}
+		s.call("b", 195, 210, 2).step(LockRelease, 295, 305, true)
+		s.sees(100, 200, "x", "a")
+		s.sees(200, 300, "b", "a")
+		s.sees(300, 400, "a")
+	}, "lock order"},
 	{"a client overtakes a waiter whose node is down", func(s *lockStory) {
 		s.call("x", 0, 10, 1).step(LockRelease, 195, 205, true)
 		s.left("a", 20, 150)
