@@ -92,7 +92,7 @@ func (j *job) fileData(ctx context.Context, f *os.File) error {
 		j.cfg.Progress(j.state.Counts)
 		return j.save(false)
 	}
-	s, err := j.rewind(f, j.to.maxBulk)
+	s, err := j.rewind(f, max(j.to.maxBulk, largestValue))
 	if err != nil {
 		return err
 	}

@@ -145,22 +145,34 @@ func (l *link) send(ctx context.Context, db int, commands ...[]any) ([]reply, er
 }
 
 // sendNew is like send. It calls commands before each attempt.
-func (l *link) sendNew(ctx context.Context, db int, commands func() [][]any) ([]reply, error) {
+func (l *link) sendNew(ctx context.Context, db int, commands func() [][]any) (replies []reply, err error) {
+	err = l.repeat(ctx, func() (err error) {
+		if replies, err = l.once(ctx, db, commands()...); err == nil {
+			err = temporary(replies)
+		}
+		return err
+	})
+	return replies, err
+}
+
+// repeat calls attempt until it succeeds, while the connection fails or the server has
+// a temporary problem, for at most a minute without success.
+func (l *link) repeat(ctx context.Context, attempt func() error) error {
 	begun, pause := time.Now(), firstPause
 	for {
-		replies, err := l.once(ctx, db, commands()...)
+		err := attempt()
 		if err == nil {
-			if err = temporary(replies); err == nil {
-				return replies, nil
-			}
-		} else if answered := redis.Error(nil); errors.As(err, &answered) && !isTemporary(err) {
-			return nil, l.explain(err)
+			return nil
+		}
+		isRefused := new(refused)
+		if answered := redis.Error(nil); errors.As(err, isRefused) || errors.As(err, &answered) && !isTemporary(err) {
+			return l.explain(err)
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		if time.Since(begun) > giveUpAfter {
-			return nil, l.explain(err)
+			return l.explain(err)
 		}
 		l.close()
 		l.next++
@@ -169,7 +181,7 @@ func (l *link) sendNew(ctx context.Context, db int, commands func() [][]any) ([]
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		pause = min(2*pause, longPause)
 	}
@@ -185,7 +197,12 @@ func temporary(replies []reply) error {
 	return nil
 }
 
+// isTemporary reports whether an error may pass by itself. A command that writes too
+// much at once is refused each time.
 func isTemporary(err error) bool {
+	if strings.Contains(err.Error(), "--max-write-time") {
+		return false
+	}
 	for _, code := range []string{"CLUSTERDOWN", "UNKNOWN", "LOADING", "TRYAGAIN", "MASTERDOWN", "BUSY "} {
 		if strings.HasPrefix(err.Error(), code) {
 			return true

@@ -272,6 +272,10 @@ func (s *scanner) item(kind byte, it *item) (err error) {
 	return nil
 }
 
+// largestValue is the size up to which the scanner of an import keeps a value. Its
+// collections may be larger than the largest argument: see divided.
+const largestValue = 512 << 20
+
 func tooLarge(size, limit int) string {
 	return fmt.Sprintf("the value takes %d bytes in the format of DUMP, and the cluster accepts %d", size, limit)
 }

@@ -2,8 +2,8 @@ package migrate
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -99,11 +99,18 @@ func (t *target) write(ctx context.Context, db int, items []item, outcome func(i
 		case it.reason != "":
 			outcome(it, result{skipped: it.reason})
 			continue
-		case len(it.payload) > t.maxBulk:
-			outcome(it, result{skipped: tooLarge(len(it.payload), t.maxBulk)})
-			continue
 		case end != 0 && end <= clock.now() && !t.replace:
 			outcome(it, result{expired: true})
+			continue
+		case divided(it.payload):
+			res, err := t.divide(ctx, db, it, clock)
+			if err != nil {
+				return err
+			}
+			outcome(it, res)
+			continue
+		case len(it.payload) > t.maxBulk:
+			outcome(it, result{skipped: tooLarge(len(it.payload), t.maxBulk)})
 			continue
 		}
 		c := command("RESTORE", it.key, end, it.payload, "ABSTTL")
@@ -159,12 +166,15 @@ func (t *target) result(it item, r reply, c targetClock) (result, error) {
 	case strings.HasPrefix(err.Error(), "BUSYKEY"):
 		return result{existing: true}, nil
 	}
-	for _, code := range stopErrors {
-		if strings.HasPrefix(err.Error(), code) {
-			return result{}, t.link.explain(err)
-		}
+	if stops(err) {
+		return result{}, t.link.explain(err)
 	}
 	return result{skipped: "the cluster refuses it: " + err.Error()}, nil
+}
+
+// stops reports whether an error concerns the target and not a key.
+func stops(err error) bool {
+	return slices.ContainsFunc(stopErrors, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }
 
 // sameScript compares a key with a payload. Two payloads of the same value may
@@ -187,23 +197,31 @@ func (t *target) compare(ctx context.Context, db int, items []item, indexes []in
 	if err != nil || len(different) == 0 {
 		return err
 	}
-	scratch := "holdfast:import:" + rand.Text()
 	var commands [][]any
 	for _, i := range different {
-		commands = append(commands, command("EVAL", sameScript, 2, items[i].key, scratch, items[i].payload))
+		commands = append(commands, command("EVAL", sameScript, 2, items[i].key, temporaryKey(items[i].key),
+			items[i].payload))
 	}
 	replies, err := t.link.send(ctx, db, commands...)
 	if err != nil {
 		return err
 	}
 	for n, i := range different {
-		// If the script failed, the values are not known to be the same.
-		if pair, ok := replies[n].value.([]any); ok && len(pair) == 2 {
-			ttl, _ := pair[1].(int64)
-			results[i].existing = pair[0] != int64(1) || (ttl >= 0) != items[i].life.volatile
-		}
+		results[i].existing = !replies[n].isSame(items[i])
 	}
 	return nil
+}
+
+// isSame reports whether the reply of sameScript says that the target has the value of an
+// item, with a time to live if the item has one. If the script failed, the values are not
+// known to be the same.
+func (r reply) isSame(it item) bool {
+	pair, ok := r.value.([]any)
+	if !ok || len(pair) != 2 {
+		return false
+	}
+	ttl, _ := pair[1].(int64)
+	return pair[0] == int64(1) && (ttl >= 0) == it.life.volatile
 }
 
 // compareBytes does the work of compare for the values whose payload has the same

@@ -214,3 +214,96 @@ func TestImport_Interrupted(t *testing.T) {
 	wantContains(t, "the last import", run(t, args...), fmt.Sprintf("has %d of the %d keys", keys, keys))
 	want(t, c.Nodes[0], fmt.Sprintf("(integer) %d", keys), "DBSIZE")
 }
+
+// fillLarge writes values of every type that are too large for one command, and a hash
+// that is larger than the largest argument.
+func fillLarge(t *testing.T, r *process.Node) {
+	t.Helper()
+	const filled = 20000
+	want(t, r, "OK", "CONFIG", "SET", "busy-reply-threshold", "60000")
+	do(t, r, "EVAL", `for i = 1, tonumber(ARGV[1]) do
+		redis.call('RPUSH', 'l', i, 'e' .. i)
+		redis.call('SADD', 's', 'm' .. i)
+		redis.call('HSET', 'h', 'f' .. i, i)
+		redis.call('ZADD', 'z', i + 0.25, 'm' .. i)
+		redis.call('XADD', 'x', i .. '-1', 'f', i)
+	end
+	for i = 1, 100 do redis.call('HSET', 'long', i, string.rep(i .. ' ', 40000)) end
+	redis.call('ZADD', 'z', '-inf', 'a', 'inf', 'b', '1e-300', 'c')
+	redis.call('PEXPIRE', 'l', 900000)
+	redis.call('XGROUP', 'CREATE', 'x', 'g', '0')
+	redis.call('XGROUP', 'CREATE', 'x', 'empty', '5-0')
+	redis.call('XGROUP', 'CREATECONSUMER', 'x', 'g', 'idle')
+	redis.call('XREADGROUP', 'GROUP', 'g', 'c', 'COUNT', 3000, 'STREAMS', 'x', '>')
+	redis.call('XADD', 'x', '30000-1', 'f', 'deleted')
+	redis.call('XDEL', 'x', '30000-1')`, "0", fmt.Sprint(filled))
+	do(t, r, "CONFIG", "SET", "proto-max-bulk-len", "512mb")
+}
+
+// TestImport_Large imports values that the cluster refuses as one command. They arrive
+// whole, under their own names only, and the import never replaces another value.
+func TestImport_Large(t *testing.T) {
+	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-write-time", "4ms"}})
+	c.start()
+	dir := t.TempDir()
+	r, n := startRedis(t, dir), c.Nodes[0]
+	fillLarge(t, r)
+	source := "redis://" + r.Clients
+	wantLarge := func(source string) {
+		t.Helper()
+		wantContains(t, "import", run(t, "import", source, "--addr", n.Clients), "6 of 6 keys", "has 6 of the 6 keys")
+		for _, key := range []string{"l", "z"} {
+			if do(t, n, "DUMP", key) != do(t, r, "DUMP", key) {
+				t.Errorf("the value of %s differs", key)
+			}
+		}
+		for _, c := range []string{
+			"LLEN l", "SCARD s", "HLEN h", "HLEN long", "XLEN x", "XINFO GROUPS x", "XPENDING x g", "XINFO STREAM x",
+			"XRANGE x 700-1 720-1", "HGET long 37", "HGET h f19999", "SISMEMBER s m12345",
+		} {
+			words := strings.Fields(c)
+			got, w := do(t, n, words...), do(t, r, words...)
+			if c == "XINFO STREAM x" { // the nodes of the tree are an implementation detail
+				got, w = withoutNodes(got), withoutNodes(w)
+			}
+			if got != w {
+				t.Errorf("%s: %.500q, Redis has %.500q", c, got, w)
+			}
+		}
+		if left := number(t, n, "PTTL", "l"); left < 1 || left > 900_000 {
+			t.Errorf("PTTL l: %d", left)
+		}
+		want(t, n, "(integer) -1", "PTTL", "h")
+		want(t, n, "(integer) 6", "DBSIZE")
+	}
+	wantLarge(source)
+	wantContains(t, "a second import", run(t, "import", source, "--addr", n.Clients), "6 of 6 keys")
+
+	want(t, n, "(integer) 1", "SREM", "s", "m1")
+	want(t, n, "(integer) 0", "HSET", "long", "1", "changed")
+	res := invoke(t, nil, "import", source, "--addr", n.Clients)
+	wantContains(t, "import over changed keys", res.out+res.errOut, "4 of 6", `"s"`, `"long"`, "--replace", "incomplete")
+	want(t, n, "changed", "HGET", "long", "1")
+	want(t, n, "(integer) 6", "DBSIZE")
+	run(t, "import", source, "--addr", n.Clients, "--replace")
+	want(t, n, "(integer) 1", "SISMEMBER", "s", "m1")
+
+	want(t, n, "OK", "FLUSHALL")
+	want(t, r, "OK", "SAVE")
+	wantLarge(filepath.Join(dir, "dump.rdb"))
+}
+
+// withoutNodes returns the reply to XINFO STREAM without the lines about the nodes of
+// the radix tree.
+func withoutNodes(reply string) string {
+	var lines []string
+	skip := false
+	for line := range strings.Lines(reply) {
+		name := strings.Contains(line, "radix-tree")
+		if !name && !skip {
+			lines = append(lines, line)
+		}
+		skip = name
+	}
+	return strings.Join(lines, "")
+}

@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"script":             {"fsm", "fsm/library", "script/luac", "script/numeral"},
 	"acl":                {"cluster/yield", "fsm", "fsm/codec", "fsm/command", "fsm/glob"},
 	"backup":             {"fsm", "fsm/command"},
-	"migrate":            {"fsm/rdb", "verify/process"},
+	"migrate":            {"fsm/container", "fsm/rdb", "fsm/stream", "verify/process"},
 	"cluster/metrics":    {"fsm", "cluster/execution", "cluster/health", "cluster/machine"},
 	"cluster/failover":   {"rpc", "cluster/health", "cluster/member", "cluster/transport"},
 	"cluster/snapshot":   {"fsm", "cluster/machine"},

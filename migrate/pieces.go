@@ -1,0 +1,318 @@
+package migrate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
+)
+
+// Every node executes a command as a whole and serves no other client meanwhile, so
+// the cluster refuses commands that write too much. A large value is therefore
+// written by many commands to a temporary key, which then gets the name of the key.
+const (
+	// RESTORE writes a collection with up to wholeElements elements of wholeBytes. It
+	// takes less than the smallest value of --max-write-time.
+	wholeElements = 4000
+	wholeBytes    = 1 << 20
+	// pieceElements and pieceBytes end a command: it writes no more elements than the
+	// first, and no further element after the second.
+	pieceElements = 1000
+	pieceBytes    = 256 << 10
+	// pipelineBytes and pipelineCommands end a pipeline of such commands.
+	pipelineBytes    = 1 << 20
+	pipelineCommands = 1000
+	// temporaryTTL is the time to live of a temporary key. Each pipeline renews it. The
+	// key remains only if the import is killed.
+	temporaryTTL = 10 * time.Minute
+)
+
+// pieceLimits bound a value that is written in pieces. The value is read in this
+// process, so its size does not matter to the cluster.
+var pieceLimits = rdb.Limits{String: largestValue, Unfolded: 4 * largestValue, Elements: largestValue}
+
+// divided reports whether a payload is written in pieces, because it is a large
+// collection.
+func divided(payload []byte) bool {
+	body, ok := rdb.Open(payload)
+	if !ok {
+		return false
+	}
+	if t := rdb.NewReader(body, pieceLimits).Type(); t == rdb.String || t == rdb.Unknown {
+		return false
+	}
+	w := rdb.Weigh(body, pieceLimits)
+	return w.Elements > wholeElements || w.Bytes > wholeBytes
+}
+
+// temporaryKey returns a new name for a temporary key. In a cluster with slots, it is
+// in the same slot as key, unless key contains a brace but no hash tag.
+func temporaryKey(key string) string {
+	tag := key
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if in, _, closed := strings.Cut(rest, "}"); closed && in != "" {
+			tag = in
+		}
+	}
+	return "holdfast:import:" + rand.Text() + "{" + tag + "}"
+}
+
+// refused is the reason why a value cannot be imported.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
+// pieces writes a value to a temporary key.
+type pieces struct {
+	ctx context.Context
+	to  *target
+	db  int
+	key string // the temporary key
+
+	piece    []any // the next command, nil if it has no element
+	size     int   // its bytes
+	pipeline [][]any
+	bytes    int // size of the pipeline
+}
+
+// add adds an element to a command that begins with the given words.
+func (p *pieces) add(name string, parts ...any) error {
+	size := 0
+	for _, part := range parts {
+		n := len(fmt.Sprint(part))
+		if s, ok := part.(string); ok {
+			n = len(s)
+		}
+		if n > p.to.maxBulk {
+			return refused(tooLarge(n, p.to.maxBulk))
+		}
+		size += n
+	}
+	if p.piece != nil && (len(p.piece) >= 2+pieceElements*len(parts) || p.size+size > pieceBytes) {
+		if err := p.endPiece(); err != nil {
+			return err
+		}
+	}
+	if p.piece == nil {
+		p.piece = command(name, p.key)
+	}
+	p.piece = append(p.piece, parts...)
+	p.size += size
+	return nil
+}
+
+// endPiece moves the command into the pipeline.
+func (p *pieces) endPiece() error {
+	if p.piece == nil {
+		return nil
+	}
+	c, size := p.piece, p.size
+	p.piece, p.size = nil, 0
+	return p.do(size, c...)
+}
+
+// do adds a command with about size bytes to the pipeline, and sends the pipeline if
+// it is long enough.
+func (p *pieces) do(size int, words ...any) error {
+	p.pipeline = append(p.pipeline, words)
+	if p.bytes += size; p.bytes < pipelineBytes && len(p.pipeline) < pipelineCommands {
+		return nil
+	}
+	return p.flush()
+}
+
+// flush sends the pipeline.
+func (p *pieces) flush() error {
+	if err := p.endPiece(); err != nil || len(p.pipeline) == 0 {
+		return err
+	}
+	commands := append(p.pipeline, command("PEXPIRE", p.key, temporaryTTL.Milliseconds()))
+	p.pipeline, p.bytes = nil, 0
+	replies, err := p.to.link.once(p.ctx, p.db, commands...)
+	if err != nil {
+		return err
+	}
+	for _, r := range replies {
+		if err := r.failed(); err != nil {
+			return p.to.refusal(err)
+		}
+	}
+	return nil
+}
+
+// refusal returns the error of the target as a refusal of the value, or unchanged if
+// it does not concern the value.
+func (t *target) refusal(err error) error {
+	if isTemporary(err) || stops(err) {
+		return err
+	}
+	return refused("the cluster refuses it: " + err.Error())
+}
+
+// counters are the commands that return the number of elements.
+var counters = map[rdb.Type]string{
+	rdb.List: "LLEN", rdb.Set: "SCARD", rdb.Hash: "HLEN", rdb.SortedSet: "ZCARD", rdb.Stream: "XLEN",
+}
+
+// write writes the value of a payload. Nothing is known about the temporary key if it
+// fails.
+func (p *pieces) write(payload []byte) error {
+	body, ok := rdb.Open(payload)
+	if !ok {
+		return errDamaged
+	}
+	r := rdb.NewReader(body, pieceLimits)
+	n := 0
+	each := func(name string, width int) func(a, b []byte) error {
+		return func(a, b []byte) error {
+			n++
+			if width == 1 {
+				return p.add(name, string(a))
+			}
+			return p.add(name, string(a), string(b))
+		}
+	}
+	t := r.Type()
+	switch t {
+	case rdb.List:
+		r.Elements(each("RPUSH", 1))
+	case rdb.Set:
+		r.Elements(each("SADD", 1))
+	case rdb.Hash:
+		r.Elements(each("HSET", 2))
+	case rdb.SortedSet:
+		r.Scores(func(member []byte, score float64) error {
+			n++
+			return p.add("ZADD", strconv.FormatFloat(score, 'g', -1, 64), string(member))
+		})
+	default:
+		var err error
+		if n, err = p.stream(r); err != nil {
+			return err
+		}
+	}
+	switch err := r.Err(); {
+	case err == rdb.ErrFormat || err == nil && r.Len() > 0:
+		return errDamaged
+	case err != nil:
+		return err
+	}
+	if err := p.flush(); err != nil {
+		return err
+	}
+	replies, err := p.to.link.once(p.ctx, p.db, command(counters[t], p.key))
+	if err != nil {
+		return err
+	}
+	switch {
+	case replies[0].failed() != nil:
+		return p.to.refusal(replies[0].err)
+	case replies[0].number() != int64(n):
+		return errDamaged
+	}
+	return nil
+}
+
+const errDamaged = refused("the source sent a damaged value")
+
+// divide imports a large value.
+func (t *target) divide(ctx context.Context, db int, it item, clock targetClock) (res result, err error) {
+	end := it.life.at(clock)
+	if !t.replace {
+		exists, same := false, false
+		err := t.link.repeat(ctx, func() (err error) {
+			exists, same, err = t.holds(ctx, db, it)
+			return err
+		})
+		if exists || err != nil {
+			return result{existing: !same}, err
+		}
+	}
+	err = t.link.repeat(ctx, func() (err error) {
+		// A command that was sent before the connection was lost may still be executed,
+		// so each attempt writes another key.
+		p := &pieces{ctx: ctx, to: t, db: db, key: temporaryKey(it.key)}
+		if err = p.write(it.payload); err == nil {
+			res, err = p.rename(it, end)
+		}
+		if isRefused := new(refused); res.existing || errors.As(err, isRefused) {
+			// If this fails, the key remains for temporaryTTL.
+			_, _ = t.link.once(ctx, db, command("DEL", p.key))
+		}
+		return err
+	})
+	if why := refused(""); errors.As(err, &why) {
+		return result{skipped: string(why)}, nil
+	}
+	return res, err
+}
+
+// expire deletes the key of an item that has expired, if the item replaces it.
+func (t *target) expire(ctx context.Context, db int, key string) error {
+	if !t.replace {
+		return nil
+	}
+	replies, err := t.link.once(ctx, db, command("DEL", key))
+	if err != nil {
+		return err
+	}
+	return replies[0].failed()
+}
+
+// holds reports whether the target has the key of an item, and whether with the same
+// value, and with a time to live if the item has one.
+func (t *target) holds(ctx context.Context, db int, it item) (exists, same bool, err error) {
+	replies, err := t.link.once(ctx, db, command("DUMP", it.key), command("PTTL", it.key))
+	if err == nil {
+		err = temporary(replies)
+	}
+	if err != nil || replies[0].isNil() {
+		return false, false, err
+	}
+	// If DUMP failed, because the value is too large, the values are not known to be the
+	// same.
+	return true, (replies[1].number() >= 0) == it.life.volatile &&
+		replies[0].err == nil && sameValue([]byte(replies[0].text()), it.payload), nil
+}
+
+// rename gives the temporary key its time to live and the name of the key. If the
+// target has the key, rename compares the values.
+func (p *pieces) rename(it item, end int64) (result, error) {
+	life, rename := command("PERSIST", p.key), "RENAMENX"
+	if end != 0 {
+		life = command("PEXPIREAT", p.key, end)
+	}
+	if p.to.replace {
+		rename = "RENAME"
+	}
+	replies, err := p.to.link.once(p.ctx, p.db, command("MULTI"), life, command(rename, p.key, it.key),
+		command("EXEC"))
+	if err != nil {
+		return result{}, err
+	}
+	for _, r := range replies {
+		if err := r.failed(); err != nil {
+			return result{}, p.to.refusal(err)
+		}
+	}
+	done, ok := replies[3].value.([]any)
+	if !ok || len(done) != 2 {
+		return result{}, fmt.Errorf("%s: unexpected reply to EXEC", p.to.link.addr())
+	}
+	if failed, ok := done[1].(error); ok {
+		if end != 0 && strings.Contains(failed.Error(), "no such key") {
+			return result{expired: true}, p.to.expire(p.ctx, p.db, it.key)
+		}
+		return result{}, p.to.refusal(failed)
+	}
+	if done[1] != int64(0) {
+		return result{}, nil
+	}
+	_, same, err := p.to.holds(p.ctx, p.db, it)
+	return result{existing: !same}, err
+}

@@ -1,0 +1,49 @@
+package migrate
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/fsm/rdb"
+)
+
+// payloadOf returns the payload of a set with the given members.
+func payloadOf(members ...string) []byte {
+	w := rdb.NewWriter(1<<30, func(int) {}, func(int) {})
+	w.Byte(typeSet)
+	w.Byte(byte(len(members)))
+	for _, m := range members {
+		w.Text(m)
+	}
+	return w.Payload()
+}
+
+func TestSameValue(t *testing.T) {
+	for _, tt := range []struct {
+		what string
+		a, b []byte
+		want bool
+	}{
+		{"the same bytes", payloadOf("a", "b"), payloadOf("a", "b"), true},
+		{"another order", payloadOf("a", "b"), payloadOf("b", "a"), true},
+		{"another member", payloadOf("a", "b"), payloadOf("a", "c"), false},
+		{"a member more", payloadOf("a"), payloadOf("a", "b"), false},
+		{"one member that looks like two", payloadOf("a", "b"), payloadOf(`a" "b`), false},
+		{"damaged", payloadOf("a")[1:], payloadOf("a")[1:], false},
+	} {
+		if got := sameValue(tt.a, tt.b); got != tt.want {
+			t.Errorf("%s: %v", tt.what, got)
+		}
+	}
+}
+
+// TestTemporaryKey checks that a temporary key has the hash tag that puts it into the
+// slot of the key: what is between the first { and the next }, or the key if there is
+// nothing.
+func TestTemporaryKey(t *testing.T) {
+	for key, tag := range map[string]string{"k": "{k}", "a{b}c{d}": "{b}", "{b": "{{b}", "": "{}"} {
+		if got := temporaryKey(key); !strings.HasPrefix(got, "holdfast:import:") || !strings.HasSuffix(got, tag) {
+			t.Errorf("%q: %q", key, got)
+		}
+	}
+}
