@@ -245,7 +245,7 @@ func DefaultOptions() Options {
 		MaxEntryBytes:   256 << 10,
 		MaxEntryGroups:  4096,
 		EntryWork:       4 * time.Millisecond,
-		MaxWriteTime:    time.Second,
+		MaxWriteTime:    10 * time.Millisecond,
 		LeaderWait:      5 * time.Second,
 		ResolveWait:     30 * time.Second,
 		RelinkEvery:     20 * time.Millisecond,

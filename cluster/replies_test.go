@@ -38,7 +38,7 @@ func TestReplies_Large(t *testing.T) {
 	// The same with a write goes through the log.
 	reply, err := cl.pipeline([]string{"INCR", "n"}, mget)
 	if err != nil || reply != ":1\r\n"+want.String() {
-		t.Errorf("INCR and MGET in one group: %d bytes, %v", len(reply), err)
+		t.Errorf("INCR and MGET in one group: %d bytes, %v: %.200s", len(reply), err, reply)
 	}
 }
 

@@ -159,7 +159,9 @@ func (s *Session) inPieces() ([]byte, error) {
 		whole = false
 		if err == nil && fsm.TooLong(reply) {
 			if first, second, ok := fsm.SplitGroup(c.body); ok {
-				todo = append(todo, fsm.Piece{Body: second}, fsm.Piece{Body: first})
+				// A part that reads large values need not go through the log.
+				reads := s.node.machine.Table().Reads
+				todo = append(todo, fsm.Piece{Body: second, Read: reads(second)}, fsm.Piece{Body: first, Read: reads(first)})
 				continue
 			}
 			reply, err = s.sendAfterDryRun()

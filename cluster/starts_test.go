@@ -49,7 +49,7 @@ func TestStarts_SlowDisk(t *testing.T) {
 	t.Parallel()
 	c, letGo := slowLeader(t, steadyLeader)
 	defer letGo()
-	before := c.node("n1").Status().LastIndex
+	before := c.node("n1").Status().Commit                  // another entry may be in flight
 	flying := c.client("n1").start("SET", "k", "in flight") // takes the window
 	eventually(t, "an entry to be in flight", func() bool { return c.node("n2").Status().LastIndex > before })
 	c.restartWithinEntry(letGo)

@@ -375,6 +375,14 @@ func (t *Table) Pieces(body []byte) []Piece {
 	return pieces
 }
 
+// Reads reports whether a group can be executed as a read: it does not write, and its
+// connection does not track its reads, because only the log orders a tracked read
+// correctly.
+func (t *Table) Reads(body []byte) bool {
+	var r groupReader
+	return r.open(body) == nil && !r.track && t.Check(body, true) == nil
+}
+
 // Mark marks an encoded group that writes and has costly reads, so that the
 // leader executes it speculatively. It returns the group. Programs from
 // FeatureBudget on mark a group where they build it; older programs do not.

@@ -225,9 +225,9 @@ type WorkHooks struct {
 	// A call with the smallest number of arguments must not depend on it. It is
 	// nil if the work of all calls does.
 	Depends func(args [][]byte) bool
-	// Appends reports that the command adds its arguments at an end of a list,
-	// which costs less than inserting a name: see argumentSteps.
-	Appends bool
+	// PerArgument is the number of steps for each argument of a call with many
+	// arguments, 0 for StepsPut: see argumentSteps.
+	PerArgument int
 }
 
 // IsWrite reports whether the command has to go through the log.

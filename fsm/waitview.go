@@ -51,6 +51,7 @@ const (
 var waitCommands = []Command{
 	{
 		Name: UnwaitCommand, Run: unwait, Arity: 3, Flags: Internal | Write | Fast,
+		Work:  WorkHooks{Steps: unwaitWork},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(1)",
 		Syntax:     "origin position",
@@ -111,6 +112,20 @@ func unwait(c *Ctx, args [][]byte) Reply {
 		return Bulk(string(n.reply))
 	}
 	return One
+}
+
+// unwaitWork returns the work of removing a waiter from the queues of its keys. The
+// clients of many waiters may leave at the same time.
+func unwaitWork(w *Weigher, args [][]byte) int {
+	origin, err := strconv.ParseUint(string(args[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	n := w.m.waits.find(w.sender.NodeID, origin)
+	if n == nil {
+		return 0
+	}
+	return len(n.keys) * StepsPerWait / 2
 }
 
 // Unwaited reads the answer to UnwaitCommand. reply is the reply that was served to

@@ -98,8 +98,8 @@ func (cmd *Command) workDepends(args [][]byte) bool {
 
 // waitWork returns the work of waiting for keys, for a call of a blocking
 // command with n arguments. At least the name of the command and its timeout
-// are no keys. The work includes that of ending the wait: a group that ends
-// waits is not charged for their keys, and may end the waits of many clients.
+// are no keys. The work includes that of ending the wait, because the change of a
+// user and the loss of a node are not charged for the waits that they end.
 func (cmd *Command) waitWork(n int) int {
 	if cmd == nil || cmd.Wait.Block == nil {
 		return 0
@@ -120,22 +120,25 @@ func (cmd *Command) argumentWork(args [][]byte) int {
 // fewArguments is the number of arguments up to which a command pays
 // StepsPerKey for each. A command with more of them adds names to a value or to
 // the database, or removes them, and pays StepsPut for each of the others: SADD
-// with 62,000 members takes 41 ms, which is 66 steps for a member.
+// with 62,000 members takes 41 ms, which is 66 steps for a member. Commands that
+// do less or more for an argument have WorkHooks.PerArgument.
 const fewArguments = 64
 
 // argumentSteps returns the cost of a command with n arguments, of any length.
 func (cmd *Command) argumentSteps(n int) int {
 	steps := stepsCommand + StepsPerKey*n
-	if cmd == nil || !cmd.Work.Appends {
-		steps += (StepsPut - StepsPerKey) * max(n-fewArguments, 0)
+	each := StepsPut
+	if cmd != nil && cmd.Work.PerArgument != 0 {
+		each = cmd.Work.PerArgument
 	}
-	return steps
+	return steps + (each-StepsPerKey)*max(n-fewArguments, 0)
 }
 
 // Weigher estimates the cost of commands that are executed one after the other.
 type Weigher struct {
-	m  *Machine
-	db int
+	m      *Machine
+	db     int
+	sender SessionID // the session of the commands, zero if it is not known
 	// grown records how the commands so far may have changed keys. Its index is
 	// the name of the key, in any database. Keys never shrink here, because a
 	// command that would make a key smaller may fail.
@@ -369,6 +372,7 @@ func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused
 		}
 		id, floor := b.sessions[i].id, b.sessions[i].ackFloor
 		if !full {
+			w.sender = id
 			g := dividing{w: &w, limits: limits}
 			if err := g.divide(body); err != nil {
 				return 0, fmt.Errorf("group %d of %s: %w", seq, id, err)
@@ -422,8 +426,10 @@ func (g *dividing) divide(body []byte) error {
 		case flags&DenyOOM != 0 && g.limits.Full != "":
 			refusal = refusalOf(start[0], g.limits.Full)
 		case flags&Internal != 0:
-		// An operator may always empty a database.
-		case n > g.limits.Operation && flags&Global == 0:
+		// An operator may always empty a database. If a read of a pipeline is too large,
+		// the pipeline is too long, and its node executes the read outside of the log.
+		case n > g.limits.Operation && flags&Global == 0 &&
+			(flags&(Write|MayWrite) != 0 || ops == 1 && len(r.d.Rest) == 0):
 			refusal = tooMuchWork(n, g.limits)
 		}
 		switch {

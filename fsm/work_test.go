@@ -94,8 +94,9 @@ func TestWork(t *testing.T) {
 			t.Errorf("%q: %d steps expected, %d charged", words, steps, charged)
 		}
 	}
-	// These commands are estimated like some of the commands above.
-	for _, name := range []string{"mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
+	// TestDivide_EndedWaits has an example of the first of these commands. The others are
+	// estimated like some of the commands above.
+	for _, name := range []string{fsm.UnwaitCommand, "mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
 		tried[name] = true
 	}
 	for _, cmd := range w.table.Rows() {
@@ -264,7 +265,7 @@ func TestWork_Time(t *testing.T) {
 		name := fmt.Sprintf("m%d", i*7919%n)
 		names, pairs, scored = append(names, name), append(pairs, name, "v"), append(scored, fmt.Sprint(i), name)
 	}
-	perStep := func(words []string, before ...[]string) float64 {
+	perStep := func(commands [][]string, before ...[]string) float64 {
 		least := math.Inf(1)
 		for range 3 {
 			w := newMetered(t)
@@ -273,19 +274,28 @@ func TestWork_Time(t *testing.T) {
 					w.apply(words)
 				}
 			}
-			steps, err := w.m.GroupWork(w.group(words).Bytes())
+			steps, err := w.m.GroupWork(w.group(commands...).Bytes())
 			if err != nil {
 				t.Fatal(err)
 			}
 			runtime.GC()
 			start := time.Now()
-			w.apply(words)
+			w.apply(commands...)
 			least = min(least, float64(time.Since(start))/float64(steps))
 		}
 		return least
 	}
 	set, other := append([]string{"sadd", "set"}, names...), append([]string{"sadd", "other"}, pairs...)
-	usual := perStep([]string{"sunionstore", "union", "set", "other"}, set, other)
+	usual := perStep([][]string{{"sunionstore", "union", "set", "other"}}, set, other)
+	var sets [][]string
+	for _, name := range names {
+		sets = append(sets, []string{"set", name, "v"})
+	}
+	if took := perStep(sets); took > 3*usual {
+		t.Errorf("many SETs: %.1f ns a step, want at most three times the usual %.1f ns", took, usual)
+	} else {
+		t.Logf("many SETs: %.1f ns a step, %.1f usually", took, usual)
+	}
 	for _, test := range []struct{ words, before []string }{
 		{words: set},
 		{words: append([]string{"zadd", "zset"}, scored...)},
@@ -296,7 +306,7 @@ func TestWork_Time(t *testing.T) {
 		{words: append([]string{"srem", "set"}, names...), before: set},
 		{words: append([]string{"del"}, names...), before: append([]string{"mset"}, pairs...)},
 	} {
-		took := perStep(test.words, test.before)
+		took := perStep([][]string{test.words}, test.before)
 		t.Logf("%s: %.1f ns a step, %.1f usually", test.words[0], took, usual)
 		if took > 3*usual {
 			t.Errorf("%s: %.1f ns a step, want at most three times the usual %.1f ns", test.words[0], took, usual)
@@ -334,6 +344,59 @@ func TestWork_Waits(t *testing.T) {
 		out, _, refused = w.divide(fsm.WorkLimits{Entry: 400_000, Operation: 900_000}, body)
 		if _, replies := w.propose(out); refused != 1 || !strings.HasPrefix(replies[0], "-BUSY ") {
 			t.Errorf("%s: %q, %d refused, want BUSY", name, replies, refused)
+		}
+	}
+}
+
+// TestDivide_EndedWaits: the ends of waits with many keys are divided over several
+// entries. Three such clients may close their connections at the same time.
+func TestDivide_EndedWaits(t *testing.T) {
+	w := newMetered(t)
+	from := func(origin uint64, words ...string) []byte {
+		g := &fsm.Group{}
+		g.Reset(2, origin)
+		var args [][]byte
+		for _, word := range words {
+			args = append(args, []byte(word))
+		}
+		g.Command(w.table.Find(args[0]), 0, args)
+		return g.Bytes()
+	}
+	limits := fsm.WorkLimits{Entry: 400_000, Operation: mostWork}
+	var ends [][]byte
+	for origin := range uint64(3) {
+		words := []string{"blpop"}
+		for i := range 3000 {
+			words = append(words, fmt.Sprintf("absent%d", i))
+		}
+		wait := from(origin+1, append(words, "0")...)
+		fsm.SetScriptBudget(wait, fsm.DryRunPassed)
+		out, _, _ := w.divide(limits, wait)
+		_, replies := w.propose(out)
+		pos, _, ok := fsm.Waiting([]byte(replies[0]))
+		if !ok {
+			t.Fatalf("%.100q, want a wait", replies[0])
+		}
+		ends = append(ends, from(origin+1, fsm.UnwaitCommand, fmt.Sprint(origin+1), fmt.Sprint(pos)))
+	}
+	if _, depends := w.table.Weigh(ends[0]); !depends {
+		t.Error("the leader does not divide a batch that ends waits")
+	}
+	out, rest, _ := w.divide(limits, ends...)
+	if n, _ := out.Len(); n != 1 {
+		t.Errorf("%d of the waits end in the first entry, want 1", n)
+	}
+	for n := 3; n > 0; n-- {
+		if got := w.m.Waiting(); got != n {
+			t.Fatalf("%d clients wait, want %d", got, n)
+		}
+		w.propose(out)
+		next := &fsm.BatchBuilder{}
+		if out, next = next, (&fsm.BatchBuilder{}); n > 1 {
+			if _, err := w.m.Divide(rest, out, next, limits); err != nil {
+				t.Fatal(err)
+			}
+			rest = next
 		}
 	}
 }

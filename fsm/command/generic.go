@@ -11,6 +11,7 @@ import (
 var genericCommands = []fsm.Command{
 	{
 		Name: "del", Run: del, Arity: -2, Flags: fsm.Write | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RM", Flags: "delete"},
 		Group: "generic", Since: "1.0.0",
 		Complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a value " +
@@ -22,6 +23,7 @@ var genericCommands = []fsm.Command{
 	},
 	{
 		Name: "unlink", Run: del, Arity: -2, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat,
+		Work: fsm.WorkHooks{PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, -1, 1), Access: fsm.Access{Mode: "RM", Flags: "delete"},
 		Group: "generic", Since: "4.0.0",
 		Complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a " +

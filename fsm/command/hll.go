@@ -10,7 +10,7 @@ import (
 var hllCommands = []fsm.Command{
 	{
 		Name: "pfadd", Run: pfadd, Arity: -2, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
-		Work: fsm.WorkHooks{Steps: pfmergeWork},
+		Work: fsm.WorkHooks{PerArgument: fsm.StepsPerKey, Steps: pfmergeWork},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "insert"},
 		Group: "hyperloglog", Since: "2.8.9",
 		Complexity: "O(1) to add every element.",

@@ -103,6 +103,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "mset", Run: mset, Arity: -3, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, -1, 2), Access: fsm.Access{Mode: "OW", Flags: "update"},
 		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",
@@ -112,6 +113,7 @@ var stringCommands = []fsm.Command{
 	},
 	{
 		Name: "msetnx", Run: msetnx, Arity: -3, Flags: fsm.Write | fsm.DenyOOM,
+		Work: fsm.WorkHooks{PerArgument: stepsName},
 		Keys: fsm.KeysAt(1, -1, 2), Access: fsm.Access{Mode: "OW", Flags: "insert"},
 		Group: "string", Since: "1.0.1",
 		Complexity: "O(N) where N is the number of keys to set.",

@@ -579,6 +579,12 @@ func xaddDepends(args [][]byte) bool {
 // fsm has those that the state machine uses too.
 const (
 	stepsDraw = 8 // for going to a random position
+	// stepsName is for an argument of a command with many names that costs less
+	// than StepsPut: the name of a key, or a field or a value of a hash.
+	stepsName = 40
+	// stepsScored is for the score or the member of a sorted set, in a command with
+	// many of them.
+	stepsScored = 80
 	// stepsMerge is the cost of comparing an element of a sorted sequence with
 	// another one and copying it.
 	stepsMerge = 3

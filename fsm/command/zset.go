@@ -16,6 +16,7 @@ import (
 var zsetCommands = []fsm.Command{
 	{
 		Name: "zadd", Run: zadd, Arity: -4, Flags: fsm.Write | fsm.DenyOOM | fsm.Fast,
+		Work: fsm.WorkHooks{PerArgument: stepsScored},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "update"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
