@@ -360,6 +360,16 @@ func TestConfig(t *testing.T) {
 	c.expect("CONFIG GET replica-read-only", "%1\n$17\nreplica-read-only\n$3\nyes", "CONFIG GET nope", "%0")
 }
 
+// TestConfig_MaxMemoryDefault checks that CONFIG GET prints the maxmemory of the
+// state after the linearizable read. Before that read the node may not know yet
+// that CONFIG SET maxmemory default was executed through another node.
+func TestConfig_MaxMemoryDefault(t *testing.T) {
+	f := newFake(t)
+	f.state.MaxMemory = 1
+	f.reading = func(func() (<-chan struct{}, func(), error)) { f.state.MaxMemory = 7 }
+	dial(t, serve(t, f)).expect("CONFIG GET maxmemory", "*2\n$9\nmaxmemory\n$1\n7")
+}
+
 // TestConfig_NoLeader checks that CONFIG GET without a leader waits once, and
 // then returns the settings that its node knows, at any feature version.
 func TestConfig_NoLeader(t *testing.T) {

@@ -119,6 +119,9 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
+		// maxmemory of a cluster without that setting comes from the state of
+		// this node, which has caught up only now.
+		all = c.srv.settings()
 		for name, value := range kept {
 			if name == fsm.SettingMaxMemory && value == "" {
 				continue // the limit of this node

@@ -129,9 +129,9 @@ func TestMaxMemory_Refusals(t *testing.T) {
 	want(t, other, "OK", "SET", "a", "1")
 	limit := func(n *process.Node, want string) {
 		t.Helper()
-		// The default comes from the state of the node, which may be behind.
-		testutil.Eventually(t, "maxmemory at "+n.ID+" to be "+want,
-			func() bool { return settings(t, n, "maxmemory")["maxmemory"] == want })
+		if got := settings(t, n, "maxmemory")["maxmemory"]; got != want {
+			t.Errorf("maxmemory at %s is %s, want %s", n.ID, got, want)
+		}
 	}
 	limit(leader, "10485760")
 	want(t, other, "OK", "CONFIG", "SET", "maxmemory", "default")
