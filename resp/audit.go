@@ -195,8 +195,19 @@ func (c *conn) auditReply(r *row, args [][]byte, reply []byte) {
 	if len(reply) > 0 && (reply[0] == '-' || reply[0] == '!') {
 		line, _, _ := strings.Cut(string(reply[1:]), "\r\n")
 		result = r.auditError(line)
+	} else if isPiece(r, args) {
+		return
 	}
 	c.audit(r, args, result)
+}
+
+// isPiece reports whether a call transfers one piece of a backup. A large backup has
+// thousands of pieces, so the audit log has only the commands before and after them,
+// and pieces that were refused.
+func isPiece(r *row, args [][]byte) bool {
+	return r.fullName() == "holdfast" && len(args) > 2 &&
+		(strings.EqualFold(string(args[1]), "backup") && strings.EqualFold(string(args[2]), "read") ||
+			strings.EqualFold(string(args[1]), "restore") && strings.EqualFold(string(args[2]), "data"))
 }
 
 // auditGroup logs the only command of a group that was run.

@@ -68,6 +68,10 @@ func TestAudit(t *testing.T) {
 		{"SCRIPT FLUSH", "SCRIPT FLUSH", "ok"},
 		{"HOLDFAST STATUS", "", ""},
 		{"HOLDFAST REMOVE n2 FORCE canary more", "HOLDFAST REMOVE n2 FORCE ... (2 more arguments)", "ok"},
+		{"HOLDFAST BACKUP BEGIN", "HOLDFAST BACKUP BEGIN", "ok"},
+		{"HOLDFAST BACKUP READ 1 1048576", "", ""},
+		{"HOLDFAST RESTORE DATA id 0 canary", "", ""},
+		{"HOLDFAST RESTORE APPLY id 1 2 3", "HOLDFAST RESTORE APPLY id ... (3 more arguments)", "ok"},
 		{"CLIENT KILL ID 12345", "CLIENT KILL ID 12345", "ok"},
 		{"CONFIG SET a", "CONFIG SET a", "error: ERR wrong number of arguments"},
 	} {

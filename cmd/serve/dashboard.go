@@ -47,7 +47,7 @@ func (o *options) openDashboard(node *cluster.Node, clients *resp.Server, port *
 			}
 			return all
 		},
-		Local: flags.Loopback(o.httpAddr), Certificates: o.tls.clientsNeedCertificates(),
+		Local: flags.Loopback(o.httpAddr), Certificates: o.tls.needsCertificates("clients"),
 		Secure: o.tls.uses("http"), Events: events, Log: log,
 	})
 }

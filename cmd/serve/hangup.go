@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/cluster"
@@ -18,11 +19,12 @@ import (
 // reloader reloads certificates, secrets and the settings of the log at each SIGHUP. Many
 // programs take SIGHUP as a request to reload.
 type reloader struct {
-	o      *options
-	stores tlsStores
-	logs   *nodeLog
-	audit  *auditFile // nil if the audit log has no file
-	token  httpToken
+	o         *options
+	stores    tlsStores
+	logs      *nodeLog
+	audit     hclog.Logger // the audit log
+	auditFile *auditFile   // nil if the audit log has no file
+	token     httpToken
 
 	node    atomic.Pointer[cluster.Node] // nil until the node is open
 	clients atomic.Pointer[resp.Server]  // nil until the client port is open
@@ -33,9 +35,14 @@ type reloader struct {
 	secrets                 secrets
 }
 
-func newReloader(o *options, p prepared, logs *nodeLog, audit *auditFile) *reloader {
+// newReloader returns a reloader. audit is nil if there is no audit log, and file is nil
+// if the audit log has no file.
+func newReloader(o *options, p prepared, logs *nodeLog, audit hclog.Logger, file *auditFile) *reloader {
+	if audit == nil {
+		audit = hclog.NewNullLogger()
+	}
 	r := &reloader{
-		o: o, stores: p.stores, logs: logs, audit: audit,
+		o: o, stores: p.stores, logs: logs, audit: audit, auditFile: file,
 		password: o.access.requirePass, level: o.logging.level, format: o.logging.format,
 		secrets: secrets{p.cluster.Secret, p.cluster.PreviousSecret},
 	}
@@ -80,7 +87,7 @@ func (r *reloader) reload() {
 		{"password", r.readPassword},
 		{"cluster secret", r.readClusterSecret},
 		{"HTTP token", r.readToken},
-		{"audit log", r.audit.reopen},
+		{"audit log", r.auditFile.reopen},
 	} {
 		if err := part.read(); err != nil {
 			log.Error("SIGHUP: the node keeps its previous settings", "part", part.name, "error", err)
@@ -134,7 +141,7 @@ func (r *reloader) readClusterSecret() error {
 	}
 	r.secrets = read
 	r.logs.main.Info("cluster secret changed", "previous_accepted", read.previous != nil)
-	r.logs.audit.Info("cluster secret changed", "node", r.o.nodeID, "by", "SIGHUP")
+	r.audit.Info("cluster secret changed", "node", r.o.nodeID, "by", "SIGHUP")
 	return nil
 }
 
@@ -157,7 +164,7 @@ func (r *reloader) readPassword() error {
 		return err
 	}
 	r.password = password
-	r.logs.audit.Info("password of the default user changed", "node", r.o.nodeID, "by", "SIGHUP")
+	r.audit.Info("password of the default user changed", "node", r.o.nodeID, "by", "SIGHUP")
 	return nil
 }
 

@@ -47,7 +47,7 @@ func serve(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	r := newReloader(&o, p, logs, file)
+	r := newReloader(&o, p, logs, auditLog, file)
 	defer r.watch()()
 	tuner := tuneMemory(p.cluster.Options.MaxMemory)
 	useThreads(o.threads)

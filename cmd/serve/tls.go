@@ -57,9 +57,10 @@ func (o *tlsOptions) uses(port string) bool {
 	return o.clients.Cert != "" && slices.Contains(o.ports, port)
 }
 
-// clientsNeedCertificates reports whether clients must have a certificate.
-func (o *tlsOptions) clientsNeedCertificates() bool {
-	return o.uses("clients") && clientAuth[o.authClients] == tls.RequireAndVerifyClientCert
+// needsCertificates reports whether the clients of a port, "clients" or "sentinel",
+// must have a certificate.
+func (o *tlsOptions) needsCertificates(port string) bool {
+	return o.uses(port) && clientAuth[o.authClients] == tls.RequireAndVerifyClientCert
 }
 
 // validate returns an error if a flag is invalid or the flags contradict each
@@ -97,6 +98,9 @@ func (o *tlsOptions) validate() error {
 	case o.authClients != "no" && o.clients.CA == "":
 		return fmt.Errorf("--tls-auth-clients=%s needs --tls-ca-cert-file: the certificate of the authority that "+
 			"signs the certificates of clients", o.authClients)
+	case o.authClients != "no" && !o.uses("clients") && !o.uses("sentinel"):
+		return fmt.Errorf("--tls-auth-clients=%s has no effect, because --tls-ports contains neither clients nor "+
+			"sentinel", o.authClients)
 	case o.uses("peers") && o.peers.CA == "":
 		return errors.New("TLS between nodes needs --tls-ca-cert-file (or --tls-peer-ca-cert-file), which signs the " +
 			"certificates of the nodes; --tls-ports without peers leaves the peer port without TLS")
