@@ -335,6 +335,22 @@ func (o *options) checkListeners() error {
 	return nil
 }
 
+// checkAdvertisedPeer returns an error if the address that this node announces to the
+// other nodes is that of another of its ports. A node that forms a cluster on its own
+// would not notice it otherwise.
+func (o *options) checkAdvertisedPeer() error {
+	for _, a := range []struct{ flag, addr string }{
+		{"client-addr", o.clientAddr}, {"advertise-client-addr", o.advertiseClient}, {"http-addr", o.httpAddr},
+		{"sentinel-addr", o.discovery.sentinelAddr},
+	} {
+		if o.advertisePeer != "" && a.addr == o.advertisePeer {
+			return fmt.Errorf("other nodes would use %s for this node (--peers, --advertise-peer-addr), and that is "+
+				"its --%s: --peers needs the --peer-addr of each node", a.addr, a.flag)
+		}
+	}
+	return nil
+}
+
 // maxBulk is the maximum of --max-bulk-bytes: a command with two such arguments
 // still fits into a frame between nodes.
 const maxBulk = 16 << 20

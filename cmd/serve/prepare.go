@@ -47,6 +47,9 @@ func (o *options) prepare(log, scriptLog hclog.Logger, create bool, fatal func(e
 	if p.cluster, err = o.config(log, scriptLog, fatal); err != nil {
 		return p, err
 	}
+	if err := o.checkAdvertisedPeer(); err != nil {
+		return p, err
+	}
 	if p.users, err = o.users(); err != nil {
 		return p, err
 	}

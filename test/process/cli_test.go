@@ -72,6 +72,14 @@ func (c flagCases) secret(name, text string, mode os.FileMode) string {
 	return path
 }
 
+// tls returns the flags that turn TLS on, with a certificate that the test made.
+func (c flagCases) tls() []string {
+	a := newAuthority(c.t)
+	cert, key := a.issue("n1", 2)
+	return []string{"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.path("ca.pem"),
+		"--tls-auth-clients", "yes"}
+}
+
 // serve returns the arguments of a node, with more of them at the end.
 func (c flagCases) serve(more ...string) []string {
 	return append([]string{"serve", "--node-id", "n1", "--data-dir", c.dir, "--client-addr", process.Loopback(c.base),
@@ -104,6 +112,8 @@ func (c flagCases) addresses() []flagCase {
 		{"advertised address with port 0", nil, c.serve("--advertise-peer-addr", "localhost:0"),
 			[]string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
 		{"peers with port 0", nil, c.serve("--peers", "n1=localhost:0"), []string{"--peers", "n1", "1 to 65535"}},
+		{"the client port as a peer", nil, c.serve("--peers", "n1="+process.Loopback(c.base)),
+			[]string{"--peers", process.Loopback(c.base), "--client-addr", "--peer-addr of each node"}},
 		{"two ports at one address", nil, c.serve("--http-addr", c.peer),
 			[]string{"--peer-addr and --http-addr have the same address " + c.peer}},
 		{"Sentinel at the clients' address", nil, c.serve("--sentinel-addr", process.Loopback(c.base)),
@@ -169,6 +179,12 @@ func (c flagCases) secretFiles() []flagCase {
 		{"Sentinel port in the open", nil, c.serve("--sentinel-addr", fmt.Sprint("0.0.0.0:", c.base+1000),
 			"--advertise-sentinel-addr", process.Loopback(c.base+1000)),
 			[]string{"--sentinel-addr", "which other hosts can reach", "--protected-mode=no"}},
+		{"Sentinel port in the open, with TLS only for clients", nil,
+			append(c.serve("--sentinel-addr", fmt.Sprint("0.0.0.0:", c.base+1000), "--advertise-sentinel-addr",
+				process.Loopback(c.base+1000), "--tls-ports", "clients"), c.tls()...),
+			[]string{"--sentinel-addr", "which other hosts can reach", "sentinel in --tls-ports"}},
+		{"client certificates at no port", nil, append(c.serve("--tls-ports", "peers"), c.tls()...),
+			[]string{"--tls-auth-clients=yes has no effect", "--tls-ports"}},
 		{"two passwords", nil, c.serve("--requirepass", "a", "--requirepass-file", c.secret("password", "b\n", 0o600)),
 			[]string{"--requirepass and --requirepass-file are both set"}},
 	}
