@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/tls"
 	"net"
 	"strings"
 	"testing"
@@ -54,5 +55,47 @@ func TestChange_ConnectionLost(t *testing.T) {
 			t.Error(err)
 		}
 		<-served
+	}
+}
+
+// TestDial_PortWithoutTLS checks that the error names the cause if the port does not
+// use TLS: the node then waits for the rest of what it takes for a command, and other
+// servers reply with something else.
+func TestDial_PortWithoutTLS(t *testing.T) {
+	for name, reply := range map[string]string{"no reply": "", "another protocol": "-ERR Protocol error\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() {
+				conn, err := l.Accept()
+				if err == nil {
+					_, err = conn.Write([]byte(reply))
+					t.Cleanup(func() { conn.Close() })
+				}
+				served <- err
+			}()
+			c, err := Dial(t.Context(), l.Addr().String(), load.Login{TLS: &tls.Config{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.Do(t.Context(), "PING")
+			if err == nil || !strings.Contains(err.Error(), "leave out the flags --tls") ||
+				strings.Contains(err.Error(), "closed network connection") {
+				t.Errorf("error %v", err)
+			}
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -30,6 +30,9 @@ func explainPort(ctx context.Context, addr string, err error) error {
 	switch {
 	case strings.Contains(text, "tls: certificate required"):
 		return fmt.Errorf("%w (set --tls-cert-file and --tls-key-file; or is the address a peer port?)", err)
+	case strings.Contains(text, "first record does not look like a TLS handshake"),
+		strings.Contains(text, "TLS handshake: context deadline exceeded"):
+		return fmt.Errorf("%w (does %s use TLS? If not, leave out the flags --tls…)", err, addr)
 	case strings.Contains(text, "unknown authority"):
 		return fmt.Errorf("%w (set --tls-ca-cert-file)", err)
 	case strings.Contains(text, `"HTTP/`):

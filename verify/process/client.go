@@ -43,7 +43,11 @@ func NewClient(addr, password string, encryption *tls.Config) *redis.Client {
 			}
 			c, err := handshake(ctx, conn, addr, encryption)
 			if err != nil {
-				return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), conn.Close())
+				err = fmt.Errorf("TLS handshake: %w", err)
+				if cerr := conn.Close(); !errors.Is(cerr, net.ErrClosed) { // a canceled handshake has closed it
+					err = errors.Join(err, cerr)
+				}
+				return nil, err
 			}
 			return c, nil
 		},
