@@ -195,6 +195,10 @@ func (j *job) fromServer(ctx context.Context) error {
 	if err := j.to.open(ctx); err != nil {
 		return err
 	}
+	if s.cluster != "" && s.cluster == j.to.cluster {
+		return fmt.Errorf("the source %s is a node of the cluster of --addr: name the server that has the data",
+			s.link.addr())
+	}
 	if err := j.begin(s.link.end.Addrs[0], s.runID); err != nil {
 		return err
 	}

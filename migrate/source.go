@@ -26,20 +26,25 @@ const (
 
 // server is a source that is a running Redis.
 type server struct {
-	link  *link
-	match string
-	runID string
-	noMem bool // MEMORY USAGE is not available
+	link    *link
+	match   string
+	runID   string
+	cluster string // id of its cluster if it is a node of Holdfast
+	noMem   bool   // MEMORY USAGE is not available
 }
 
 // open checks that the server answers, and returns the number of keys in each of
 // its databases.
 func (s *server) open(ctx context.Context, only int) (map[int]int64, error) {
+	if only >= clusterDatabases {
+		return nil, fmt.Errorf("the source is database %d, and Holdfast has the databases 0 to %d", only,
+			clusterDatabases-1)
+	}
 	if err := s.link.check(ctx); err != nil {
 		return nil, err
 	}
 	replies, err := s.link.once(ctx, 0, command("INFO", "server"), command("INFO", "keyspace"),
-		command("SCAN", "0", "COUNT", 1))
+		command("SCAN", "0", "COUNT", 1), command("INFO", "holdfast"))
 	if err != nil {
 		return nil, s.link.explain(err)
 	}
@@ -49,6 +54,7 @@ func (s *server) open(ctx context.Context, only int) (map[int]int64, error) {
 		}
 	}
 	s.runID = infoField(replies[0].text(), "run_id")
+	s.cluster = infoField(replies[3].text(), "cluster_id")
 	sizes := make(map[int]int64)
 	for line := range strings.Lines(replies[1].text()) {
 		name, rest, ok := strings.Cut(line, ":keys=")

@@ -165,6 +165,8 @@ func importRefusals(t *testing.T, c *cluster, r *process.Node, file string) {
 		{"redis://u:wrong@" + r.Clients, "password is wrong"},
 		{"redis://" + n.Peers, "client port"},
 		{"http://127.0.0.1", "redis://"},
+		{"redis://" + r.Clients + "/16", "databases 0 to 15"},
+		{"redis://" + c.Nodes[1].Clients, "is a node of the cluster of --addr"},
 		{"redis://u:%zz@127.0.0.1", "--source-password-file"},
 	} {
 		refuses(t, []string{bad.part}, "import", bad.source, "--addr", n.Clients)
