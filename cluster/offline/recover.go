@@ -36,13 +36,25 @@ type Recovery struct {
 	TokenEpoch uint64
 }
 
+// CheckNew returns an error unless a new data directory can have the path dir.
+func CheckNew(dir string) error {
+	_, err := os.Lstat(dir)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s exists: name a directory that does not exist", dir)
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
 // Recover writes a new data directory with the state of o, for a new cluster whose
 // only member is the node of o. The new cluster has another id, so nodes of the old
 // cluster cannot talk to it. Recover writes the directory under a temporary name
 // and renames it at the end.
 func (o *State) Recover(cfg RecoverConfig) (rec Recovery, err error) {
-	if _, err := os.Stat(cfg.To); !errors.Is(err, os.ErrNotExist) {
-		return rec, fmt.Errorf("%s exists: name a directory that does not exist", cfg.To)
+	if err := CheckNew(cfg.To); err != nil {
+		return rec, err
 	}
 	rec.PeerAddr = cfg.PeerAddr
 	if rec.PeerAddr == "" {

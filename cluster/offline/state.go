@@ -37,8 +37,19 @@ type State struct {
 
 // Read reads the data directory of a stopped node: the newest snapshot and
 // all log entries after it. It checks everything that the node checks when it
-// starts. It works on a copy in the directory scratch, and removes the copy.
+// starts. It works on a copy in the directory scratch, and removes the copy. If
+// scratch is "", it uses the directory for temporary files.
 func Read(dir, scratch string) (o State, err error) {
+	if scratch == "" {
+		scratch = os.TempDir()
+	}
+	switch inside, err := contains(dir, scratch); {
+	case err != nil:
+		return o, err
+	case inside:
+		return o, fmt.Errorf("cannot copy %s to %s, which is part of it: choose a directory outside of the data "+
+			"directory with --to, or with TMPDIR", dir, scratch)
+	}
 	tmp, err := os.MkdirTemp(scratch, "holdfast-offline-")
 	if err != nil {
 		return o, err
@@ -63,6 +74,26 @@ func Read(dir, scratch string) (o State, err error) {
 	}
 	err = o.read(s)
 	return o, errors.Join(err, s.Close(), failed)
+}
+
+// contains reports whether the directory scratch is dir or a part of it. It reports
+// no error about a directory that does not exist.
+func contains(dir, scratch string) (bool, error) {
+	for _, path := range []*string{&dir, &scratch} {
+		real, err := filepath.EvalSymlinks(*path)
+		if err == nil {
+			real, err = filepath.Abs(real)
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		*path = real
+	}
+	rel, err := filepath.Rel(dir, scratch)
+	return filepath.IsLocal(rel), err
 }
 
 // read restores the newest snapshot and applies the log.

@@ -21,6 +21,10 @@ func Copy(dir, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	// WalkDir does not follow a link.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

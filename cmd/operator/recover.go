@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-kv/holdfast/cluster/offline"
+	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
 type recoverOptions struct {
@@ -70,6 +71,14 @@ func (o *recoverOptions) run(out io.Writer) error {
 	}
 	if !o.set {
 		o.quarantine = -1
+	}
+	if o.peerAddr != "" {
+		if err := flags.CheckAddr(o.peerAddr); err != nil {
+			return fmt.Errorf("--peer-addr is %q: %w", o.peerAddr, err)
+		}
+	}
+	if err := offline.CheckNew(o.to); err != nil {
+		return fmt.Errorf("--to: %w", err)
 	}
 	state, err := offline.Read(o.dir, filepath.Dir(filepath.Clean(o.to)))
 	if err != nil {

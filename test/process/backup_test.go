@@ -270,8 +270,23 @@ func TestRecover_OneOfThree(t *testing.T) {
 	if _, err := os.Stat(to); err == nil {
 		t.Error("recover without --yes wrote a directory")
 	}
+	for _, bad := range []struct{ flag, value, says string }{
+		{"--to", filepath.Join(n.Dir, "new"), "outside of the data directory"},
+		{"--to", c.others(n)[0].Dir, "exists"},
+		{"--peer-addr", "nonsense", "host:port"},
+		{"--data-dir", to, "is not the data directory of a node"},
+	} {
+		refuses(t, []string{bad.says}, append(args, bad.flag, bad.value)...)
+	}
 	run(t, append(args, "--yes")...)
 	refuses(t, []string{"exists"}, append(args, "--yes")...)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(n.Dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if got := inspect(t, link); got != old {
+		t.Errorf("inspect of a link to the directory: %+v, want %+v", got, old)
+	}
 	if again := inspect(t, n.Dir); again != old {
 		t.Errorf("the old directory has changed: %+v, was %+v", again, old)
 	}
