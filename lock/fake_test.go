@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"strconv"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/tidwall/redcon"
 )
 
 // fake is a server with LOCK for exclusive locks, and with the commands of
@@ -235,4 +239,48 @@ func (f *fake) executeLock(args []any) (value any, wait *fakeWaiter, err error) 
 		return int64(1), nil, nil
 	}
 	return nil, nil, errors.New("fake: unknown subcommand")
+}
+
+// listen serves the fake on a TCP port, and returns its address.
+func (f *fake) listen(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := redcon.NewServer("", f.serve, nil, nil)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+func (f *fake) serve(conn redcon.Conn, cmd redcon.Command) {
+	var args []any
+	for i, arg := range cmd.Args {
+		if n, err := strconv.ParseInt(string(arg), 10, 64); err == nil && i > 3 {
+			args = append(args, n)
+		} else {
+			args = append(args, string(arg))
+		}
+	}
+	reply := f.Do(context.Background(), args...)
+	value, err := reply.Result()
+	var refused redis.Error
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		_ = conn.Close() // the client notices
+	case errors.Is(err, redis.Nil):
+		conn.WriteNull()
+	case errors.As(err, &refused):
+		conn.WriteError(err.Error())
+	case err != nil:
+		conn.WriteError("ERR " + err.Error())
+	default:
+		conn.WriteAny(value)
+	}
 }

@@ -156,15 +156,17 @@ func (h *Held) Release(ctx context.Context) error {
 		case !transient(err) || ctx.Err() != nil || !time.Now().Before(h.Until()):
 			return fmt.Errorf("release lock %q: %w", h.a.key, err)
 		}
-		unknown = true
+		unknown = unknown || mayHaveRun(err)
 		sleep(ctx, min(pause, time.Until(h.Until())))
 		pause = min(2*pause, retryMax)
 	}
 }
 
+// release sends one command. If the client repeated it after the loss of a reply,
+// the reply to the second one would say that the owner does not hold the lock.
 func (a *attempt) release(ctx context.Context, h *Held) (int64, error) {
 	if h.plain {
 		return a.releasePlain(ctx)
 	}
-	return do(ctx, a.client, "LOCK", "RELEASE", a.key, a.owner, h.token)
+	return do(ctx, once{a.client}, "LOCK", "RELEASE", a.key, a.owner, h.token)
 }

@@ -3,10 +3,14 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // must acquires a lock that is free.
@@ -221,6 +225,81 @@ func TestHeld_Unproved(t *testing.T) {
 			t.Errorf("Release of a lock that is still held: %v", err)
 		}
 	})
+}
+
+// TestHeld_ReleaseRepeated checks clients that repeat a command after its reply was
+// lost. The second RELEASE finds no lock, but the first one has released it.
+func TestHeld_ReleaseRepeated(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T, addr string) Client{
+		"redis.Client": func(t *testing.T, addr string) Client {
+			c := redis.NewClient(&redis.Options{Addr: addr})
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		},
+		"Nodes": func(t *testing.T, addr string) Client {
+			c, err := NewNodes([]string{addr, addr}, redis.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		},
+	} {
+		for _, plain := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, plain %t", name, plain), func(t *testing.T) {
+				f := newFake()
+				f.plain = plain
+				client := open(t, f.listen(t))
+				h, err := Acquire(t.Context(), client, "k", WithPlainRedis())
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.set(func() { f.lose = 1 })
+				if err := h.Release(t.Context()); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// TestNodes_Hangs checks that the time limit of a command also ends the wait for a
+// node that hangs, and that the next command goes to another node.
+func TestNodes_Hangs(t *testing.T) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and does not answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	nodes, err := NewNodes([]string{hangs.Addr().String(), newFake().listen(t)}, redis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodes.Close()
+	limited, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := call(limited, nodes, "PING"); err == nil {
+		t.Fatal("a node answers that should hang")
+	}
+	next, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	begun := time.Now()
+	// The client of go-redis has a time limit of its own. The other node must not
+	// have to wait for it.
+	for {
+		short, stop := context.WithTimeout(next, 500*time.Millisecond)
+		_, err := call(short, nodes, "PING")
+		stop()
+		if err == nil {
+			break
+		}
+		if next.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+	if limit := nodes.clients[0].Options().ReadTimeout; time.Since(begun) >= limit {
+		t.Errorf("the other node answered after %v, want less than %v", time.Since(begun), limit)
+	}
 }
 
 func TestHeld_ReleaseCannotReach(t *testing.T) {

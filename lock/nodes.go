@@ -20,7 +20,9 @@ type Nodes struct {
 }
 
 // NewNodes returns a client of the nodes at the addresses. opt contains all other
-// options; its Addr and MaxRetries are ignored. The caller must call Close.
+// options; its Addr, MaxRetries and ContextTimeoutEnabled are ignored: the time limit
+// of a command ends the wait for a node that hangs, so that the next command goes to
+// another node. The caller must call Close.
 func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 	if len(addrs) == 0 {
 		return nil, errors.New("lock: no address of a node")
@@ -28,7 +30,7 @@ func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 	n := &Nodes{}
 	for _, addr := range addrs {
 		o := opt
-		o.Addr, o.MaxRetries = addr, -1
+		o.Addr, o.MaxRetries, o.ContextTimeoutEnabled = addr, -1, true
 		n.clients = append(n.clients, redis.NewClient(&o))
 	}
 	return n, nil
@@ -36,15 +38,21 @@ func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 
 // Do implements Client.
 func (n *Nodes) Do(ctx context.Context, args ...any) *redis.Cmd {
-	first := n.current.Load()
-	var cmd *redis.Cmd
-	for i := range int64(len(n.clients)) {
-		at := (first + i) % int64(len(n.clients))
-		cmd = n.clients[at].Do(ctx, args...)
+	for range len(n.clients) - 1 {
+		cmd := n.DoOnce(ctx, args...)
 		if ctx.Err() != nil || !Elsewhere(cmd.Err()) {
-			n.current.Store(at)
 			return cmd
 		}
+	}
+	return n.DoOnce(ctx, args...)
+}
+
+// DoOnce implements Repeater.
+func (n *Nodes) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
+	at := n.current.Load()
+	cmd := n.clients[at].Do(ctx, args...)
+	if Elsewhere(cmd.Err()) && !errors.Is(ctx.Err(), context.Canceled) {
+		n.current.CompareAndSwap(at, (at+1)%int64(len(n.clients)))
 	}
 	return cmd
 }

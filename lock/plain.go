@@ -30,7 +30,7 @@ func (a *attempt) acquirePlain(ctx context.Context) (grant, error) {
 	unknown := false // whether an earlier try may have taken the lock
 	for {
 		g := grant{sent: time.Now(), plain: true}
-		_, err := call(ctx, a.client, "SET", a.key, a.owner, "NX", "PX", a.ttl.Milliseconds())
+		_, err := call(ctx, once{a.client}, "SET", a.key, a.owner, "NX", "PX", a.ttl.Milliseconds())
 		if errors.Is(err, redis.Nil) {
 			err = ErrTaken
 			if unknown {
@@ -64,5 +64,5 @@ func (a *attempt) renewPlain(ctx context.Context, g grant) (grant, error) {
 }
 
 func (a *attempt) releasePlain(ctx context.Context) (int64, error) {
-	return do(ctx, a.client, "EVAL", releaseScript, 1, a.key, a.owner)
+	return do(ctx, once{a.client}, "EVAL", releaseScript, 1, a.key, a.owner)
 }

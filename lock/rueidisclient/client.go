@@ -40,16 +40,22 @@ func New(first rueidis.Client, others ...rueidis.Client) *Client {
 
 // Do implements lock.Client.
 func (c *Client) Do(ctx context.Context, args ...any) *redis.Cmd {
-	first := c.current.Load()
-	var cmd *redis.Cmd
-	for i := range int64(len(c.clients)) {
-		at := (first + i) % int64(len(c.clients))
-		client := c.clients[at]
-		cmd = reply(ctx, client.Do(ctx, command(client.B(), args)), args)
+	for range len(c.clients) - 1 {
+		cmd := c.DoOnce(ctx, args...)
 		if ctx.Err() != nil || !lock.Elsewhere(cmd.Err()) {
-			c.current.Store(at)
 			return cmd
 		}
+	}
+	return c.DoOnce(ctx, args...)
+}
+
+// DoOnce implements lock.Repeater.
+func (c *Client) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
+	at := c.current.Load()
+	client := c.clients[at]
+	cmd := reply(ctx, client.Do(ctx, command(client.B(), args)), args)
+	if lock.Elsewhere(cmd.Err()) && !errors.Is(ctx.Err(), context.Canceled) {
+		c.current.CompareAndSwap(at, (at+1)%int64(len(c.clients)))
 	}
 	return cmd
 }
