@@ -4,6 +4,8 @@ import asyncio
 
 import redis.asyncio
 from redis import exceptions as redis_errors
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from ._errors import LostError, NoLockCommandError, TakenError, UnprovedError, transient, unknown_command
 from ._lease import (
@@ -20,32 +22,48 @@ class AsyncNodes:
         if not self._clients:
             raise ValueError("no node")
         self._current = 0
+        self._limit = None  # seconds, None for that of the clients
 
     @classmethod
     def from_addresses(cls, addresses, **options):
         """Return the nodes at addresses of the form host:port.
 
-        The options are those of redis.asyncio.Redis.
+        The options are those of redis.asyncio.Redis: see Nodes.from_addresses.
         """
         clients = []
         for address in addresses:
             host, port = split(address)
             clients.append(redis.asyncio.Redis(host=host, port=port, **{
-                "socket_timeout": 15, "socket_connect_timeout": 3, **options}))
+                "socket_timeout": 15, "socket_connect_timeout": 3, "retry": Retry(NoBackoff(), 0), **options}))
         return cls(clients)
 
     async def execute_command(self, *args):
-        first = self._current
-        for i in range(len(self._clients)):
-            at = (first + i) % len(self._clients)
+        for _ in self._clients[1:]:
             try:
-                reply = await self._clients[at].execute_command(*args)
+                return await self.execute_once(*args)
             except Exception as err:
-                if not transient(err) or i == len(self._clients) - 1:
+                if not transient(err):
                     raise
-                continue
-            self._current = at
-            return reply
+        return await self.execute_once(*args)
+
+    async def execute_once(self, *args):
+        """Send a command to one node: see Nodes.execute_once."""
+        at = self._current
+        try:
+            return await asyncio.wait_for(_once(self._clients[at], args), self._limit)
+        except Exception as err:
+            if isinstance(err, asyncio.TimeoutError):
+                err = redis_errors.TimeoutError("the node does not answer")
+            if transient(err) and self._current == at:
+                self._current = (at + 1) % len(self._clients)
+            raise err
+
+    def limited(self, seconds):
+        """Return nodes that use the same clients and wait this long for a node before
+        they ask the next one."""
+        nodes = AsyncNodes(self._clients)
+        nodes._limit = seconds
+        return nodes
 
     def current(self):
         """Return the client of the node that answered last."""
@@ -91,6 +109,8 @@ class AsyncLock:
                     if end is not None and monotonic() >= end:
                         raise
                     continue
+                except LostError:
+                    continue  # the grant ended before the renewal that follows a wait
                 except (redis_errors.RedisError, OSError) as err:
                     if unknown_command(err):
                         raise NoLockCommandError(f"the server has no LOCK command: {err}") from err
@@ -154,6 +174,27 @@ class AsyncLock:
 _background = set()  # asyncio keeps only weak references to tasks
 
 
+async def _once(client, args):
+    """Send a command once: see the function of the same name in _sync."""
+    pool = client.connection_pool
+    conn = await _pooled(pool)
+    try:
+        await conn.send_command(*args)
+        return await client.parse_response(conn, args[0])
+    except BaseException:
+        await conn.disconnect()
+        raise
+    finally:
+        await pool.release(conn)
+
+
+async def _pooled(pool):
+    try:
+        return await pool.get_connection()
+    except TypeError:  # before redis-py 5.3, it needs the name of the command
+        return await pool.get_connection("LOCK")
+
+
 def _connection(pool, timeout):
     """Return a connection like those of a pool, with another time limit."""
     return pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": timeout})
@@ -195,7 +236,7 @@ class AsyncHeld(Lease):
         pause, unsure = Pause(), False
         while True:
             try:
-                n = await self._client.execute_command(*self._request.release(self.token))
+                n = await self._release_once()
             except (redis_errors.RedisError, OSError) as err:
                 if not transient(err) or self.left() == 0:
                     raise
@@ -206,19 +247,28 @@ class AsyncHeld(Lease):
                 return
             raise LostError(f"lock {self.key!r}: the owner does not hold it")
 
+    async def _release_once(self):
+        args = self._request.release(self.token)
+        if isinstance(self._client, AsyncNodes):
+            return await self._client.execute_once(*args)
+        return await _once(self._client, args)
+
     def _lose(self, cause):
         if self._cause is None:
             self._cause = cause
         self.lost.set()
 
     async def _keep(self):
-        ttl = self._request.ttl
+        ttl, client = self._request.ttl, self._client
+        if isinstance(client, AsyncNodes):
+            # A node that hangs must leave enough of the lease for the other nodes.
+            client = client.limited(self._request.patience())
         wait = ttl / 3
         while self._cause is None:
             await asyncio.sleep(wait)
             sent, wait = monotonic(), ttl / 3
             try:
-                reply = await self._client.execute_command(*self._request.renew())
+                reply = await client.execute_command(*self._request.renew())
                 self._request.renewed(reply, self.token)
             except LostError as err:
                 self._lose(err)

@@ -52,6 +52,10 @@ class Request:
     def renew(self):
         return ["LOCK", "RENEW", self.key, self.owner, "PX", _ms(self.ttl)]
 
+    def patience(self):
+        """Return how long a renewal waits for a node before it asks the next one."""
+        return max(self.ttl / 6, MIN_TTL)
+
     def release(self, token=None):
         return ["LOCK", "RELEASE", self.key, self.owner] + ([] if token is None else [token])
 

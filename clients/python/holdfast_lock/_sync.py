@@ -4,6 +4,8 @@ import socket
 import threading
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from ._errors import LostError, NoLockCommandError, TakenError, UnprovedError, transient, unknown_command
 from ._lease import (
@@ -30,27 +32,39 @@ class Nodes:
     def from_addresses(cls, addresses, **options):
         """Return the nodes at addresses of the form host:port.
 
-        The options are those of redis.Redis.
+        The options are those of redis.Redis. By default, the client of a node does
+        not try again: the next node is asked instead.
         """
         clients = []
         for address in addresses:
             host, port = split(address)
-            clients.append(redis.Redis(host=host, port=port, **{"socket_timeout": 15, "socket_connect_timeout": 3,
-                                                               **options}))
+            clients.append(redis.Redis(host=host, port=port, **{
+                "socket_timeout": 15, "socket_connect_timeout": 3, "retry": Retry(NoBackoff(), 0), **options}))
         return cls(clients)
 
     def execute_command(self, *args):
-        first = self._current
-        for i in range(len(self._clients)):
-            at = (first + i) % len(self._clients)
+        for _ in self._clients[1:]:
             try:
-                reply = self._clients[at].execute_command(*args)
+                return self.execute_once(*args)
             except Exception as err:
-                if not transient(err) or i == len(self._clients) - 1:
+                if not transient(err):
                     raise
-                continue
-            self._current = at
-            return reply
+        return self.execute_once(*args)
+
+    def execute_once(self, *args):
+        """Send a command to one node. If that node does not answer, the next command
+        goes to another one."""
+        at = self._current
+        try:
+            return _once(self._clients[at], args)
+        except Exception as err:
+            if transient(err) and self._current == at:
+                self._current = (at + 1) % len(self._clients)
+            raise
+
+    def limited(self, seconds):
+        """Return a copy that waits this long for a node before it asks the next one."""
+        return Nodes(_limited(c, seconds) for c in self._clients)
 
     def current(self):
         """Return the client of the node that answered last."""
@@ -108,6 +122,8 @@ class Lock:
                 if end is not None and monotonic() >= end:
                     raise
                 continue  # a wait ended early, for example because its node stopped
+            except LostError:
+                continue  # the grant ended before the renewal that follows a wait
             except redis.RedisError as err:
                 if unknown_command(err):
                     raise NoLockCommandError(f"the server has no LOCK command: {err}") from err
@@ -165,6 +181,37 @@ class Lock:
             except redis.RedisError:
                 pass  # the lease ends on its own
         threading.Thread(target=release, daemon=True).start()
+
+
+def _once(client, args):
+    """Send a command once. The execute_command of redis-py may send it again after the
+    loss of the reply."""
+    pool = client.connection_pool
+    conn = _pooled(pool)
+    try:
+        conn.send_command(*args)
+        return client.parse_response(conn, args[0])
+    except BaseException:
+        conn.disconnect()
+        raise
+    finally:
+        pool.release(conn)
+
+
+def _pooled(pool):
+    try:
+        return pool.get_connection()
+    except TypeError:  # before redis-py 5.3, it needs the name of the command
+        return pool.get_connection("LOCK")
+
+
+def _limited(client, seconds):
+    """Return a client like another one, with a shorter time limit."""
+    pool = client.connection_pool
+    kwargs = pool.connection_kwargs
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        kwargs = {**kwargs, name: min(kwargs.get(name) or seconds, seconds)}
+    return redis.Redis(connection_pool=redis.ConnectionPool(connection_class=pool.connection_class, **kwargs))
 
 
 def _connection(pool, timeout):
@@ -225,7 +272,7 @@ class Held(Lease):
         pause, unsure = Pause(), False
         while True:
             try:
-                n = self._client.execute_command(*self._request.release(self.token))
+                n = self._release_once()
             except redis.RedisError as err:
                 if not transient(err) or self.left() == 0:
                     raise
@@ -236,6 +283,12 @@ class Held(Lease):
                 return
             raise LostError(f"lock {self.key!r}: the owner does not hold it")
 
+    def _release_once(self):
+        args = self._request.release(self.token)
+        if isinstance(self._client, Nodes):
+            return self._client.execute_once(*args)
+        return _once(self._client, args)
+
     def _lose(self, cause):
         if self._cause is None:
             self._cause = cause
@@ -244,12 +297,23 @@ class Held(Lease):
 
     def _keep(self):
         """Renew the lease at a third of the ttl."""
+        if not isinstance(self._client, Nodes):
+            self._renew_with(self._client)
+            return
+        # A node that hangs must leave enough of the lease for the other nodes.
+        nodes = self._client.limited(self._request.patience())
+        try:
+            self._renew_with(nodes)
+        finally:
+            nodes.close()
+
+    def _renew_with(self, client):
         ttl = self._request.ttl
         wait = ttl / 3
         while not self._stop.wait(wait):
             sent, wait = monotonic(), ttl / 3
             try:
-                self._request.renewed(self._client.execute_command(*self._request.renew()), self.token)
+                self._request.renewed(client.execute_command(*self._request.renew()), self.token)
             except LostError as err:
                 self._lose(err)
                 return

@@ -5,11 +5,13 @@ The parent process kills the leader when this program prints "half".
 
 import asyncio
 import os
+import socket
 import sys
 import threading
 import time
 
 import redis
+import redis.asyncio
 
 from holdfast_lock import AsyncLock, AsyncNodes, Lock, LostError, Nodes, TakenError
 
@@ -40,6 +42,86 @@ def raises(kind, f):
 def waiting(nodes, key):
     info = nodes.execute_command("LOCK", "INFO", key)
     return 0 if info is None else len(info[info.index(b"waiters") + 1])
+
+
+class Proxy:
+    """A proxy of a node. It can hang, and can lose the reply to a RELEASE."""
+
+    def __init__(self, address):
+        self.hangs, self.loses = False, False
+        host, port = address.rsplit(":", 1)
+        self._node = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            client, _ = self._listener.accept()
+            node = socket.create_connection(self._node)
+            for pair in ((client, node), (node, client)):
+                threading.Thread(target=self._copy, args=(*pair, client), daemon=True).start()
+
+    def _copy(self, source, target, client):
+        try:
+            self._pass_on(source, target, client)
+        except OSError:
+            pass  # the connection has ended
+
+    def _pass_on(self, source, target, client):
+        while data := source.recv(1 << 16):
+            until("the proxy to continue", lambda: not self.hangs)
+            if self.loses and source is client and b"RELEASE" in data:
+                self.loses = False
+                target.sendall(data)
+                target.recv(1)  # the node has executed it
+                for s in (source, target):
+                    s.shutdown(socket.SHUT_RDWR)
+                return
+            target.sendall(data)
+
+
+def failing_node():
+    """The owner keeps its lock when its node hangs, and a lost reply to RELEASE is no
+    loss of the lock."""
+    proxy = Proxy(addresses[0])
+    both = Nodes.from_addresses([proxy.address, addresses[1]])
+    alone = redis.Redis(host="127.0.0.1", port=proxy.port)
+    for client in both, alone:
+        held = Lock(client, "reply").acquire()
+        proxy.loses = True
+        held.release()
+        check("the reply was lost", not proxy.loses)
+    held = Lock(Nodes.from_addresses([proxy.address, addresses[1]]), "hang", ttl=3).acquire()
+    proxy.hangs = True
+    end = time.monotonic() + 5  # longer than the ttl
+    while time.monotonic() < end:
+        check("the lock survives a node that hangs", not held.lost.is_set())
+        time.sleep(0.01)
+    proxy.hangs = False
+    held.release()
+
+
+async def failing_node_of_tasks():
+    proxy = Proxy(addresses[0])
+    both = AsyncNodes.from_addresses([proxy.address, addresses[1]])
+    alone = redis.asyncio.Redis(host="127.0.0.1", port=proxy.port)
+    for client in both, alone:
+        held = await AsyncLock(client, "reply").acquire()
+        proxy.loses = True
+        await held.release()
+        check("the reply was lost", not proxy.loses)
+    await alone.aclose() if hasattr(alone, "aclose") else await alone.close()
+    await both.close()
+    nodes = AsyncNodes.from_addresses([proxy.address, addresses[1]])
+    held = await AsyncLock(nodes, "hang", ttl=3).acquire()
+    proxy.hangs = True
+    await asyncio.sleep(5)  # longer than the ttl
+    check("the lock survives a node that hangs", not held.lost.is_set())
+    proxy.hangs = False
+    await held.release()
+    await nodes.close()
 
 
 def threads():
@@ -157,6 +239,8 @@ async def tasks():
     await nodes.close()
 
 
+failing_node()
+asyncio.run(failing_node_of_tasks())
 threads()
 asyncio.run(tasks())
 print("ok")
