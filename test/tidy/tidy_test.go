@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"lock/listing":       {},
 	"lock/fence":         {},
 	"lock/rueidisclient": {"lock"},
-	"lock/examples":      {"lock"},
+	"lock/examples":      {"lock", "lock/fence"},
 	"cluster/failpoint":  {},
 	"cluster/trace":      {"fsm"},
 	"cluster/yield":      {},
