@@ -149,6 +149,14 @@ func TestChangeError(t *testing.T) {
 	}
 }
 
+// TestBlocked: the proposer does not wait for the next command of clients that block.
+func TestBlocked(t *testing.T) {
+	groups := []fsm.GroupResult{{Reply: []byte("+OK\r\n")}, {Reply: []byte("@4194305 0\r\n")}, {}}
+	if got := blocked(groups); got != 1 {
+		t.Errorf("%d groups block, want 1", got)
+	}
+}
+
 // The next group wakes the proposer while a clock entry is due, regardless of how
 // many groups the proposer expected.
 func TestLeadership_ClockEntryEndsTheWait(t *testing.T) {
@@ -157,7 +165,7 @@ func TestLeadership_ClockEntryEndsTheWait(t *testing.T) {
 		batches:     batches{filling: &fsm.BatchBuilder{}}, clockWaits: []func(){func() {}},
 	}
 	ld.commitWait.Proposed(4)
-	ld.commitWait.Applied(4, time.Millisecond)
+	ld.commitWait.Applied(4, 0, time.Millisecond)
 	ld.batches.filling.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, 1, noop)
 	if b, _, ok := ld.next(); !ok || b == nil || !ld.commitWait.Suffices(1) {
 		t.Error("while a clock entry is due, the proposer waits for more groups")

@@ -202,6 +202,7 @@ func without[T comparable](s []T, v T) []T {
 // applied handles an applied entry of this term. The state machine calls it for
 // every such entry, in log order.
 func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
+	block := blocked(res.Groups)
 	ld.mu.Lock()
 	if ld.closed || res.Index <= ld.start || len(ld.pipeline.inflight) == 0 {
 		ld.mu.Unlock()
@@ -212,7 +213,7 @@ func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
 	took := ld.clock.Mono() - p.stamped
 	if len(ld.pipeline.inflight) == 0 {
 		waiting, _ := ld.batches.filling.Len()
-		ld.commitWait.Applied(waiting, took)
+		ld.commitWait.Applied(waiting, block, took)
 	}
 	traced := ld.pipeline.arrivals.Take(res)
 	ld.checkQuietLocked()
@@ -259,6 +260,16 @@ func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
 	for _, f := range p.clockWaits {
 		f()
 	}
+}
+
+// blocked returns the number of groups whose command blocks.
+func blocked(groups []fsm.GroupResult) (n int) {
+	for i := range groups {
+		if _, _, waits := fsm.Waiting(groups[i].Reply); waits {
+			n++
+		}
+	}
+	return n
 }
 
 // groupsOf returns the results of one session. Most entries contain the groups

@@ -16,8 +16,9 @@ import "time"
 // not safe for concurrent use: the leadership's lock must be held for all
 // methods. The zero value is ready for use.
 type Wait struct {
-	// expected is the number of groups in the entry that was applied last, plus
-	// the number that were waiting at that time.
+	// expected is the number of groups in the entry that was applied last whose
+	// clients were answered, plus the number of groups that were waiting at that
+	// time.
 	expected int
 	last     int           // groups in the last entry
 	took     time.Duration // time from the last entry's stamp until it was applied
@@ -37,10 +38,11 @@ const (
 	maxMissed = 8
 )
 
-// Applied notes that the last entry was applied, how long that took, and how many
-// groups were waiting for the next entry at that time.
-func (t *Wait) Applied(waiting int, took time.Duration) {
-	t.expected, t.took = t.last+waiting, took
+// Applied notes that the last entry was applied, how long that took, how many groups
+// were waiting for the next entry at that time, and how many groups of the last entry
+// block: their clients were not answered, and will not send a command.
+func (t *Wait) Applied(waiting, block int, took time.Duration) {
+	t.expected, t.took = max(t.last-block, 0)+waiting, took
 }
 
 // Begin returns how long to wait for more groups than there are, or 0 to

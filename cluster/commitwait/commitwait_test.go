@@ -9,7 +9,7 @@ import (
 // for the next entry.
 func (t *Wait) entry(groups, waiting int) {
 	t.Proposed(groups)
-	t.Applied(waiting, time.Millisecond)
+	t.Applied(waiting, 0, time.Millisecond)
 }
 
 func TestWait_Halves(t *testing.T) {
@@ -44,7 +44,7 @@ func TestWait_Alone(t *testing.T) {
 func TestWait_SlowEntry(t *testing.T) {
 	var u Wait
 	u.Proposed(4)
-	u.Applied(4, time.Minute)
+	u.Applied(4, 0, time.Minute)
 	if got := u.Begin(4); got != maxCommitWait {
 		t.Errorf("waits %v, want %v at most", got, maxCommitWait)
 	}
@@ -55,7 +55,7 @@ func TestWait_SlowEntry(t *testing.T) {
 func TestWait_NotTaken(t *testing.T) {
 	var u Wait
 	u.Proposed(4)
-	u.Applied(4, 0)
+	u.Applied(4, 0, 0)
 	if u.Begin(4) != 0 || u.enough != 0 {
 		t.Errorf("without a time to wait for, the proposer waits for %d groups", u.enough)
 	}
@@ -84,5 +84,16 @@ func TestWait_InVain(t *testing.T) {
 	u.entry(6, 5)
 	if u.Begin(5) == 0 {
 		t.Error("a wait that was not in missed is not repeated")
+	}
+}
+
+// TestWait_Blocked checks that the proposer does not wait for clients whose commands
+// block: one of two clients was answered, and its next command is there.
+func TestWait_Blocked(t *testing.T) {
+	var u Wait
+	u.Proposed(2)
+	u.Applied(0, 1, time.Millisecond)
+	if got := u.Begin(1); got != 0 {
+		t.Errorf("waits %v for a client that was not answered", got)
 	}
 }
