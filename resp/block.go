@@ -142,6 +142,9 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 		gone = left
 	}
 	instead := fsm.NullArray
+	if c.wait.lock { // as the reply without a wait
+		instead = fsm.Null
+	}
 	if refusal := c.waitRefused(args); refusal != "" { // the rules changed before c.blocked was set
 		return c.endWait(fsm.Error(refusal))
 	}

@@ -106,6 +106,19 @@ func TestBlock_Timeout(t *testing.T) {
 	c.expect("HELLO 3 FOO", "-ERR Syntax error in HELLO option 'FOO'", "RPUSH q x", ":1", "LLEN q", ":1")
 }
 
+// TestBlock_LockTimeout: the reply of LOCK ACQUIRE at the end of a wait is the same null
+// as without a wait. Other blocking commands return a null array.
+func TestBlock_LockTimeout(t *testing.T) {
+	s := serve(t, newFake(t))
+	a, other := dial(t, s), dial(t, s)
+	other.expect("SET k owner", "+OK", "LOCK ACQUIRE k me PX 1000", "$-1", "LOCK ACQUIRE k me PX 1000 WAIT 1", "$-1")
+	id := strings.TrimSuffix(strings.TrimPrefix(a.do("CLIENT ID"), ":"), "\n")
+	a.send("LOCK ACQUIRE k me PX 1000 WAIT 0")
+	awaitBlocked(t, other, "1")
+	other.expect("CLIENT UNBLOCK "+id, ":1")
+	a.want("$-1")
+}
+
 func TestBlock_Unblock(t *testing.T) {
 	s := serve(t, newFake(t))
 	a, other := dial(t, s), dial(t, s)
