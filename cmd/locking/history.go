@@ -39,6 +39,7 @@ A time is a time of day (14:03:07, the last one before now), a day with a time o
 (2026-11-26T14:03:07Z), or milliseconds since 1970.`,
 		Example: `  holdfast locks history deploy --at 14:03:07
   holdfast locks history deploy --from '2026-11-26 14:00:00' --to '2026-11-26 15:00:00'
+  holdfast locks history deploy --count 10 --watch
   holdfast locks history deploy --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,8 +70,7 @@ A time is a time of day (14:03:07, the last one before now), a day with a time o
 	f.IntVar(&o.count, "count", 100, "show at most this many grants, up to 1000")
 	cmd.MarkFlagsMutuallyExclusive("at", "from")
 	cmd.MarkFlagsMutuallyExclusive("at", "to")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON")
-	o.define(f)
+	o.defineOutput(cmd)
 	return cmd
 }
 

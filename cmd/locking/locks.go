@@ -62,8 +62,9 @@ func listCommand() *cobra.Command {
 		Short: "List the locks that are held, oldest grant first",
 		Long: `List the locks that are held, whichever command took them, oldest grant first.
 For locks that other commands than LOCK ACQUIRE have taken, the client and the time
-of the grant come from the history of the node that answers. If there are many such
-locks, both are shown only for the first ones: "holdfast locks history" has the others.`,
+of the grant come from the history of the node that answers, which is asked for at most
+a second. If there are thousands of such locks, both are shown only for the first ones:
+"holdfast locks history" has the others.`,
 		Example: `  holdfast locks list --match 'deploy:*'
   holdfast locks list --waited --watch`,
 	}
@@ -222,13 +223,20 @@ func (o *locksOptions) addHistory(ctx context.Context, nodes *lock.Nodes, all []
 	if o.noHistory {
 		return nil
 	}
-	return o.origins.Add(listing.Scope{}, all, func(keys []string) ([]any, error) {
-		ctx, stop := context.WithTimeout(ctx, historyLimit)
-		defer stop()
-		replies, err := listing.AskHistory(ctx, nodes, keys)
-		o.noHistory = err != nil && strings.HasPrefix(err.Error(), "NOPERM")
-		return replies, nil
-	})
+	ctx, stop := context.WithTimeout(ctx, historyLimit)
+	defer stop()
+	for more := true; more; {
+		more = false
+		if err := o.origins.Add(listing.Scope{}, all, func(keys []string) ([]any, error) {
+			replies, err := listing.AskHistory(ctx, nodes, keys)
+			o.noHistory = err != nil && strings.HasPrefix(err.Error(), "NOPERM")
+			more = err == nil && len(keys) == listing.MaxOriginAsks
+			return replies, nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // infoOf asks for one lock. It returns nil if the lock is free and no client waits.

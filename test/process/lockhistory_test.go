@@ -264,3 +264,15 @@ func TestPlainLocks_AreListed(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainLocks_Many: "holdfast locks" does not look up only the first locks.
+func TestPlainLocks_Many(t *testing.T) {
+	c := startCluster(t)
+	const locks = 130 // more than it looks up at a time
+	for i := range locks {
+		want(t, c.Nodes[0], "OK", "SET", fmt.Sprint("plain:", i), "owner", "NX", "PX", "600000")
+	}
+	testutil.Eventually(t, "the history of more than 100 locks", func() bool {
+		return strings.Count(run(t, "locks", "list", "--addr", c.Nodes[1].Clients), " at n1") > 100
+	})
+}
