@@ -96,12 +96,7 @@ func sentinelOf(n *process.Node) string { return n.Sentinel }
 // ask sends one command on a connection of its own. The reply may be an error.
 func ask(t *testing.T, addr string, words ...string) respwire.Value {
 	t.Helper()
-	c, err := respwire.Connect(addr, limit)
-	if err != nil {
-		t.Fatalf("connect to %s: %v", addr, err)
-	}
-	defer c.Close()
-	reply, err := c.Do(words...)
+	reply, err := respwire.Do(addr, limit, words...)
 	if err != nil {
 		t.Fatalf("%v through %s: %v", words, addr, err)
 	}

@@ -3,6 +3,7 @@ package respwire
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -44,6 +45,17 @@ func Connect(addr string, limit time.Duration) (*Conn, error) {
 	}
 	c.Limit = limit
 	return c, nil
+}
+
+// Do sends one command on a connection of its own and reads the reply. limit
+// bounds each step. The error is only that of the connection: see NoError.
+func Do(addr string, limit time.Duration, args ...string) (Value, error) {
+	c, err := Connect(addr, limit)
+	if err != nil {
+		return Value{}, err
+	}
+	v, err := c.Do(args...)
+	return v, errors.Join(err, c.Close())
 }
 
 // Read reads bytes that Receive has not read. It implements net.Conn.
