@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/redigo"
-	"github.com/gomodule/redigo/redis"
 )
 
 // cycle is a kind of row that measures lock cycles: SET NX PX, then
@@ -22,22 +18,6 @@ type cycle struct {
 	load func(addr string) error
 }
 
-// redsyncRelease is the script with which redsync releases a lock. The library
-// loads the script itself when it releases a lock. Holdfast recognizes the
-// script by its SHA1.
-var redsyncRelease = &cycle{sha: "e950836ed1e694540c503ef9972b8de518044d3b", load: func(addr string) error {
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
-	defer pool.Close()
-	m := redsync.New(redigo.NewPool(pool)).NewMutex("lock:of-redsync", redsync.WithExpiry(time.Minute))
-	if err := m.Lock(); err != nil {
-		return fmt.Errorf("lock by redsync: %w", err)
-	}
-	if ok, err := m.Unlock(); !ok || err != nil {
-		return fmt.Errorf("unlock by redsync: %v, %w", ok, err)
-	}
-	return nil
-}}
-
 // ownText is a script as a program without a library might send it. Holdfast
 // does not recognize its SHA1, so Holdfast interprets it.
 const ownText = `local held = redis.call('GET', KEYS[1]) == ARGV[1]
@@ -46,8 +26,8 @@ return held and redis.call('DEL', KEYS[1]) or 0`
 const ownSHA = "96080cd14530bad84dacd8eda4d972d5114a0736"
 
 var ownRelease = &cycle{sha: ownSHA, load: func(addr string) error {
-	sha, err := redis.String(ask(addr, "SCRIPT", "LOAD", ownText))
-	if err == nil && sha != ownSHA {
+	sha, err := ask(addr, "SCRIPT", "LOAD", ownText)
+	if err == nil && sha.Text != ownSHA {
 		err = fmt.Errorf("SCRIPT LOAD replies %s", sha)
 	}
 	return err

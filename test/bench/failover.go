@@ -10,9 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 const (
@@ -116,15 +115,14 @@ func measureGaps(ctx context.Context, m machine, name string, floor time.Duratio
 
 // writer writes keys, each once, and records which writes were acknowledged.
 type writer struct {
-	conn    redis.Conn
+	conn    *respwire.Conn
 	name    string
 	acked   []string
 	refused int // errors that say that the write was not executed
 }
 
 func newWriter(addr string, i int) (*writer, error) {
-	conn, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(time.Minute),
-		redis.DialWriteTimeout(time.Minute))
+	conn, err := respwire.Connect(addr, replyLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -151,13 +149,12 @@ func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration
 		key := fmt.Sprintf("%s:%d", w.name, n)
 		reply, err := w.conn.Do("SET", key, key, "NX")
 		now := time.Now()
-		var refusal redis.Error
 		switch {
-		case errors.As(err, &refusal):
-			w.refused++ // no acknowledgement: the gap continues
 		case err != nil:
 			return 0, err
-		case reply == nil:
+		case reply.IsError():
+			w.refused++ // no acknowledgement: the gap continues
+		case reply.Null:
 			return 0, fmt.Errorf("SET %s NX: nil, although it was sent once", key)
 		default:
 			w.acked = append(w.acked, key)
@@ -182,12 +179,15 @@ func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration
 func (w *writer) missing(addr string) (int, error) {
 	missing := 0
 	for keys := range slices.Chunk(w.acked, 1000) {
-		values, err := redis.Strings(ask(addr, "MGET", redis.Args{}.AddFlat(keys)...))
+		values, err := ask(addr, append([]string{"MGET"}, keys...)...)
+		if err == nil && len(values.Elems) != len(keys) {
+			err = fmt.Errorf("MGET of %d keys returned %d values", len(keys), len(values.Elems))
+		}
 		if err != nil {
 			return 0, fmt.Errorf("read back: %w", err)
 		}
-		for i, v := range values {
-			if v != keys[i] {
+		for i, v := range values.Elems {
+			if v.Text != keys[i] {
 				missing++
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
 const (
@@ -38,8 +40,8 @@ func measureIdle(ctx context.Context, m machine) (missed bool, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	fmt.Fprintf(m.out, "\n%s: no data, no clients, %v\n", idleName, idleTime)
-	if err := wait(ctx, idleRest); err != nil {
-		return false, err
+	if !load.Sleep(ctx, idleRest) {
+		return false, ctx.Err()
 	}
 	leader, err := c.Settled(ctx)
 	if err != nil {
@@ -54,8 +56,8 @@ func measureIdle(ctx context.Context, m machine) (missed bool, err error) {
 		return false, err
 	}
 	begun := time.Now()
-	if err := wait(ctx, idleTime); err != nil {
-		return false, err
+	if !load.Sleep(ctx, idleTime) {
+		return false, ctx.Err()
 	}
 	after, err := processorTimes(pids)
 	if err != nil {
@@ -77,18 +79,6 @@ func measureIdle(ctx context.Context, m machine) (missed bool, err error) {
 		"(at most %.1f): %s\n", 100*shares[0], 100*shares[1], 100*idleLeaderLimit, 100*shares[2], 100*shares[3],
 		100*idleFollowerLimit, verdict)
 	return missed, nil
-}
-
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
 
 // tick is the unit of the times in /proc/PID/stat on Linux: USER_HZ is 100 on

@@ -9,15 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/redigo"
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // These are the rows about LOCK.
@@ -203,54 +198,6 @@ func (l *lockBench) handOver(ctx context.Context) (missed bool, err error) {
 	return missed, nil
 }
 
-// redsyncMutex returns a mutex of redsync on the redis-server.
-func (l *lockBench) redsyncMutex(pool *redis.Pool, key string, options ...redsync.Option) *redsync.Mutex {
-	return redsync.New(redigo.NewPool(pool)).NewMutex(key, append(options, redsync.WithExpiry(30*time.Second))...)
-}
-
-func (l *lockBench) redisPool() *redis.Pool {
-	dial := func() (redis.Conn, error) { return redis.Dial("tcp", l.redis.addr) }
-	return &redis.Pool{MaxIdle: lockClients, Dial: dial}
-}
-
-// poll lets clients of redsync compete for one lock of the redis-server.
-func (l *lockBench) poll(ctx context.Context) (*span, error) {
-	pool := l.redisPool()
-	defer pool.Close()
-	s := &span{counts: make([]int, lockClients)}
-	var grants atomic.Int64
-	errs := make([]error, lockClients)
-	begun := time.Now()
-	end := begun.Add(time.Duration(l.o.seconds * float64(time.Second)))
-	var clients sync.WaitGroup
-	for i := range lockClients {
-		clients.Go(func() {
-			for time.Now().Before(end) && errs[i] == nil {
-				m := l.redsyncMutex(pool, "locks:one", redsync.WithTries(1<<20),
-					redsync.WithRetryDelay(time.Millisecond))
-				trying, stop := context.WithDeadline(ctx, end)
-				err := m.LockContext(trying)
-				stop()
-				if err != nil {
-					if trying.Err() == nil {
-						errs[i] = err
-					}
-					return
-				}
-				if ok, err := m.UnlockContext(ctx); err != nil || !ok {
-					errs[i] = fmt.Errorf("unlock: %v, %w", ok, err)
-				}
-				s.counts[i]++
-				grants.Add(1)
-			}
-		})
-	}
-	clients.Wait()
-	s.took = time.Since(begun)
-	s.times = make([]time.Duration, 2*grants.Load())
-	return s, errors.Join(errs...)
-}
-
 // own compares LOCK with SET NX and DELIFEQ, on a key for each client. The kinds
 // of cycles take turns, so that other work on the machine slows all of them.
 func (l *lockBench) own(ctx context.Context) (missed bool, err error) {
@@ -321,9 +268,9 @@ func other(all []*process.Node, leader *process.Node, n int) string {
 // passOver lets two clients hand a lock to each other. A client releases it when
 // the other one is in the queue.
 func (l *lockBench) passOver(ctx context.Context, a, b string, exchanges int) (*span, error) {
-	var conns [3]redis.Conn // the last one looks at the queue
+	var conns [3]*respwire.Conn // the last one looks at the queue
 	for i, addr := range []string{a, b, l.leader.Clients} {
-		c, err := redis.Dial("tcp", addr, redis.DialReadTimeout(time.Minute))
+		c, err := respwire.Connect(addr, replyLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -331,7 +278,7 @@ func (l *lockBench) passOver(ctx context.Context, a, b string, exchanges int) (*
 		conns[i] = c
 	}
 	const key = "locks:next"
-	if _, err := redis.Int64(conns[0].Do("LOCK", "ACQUIRE", key, "owner-0", "PX", 30000)); err != nil {
+	if _, err := integer(conns[0].Do("LOCK", "ACQUIRE", key, "owner-0", "PX", "30000")); err != nil {
 		return nil, err
 	}
 	s := &span{}
@@ -341,71 +288,33 @@ func (l *lockBench) passOver(ctx context.Context, a, b string, exchanges int) (*
 		}
 		mine, next := i%2, (i+1)%2
 		owner := fmt.Sprint("owner-", next)
-		err := conns[next].Send("LOCK", "ACQUIRE", key, owner, "PX", 30000, "WAIT", 0)
-		if err := errors.Join(err, conns[next].Flush()); err != nil {
+		if err := conns[next].Send([]string{"LOCK", "ACQUIRE", key, owner, "PX", "30000", "WAIT", "0"}); err != nil {
 			return nil, err
 		}
 		for {
-			info, err := redis.Values(conns[2].Do("LOCK", "INFO", key))
+			info, err := respwire.NoError(conns[2].Do("LOCK", "INFO", key))
 			if err != nil {
 				return nil, err
 			}
-			if strings.Contains(fmt.Sprintf("%s", info), owner) {
+			if strings.Contains(info.String(), owner) {
 				break
 			}
 		}
 		released := make(chan error, 1)
 		begun := time.Now()
 		go func() {
-			_, err := conns[mine].Do("LOCK", "RELEASE", key, fmt.Sprint("owner-", mine))
+			_, err := integer(conns[mine].Do("LOCK", "RELEASE", key, fmt.Sprint("owner-", mine)))
 			released <- err
 		}()
-		_, err = redis.Int64(conns[next].Receive())
+		_, err := integer(conns[next].Receive())
 		s.times = append(s.times, time.Since(begun))
 		if err := errors.Join(err, <-released); err != nil {
 			return nil, err
 		}
 	}
 	slices.Sort(s.times)
-	_, err := conns[exchanges%2].Do("LOCK", "RELEASE", key, fmt.Sprint("owner-", exchanges%2))
+	_, err := integer(conns[exchanges%2].Do("LOCK", "RELEASE", key, fmt.Sprint("owner-", exchanges%2)))
 	return s, err
-}
-
-// passOverRedis does the same with redsync, whose clients poll. The owner keeps
-// the lock for a while that does not depend on the other client.
-func (l *lockBench) passOverRedis(ctx context.Context, exchanges int) (*span, error) {
-	pool := l.redisPool()
-	defer pool.Close()
-	s := &span{}
-	for i := range exchanges {
-		m := l.redsyncMutex(pool, "locks:next")
-		if err := m.LockContext(ctx); err != nil {
-			return nil, err
-		}
-		got := make(chan time.Time)
-		var err error
-		next := l.redsyncMutex(pool, "locks:next")
-		go func() {
-			err = next.LockContext(ctx)
-			got <- time.Now()
-		}()
-		hold := time.NewTimer(time.Duration(100+7*i) * time.Millisecond)
-		select {
-		case <-ctx.Done():
-		case <-hold.C:
-		}
-		begun := time.Now()
-		_, freed := m.UnlockContext(ctx)
-		s.times = append(s.times, (<-got).Sub(begun))
-		if err := errors.Join(err, freed); err != nil {
-			return nil, err
-		}
-		if _, err := next.UnlockContext(ctx); err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(s.times)
-	return s, nil
 }
 
 // manyWaiters compares a short queue with a long one.

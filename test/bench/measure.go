@@ -17,8 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -140,7 +138,7 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 	if err != nil {
 		return s, 0, err
 	}
-	keysBefore, err := redis.Int64(ask(addr, "DBSIZE"))
+	keysBefore, err := integer(ask(addr, "DBSIZE"))
 	if err != nil {
 		return s, 0, err
 	}
@@ -161,7 +159,7 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 	if s, err = parse(out.String()); err != nil {
 		return s, 0, err
 	}
-	keys, err := redis.Int64(ask(addr, "DBSIZE"))
+	keys, err := integer(ask(addr, "DBSIZE"))
 	if err != nil {
 		return s, 0, err
 	}

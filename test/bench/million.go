@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 const (
@@ -106,8 +106,7 @@ func measureMillion(ctx context.Context, m machine) (missed bool, err error) {
 // loadLocks sends the locks through one pipeline, and returns the time until the
 // last reply. Every lock must be new.
 func loadLocks(ctx context.Context, addr string) (time.Duration, error) {
-	conn, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(time.Minute),
-		redis.DialWriteTimeout(time.Minute))
+	conn, err := respwire.Connect(addr, replyLimit)
 	if err != nil {
 		return 0, err
 	}
@@ -116,18 +115,21 @@ func loadLocks(ctx context.Context, addr string) (time.Duration, error) {
 	begun := time.Now()
 	sent := make(chan error, 1)
 	go func() {
+		w := bufio.NewWriter(conn)
+		var command []byte
 		for i := range millionLocks {
 			key := fmt.Sprintf("lock:%015d", i)
-			if err := conn.Send("SET", key, "holder-012345678", "NX", "PX", "3600000"); err != nil {
+			command = respwire.AppendCommand(command[:0], "SET", key, "holder-012345678", "NX", "PX", "3600000")
+			if _, err := w.Write(command); err != nil {
 				sent <- err
 				return
 			}
 		}
-		sent <- conn.Flush()
+		sent <- w.Flush()
 	}()
 	for i := range millionLocks {
-		reply, err := redis.String(conn.Receive())
-		if err == nil && reply != "OK" {
+		reply, err := conn.Receive()
+		if err == nil && reply.Head() != "+OK" {
 			err = fmt.Errorf("reply %q", reply)
 		}
 		if err != nil {

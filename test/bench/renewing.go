@@ -2,24 +2,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // renewing runs clients that send the commands of a cycle, one after the other,
-// again and again. As in loop, one thread serves all connections.
+// again and again.
 type renewing struct {
+	*sockets
 	cycle   []exchange
 	clients []*renewer
-	epoll   int
-	out     []byte
 }
 
 // exchange is a command of a cycle.
@@ -46,14 +41,14 @@ func (e exchange) complete(got string) (bool, error) {
 
 // renewer is one client with at most one command under way.
 type renewer struct {
-	fd    int
-	key   string
-	owner string
-	step  int // position in the cycle of the command under way
-	sent  time.Time
-	in    [64]byte
-	n     int
-	count int
+	socket int // index of the connection
+	key    string
+	owner  string
+	step   int // position in the cycle of the command under way
+	sent   time.Time
+	in     [64]byte
+	n      int
+	count  int
 }
 
 // renewals is a cycle that takes, renews and releases a lock.
@@ -65,34 +60,15 @@ var renewals = []exchange{
 
 // newRenewing connects the clients. key returns the key of each of them.
 func newRenewing(addr string, clients int, cycle []exchange, key func(i int) string) (*renewing, error) {
-	to, err := net.ResolveTCPAddr("tcp4", addr)
+	s, err := connect(addr, clients)
 	if err != nil {
 		return nil, err
 	}
-	l := &renewing{cycle: cycle}
-	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
+	l := &renewing{sockets: s, cycle: cycle}
 	for i := range clients {
-		fd, err := dial(to)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), l.close())
-		}
-		l.clients = append(l.clients, &renewer{fd: fd, key: key(i), owner: loopToken + "-" + strconv.Itoa(i)})
-		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd,
-			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
-			return nil, errors.Join(fmt.Errorf("epoll: %w", err), l.close())
-		}
+		l.clients = append(l.clients, &renewer{socket: i, key: key(i), owner: loopToken + "-" + strconv.Itoa(i)})
 	}
 	return l, nil
-}
-
-func (l *renewing) close() error {
-	err := unix.Close(l.epoll)
-	for _, c := range l.clients {
-		err = errors.Join(err, unix.Close(c.fd))
-	}
-	return err
 }
 
 // maxReplyWait is how long a client may wait for a reply.
@@ -107,16 +83,15 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 	open := 0
 	for _, c := range l.clients {
 		c.count = 0
-		if err := l.send(c); err != nil {
+		if err := l.request(c); err != nil {
 			return nil, err
 		}
 		open++
 	}
-	events := make([]unix.EpollEvent, 1024)
 	for open > 0 {
-		n, err := unix.EpollWait(l.epoll, events, 100)
-		if err != nil && err != unix.EINTR {
-			return nil, fmt.Errorf("epoll: %w", err)
+		events, err := l.wait()
+		if err != nil {
+			return nil, err
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -125,9 +100,9 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 		if now.After(end.Add(maxReplyWait)) {
 			return nil, fmt.Errorf("%d clients have waited for a reply for %v", open, maxReplyWait)
 		}
-		for _, e := range events[:max(n, 0)] {
+		for _, e := range events {
 			c := l.clients[e.Fd]
-			complete, err := l.receive(c)
+			complete, err := l.advance(c)
 			if err != nil {
 				return nil, fmt.Errorf("client %d: %w", e.Fd, err)
 			}
@@ -142,7 +117,7 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 			if !now.After(end) {
 				c.count++
 			}
-			if err := l.send(c); err != nil {
+			if err := l.request(c); err != nil {
 				return nil, err
 			}
 		}
@@ -155,17 +130,12 @@ func (l *renewing) runFor(ctx context.Context, seconds float64) (*span, error) {
 	return s, nil
 }
 
-// receive reads the data that has arrived and reports whether the reply is
+// advance reads the data that has arrived and reports whether the reply is
 // complete.
-func (l *renewing) receive(c *renewer) (bool, error) {
-	n, err := unix.Read(c.fd, c.in[c.n:])
-	switch {
-	case err == unix.EAGAIN || err == unix.EINTR:
-		return false, nil
-	case err != nil:
+func (l *renewing) advance(c *renewer) (bool, error) {
+	n, err := l.receive(c.socket, c.in[c.n:])
+	if err != nil || n == 0 {
 		return false, err
-	case n == 0:
-		return false, errors.New("the connection was closed")
 	}
 	c.n += n
 	if done, err := l.cycle[c.step].complete(string(c.in[:c.n])); err != nil || !done {
@@ -175,18 +145,9 @@ func (l *renewing) receive(c *renewer) (bool, error) {
 	return true, nil
 }
 
-// send sends the command of the client's current step.
-func (l *renewing) send(c *renewer) error {
+// request sends the command of the client's current step.
+func (l *renewing) request(c *renewer) error {
 	words := l.cycle[c.step].words(c)
-	l.out = append(strconv.AppendInt(append(l.out[:0], '*'), int64(len(words)), 10), "\r\n"...)
-	for _, w := range words {
-		l.out = append(strconv.AppendInt(append(l.out, '$'), int64(len(w)), 10), "\r\n"...)
-		l.out = append(append(l.out, w...), "\r\n"...)
-	}
 	c.sent = time.Now()
-	n, err := unix.Write(c.fd, l.out)
-	if err == nil && n < len(l.out) {
-		err = fmt.Errorf("the empty socket buffer accepted only %d of %d bytes", n, len(l.out))
-	}
-	return err
+	return l.send(c.socket, words...)
 }

@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/verify/process"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // startLimit is how long a system may take until it serves.
@@ -111,24 +110,31 @@ func showLogs(c *process.Cluster) error {
 	return nil
 }
 
-// ask sends one command on a connection of its own.
-func ask(addr, cmd string, args ...any) (any, error) {
-	c, err := redis.Dial("tcp", addr, redis.DialConnectTimeout(5*time.Second), redis.DialReadTimeout(60*time.Second),
-		redis.DialWriteTimeout(60*time.Second))
-	if err != nil {
-		return nil, err
+// replyLimit is longer than a server takes for any command of the bench.
+const replyLimit = time.Minute
+
+// ask sends one command on a connection of its own. An error reply is an error.
+func ask(addr string, args ...string) (respwire.Value, error) {
+	return respwire.NoError(respwire.Do(addr, replyLimit, args...))
+}
+
+// integer is for replies that must be integers. It returns the results of ask,
+// Do or Receive as a number.
+func integer(v respwire.Value, err error) (int64, error) {
+	v, err = respwire.NoError(v, err)
+	if err == nil && v.Kind != ':' {
+		err = fmt.Errorf("the reply is %q, want an integer", v)
 	}
-	defer c.Close()
-	return c.Do(cmd, args...)
+	return v.Int, err
 }
 
 // stat reads one number of INFO.
 func stat(addr, section, name string) (int64, error) {
-	text, err := redis.String(ask(addr, "INFO", section))
+	info, err := ask(addr, "INFO", section)
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(info.Text) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+":"); ok {
 			return strconv.ParseInt(value, 10, 64)
 		}

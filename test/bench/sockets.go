@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
+)
+
+// sockets are the connections of a load generator. One thread waits for all of
+// them at once, as redis-benchmark does. One goroutine for each connection would
+// cost the machine more per command than redis-benchmark does. Where the load
+// and the systems share the processors, that cost would slow down the system
+// that needs the processors most.
+type sockets struct {
+	epoll  int
+	fds    []int
+	out    []byte // the command that is being sent
+	events []unix.EpollEvent
+}
+
+// connect opens n connections to addr.
+func connect(addr string, n int) (*sockets, error) {
+	to, err := net.ResolveTCPAddr("tcp4", addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &sockets{events: make([]unix.EpollEvent, min(n, 1024))}
+	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	for i := range n {
+		fd, err := dial(to)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), s.close())
+		}
+		s.fds = append(s.fds, fd)
+		if err := unix.EpollCtl(s.epoll, unix.EPOLL_CTL_ADD, fd,
+			&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}); err != nil {
+			return nil, errors.Join(fmt.Errorf("epoll: %w", err), s.close())
+		}
+	}
+	return s, nil
+}
+
+// dial opens a socket that package net does not know. Go's poller would also
+// watch a socket of package net, and would wake a second thread for every
+// reply.
+func dial(to *net.TCPAddr) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	err = unix.Connect(fd, &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())})
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		return 0, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+func (s *sockets) close() error {
+	err := unix.Close(s.epoll)
+	for _, fd := range s.fds {
+		err = errors.Join(err, unix.Close(fd))
+	}
+	return err
+}
+
+// pollLimit is how long wait waits at most.
+const pollLimit = 100 * time.Millisecond
+
+// wait waits until data has arrived, or for pollLimit. The field Fd of an event
+// is the index of the connection.
+func (s *sockets) wait() ([]unix.EpollEvent, error) {
+	n, err := unix.EpollWait(s.epoll, s.events, int(pollLimit.Milliseconds()))
+	if err != nil && err != unix.EINTR {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	return s.events[:max(n, 0)], nil
+}
+
+// receive reads data that has arrived at connection i. It returns 0 if there is
+// none.
+func (s *sockets) receive(i int, into []byte) (int, error) {
+	n, err := unix.Read(s.fds[i], into)
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, errors.New("the connection was closed")
+	}
+	return n, nil
+}
+
+// send sends a command on connection i, which must have no other command under
+// way: the command must fit into the socket buffer.
+func (s *sockets) send(i int, args ...string) error {
+	s.out = respwire.AppendCommand(s.out[:0], args...)
+	n, err := unix.Write(s.fds[i], s.out)
+	if err == nil && n < len(s.out) {
+		err = fmt.Errorf("the empty socket buffer accepted only %d of %d bytes", n, len(s.out))
+	}
+	return err
+}
