@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +13,12 @@ import (
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
+
+// replyLimit is longer than a node takes for a command.
+const replyLimit = 30 * time.Second
 
 func TestGoRedis(t *testing.T) {
 	for name, protocol := range map[string]int{"default": 0, "RESP2": 2} {
@@ -189,13 +195,9 @@ func TestRedigo(t *testing.T) {
 	if err := c.Close(); err != nil { // returns the connection to the pool
 		t.Fatal(err)
 	}
-	killer, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer killer.Close()
-	if n, err := redis.Int(killer.Do("CLIENT", "KILL", "ID", id)); err != nil || n != 1 {
-		t.Errorf("CLIENT KILL: %d, %v", n, err)
+	killed, err := respwire.Do(addr, replyLimit, "CLIENT", "KILL", "ID", strconv.FormatInt(id, 10))
+	if err != nil || killed.Int != 1 {
+		t.Errorf("CLIENT KILL: %v, %v", killed, err)
 	}
 	again := pool.Get()
 	defer again.Close()
@@ -242,13 +244,8 @@ func TestRueidis(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	killer, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer killer.Close()
-	if n, err := redis.Int(killer.Do("CLIENT", "KILL", "TYPE", "normal")); err != nil || n < 1 {
-		t.Errorf("CLIENT KILL: %d, %v", n, err)
+	if n, err := respwire.Do(addr, replyLimit, "CLIENT", "KILL", "TYPE", "normal"); err != nil || n.Int < 1 {
+		t.Errorf("CLIENT KILL: %v, %v", n, err)
 	}
 	if got, err := c.Do(ctx, c.B().Get().Key("lock").Build()).ToString(); err != nil || got != "token" {
 		t.Errorf("GET after the connection was cut: %q, %v", got, err)

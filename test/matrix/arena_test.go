@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
@@ -117,18 +115,9 @@ func (a *arena) ready(ctx context.Context, t *testing.T) {
 	}
 }
 
+// do sends one command on a connection of its own.
 func do(addr, command string) error {
-	c, err := redis.Dial("tcp", addr, redis.DialReadTimeout(20*time.Second))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	words := respwire.Words(command)
-	args := make([]any, len(words)-1)
-	for i, w := range words[1:] {
-		args[i] = w
-	}
-	if _, err := c.Do(words[0], args...); err != nil {
+	if _, err := respwire.NoError(respwire.Do(addr, limit, respwire.Words(command)...)); err != nil {
 		return fmt.Errorf("%s: %w", command, err)
 	}
 	return nil
