@@ -27,13 +27,7 @@ func (c *testCluster) waiter(id string, origin uint64) *waiter {
 // block sends a blocking command and reports whether it waits.
 func (w *waiter) block(t testing.TB, args ...string) (reply string, waits bool) {
 	t.Helper()
-	w.group.Reset(2, w.origin)
-	raw := make([][]byte, len(args))
-	for i, a := range args {
-		raw[i] = []byte(a)
-	}
-	w.group.Command(w.node.Table().Find(raw[0]), 0, raw)
-	out, err := w.s.Block(&w.group, w.origin, false)
+	out, err := w.tryBlock(args)
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}

@@ -3,27 +3,13 @@ package cluster_test
 import (
 	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // applySteps returns the cost, in steps, of the entries that a node has
 // applied.
 func (c *testCluster) applySteps(id string) float64 {
 	c.t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(c.node(id).Collectors()...)
-	families, err := registry.Gather()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "holdfast_apply_steps_total" {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	c.t.Fatal("no such metric")
-	return 0
+	return metric(c.t, c.node(id), "holdfast_apply_steps_total")
 }
 
 // Reads in groups that write cost the nodes nothing when they apply the log,

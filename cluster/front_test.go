@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // A read-only script that is not cached sends its group through the log. Then
@@ -20,10 +21,7 @@ func TestRead_UnloggedFront(t *testing.T) {
 		g.Reset(2, 1)
 		table := c.node(id).Table()
 		for _, words := range [][]string{{"EVAL_RO", "return '" + id + "'", "0"}, {"GET", "big"}} {
-			args := make([][]byte, len(words))
-			for i, w := range words {
-				args[i] = []byte(w)
-			}
+			args := respwire.Args(words...)
 			g.Command(table.Find(args[0]), 0, args)
 		}
 		p := fsm.Front{Most: 256 << 10}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
@@ -364,11 +365,32 @@ func (c *testCluster) transfer(to string) {
 }
 
 // isolate cuts a node off from all others, in both directions.
-func (c *testCluster) isolate(id string) {
-	for _, other := range c.others(id) {
+func (c *testCluster) isolate(id string) { c.cutOff(id, c.others(id)...) }
+
+// cutOff cuts a node off from some others, in both directions.
+func (c *testCluster) cutOff(id string, others ...string) {
+	for _, other := range others {
 		c.net.hold(id, other)
 		c.net.hold(other, id)
 	}
+}
+
+// metric returns the value of one of a node's counters.
+func metric(t testing.TB, n *cluster.Node, name string) float64 {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(n.Collectors()...)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
 
 // caughtUp waits until the nodes have applied what any of them has committed,
@@ -435,10 +457,7 @@ func (c *client) do(args ...string) (string, error) { return c.pipeline(args) }
 func (c *client) pipeline(cmds ...[]string) (string, error) {
 	c.group.Reset(2, 1)
 	for _, args := range cmds {
-		raw := make([][]byte, len(args))
-		for i, arg := range args {
-			raw[i] = []byte(arg)
-		}
+		raw := respwire.Args(args...)
 		row := c.node.Table().Find(raw[0])
 		if row == nil {
 			return "", fmt.Errorf("no command %q", args[0])
@@ -453,10 +472,7 @@ func (c *client) pipeline(cmds ...[]string) (string, error) {
 func (c *client) transaction(cmds ...[]string) (string, error) {
 	var queue []fsm.Queued
 	for _, args := range cmds {
-		raw := make([][]byte, len(args))
-		for i, arg := range args {
-			raw[i] = []byte(arg)
-		}
+		raw := respwire.Args(args...)
 		queue = append(queue, fsm.Queued{Cmd: c.node.Table().Find(raw[0]), Args: raw})
 	}
 	c.group.Reset(2, 1)

@@ -183,14 +183,6 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c.client("n1").want(t, bulk("w"), "GET", "k")
 }
 
-// cutOff cuts a node off from some others, in both directions.
-func (c *testCluster) cutOff(id string, others ...string) {
-	for _, other := range others {
-		c.net.hold(id, other)
-		c.net.hold(other, id)
-	}
-}
-
 // A member that does not know of a removal yet must not keep a node from
 // joining.
 func TestJoin_RemovalUnknownToPeer(t *testing.T) {

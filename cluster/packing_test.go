@@ -7,28 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/holdfast-kv/holdfast/cluster"
 )
-
-// entries returns how many entries a node has proposed.
-func (c *testCluster) entries(id string) float64 {
-	c.t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(c.node(id).Collectors()...)
-	families, err := registry.Gather()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "holdfast_proposer_entries_total" {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	c.t.Fatal("no such metric")
-	return 0
-}
 
 // TestPacking_HeavyWrites checks that a pipeline of heavy writes gets several
 // entries, that a single write that is heavier waits for its slot, and that a
@@ -46,7 +26,8 @@ func TestPacking_HeavyWrites(t *testing.T) {
 	on.must(t, slices.Concat([]string{"ZADD", "set"}, members)...)
 	on.must(t, slices.Concat([]string{"ZADD", "same"}, members)...)
 	union := []string{"ZUNIONSTORE", "sum", "2", "set", "same"}
-	before := c.entries(leader)
+	const entries = "holdfast_proposer_entries_total"
+	before := metric(t, c.node(leader), entries)
 	var pipeline, many [][]string
 	for range 8 {
 		pipeline = append(pipeline, union)
@@ -55,7 +36,7 @@ func TestPacking_HeavyWrites(t *testing.T) {
 	if got, err := on.pipeline(pipeline...); err != nil || got != strings.Repeat(":1000\r\n", 8)+":1\r\n" {
 		t.Errorf("pipeline: %q, %v", clip(got), err)
 	}
-	if n := c.entries(leader) - before; n < 4 {
+	if n := metric(t, c.node(leader), entries) - before; n < 4 {
 		t.Errorf("8 unions took %v entries", n)
 	}
 	// This takes 6 ms, so it waits for its slot.

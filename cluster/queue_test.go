@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 var (
@@ -241,10 +242,7 @@ func (q *queue) wait(w *waiter, id string, over <-chan time.Time) ([]byte, error
 // tryBlock sends a blocking command.
 func (w *waiter) tryBlock(args []string) ([]byte, error) {
 	w.group.Reset(2, w.origin)
-	raw := make([][]byte, len(args))
-	for i, a := range args {
-		raw[i] = []byte(a)
-	}
+	raw := respwire.Args(args...)
 	w.group.Command(w.node.Table().Find(raw[0]), 0, raw)
 	return w.s.Block(&w.group, w.origin, false)
 }

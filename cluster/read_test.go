@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestRead_StaleLeader is the case that raft's own VerifyLeader fails:
@@ -213,10 +214,7 @@ func TestRead_Large(t *testing.T) {
 			g.Reset(2, 1)
 			table := c.node(id).Table()
 			for _, words := range [][]string{{"STRLEN", "big"}, {"GET", "big"}, {"GETRANGE", "big", "-1", "-1"}} {
-				args := make([][]byte, len(words))
-				for i, w := range words {
-					args[i] = []byte(w)
-				}
+				args := respwire.Args(words...)
 				g.Command(table.Find(args[0]), 0, args)
 			}
 			var p fsm.Front

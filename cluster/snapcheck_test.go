@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
@@ -128,24 +127,6 @@ func (s *badSink) Written() (io.ReadCloser, error) {
 type panicReader struct{ io.ReadCloser }
 
 func (panicReader) Read([]byte) (int, error) { panic("out of range") }
-
-// metric returns the value of one of a node's metrics.
-func metric(t *testing.T, n *cluster.Node, name string) float64 {
-	t.Helper()
-	r := prometheus.NewRegistry()
-	r.MustRegister(n.Collectors()...)
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s", name)
-	return 0
-}
 
 // snapshotFiles returns the complete and the unfinished snapshots of a node.
 func (m *member) snapshotFiles(t *testing.T) (complete, unfinished []string) {

@@ -2,15 +2,12 @@ package fsm_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // collections returns commands that create a value of every type and encoding.
@@ -31,24 +28,11 @@ func collections() []string {
 func TestCollections_Snapshot(t *testing.T) {
 	f := newFeed(t)
 	f.do(collections()...)
-	whole := snapshotOf(t, f.m)
-	m := restore(t, whole)
-	if !bytes.Equal(snapshotOf(t, m), whole) {
-		t.Error("the restored machine differs")
-	}
-	again := &feed{t: t, m: m, stamp: f.stamp, seq: f.seq}
-	for _, line := range []string{"HGETALL h", "HGETALL many", "LRANGE long 0 -1", "SMEMBERS numbers", "SMEMBERS ints",
+	f.continues("HGETALL h", "HGETALL many", "LRANGE long 0 -1", "SMEMBERS numbers", "SMEMBERS ints",
 		"ZRANGE scores 0 -1 WITHSCORES", "ZRANGE zbig 0 -1 WITHSCORES", "OBJECT ENCODING was", "OBJECT ENCODING h",
 		"OBJECT ENCODING h2", "OBJECT ENCODING many", "OBJECT ENCODING zbig", "TTL h", "ZRANK scores m77",
 		"SPOP numbers 5", "SRANDMEMBER numbers 5", "HRANDFIELD many 5", "ZRANDMEMBER scores 5", "HSCAN many 0",
-		"LPOP long 3", "ZPOPMAX scores 3"} {
-		if got, want := again.do(line), f.do(line); got != want {
-			t.Errorf("%s: %.200q, want %.200q", line, got, want)
-		}
-	}
-	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, f.m)) {
-		t.Error("the machines diverge")
-	}
+		"LPOP long 3", "ZPOPMAX scores 3")
 }
 
 // TestCollections_Large checks snapshots with a collection that spans several
@@ -234,83 +218,26 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 	f := newFeed(t)
 	f.do(collections()[:16]...)
 	whole := snapshotOf(t, f.m)
-	for i := range whole {
-		data := bytes.Clone(whole)
-		data[i] ^= 0x41
-		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable()); err == nil {
-			t.Fatalf("byte %d changed: read without an error", i)
-		}
-		// Damage with a correct checksum gives another state or a documented
-		// error, not a panic.
-		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
-		switch {
-		case err == nil:
-			again := snapshotOf(t, m)
-			if !bytes.Equal(snapshotOf(t, restore(t, again)), again) {
-				t.Fatalf("byte %d changed: read, written, read: another machine", i)
-			}
-		case !documented(err) && i > 15:
-			t.Fatalf("byte %d changed: %v", i, err)
-		}
-	}
+	readDamaged(t, whole)
 	// An object must be followed by all of its elements and nothing else.
-	for what, edit := range map[string]func([]byte) []byte{
-		"elements of nothing": func(b []byte) []byte { return bytes.Replace(b, []byte("O\x00\x03"), []byte("C\x01\x00"), 1) },
-		"an element is short": func(b []byte) []byte {
-			return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x01\x01a"), 1)
-		},
-		"an element too many": func(b []byte) []byte {
-			return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x03\x01a"), 1)
-		},
-		"no elements at all": func(b []byte) []byte {
-			return bytes.Replace(b, []byte("C\x02\x01a"), []byte("C\x00\x01a"), 1)
-		},
-		"the same field twice": func(b []byte) []byte {
-			return bytes.Replace(b, []byte("\x013\x01b\x012"), []byte("\x013\x01a\x012"), 1)
-		},
-		"a type there is not": func(b []byte) []byte {
-			return bytes.Replace(b, []byte("O\x00\x04\x00\x01h"), []byte("O\x00\x05\x00\x01h"), 1)
-		},
-		"a flag there is not": func(b []byte) []byte {
-			return bytes.Replace(b, []byte("O\x00\x04\x00\x01h"), []byte("O\x00\x04\x01\x01h"), 1)
-		},
-		"not as small as said": func(b []byte) []byte {
-			return bytes.Replace(b, []byte("O\x00\x04\x02"), []byte("O\x00\x04\x00"), 1)
-		},
-	} {
-		data := edit(bytes.Clone(whole))
-		if bytes.Equal(data, whole) {
-			t.Errorf("%s: nothing to edit", what)
-			continue
-		}
-		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
-		if !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
+	refuse(t, whole, map[string]replacement{
+		"elements of nothing":  {"O\x00\x03", "C\x01\x00"},
+		"an element is short":  {"C\x02\x01a", "C\x01\x01a"},
+		"an element too many":  {"C\x02\x01a", "C\x03\x01a"},
+		"no elements at all":   {"C\x02\x01a", "C\x00\x01a"},
+		"the same field twice": {"\x013\x01b\x012", "\x013\x01a\x012"},
+		"an unknown type":      {"O\x00\x04\x00\x01h", "O\x00\x05\x00\x01h"},
+		"an unknown flag":      {"O\x00\x04\x00\x01h", "O\x00\x04\x01\x01h"},
+		"a wrong encoding":     {"O\x00\x04\x02", "O\x00\x04\x00"},
+	}, fsm.ErrFormat, fsm.ErrVersion)
 }
 
 // TestCollections_Golden checks that the format of collections in a snapshot
 // does not change.
 func TestCollections_Golden(t *testing.T) {
-	const file = "testdata/golden-collections-v1"
 	f := newFeed(t)
 	f.do(collections()...)
-	if *golden {
-		if err := os.WriteFile(file, snapshotOf(t, f.m), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := snapshotOf(t, restore(t, want)); !bytes.Equal(got, want) {
-		t.Error("the golden collections have another encoding now: a new format needs a new version")
-	}
-	if !bytes.Equal(snapshotOf(t, f.m), want) {
-		t.Error("the commands give another state than the golden collections")
-	}
+	f.golden("testdata/golden-collections-v1")
 }
 
 // TestCollections_Memory checks that the memory estimate grows with the number

@@ -2,15 +2,12 @@ package fsm_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-kv/holdfast/fsm"
-	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
 // consumers returns commands that create streams with all kinds of groups: with
@@ -33,22 +30,9 @@ var consumerLooks = []string{"XINFO STREAM s FULL COUNT 0", "XINFO GROUPS s", "X
 func TestConsumers_Snapshot(t *testing.T) {
 	f := newFeed(t)
 	f.do(consumers()...)
-	whole := snapshotOf(t, f.m)
-	m := restore(t, whole)
-	if !bytes.Equal(snapshotOf(t, m), whole) {
-		t.Error("the restored machine differs")
-	}
-	again := &feed{t: t, m: m, stamp: f.stamp, seq: f.seq}
-	for _, line := range append(consumerLooks, "XREADGROUP GROUP a x STREAMS s 0",
+	f.continues(append(consumerLooks, "XREADGROUP GROUP a x STREAMS s 0",
 		"XREADGROUP GROUP a new STREAMS s >", "XAUTOCLAIM s a w 0 0 COUNT 3", "XACK s b 1-1 2-1",
-		"XGROUP DELCONSUMER s a y", "XGROUP DESTROY s b", "XINFO STREAM s FULL") {
-		if got, want := again.do(line), f.do(line); got != want {
-			t.Errorf("%s: %.200q, want %.200q", line, got, want)
-		}
-	}
-	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, f.m)) {
-		t.Error("the machines diverge")
-	}
+		"XGROUP DELCONSUMER s a y", "XGROUP DESTROY s b", "XINFO STREAM s FULL")...)
 }
 
 // TestConsumers_Counters checks that the numbers of read and of added entries
@@ -104,69 +88,25 @@ func TestConsumers_CorruptSnapshot(t *testing.T) {
 	f := newFeed(t)
 	f.do(consumers()...)
 	whole := snapshotOf(t, f.m)
-	for i := range whole {
-		data := bytes.Clone(whole)
-		data[i] ^= 0x41
-		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable()); err == nil {
-			t.Fatalf("byte %d changed: read without an error", i)
-		}
-		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
-		switch {
-		case err == nil:
-			again := snapshotOf(t, m)
-			if !bytes.Equal(snapshotOf(t, restore(t, again)), again) {
-				t.Fatalf("byte %d changed: read, written, read: another machine", i)
-			}
-		case !documented(err) && i > 15:
-			t.Fatalf("byte %d changed: %v", i, err)
-		}
-	}
-	replace := func(old, with string) func([]byte) []byte {
-		return func(b []byte) []byte { return bytes.Replace(b, []byte(old), []byte(with), 1) }
-	}
-	for what, edit := range map[string]func([]byte) []byte{
-		"groups of a stream without": replace("O\x00\x05\x04\x05empty", "O\x00\x05\x00\x05empty"),
-		"groups of a list":           replace("O\x00\x05\x04\x05empty", "O\x00\x01\x04\x05empty"),
-		"groups in another order":    replace("g\x01a", "g\x01c"),
-		"consumers in another order": replace("c\x04idle", "c\x04zdle"),
-		"a consumer for a group":     replace("g\x01b", "c\x01b"),
-		"a pending entry early":      replace("c\x01x", "p\x01x"),
-		"a pending entry of nobody":  replace("p\x01\x01\x03", "p\x01\x01\x09"),
-		"entries in another order":   replace("p\x02\x01", "p\x01\x01"),
-	} {
-		data := edit(bytes.Clone(whole))
-		if bytes.Equal(data, whole) {
-			t.Errorf("%s: nothing to edit", what)
-			continue
-		}
-		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
-		if !errors.Is(err, fsm.ErrFormat) && !errors.Is(err, fsm.ErrVersion) && !errors.Is(err, fsm.ErrShort) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
+	readDamaged(t, whole)
+	refuse(t, whole, map[string]replacement{
+		"groups of a stream without":    {"O\x00\x05\x04\x05empty", "O\x00\x05\x00\x05empty"},
+		"groups of a list":              {"O\x00\x05\x04\x05empty", "O\x00\x01\x04\x05empty"},
+		"groups in another order":       {"g\x01a", "g\x01c"},
+		"consumers in another order":    {"c\x04idle", "c\x04zdle"},
+		"a consumer for a group":        {"g\x01b", "c\x01b"},
+		"a pending entry early":         {"c\x01x", "p\x01x"},
+		"a pending entry without owner": {"p\x01\x01\x03", "p\x01\x01\x09"},
+		"entries in another order":      {"p\x02\x01", "p\x01\x01"},
+	}, fsm.ErrFormat, fsm.ErrVersion, fsm.ErrShort)
 }
 
 // TestConsumers_Golden checks that the format of groups in a snapshot does not
 // change.
 func TestConsumers_Golden(t *testing.T) {
-	const file = "testdata/golden-consumers-v1"
 	f := newFeed(t)
 	f.do(consumers()...)
-	if *golden {
-		if err := os.WriteFile(file, snapshotOf(t, f.m), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := snapshotOf(t, restore(t, want)); !bytes.Equal(got, want) {
-		t.Error("the golden groups have another encoding now: a new format needs a new version")
-	}
-	if !bytes.Equal(snapshotOf(t, f.m), want) {
-		t.Error("the commands give another state than the golden groups")
-	}
+	f.golden("testdata/golden-consumers-v1")
 }
 
 // TestConsumers_Clones checks that a change through one machine or key does not

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // ranWhileApplying returns the names of the commands that a node executes when
@@ -133,10 +134,7 @@ func TestCostly_Mark(t *testing.T) {
 		g.Reset(2, 1)
 		for _, name := range names {
 			words := strings.Split(name, "|")
-			args := make([][]byte, len(words))
-			for i, w := range words {
-				args[i] = []byte(w)
-			}
+			args := respwire.Args(words...)
 			g.Command(table.Find(args[0]), 0, args)
 		}
 		return slices.Clone(g.Bytes())
@@ -187,7 +185,7 @@ func TestCostly_Budget(t *testing.T) {
 	s.transaction(nil, "SET|z|8", "LCS|a|b|LEN")
 	s.transaction(nil, "GET|z", "INCR|n")
 	s.want("slower transaction", tooLong+"/ *2 $1 2 :2 ")
-	body := s.transactionBody("SET|z|8", "LCS|a|b|LEN")
+	body := s.transactionOf(nil, []string{"SET|z|8", "LCS|a|b|LEN"}).Bytes()
 	h := fsm.Header{Term: 1, Stamp: s.stamp}
 	if replies, ops, cut, err := s.m.Clone().Try(h, slices.Clone(body), s.runner, nil); cut || err != nil || ops != 1 {
 		t.Errorf("dry run: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
@@ -197,7 +195,7 @@ func TestCostly_Budget(t *testing.T) {
 	s.want("once it was tried out", "*2 +OK :0 ")
 
 	s.lengths(4000) // 2,000,000 steps: always too many
-	body = s.transactionBody("SET|z|9", "LCS|a|b|LEN", "LCS|a|b|LEN")
+	body = s.transactionOf(nil, []string{"SET|z|9", "LCS|a|b|LEN", "LCS|a|b|LEN"}).Bytes()
 	if replies, ops, cut, err := s.m.Clone().Try(h, slices.Clone(body), s.runner, nil); !cut || err != nil || ops != 1 || strings.ReplaceAll(string(replies), "\r\n", " ") != busy {
 		t.Errorf("dry run: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
 	}
@@ -211,18 +209,6 @@ func TestCostly_Budget(t *testing.T) {
 	s.commit()
 	s.group("SET|z|7", "LRANGE|big|0|-1")
 	s.want("large reply", tooLong)
-}
-
-func (s *stage) transactionBody(commands ...string) []byte {
-	var g fsm.Group
-	g.Reset(3, 1)
-	var queued []fsm.Queued
-	for _, c := range commands {
-		cmd, args := s.words(c)
-		queued = append(queued, fsm.Queued{Cmd: cmd, Args: args})
-	}
-	g.Transaction(nil, queued)
-	return slices.Clone(g.Bytes())
 }
 
 func (s *stage) addBody(body []byte) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // eventWriter feeds entries of one session to a machine.
@@ -37,10 +38,7 @@ func (w *eventWriter) result(origin uint64, track bool, cmds ...[]string) *fsm.R
 		g.Track()
 	}
 	for _, words := range cmds {
-		args := make([][]byte, len(words))
-		for i := range words {
-			args[i] = []byte(words[i])
-		}
+		args := respwire.Args(words...)
 		g.Command(w.m.Table().Find(args[0]), 0, args)
 	}
 	var b fsm.BatchBuilder

@@ -108,10 +108,7 @@ func TestFeatures_Command(t *testing.T) {
 	}{{"GET k", 0}, {"INCR k", fsm.MaxFeatures + 1}, {"OBJECT ENCODING k", fsm.MaxFeatures + 1}, {"OBJECT FREQ k", 0}} {
 		words := respwire.Words(c.line)
 		cmd := table.Find([]byte(words[0]))
-		args := make([][]byte, len(words))
-		for i, w := range words {
-			args[i] = []byte(w)
-		}
+		args := respwire.Args(words...)
 		for _, multi := range []bool{false, true} {
 			var g fsm.Group
 			g.Reset(2, 1)

@@ -289,22 +289,18 @@ func (s *script) number(text string) int {
 }
 
 // find returns the row of a command line, and its arguments.
-func (s *script) find(words []string) (*fsm.Command, [][]byte) {
-	s.t.Helper()
-	cmd := s.table.Find([]byte(words[0]))
+func find(t testing.TB, table *fsm.Table, words []string) (*fsm.Command, [][]byte) {
+	t.Helper()
+	cmd := table.Find([]byte(words[0]))
 	if cmd == nil || !cmd.ArityOK(len(words)) {
-		s.t.Fatalf("command %q", words)
+		t.Fatalf("command %q", words)
 	}
-	args := make([][]byte, len(words))
-	for i, w := range words {
-		args[i] = []byte(w)
-	}
-	return cmd, args
+	return cmd, respwire.Args(words...)
 }
 
 func (s *script) groupOf(words []string) *fsm.Group {
 	s.t.Helper()
-	cmd, args := s.find(words)
+	cmd, args := find(s.t, s.table, words)
 	g := new(fsm.Group)
 	g.Reset(s.proto, s.origin)
 	g.Command(cmd, s.db, args)
@@ -313,7 +309,7 @@ func (s *script) groupOf(words []string) *fsm.Group {
 
 func (s *script) command(words []string) []string {
 	s.t.Helper()
-	cmd, args := s.find(words)
+	cmd, args := find(s.t, s.table, words)
 	switch s.block {
 	case "pipeline":
 		s.group.Command(cmd, s.db, args)

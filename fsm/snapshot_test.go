@@ -55,14 +55,7 @@ func (f *feed) do(lines ...string) string {
 
 func (f *feed) add(words ...string) {
 	f.t.Helper()
-	cmd := f.m.Table().Find([]byte(words[0]))
-	if cmd == nil || !cmd.ArityOK(len(words)) {
-		f.t.Fatalf("command %q", words)
-	}
-	args := make([][]byte, len(words))
-	for i, w := range words {
-		args[i] = []byte(w)
-	}
+	cmd, args := find(f.t, f.m.Table(), words)
 	f.group.Command(cmd, 0, args)
 }
 
@@ -76,6 +69,90 @@ func (f *feed) send() string {
 		f.t.Fatalf("group is %v", g.Status)
 	}
 	return string(g.Reply)
+}
+
+// continues restores a snapshot into another machine. Both machines must have
+// the same state, and must reply in the same way to the lines.
+func (f *feed) continues(lines ...string) {
+	f.t.Helper()
+	whole := snapshotOf(f.t, f.m)
+	again := &feed{t: f.t, m: restore(f.t, whole), stamp: f.stamp, seq: f.seq}
+	if !bytes.Equal(snapshotOf(f.t, again.m), whole) {
+		f.t.Error("the restored machine differs")
+	}
+	for _, line := range lines {
+		if got, want := again.do(line), f.do(line); got != want {
+			f.t.Errorf("%s: %.200q, want %.200q", line, got, want)
+		}
+	}
+	if !bytes.Equal(snapshotOf(f.t, again.m), snapshotOf(f.t, f.m)) {
+		f.t.Error("the machines diverge")
+	}
+}
+
+// golden checks that the snapshot in a file has the state of the machine and the
+// current format.
+func (f *feed) golden(file string) {
+	f.t.Helper()
+	if *golden {
+		if err := os.WriteFile(file, snapshotOf(f.t, f.m), 0o644); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if got := snapshotOf(f.t, restore(f.t, want)); !bytes.Equal(got, want) {
+		f.t.Errorf("%s has another encoding now: a new format needs a new version", file)
+	}
+	if !bytes.Equal(snapshotOf(f.t, f.m), want) {
+		f.t.Errorf("the commands give another state than %s", file)
+	}
+}
+
+// readDamaged changes each byte of a snapshot. Reading it must fail. If the
+// checksums are corrected, reading it gives another state or a documented error,
+// and never a panic.
+func readDamaged(t *testing.T, whole []byte) {
+	t.Helper()
+	for i := range whole {
+		data := bytes.Clone(whole)
+		data[i] ^= 0x41
+		if _, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable()); err == nil {
+			t.Fatalf("byte %d changed: read without an error", i)
+		}
+		m, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
+		switch {
+		case err == nil:
+			again := snapshotOf(t, m)
+			if !bytes.Equal(snapshotOf(t, restore(t, again)), again) {
+				t.Fatalf("byte %d changed: read, written, read: another machine", i)
+			}
+		case !documented(err) && i > 15:
+			t.Fatalf("byte %d changed: %v", i, err)
+		}
+	}
+}
+
+// replacement replaces the first occurrence of some bytes of a snapshot.
+type replacement struct{ old, with string }
+
+// refuse makes each replacement in a copy of a snapshot and corrects the
+// checksums. Reading it must fail with one of the errors.
+func refuse(t *testing.T, whole []byte, replacements map[string]replacement, wants ...error) {
+	t.Helper()
+	for what, r := range replacements {
+		data := bytes.Replace(bytes.Clone(whole), []byte(r.old), []byte(r.with), 1)
+		if bytes.Equal(data, whole) {
+			t.Errorf("%s: nothing to replace", what)
+			continue
+		}
+		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
+		if !slices.ContainsFunc(wants, func(want error) bool { return errors.Is(err, want) }) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 // read runs one command without the log.

@@ -76,6 +76,10 @@ func TestSpeculate_Cache(t *testing.T) {
 
 // transaction adds a group with one transaction, in RESP3.
 func (s *stage) transaction(watch []fsm.Watch, commands ...string) {
+	s.add(s.transactionOf(watch, commands))
+}
+
+func (s *stage) transactionOf(watch []fsm.Watch, commands []string) *fsm.Group {
 	var g fsm.Group
 	g.Reset(3, 1)
 	var queued []fsm.Queued
@@ -84,7 +88,7 @@ func (s *stage) transaction(watch []fsm.Watch, commands ...string) {
 		queued = append(queued, fsm.Queued{Cmd: cmd, Args: args})
 	}
 	g.Transaction(watch, queued)
-	s.add(&g)
+	return &g
 }
 
 func TestSpeculate_InTransaction(t *testing.T) {

@@ -157,8 +157,16 @@ var stageSession = fsm.SessionID{NodeID: "n1", Boot: 1}
 
 // group adds a group of commands, "EVAL|body|1|k" with bars between words.
 func (s *stage) group(commands ...string) {
+	s.groupAs("", commands...)
+}
+
+// groupAs adds a group of a user. The group has no user if the name is empty.
+func (s *stage) groupAs(user string, commands ...string) {
 	var g fsm.Group
 	g.Reset(2, s.origin)
+	if user != "" {
+		g.As(user)
+	}
 	for _, c := range commands {
 		cmd, args := s.words(c)
 		g.Command(cmd, 0, args)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // metered is a machine for tests of budgets.
@@ -33,10 +34,7 @@ func (w *metered) group(commands ...[]string) *fsm.Group {
 	g := &fsm.Group{}
 	g.Reset(2, 1)
 	for _, words := range commands {
-		args := make([][]byte, len(words))
-		for i := range words {
-			args[i] = []byte(words[i])
-		}
+		args := respwire.Args(words...)
 		cmd := w.table.Find(args[0])
 		if cmd == nil {
 			w.t.Fatalf("no command %q", words[0])

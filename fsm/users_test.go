@@ -19,18 +19,6 @@ func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
 	return "ERR forbidden"
 }
 
-// groupAs is like group, for a user with rules.
-func (s *stage) groupAs(user string, commands ...string) {
-	var g fsm.Group
-	g.Reset(2, s.origin)
-	g.As(user)
-	for _, c := range commands {
-		cmd, args := s.words(c)
-		g.Command(cmd, 0, args)
-	}
-	s.add(&g)
-}
-
 // The commands of a script are checked with the rules of the group's user at
 // that log index, also for scripts that could be executed natively.
 func TestSpeculate_Users(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestWaitServed_Features: below FeatureMend, SuspendEnd also removes served
@@ -29,10 +30,7 @@ func TestWaitServed_Features(t *testing.T) {
 				t.Helper()
 				var g fsm.Group
 				g.Reset(2, origin)
-				raw := make([][]byte, len(args))
-				for i := range args {
-					raw[i] = []byte(args[i])
-				}
+				raw := respwire.Args(args...)
 				g.Command(m.Table().Find(raw[0]), 0, raw)
 				var b fsm.BatchBuilder
 				seq++

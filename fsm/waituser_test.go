@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // TestWaitUser: from FeatureBudget on, a change of a user ends the waits of
@@ -55,10 +56,7 @@ func TestWaitUser(t *testing.T) {
 				if user != "" {
 					g.As(user)
 				}
-				raw := make([][]byte, len(words))
-				for i := range words {
-					raw[i] = []byte(words[i])
-				}
+				raw := respwire.Args(words...)
 				g.Command(m.Table().Find(raw[0]), 0, raw)
 				var b fsm.BatchBuilder
 				seq++

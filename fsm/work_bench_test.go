@@ -6,6 +6,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // BenchmarkWeigh measures the time in which the leader weighs a group before it
@@ -16,10 +17,7 @@ func BenchmarkWeigh(b *testing.B) {
 		g := &fsm.Group{}
 		g.Reset(2, 1)
 		for range n {
-			args := make([][]byte, len(words))
-			for i := range words {
-				args[i] = []byte(words[i])
-			}
+			args := respwire.Args(words...)
 			g.Command(table.Find(args[0]), 0, args)
 		}
 		return g.Bytes()

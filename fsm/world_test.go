@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // draws makes the choices of a random history.
@@ -466,10 +467,7 @@ func (w *world) watch() {
 func (w *world) read() {
 	w.t.Helper()
 	words := w.anything()
-	args := make([][]byte, len(words))
-	for i := range words {
-		args[i] = []byte(words[i])
-	}
+	args := respwire.Args(words...)
 	if row := w.table.Find(args[0]); w.one(2) || row.Routed(args).IsWrite() || row.Flags&fsm.Scripted != 0 || !row.ArityOK(len(args)) {
 		return
 	}
@@ -478,10 +476,7 @@ func (w *world) read() {
 
 func (w *world) readOnly(m *fsm.Machine, db int, now int64, words []string) string {
 	w.t.Helper()
-	args := make([][]byte, len(words))
-	for i := range words {
-		args[i] = []byte(words[i])
-	}
+	args := respwire.Args(words...)
 	var g fsm.Group
 	g.Reset(2, 1)
 	g.Command(w.table.Find(args[0]), db, args)

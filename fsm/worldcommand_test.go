@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // The words and lines that commands are made of: $ stands for a key, # for a
@@ -217,10 +218,7 @@ func (w *world) command(id fsm.SessionID) (*fsm.Command, [][]byte) {
 // row finds the row of a command, as connections do.
 func (w *world) row(words []string) (*fsm.Command, [][]byte) {
 	w.t.Helper()
-	args := make([][]byte, len(words))
-	for i, word := range words {
-		args[i] = []byte(word)
-	}
+	args := respwire.Args(words...)
 	cmd := w.table.Find(args[0])
 	if cmd == nil || !cmd.ArityOK(len(args)) {
 		w.fatalf("no such command: %q", words)

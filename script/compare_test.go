@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/script"
 	"github.com/holdfast-kv/holdfast/test/testutil"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // scripts reads testdata/*.lua. Lines of dashes separate the scripts.
@@ -40,11 +41,7 @@ var (
 )
 
 func byteList(list []string) [][]byte {
-	out := make([][]byte, len(list))
-	for i, s := range list {
-		out[i] = []byte(s)
-	}
-	return out
+	return respwire.Args(list...)
 }
 
 var shared = script.NewRunner(unhurried())

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
 	"github.com/holdfast-kv/holdfast/test/testutil"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // tickingClock advances by one step each time it is read.
@@ -87,10 +88,7 @@ func (w *slowWorld) group(commands ...[]string) []byte {
 	g := &fsm.Group{}
 	g.Reset(2, 7)
 	for _, words := range commands {
-		args := make([][]byte, len(words))
-		for i := range words {
-			args[i] = []byte(words[i])
-		}
+		args := respwire.Args(words...)
 		g.Command(w.h.cfg.Machine.Table().Find(args[0]), 0, args)
 	}
 	return g.Bytes()

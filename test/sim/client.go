@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/verify/checker"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // client is a connection to one node at a time. The effects that the connection
@@ -73,11 +74,7 @@ func (c *client) row(cmd command) *fsm.Command {
 }
 
 func args(cmd command) [][]byte {
-	raw := make([][]byte, len(cmd))
-	for i, word := range cmd {
-		raw[i] = []byte(word)
-	}
-	return raw
+	return respwire.Args(cmd...)
 }
 
 // do sends commands as one group. The client must be connected.

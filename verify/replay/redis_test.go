@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/fsm/command"
+	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // needRedis starts a redis-server, or skips the test.
@@ -410,10 +411,7 @@ func (w *writer) command() (*fsm.Command, [][]byte) {
 	if cmd == nil {
 		w.t.Fatalf("no command %q", args)
 	}
-	raw := make([][]byte, len(args))
-	for i, a := range args {
-		raw[i] = []byte(a)
-	}
+	raw := respwire.Args(args...)
 	if !cmd.ArityOK(len(raw)) {
 		w.t.Fatalf("command %q", args)
 	}

@@ -83,10 +83,7 @@ func (r *recorder) do(o checker.Op) checker.Op {
 	if cmd == nil {
 		r.t.Fatalf("no command %q", args[0])
 	}
-	raw := make([][]byte, len(args))
-	for i, a := range args {
-		raw[i] = []byte(a)
-	}
+	raw := respwire.Args(args...)
 	var g fsm.Group
 	g.Reset(2, 1)
 	g.Command(cmd, 0, raw)

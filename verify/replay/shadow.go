@@ -193,10 +193,7 @@ func (s *Shadow) one(db int, c redisCommand) {
 
 // read runs a read on the state machine.
 func (s *Shadow) read(db int, args ...string) ([]byte, error) {
-	raw := make([][]byte, len(args))
-	for i, a := range args {
-		raw[i] = []byte(a)
-	}
+	raw := respwire.Args(args...)
 	var g fsm.Group
 	g.Reset(2, 0)
 	g.Command(s.m.Table().Find(raw[0]), db, raw)

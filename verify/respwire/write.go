@@ -68,3 +68,13 @@ func Words(line string) []string {
 	}
 	return words
 }
+
+// Args returns the words of a command in the form in which the commands of the
+// state machine take their arguments.
+func Args(words ...string) [][]byte {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	return args
+}
