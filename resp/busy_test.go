@@ -4,9 +4,9 @@ import (
 	"io"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // TestConn_YieldsWhenBusy checks that a connection whose commands never wait
@@ -28,7 +28,7 @@ func TestConn_YieldsWhenBusy(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-			ran := wakes(func() {
+			ran := testutil.Wakes(func() {
 				for range commands - 1 {
 					if _, err := c.reply(); err != nil {
 						t.Fatalf("after %q: %v", first, err)
@@ -44,28 +44,4 @@ func TestConn_YieldsWhenBusy(t *testing.T) {
 			}
 		})
 	}
-}
-
-// wakes returns how often a goroutine that wakes every 50 µs runs during the call of
-// work.
-func wakes(work func()) (ran int64) {
-	ticker := time.NewTicker(50 * time.Microsecond)
-	defer ticker.Stop()
-	var n atomic.Int64
-	ended, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-ticker.C:
-				n.Add(1)
-			case <-ended:
-				return
-			}
-		}
-	}()
-	work()
-	close(ended)
-	<-stopped
-	return n.Load()
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -33,13 +32,6 @@ func connectSlow(t *testing.T, s *resp.Server) *client {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // readSlowly reads what the server must send to the client, a little at a time.
@@ -68,7 +60,7 @@ func TestReplies_NotRead(t *testing.T) {
 	s := serve(t, f, patient)
 	other := dial(t, s)
 	want := large(other, "big", size)
-	before, ran := heap(), len(f.groups())
+	before, ran := testutil.Heap(), len(f.groups())
 	var all []*client
 	for i := range clients {
 		c := connectSlow(t, s)
@@ -86,7 +78,7 @@ func TestReplies_NotRead(t *testing.T) {
 	if n := len(f.groups()) - ran - 200; n > 3*clients {
 		t.Errorf("%d pieces were run for %d clients that read nothing", n, clients)
 	}
-	if after := heap(); after > before+16<<20 {
+	if after := testutil.Heap(); after > before+16<<20 {
 		t.Errorf("%d clients that read nothing of %d MiB each: the heap grew by %d MiB", clients, times*size>>20, (after-before)>>20)
 	}
 	all[0].readSlowly(strings.Repeat(want, times))

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/tidwall/redcon"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // A feed is a connection with fixed input. It counts the calls of its methods.
@@ -465,10 +467,10 @@ func TestPad(t *testing.T) {
 				t.Fatalf("got %s", short(got))
 			}
 			synctest.Wait()
-			busy := heap()
+			busy := testutil.Heap()
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
-			idle := heap()
+			idle := testutil.Heap()
 			if freed, least := int64(busy)-int64(idle), int64(len(large)); freed < least {
 				t.Errorf("freed when idle: got %d bytes, want %d at least", freed, least)
 			}
@@ -489,14 +491,6 @@ func TestPad(t *testing.T) {
 	})
 }
 
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC() // the first collection only moves the contents of a sync.Pool aside
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
 // TestIdleMemory measures the memory of an idle guard, without redcon's
 // buffers.
 func TestIdleMemory(t *testing.T) {
@@ -506,7 +500,7 @@ func TestIdleMemory(t *testing.T) {
 	all := make([]*Conn, guards)
 	feeds := make([]feed, guards)
 	in := []byte(pingLine + "PING a\r\n" + pingLine)
-	before := heap()
+	before := testutil.Heap()
 	for i := range all {
 		feeds[i].in, feeds[i].next = in, random(uint64(i))()
 		all[i] = newConn(&feeds[i], &l, &hooks, nil)
@@ -516,7 +510,7 @@ func TestIdleMemory(t *testing.T) {
 		}
 		feeds[i].next = nil
 	}
-	perGuard := (int64(heap()) - int64(before)) / guards
+	perGuard := (int64(testutil.Heap()) - int64(before)) / guards
 	if perGuard > 1024 {
 		t.Errorf("an idle guard holds %d bytes, want at most 1024", perGuard)
 	}
@@ -529,7 +523,7 @@ func TestRepliesUnread(t *testing.T) {
 	l := DefaultLimits()
 	l.WriteTimeout = 200 * time.Millisecond
 	s := serveTest(t, l, "", nil)
-	before := heap()
+	before := testutil.Heap()
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
@@ -548,7 +542,7 @@ func TestRepliesUnread(t *testing.T) {
 	if err := <-sent; err == nil {
 		t.Error("the server took a million commands from a client that reads no replies")
 	}
-	if grown, most := int64(heap())-int64(before), int64(4<<20); grown > most {
+	if grown, most := int64(testutil.Heap())-int64(before), int64(4<<20); grown > most {
 		t.Errorf("heap grew by %d bytes, want at most %d", grown, most)
 	}
 	if got, err := ask("tcp", s.addr, pingLine, pongLine, false); got != pongLine || err != nil {

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -173,19 +172,13 @@ func TestHub_MatchSteps(t *testing.T) {
 // ten times as large. It measures the processor time of the process, because
 // the machine may do other work, and takes the minimum of several attempts.
 func growth(t *testing.T, do func(n int), n int) float64 {
-	used := func() time.Duration {
-		var r syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	}
+	t.Helper()
 	least := func(n int) time.Duration {
 		d := time.Hour
 		for range 5 {
-			start := used()
+			begun := processorTime(t)
 			do(n)
-			d = min(d, used()-start)
+			d = min(d, processorTime(t)-begun)
 		}
 		return d
 	}

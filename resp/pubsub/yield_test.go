@@ -5,10 +5,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
 // letIn returns how often a goroutine that wakes every 50 µs runs while work
@@ -16,28 +17,11 @@ import (
 func letIn(t *testing.T, work func()) (ran int64, took time.Duration) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	ticker := time.NewTicker(50 * time.Microsecond)
-	defer ticker.Stop()
-	var n atomic.Int64
-	ended, stopped, begun := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		close(begun)
-		for {
-			select {
-			case <-ticker.C:
-				n.Add(1)
-			case <-ended:
-				return
-			}
-		}
-	}()
-	<-begun
-	before, used := n.Load(), processorTime(t)
-	work()
-	ran, took = n.Load()-before, processorTime(t)-used
-	close(ended)
-	<-stopped
+	ran = testutil.Wakes(func() {
+		begun := processorTime(t)
+		work()
+		took = processorTime(t) - begun
+	})
 	return ran, took
 }
 
