@@ -49,13 +49,7 @@ func (s *scenario) play(lines ...string) {
 
 func (s *scenario) begin(name, line string) {
 	s.p.t.Helper()
-	c := s.client(name)
-	s.waiting[name] = line
-	for _, end := range []*conn{c.redis, c.holdfast} {
-		if err := end.Send(respwire.Words(line)); err != nil {
-			s.p.t.Fatalf("%s: %v", line, err)
-		}
-	}
+	s.send(name, line)
 	s.blocked(len(s.waiting))
 }
 
@@ -341,8 +335,8 @@ func playRandom(p *pair, r *rand.Rand) {
 	s.blocked(0)
 }
 
-// mayWait sends a blocking command that may get its reply at once.
-func (s *scenario) mayWait(name, line string) {
+// send sends a blocking command.
+func (s *scenario) send(name, line string) {
 	s.p.t.Helper()
 	c := s.client(name)
 	s.waiting[name] = line
@@ -351,6 +345,12 @@ func (s *scenario) mayWait(name, line string) {
 			s.p.t.Fatalf("%s: %v", line, err)
 		}
 	}
+}
+
+// mayWait sends a blocking command that may get its reply at once.
+func (s *scenario) mayWait(name, line string) {
+	s.p.t.Helper()
+	s.send(name, line)
 	s.collect()
 }
 

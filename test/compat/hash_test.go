@@ -2,12 +2,8 @@ package compat
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
 // strange are texts on which number parsers disagree.
@@ -128,35 +124,11 @@ func TestHscan(t *testing.T) {
 			p.setup(fmt.Sprintf("HSET h f%d %d", i, i))
 		}
 		for _, options := range []string{"", " COUNT 1", " COUNT 700", " MATCH *7*"} {
-			redis, holdfast := scanElements(t, p.redis, "HSCAN h", options),
-				scanElements(t, p.holdfast, "HSCAN h", options)
+			redis, holdfast := scanAll(t, p.redis, "HSCAN h", options),
+				scanAll(t, p.holdfast, "HSCAN h", options)
 			if redis != holdfast {
 				t.Errorf("HSCAN%s to the end: redis %q, holdfast %q", options, redis, holdfast)
 			}
 		}
 	})
-}
-
-// scanElements is like scanAll, for a collection.
-func scanElements(t *testing.T, c *conn, command, options string) string {
-	t.Helper()
-	seen := make(map[string]bool)
-	for cursor := "0"; ; {
-		raw, err := c.do(respwire.Words(command + " " + cursor + options))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, elems := elements(raw[0])
-		if len(elems) != 2 {
-			t.Fatalf("%s %s%s answers %q", command, cursor, options, raw[0])
-		}
-		_, found := elements(elems[1])
-		for _, e := range found {
-			seen[e] = true
-		}
-		if cursor = strings.Split(elems[0], "\r\n")[1]; cursor == "0" {
-			break
-		}
-	}
-	return strings.Join(slices.Sorted(maps.Keys(seen)), "")
 }

@@ -36,37 +36,12 @@ func TestScan_Whole(t *testing.T) {
 		p.Do("DBSIZE")
 		for _, options := range []string{"", " COUNT 1", " COUNT 1000", " MATCH *7*", " MATCH key:1? COUNT 50",
 			" TYPE string", " TYPE hash COUNT 77"} {
-			redis, holdfast := scanAll(t, p.redis, options), scanAll(t, p.holdfast, options)
+			redis, holdfast := scanAll(t, p.redis, "SCAN", options), scanAll(t, p.holdfast, "SCAN", options)
 			if redis != holdfast {
 				t.Errorf("SCAN%s to the end\n  redis    %q\n  holdfast %q", options, redis, holdfast)
 			}
 		}
 	})
-}
-
-// scanAll scans until the cursor is 0. It returns all keys, sorted and without
-// duplicates.
-func scanAll(t *testing.T, c *conn, options string) string {
-	t.Helper()
-	seen := make(map[string]bool)
-	for cursor := "0"; ; {
-		raw, err := c.do(respwire.Words("SCAN " + cursor + options))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, elems := elements(raw[0])
-		if len(elems) != 2 {
-			t.Fatalf("SCAN %s%s answers %q", cursor, options, raw[0])
-		}
-		_, found := elements(elems[1])
-		for _, key := range found {
-			seen[key] = true
-		}
-		if cursor = strings.Split(elems[0], "\r\n")[1]; cursor == "0" {
-			break
-		}
-	}
-	return strings.Join(slices.Sorted(maps.Keys(seen)), "")
 }
 
 // TestGlob matches random patterns with random keys. In Redis 7.0.15, KEYS does
@@ -97,4 +72,29 @@ func TestGlob(t *testing.T) {
 		}
 		p.DoSorted(lines...)
 	})
+}
+
+// scanAll repeats a SCAN command until the cursor is 0. It returns all keys or
+// elements, sorted and without duplicates.
+func scanAll(t *testing.T, c *conn, command, options string) string {
+	t.Helper()
+	seen := make(map[string]bool)
+	for cursor := "0"; ; {
+		raw, err := c.do(respwire.Words(command + " " + cursor + options))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, elems := elements(raw[0])
+		if len(elems) != 2 {
+			t.Fatalf("%s %s%s answers %q", command, cursor, options, raw[0])
+		}
+		_, found := elements(elems[1])
+		for _, e := range found {
+			seen[e] = true
+		}
+		if cursor = strings.Split(elems[0], "\r\n")[1]; cursor == "0" {
+			break
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), "")
 }

@@ -130,8 +130,8 @@ func TestSet_Encoding(t *testing.T) {
 			"OBJECT ENCODING s", "SREM c x", "OBJECT ENCODING c", "SUNIONSTORE d s c", "OBJECT ENCODING d",
 			"SINTERSTORE d s c", "OBJECT ENCODING d")
 		for _, options := range []string{"", " COUNT 1", " COUNT 700", " MATCH *7*"} {
-			redis, holdfast := scanElements(t, p.redis, "SSCAN s", options),
-				scanElements(t, p.holdfast, "SSCAN s", options)
+			redis, holdfast := scanAll(t, p.redis, "SSCAN s", options),
+				scanAll(t, p.holdfast, "SSCAN s", options)
 			if redis != holdfast {
 				t.Errorf("SSCAN%s to the end: redis %q, holdfast %q", options, redis, holdfast)
 			}

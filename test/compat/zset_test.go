@@ -213,8 +213,8 @@ func TestZset_Encoding(t *testing.T) {
 			"ZUNIONSTORE e 2 z c", "OBJECT ENCODING e", "ZADD c 1 extra", "ZUNIONSTORE e 2 z c", "OBJECT ENCODING e",
 			"ZCARD z", "ZCARD c")
 		for _, options := range []string{"", " COUNT 1", " COUNT 700", " MATCH *7*"} {
-			redis, holdfast := scanElements(t, p.redis, "ZSCAN z", options),
-				scanElements(t, p.holdfast, "ZSCAN z", options)
+			redis, holdfast := scanAll(t, p.redis, "ZSCAN z", options),
+				scanAll(t, p.holdfast, "ZSCAN z", options)
 			if redis != holdfast {
 				t.Errorf("ZSCAN%s to the end: redis %q, holdfast %q", options, redis, holdfast)
 			}
