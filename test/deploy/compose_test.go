@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
@@ -123,13 +124,14 @@ func newComposeProject(t *testing.T, more ...string) *composeProject {
 	} else {
 		p.command = []string{"docker-compose"}
 	}
-	ports := freePorts(t, 6)
-	for i, port := range ports[3:] {
-		t.Setenv(fmt.Sprintf("HOLDFAST_SENTINEL_PORT_N%d", i+1), strconv.Itoa(port))
+	base, err := process.FreePorts(1, 6, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i, port := range ports[:3] {
-		t.Setenv(fmt.Sprintf("HOLDFAST_PORT_N%d", i+1), strconv.Itoa(port))
-		p.addrs[fmt.Sprintf("n%d", i+1)] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	for i := range 3 {
+		t.Setenv(fmt.Sprintf("HOLDFAST_PORT_N%d", i+1), strconv.Itoa(base+i))
+		t.Setenv(fmt.Sprintf("HOLDFAST_SENTINEL_PORT_N%d", i+1), strconv.Itoa(base+3+i))
+		p.addrs[fmt.Sprintf("n%d", i+1)] = process.Loopback(base + i)
 	}
 	t.Cleanup(func() {
 		p.compose("down", "-v", "--remove-orphans", "-t", "2")
@@ -326,19 +328,4 @@ func (p *composeProject) checkOwnState(service string) {
 			p.t.Errorf("%s has not got %s after catching up", service, key)
 		}
 	}
-}
-
-// freePorts returns loopback ports on which no process listens.
-func freePorts(t *testing.T, n int) []int {
-	t.Helper()
-	var ports []int
-	for range n {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("find a free port: %v", err)
-		}
-		defer ln.Close() // closed together at the end, so that no port is returned twice
-		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }

@@ -1,12 +1,10 @@
 // Package harness runs Holdfast nodes inside a test's process. It connects their
-// parts as cmd/serve does. The nodes listen on loopback ports that the system
-// chooses.
+// parts as cmd/serve does. The nodes listen on free loopback ports.
 package harness
 
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/script"
+	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
 // Node is a running node and its client port.
@@ -50,10 +49,11 @@ func Single(t testing.TB, limits guard.Limits) *Node {
 // Open is like Single, for callers without a test, such as TestMain. The caller
 // must call stop once.
 func Open(dir string, limits guard.Limits) (n *Node, stop func() error, err error) {
-	peer, err := freeAddr()
+	port, err := process.FreePorts(1, 1, 0)
 	if err != nil {
 		return nil, nil, err
 	}
+	peer := process.Loopback(port)
 	options := cluster.DefaultOptions()
 	options.HeartbeatTimeout, options.LeaseTimeout = 100*time.Millisecond, 100*time.Millisecond
 	options.ScriptTime = 5 * time.Second // a slow script may need that long on a busy machine
@@ -79,15 +79,6 @@ func Open(dir string, limits guard.Limits) (n *Node, stop func() error, err erro
 		return nil, nil, errors.Join(err, stop())
 	}
 	return &Node{node, clients}, stop, nil
-}
-
-// freeAddr returns an address that was free when freeAddr looked.
-func freeAddr() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return ln.Addr().String(), ln.Close()
 }
 
 // adapter presents a node to the client port, as cmd/serve does.
