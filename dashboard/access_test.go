@@ -282,15 +282,3 @@ func TestNextPage_IsOfThisNode(t *testing.T) {
 		}
 	}
 }
-
-func TestLimiter(t *testing.T) {
-	l, now := limiter{burst: 3, every: time.Second}, time.Now()
-	for i, want := range []bool{true, true, true, false} {
-		if l.allow(now) != want {
-			t.Errorf("request %d: want %v", i, want)
-		}
-	}
-	if !l.allow(now.Add(time.Second)) || l.allow(now.Add(time.Second)) {
-		t.Error("want exactly one more request after a second")
-	}
-}

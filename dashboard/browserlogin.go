@@ -165,26 +165,3 @@ func (d *Dashboard) loginOf(r *http.Request) *browserLogin {
 	}
 	return s
 }
-
-// limiter is a token bucket. It is safe for concurrent use.
-type limiter struct {
-	burst int
-	every time.Duration // time after which one more action is allowed
-
-	mu   sync.Mutex
-	free time.Time // when the bucket is full again
-}
-
-// allow reports whether one more action is allowed now. If so, it counts the action.
-func (l *limiter) allow(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.free.Before(now) {
-		l.free = now
-	}
-	if l.free.Sub(now) > time.Duration(l.burst-1)*l.every {
-		return false
-	}
-	l.free = l.free.Add(l.every)
-	return true
-}

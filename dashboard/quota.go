@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 var errBusy = errors.New("this node is busy with other requests, try again later")
@@ -104,4 +105,27 @@ func sender(r *http.Request) netip.Prefix {
 		bits = 32
 	}
 	return netip.PrefixFrom(addr, bits).Masked()
+}
+
+// limiter is a token bucket. It is safe for concurrent use.
+type limiter struct {
+	burst int
+	every time.Duration // time after which one more action is allowed
+
+	mu   sync.Mutex
+	free time.Time // when the bucket is full again
+}
+
+// allow reports whether one more action is allowed now. If so, it counts the action.
+func (l *limiter) allow(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.free.Before(now) {
+		l.free = now
+	}
+	if l.free.Sub(now) > time.Duration(l.burst-1)*l.every {
+		return false
+	}
+	l.free = l.free.Add(l.every)
+	return true
 }

@@ -94,3 +94,15 @@ func TestEvents_KindsAreSeparate(t *testing.T) {
 		t.Errorf("the newest events: %v", all)
 	}
 }
+
+func TestLimiter(t *testing.T) {
+	l, now := limiter{burst: 3, every: time.Second}, time.Now()
+	for i, want := range []bool{true, true, true, false} {
+		if l.allow(now) != want {
+			t.Errorf("request %d: want %v", i, want)
+		}
+	}
+	if !l.allow(now.Add(time.Second)) || l.allow(now.Add(time.Second)) {
+		t.Error("want exactly one more request after a second")
+	}
+}
