@@ -32,8 +32,8 @@ func (s *browserLogin) user() string {
 	return s.conn.user
 }
 
-// checks reports whether a text is the login's token against cross-site
-// requests.
+// checks reports whether token is the CSRF token of the login: the secret in the
+// forms of its pages, which the pages of other sites do not know.
 func (s *browserLogin) checks(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.csrf)) == 1
 }

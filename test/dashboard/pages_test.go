@@ -268,8 +268,9 @@ func TestLeaderKill(t *testing.T) {
 	page.shows("Healthy: tolerates 1 more failure")
 }
 
-// TestNoMajority checks that pages that get no answer say first that they wait for it,
-// and then that there is none.
+// TestNoMajority checks what the pages show when the cluster has no leader. A page
+// whose data does not arrive first shows that it is loading, and then the reason
+// why it cannot load.
 func TestNoMajority(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -625,8 +626,8 @@ func TestManyLocks(t *testing.T) {
 	}
 }
 
-// TestPlainLock checks that the page of a lock that SET NX has taken says since when it
-// is held, and by which client, as the table of locks does.
+// TestPlainLock checks the page of a lock that was taken with SET NX. Like the table
+// of locks, it says since when the lock has been held, and by which client.
 func TestPlainLock(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
