@@ -116,8 +116,8 @@ func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	}
 }
 
-// A connection that raft has kept, and that has broken meanwhile, loses no
-// vote: the election is won in its first term.
+// raft keeps its connections to other nodes. No vote is lost if one of them has
+// broken meanwhile: the candidate wins in its first term.
 func TestElection_BrokenConnection(t *testing.T) {
 	t.Parallel()
 	c := start(t, 2, func(o *cluster.Options) {

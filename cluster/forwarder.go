@@ -59,7 +59,7 @@ type link interface {
 // reply or by passing the call back to the forwarder with requeue.
 type readLink interface {
 	read(c *call)
-	// forget gives up a read, whose call then does not end. It returns false if
+	// forget gives up a read: the link does not end its call. It returns false if
 	// the link does not have the read.
 	forget(c *call) bool
 }

@@ -109,8 +109,8 @@ func (ld *leadership) nextState(s fsm.WaitSession, features int, now time.Durati
 // new leader, so a change of leader alone does not cost a waiter the lock.
 const passAfter = 25 * time.Millisecond
 
-// dropGraces is a multiple of WaiterGrace: replies that were served to a node which
-// is gone, and is known not to return, are kept for that long.
+// dropGraces bounds, as a multiple of WaiterGrace, how long the replies of served
+// waiters are kept for a node that is gone and cannot return: see mayReturn.
 const dropGraces = 60
 
 // mayReturn reports whether a session that has no link may be linked again: its

@@ -281,9 +281,10 @@ func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, rep
 	if err != nil {
 		return err
 	}
-	// Since admit checked the feature version, a raise may have been applied
-	// whose call did not learn its outcome. The entry that committedMembers has
-	// committed is after it, so check again.
+	// An entry that raises the feature version may have been applied since admit
+	// checked it: WhileUnchanged cannot prevent this if the call that proposed
+	// the entry ended without knowing the outcome. Such an entry is before the
+	// one that committedMembers has committed, so this check sees its effect.
 	if err := ms.features.Allow(req.Node, req.Features); err != nil {
 		return err
 	}

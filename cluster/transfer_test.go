@@ -103,8 +103,8 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	}
 }
 
-// TestTransfer_AskedTooLate: the request to campaign can reach a target later
-// than the leader waits for it, and the target may then be elected. So the outcome
+// TestTransfer_AskedTooLate: the request to campaign can reach a target after the
+// leader has stopped waiting for it. The target may then be elected. So the outcome
 // of a transfer that has timed out is unknown, and neither node reports that
 // the old leader continues.
 func TestTransfer_AskedTooLate(t *testing.T) {

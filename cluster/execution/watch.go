@@ -13,7 +13,7 @@ type WatchFunc = func() (left <-chan struct{}, stop func(), err error)
 
 // ErrClientLeft is the error of a read whose client has closed its connection.
 // It differs from fairshare.ErrLost, after which a session asks the next leader.
-var ErrClientLeft = errors.New("the client has closed its connection, the read was ended")
+var ErrClientLeft = errors.New("the client has closed its connection, so the read was ended")
 
 // WatchAfter is how long a read runs, or waits, before its client is watched.
 // Most reads end earlier, and watching costs a goroutine and system calls. The

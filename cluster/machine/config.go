@@ -38,9 +38,9 @@ type Config struct {
 	// TermStarted is called when a TermStart is applied, with the lock of the
 	// machine held. lease is the lease clock.
 	TermStarted func(index, term uint64, t fsm.TermStart, lease int64)
-	// Rebased is called when an entry has replaced the data with that of a
-	// backup, with the lock of the machine held. lease is the lease clock, which
-	// may have moved forward.
+	// Rebased is called, with the lock of the machine held, when an entry has
+	// replaced the data with that of a backup. lease is the lease clock, which may
+	// have moved forward.
 	Rebased func(lease int64)
 	// Restored is called after a snapshot has replaced the state.
 	Restored func()

@@ -101,7 +101,7 @@ func TestTransport_Deposed(t *testing.T) {
 	t.Parallel()
 	heard := newTestTransport(t, nil)
 	leads := newTestTransport(t, func(term uint64) bool { return term == 4 })
-	// The previous entry is of this leader, the last entry of the next leader.
+	// The previous entry is of this leader, and the last entry is of the next one.
 	req := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 5, PrevLogTerm: 3, Entries: logOf(4, 6, 6), LeaderCommitIndex: 4}
 	if err := leads.AppendEntries("a", heard.LocalAddr(), &req, &raft.AppendEntriesResponse{}); !errors.Is(err, errDeposed) {
 		t.Errorf("sent: %v, want %v", err, errDeposed)
