@@ -89,8 +89,8 @@ type Listener interface {
 type State struct {
 	NodeID, ClusterID, Role, Leader string
 	Term, Commit, Applied           uint64
-	// Replicas are the nodes that acknowledge every write besides this one.
-	// WAIT returns their number.
+	// Replicas are as many other nodes as every write reaches before it is
+	// acknowledged. WAIT returns their number.
 	Replicas []Replica
 	Ready    bool
 	Version  string

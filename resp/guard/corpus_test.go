@@ -127,7 +127,8 @@ var countCases = []corpusCase{
 	{name: "count line just short of endless", in: "*" + strings.Repeat("1", guard64K-1), want: ""},
 }
 
-// lengthCases are lengths of arguments, and arguments of other lengths.
+// lengthCases have unusual lengths of arguments, or arguments that do not have
+// their stated length.
 var lengthCases = []corpusCase{
 	{name: "length largest int64", in: "*1\r\n$9223372036854775807\r\nabc\r\n", want: bulk, closes: true},
 	{name: "length smallest int64", in: "*1\r\n$-9223372036854775808\r\n", want: bulk, closes: true},

@@ -24,8 +24,8 @@ type LoginThrottle struct {
 	by map[throttleKey]*throttleEntry
 }
 
-// throttleKey is a client address, with the user as whom the client logs in
-// unless all is set.
+// throttleKey is what logins are counted by: the address of the client and the
+// name of the user, or, if all is set, the address alone.
 type throttleKey struct {
 	addr, user string
 	all        bool

@@ -7,10 +7,10 @@ import (
 )
 
 // Pushers bounds the number of outboxes that send at the same time. A message
-// to 4000 subscribers wakes 4000 goroutines. If each of them sent at once, the
-// goroutines of all other clients would wait until 4000 messages have been
-// sent, with each step of a command. The outboxes that wait for a slot do not
-// wait for a processor.
+// to 4000 subscribers wakes 4000 goroutines. If all of them were ready to send,
+// the goroutine of another client would wait behind them for a processor, and
+// would do so several times in one command. With Pushers, most of the outboxes
+// wait for a slot and need no processor.
 //
 // An outbox does not hold a slot while it waits for its client to read.
 type Pushers struct {

@@ -700,8 +700,8 @@ const (
 
 // send sends an invalidation for connection id, caused by why. The receiver is
 // the connection itself, if it speaks RESP3, or the connection that it
-// redirects to. That one receives a push in RESP3, and in RESP2 a message of a
-// channel, if it has subscribed to any topic.
+// redirects to. The receiver gets a push if it speaks RESP3. If it speaks RESP2, it
+// gets a message of a channel, provided that it has subscribed to any topic.
 func (t *tracking) send(id uint64, keys func(proto int) []byte, why Cause) {
 	tr := t.clients[id]
 	if tr == nil {
