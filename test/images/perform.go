@@ -138,7 +138,8 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 	return nil
 }
 
-// controlImages makes images of a disk that answers fsync without doing it.
+// controlImages makes images of a disk that reports success for fsync without
+// performing it.
 // Each image is taken right after the node acknowledged a command.
 func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int,
 	forgets func(string) bool,

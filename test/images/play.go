@@ -146,8 +146,8 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 // moments plays the whole tape. found holds the steps after which an image can
 // be of interest, by the kind of event. moments fails if the recording is
 // incomplete. bad names the processes that answered clients before they had
-// made durable what they inherited: from their first answer on, they rely on
-// it.
+// synced the data of earlier processes: from its first answer on, a process
+// relies on that data.
 func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 	p := t.player(nil)
 	answered := make(map[[2]int]bool)

@@ -107,9 +107,9 @@ func TestTracking_RueidisFields(t *testing.T) {
 	}
 }
 
-// TestTracking_RueidisLock uses rueidislock. A held lock stays held while the
-// leader is killed. Its holder is told when the lock is lost, and a waiting
-// client then gets the lock.
+// TestTracking_RueidisLock uses rueidislock. A lock keeps its owner while the
+// leader is killed. When the lock is lost, the library reports this to the owner,
+// and a waiting client gets the lock.
 func TestTracking_RueidisLock(t *testing.T) {
 	for _, noloop := range []bool{true, false} {
 		name := "loop"

@@ -169,7 +169,8 @@ func (inj *injection) ring() []direction {
 	})
 }
 
-// bridge makes two halves that only one node, the bridge, can both reach.
+// bridge divides the cluster into two halves. Only one node, the bridge, reaches
+// both of them.
 func (inj *injection) bridge() []direction {
 	ids := inj.shuffled()
 	half := len(ids) / 2
