@@ -237,5 +237,6 @@ func snapshotRace(ctx context.Context, s *injection) (string, error) {
 	if taken == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%d snapshots while %s died twice and got %d of others", taken, n.ID, n.installs()-before), nil
+	return fmt.Sprintf("%d snapshots were taken while %s was killed twice; it installed %d of other nodes", taken, n.ID,
+		n.installs()-before), nil
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// delays gives the views from a time on a delay that ends at another time.
+// delays makes the views after from show a delay of the lock that ends at end.
 func (s *lockStory) delays(from, end int) {
 	for _, v := range s.h.Views {
 		if millis(from) <= v.Clock && v.Clock < millis(end) {

@@ -238,7 +238,7 @@ func (p *lockPasts) handedOver(past *LockPast) {
 		}
 		if b.Acquired-a.Ended > handOverWithin {
 			p.bad = append(p.bad, Violation{"lock wake-up", past.Lock,
-				fmt.Sprintf("%s tells %v, and that the lock was then free for %v although %v waited", past.Node, a,
+				fmt.Sprintf("%s reports %v, and that the lock was then free for %v although %v waited", past.Node, a,
 					b.Acquired-a.Ended, b), from, to})
 		}
 	}

@@ -352,7 +352,7 @@ func (q *queue) firstComeFirstServed() {
 			if a.k.Waiting < b.k.Call && b.p.Outcome == Done && b.p.Return < a.p.Call &&
 				q.health.Well(a.k.Call, max(a.k.Return, b.k.Return)) {
 				q.say(a.k.Call, a.k.Return,
-					"a client that came later was served first: %v; the cluster had had it waiting at %v; %v",
+					"a client that came later was served first: %v, which was in the queue at %v; %v",
 					a.k, a.k.Waiting, b.k)
 			}
 		}
