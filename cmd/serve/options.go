@@ -236,7 +236,7 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.options.SegmentBytes, "test-segment-bytes", o.options.SegmentBytes,
 		"size of a segment of the log, for tests; 0 for the default")
 	f.StringVar(&o.tests.killAt, "test-kill-at", "",
-		"failpoint at which the program kills itself, and at which pass, for tests: append-synced:3")
+		"failpoint at which the program kills itself, for tests; append-synced:3 is the third pass of that failpoint")
 	for _, hidden := range []string{"test-clock", "test-segment-bytes", "test-kill-at"} {
 		if err := f.MarkHidden(hidden); err != nil {
 			panic(err) // the flags are defined above

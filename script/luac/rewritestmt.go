@@ -82,8 +82,9 @@ func (w *rewriter) stmt(out []ast.Stmt, s ast.Stmt) []ast.Stmt {
 	return append(out, s)
 }
 
-// ifStmt rewrites a chain of elseifs in a loop, because they nest in the tree
-// but not in the text.
+// ifStmt rewrites an if statement. The syntax tree nests each elseif in the one
+// before it, so ifStmt visits a chain of them in a loop: a recursive call for each
+// would count them as nested statements, which they are not in the text.
 func (w *rewriter) ifStmt(s *ast.IfStmt) {
 	first := s
 	for {
