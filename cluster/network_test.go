@@ -272,8 +272,8 @@ func (n *network) freeze(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.frozen.Store(true) })
 }
 
-// stall delays what the node to sends for a service on the existing
-// connections, until flow is called.
+// stall delays the bytes of a service that the node named by to sends on the
+// existing connections, until flow is called.
 func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) { r.back.Store(&stalled) })

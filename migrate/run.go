@@ -303,8 +303,8 @@ func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 	}
 }
 
-// verified counts the keys that the cluster has, and the keys that it lacks,
-// except those that are gone from the source.
+// verified counts the keys that the cluster has, and those that it lacks. It does
+// not count a key that it lacks if the source no longer has the key either.
 func (j *job) verified(present int, lost, gone []string) {
 	j.res.Verified += int64(present)
 	j.res.Missing += int64(len(lost) - len(gone))

@@ -143,7 +143,7 @@ func (s *Server) install(table *fsm.Users) {
 }
 
 // compile parses the rules of the users that old does not contain. While the
-// cluster has no users, those of this node's --acl-file and --requirepass count.
+// cluster has no users, the node uses those of its --acl-file and --requirepass.
 // A cluster without a default user gets one with the password of --requirepass:
 // see bootstrapUsers.
 func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {

@@ -16,8 +16,8 @@ type notice struct {
 	term, prev, prevTerm, to uint64
 }
 
-// TestCommitNotices checks which followers are told of a commit, and with which
-// preceding entry.
+// TestCommitNotices checks which followers get a notice of a commit, and which
+// preceding entry the notice names.
 func TestCommitNotices(t *testing.T) {
 	const after = 5 * time.Millisecond
 	type step func(n *commitNotices)

@@ -211,7 +211,7 @@ func (o *options) wants(name string) bool {
 	})
 }
 
-// selected returns the rows to measure. prefix is what their names begin with in
+// selected returns the rows to measure. prefix is the beginning of their names in
 // this run: "" or tmpfsName.
 func (o *options) selected(prefix string) []row {
 	var rows []row

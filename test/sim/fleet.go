@@ -191,8 +191,8 @@ func Serve(in io.Reader, out io.Writer, run func(*Schedule) *Result) error {
 
 // Shrink removes faults from a schedule one at a time, as long as the remaining
 // schedule still fails. A history does not repeat exactly, so Shrink runs each
-// smaller schedule several times before it keeps the fault. It starts no new
-// attempt after budget.
+// smaller schedule several times before it concludes that the fault is needed. It
+// starts no new attempt after budget.
 func Shrink(f *Fleet, plan *Schedule, tries int, budget time.Duration, say func(string)) *Schedule {
 	fails := func(s *Schedule) bool {
 		again := make([]*Schedule, tries)

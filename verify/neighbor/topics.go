@@ -21,8 +21,9 @@ var topicLoads = []Load{
 // topicsPerCommand keeps a command below the limit on its size.
 const topicsPerCommand = 1000
 
-// commands encodes commands of topicsPerCommand names each. head contains the
-// first words of each command, and every name follows the words of before.
+// commands divides the names between commands of topicsPerCommand names each, and
+// encodes them. Each command begins with the words of head, and has the words of
+// before in front of every name.
 func commands(names, head, before []string) (all [][]byte) {
 	for part := range slices.Chunk(names, topicsPerCommand) {
 		words := slices.Clone(head)
