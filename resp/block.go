@@ -67,7 +67,7 @@ func (c *conn) block(r *row, args [][]byte) {
 	c.exec.begin()
 	start := time.Now()
 	c.batch.ownEvents = c.mayCauseOwnEvents()
-	c.wait.pos, c.wait.lock, c.pieces = 0, isLock(r), nil
+	c.wait.pos, c.wait.lock, c.pieces = 0, r.granted != nil, nil
 	out, err := c.exec.Block(&c.group, c.id, c.batch.ownEvents)
 	ran := time.Since(start)
 	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
@@ -103,8 +103,8 @@ func (c *conn) block(r *row, args [][]byte) {
 		}
 	}
 	c.answerGroup(out, err, ran)
-	if isLock(r) && err == nil {
-		c.deliverGrant(args, out)
+	if r.granted != nil && err == nil {
+		r.granted(c, args, out)
 	}
 }
 
@@ -268,9 +268,6 @@ func (c *conn) wakeBlocked(why wakeUp) bool {
 	return true
 }
 
-// isLock reports whether a row is that of LOCK.
-func isLock(r *row) bool { return r.cmd.Name == "lock" }
-
 // logLock is the logged hook of LOCK. It adds the address and the name of the
 // client to LOCK ACQUIRE, for LOCK INFO.
 func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
@@ -287,10 +284,10 @@ func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
 	return acquire, append(logged, []byte("CLIENT"), addr, name)
 }
 
-// deliverGrant sends the reply to LOCK ACQUIRE with WAIT. If the socket does not
-// accept the reply, it releases the lock, because the client does not know that
-// it has the lock. reply is the encoded reply.
-func (c *conn) deliverGrant(args [][]byte, reply []byte) {
+// deliverGrant is the granted hook of LOCK. It sends the reply to LOCK ACQUIRE with
+// WAIT. If the socket does not accept the reply, it releases the lock, because the
+// client does not know that it has the lock.
+func deliverGrant(c *conn, args [][]byte, reply []byte) {
 	if len(reply) == 0 || reply[0] != ':' || c.w.Silent() {
 		return
 	}

@@ -56,6 +56,10 @@ type hooks struct {
 	// refused is called when the command is refused. It returns the error text
 	// for the client.
 	refused func(c *conn, text string) string
+	// granted is set for a blocking command that takes a lock. A grant to a waiter
+	// is provisional until the connection claims it. granted is called with the
+	// encoded reply, after the reply was passed to the writer.
+	granted func(c *conn, args [][]byte, reply []byte)
 	// answered is called after the reply has been written.
 	answered func(c *conn)
 	// tracks returns how the command changes what the connection tracks.
@@ -68,7 +72,7 @@ type hooks struct {
 // dataHooks contains the hooks of commands on data, by name. Rows of the other
 // commands contain their hooks themselves.
 var dataHooks = map[string]hooks{
-	"lock":     {check: checkLockList, logged: logLock},
+	"lock":     {check: checkLockList, logged: logLock, granted: deliverGrant},
 	"publish":  {logged: logPublish},
 	"spublish": {logged: logSpublish},
 	"sort":     {check: checkSortPattern, logged: logSort},
