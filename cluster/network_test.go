@@ -302,9 +302,10 @@ type straggler struct {
 	caught   chan struct{} // closed when something is delayed
 }
 
-// straggle delays what the next connection for a service carries to the node
-// to, after the dialer's first writes, until flow is called. By then the
-// connection is an old one. caught is closed when something is delayed.
+// straggle delays the bytes on the next connection for a service from one node to
+// another. The first writes of the dialer pass, and the following ones arrive when
+// flow is called, on a connection that is old by then. caught is closed when
+// something is delayed.
 func (n *network) straggle(service rpc.Service, from, to string, after int) (caught <-chan struct{}, flow func()) {
 	s := &straggler{service, from, to, after, make(chan struct{}), make(chan struct{})}
 	n.mu.Lock()
