@@ -356,6 +356,10 @@ const (
 	aclLogScan  = 10
 )
 
+// aclLogObject is the number of bytes of a key or channel that an entry keeps. A client
+// without rights may send keys of half a megabyte.
+const aclLogObject = 1024
+
 var aclReasons = map[acl.Reason]string{
 	acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedChannel: "channel", acl.DeniedSteps: "pattern-steps",
 }
@@ -369,6 +373,9 @@ func entryOf(v acl.Verdict, context, user string) aclEntry {
 	object := v.Object
 	if v.Reason == acl.DeniedCommand {
 		object = v.Command.Full
+	}
+	if len(object) > aclLogObject {
+		object = object[:aclLogObject] + "…"
 	}
 	return aclEntry{reason: aclReasons[v.Reason], context: context, object: object, user: user}
 }

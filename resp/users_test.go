@@ -50,6 +50,22 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	}
 }
 
+// TestACLLog_LongKey checks that an entry of ACL LOG does not keep the whole name of a
+// key that a client was refused.
+func TestACLLog_LongKey(t *testing.T) {
+	s := serve(t, newFake(t))
+	admin, ann := dial(t, s), dial(t, s)
+	admin.expect("ACL SETUSER ann on >x ~user:* +get", "+OK")
+	ann.expect("AUTH ann x", "+OK")
+	if got := ann.do("GET " + strings.Repeat("k", 100_000)); !strings.HasPrefix(got, "-NOPERM") {
+		t.Fatalf("GET: %q", got)
+	}
+	log := admin.do("ACL LOG 1")
+	if !strings.Contains(log, "\n"+strings.Repeat("k", 1024)+"…\n") || len(log) > 2000 {
+		t.Errorf("ACL LOG: %q", log)
+	}
+}
+
 // TestPermits checks that Permits decides as the check of the command itself does,
 // and that it adds no entry to the ACL log.
 func TestPermits(t *testing.T) {
