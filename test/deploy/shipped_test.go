@@ -238,6 +238,22 @@ func TestUnit_NamesFlagsThatExist(t *testing.T) {
 	}
 }
 
+// TestUnit_MayWriteTheAuditLog checks that a node of the unit can write to the files
+// that docs/security.md names. All other directories are read-only for it.
+func TestUnit_MayWriteTheAuditLog(t *testing.T) {
+	unit := read(t, "../../deploy/systemd/holdfast.service")
+	logs := regexp.MustCompile(`(?m)^LogsDirectory=(\S+)$`).FindStringSubmatch(unit)
+	paths := regexp.MustCompile(`--audit-log (/\S+)`).FindAllStringSubmatch(read(t, "../../docs/security.md"), -1)
+	if logs == nil || len(paths) == 0 {
+		t.Fatalf("LogsDirectory %q, audit logs %q", logs, paths)
+	}
+	for _, path := range paths {
+		if got, want := filepath.Dir(path[1]), "/var/log/"+logs[1]; got != want {
+			t.Errorf("%s: the unit can write to %s", path[1], want)
+		}
+	}
+}
+
 var (
 	metricWord = regexp.MustCompile(`\b(?:up|(?:holdfast|process|go)_[a-z0-9_]+)\b`)
 	ourMetric  = regexp.MustCompile(`\bholdfast_[a-z0-9_]+\b`)
