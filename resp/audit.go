@@ -195,8 +195,6 @@ func (c *conn) auditReply(r *row, args [][]byte, reply []byte) {
 	if len(reply) > 0 && (reply[0] == '-' || reply[0] == '!') {
 		line, _, _ := strings.Cut(string(reply[1:]), "\r\n")
 		result = r.auditError(line)
-	} else if isPiece(r, args) {
-		return
 	}
 	c.audit(r, args, result)
 }
@@ -230,7 +228,7 @@ func (r *row) auditError(text string) string {
 // audit logs an administrative command.
 func (c *conn) audit(r *row, args [][]byte, result string) {
 	a := &c.srv.audit
-	if a.log == nil {
+	if a.log == nil || result == "ok" && isPiece(r, args) {
 		return
 	}
 	a.log.Info("administrative command", "node", a.node, "user", c.info.user, "addr", c.net.RemoteAddr().String(),

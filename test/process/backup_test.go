@@ -272,7 +272,7 @@ func TestRecover_OneOfThree(t *testing.T) {
 	}
 	for _, bad := range []struct{ flag, value, says string }{
 		{"--to", filepath.Join(n.Dir, "new"), "outside of the data directory"},
-		{"--to", c.others(n)[0].Dir, "exists"},
+		{"--to", t.TempDir(), "exists"},
 		{"--peer-addr", "nonsense", "host:port"},
 		{"--data-dir", to, "is not the data directory of a node"},
 	} {
