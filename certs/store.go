@@ -26,8 +26,10 @@ type Files struct {
 // the Store keeps the previous certificates and reports the error. It is safe for
 // concurrent use.
 type Store struct {
-	files  Files
-	report func(error) // called with mu held; must not call the Store
+	files Files
+	// report and changed are called with mu held, so they must not call the Store.
+	report  func(error)
+	changed func(files Files, expires time.Time)
 
 	mu      sync.Mutex
 	current *material            // guarded by mu
@@ -38,12 +40,14 @@ type Store struct {
 // material is the content of the files at one time. It is immutable.
 type material struct {
 	cert tls.Certificate
-	pool *x509.CertPool // nil without a CA file
+	leaf *x509.Certificate // the first certificate of cert
+	pool *x509.CertPool    // nil without a CA file
 }
 
-// Open reads the files. report receives the errors of later reads.
-func Open(files Files, report func(error)) (*Store, error) {
-	s := &Store{files: files, report: report}
+// Open reads the files. When they have changed, the Store reads them again and calls
+// changed with the end of the certificate's validity, or report with the error.
+func Open(files Files, report func(error), changed func(files Files, expires time.Time)) (*Store, error) {
+	s := &Store{files: files, report: report, changed: changed}
 	if err := s.Reload(); err != nil {
 		return nil, err
 	}
@@ -104,7 +108,9 @@ func (s *Store) get() *material {
 		changed = changed || !at.Equal(s.stamps[path])
 	}
 	if err == nil && changed {
-		err = s.reload()
+		if err = s.reload(); err == nil {
+			s.changed(s.files, s.current.leaf.NotAfter)
+		}
 	}
 	if err != nil {
 		s.report(fmt.Errorf("certificates not reloaded, keeping the previous ones: %w", err))
@@ -118,10 +124,13 @@ func (f Files) read() (*material, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
 	}
-	if cert.Leaf != nil && time.Now().After(cert.Leaf.NotAfter) {
-		return nil, fmt.Errorf("certificate %s expired on %s", f.Cert, cert.Leaf.NotAfter.Format(time.DateTime))
-	}
 	m.cert = cert
+	if m.leaf, err = x509.ParseCertificate(cert.Certificate[0]); err != nil {
+		return nil, fmt.Errorf("certificate %s: %w", f.Cert, err)
+	}
+	if time.Now().After(m.leaf.NotAfter) {
+		return nil, fmt.Errorf("certificate %s expired on %s", f.Cert, m.leaf.NotAfter.Format(time.DateTime))
+	}
 	if f.CA == "" {
 		return m, nil
 	}

@@ -67,7 +67,12 @@ func TestStore_ReadsChangedFiles(t *testing.T) {
 	dir, tomorrow := t.TempDir(), time.Now().Add(24*time.Hour)
 	files := write(t, dir, 1, tomorrow)
 	var reported error
-	s, err := Open(files, func(err error) { reported = err })
+	changes := 0
+	s, err := Open(files, func(err error) { reported = err }, func(changed Files, expires time.Time) {
+		if changes++; changed != files || expires.Unix() != tomorrow.Unix() {
+			t.Errorf("reported a change of %v, valid until %v", changed, expires)
+		}
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +81,8 @@ func TestStore_ReadsChangedFiles(t *testing.T) {
 	}
 	write(t, dir, 2, tomorrow)
 	check(s)
-	if n := serial(t, s); n != 2 || reported != nil {
-		t.Errorf("after a change: serial number %d, want 2 (%v)", n, reported)
+	if n := serial(t, s); n != 2 || changes != 1 || reported != nil {
+		t.Errorf("after a change: serial number %d, want 2, %d reports (%v)", n, changes, reported)
 	}
 	// A wrong file changes nothing and is reported.
 	if err := os.WriteFile(files.Cert, []byte("half a certif"), 0o600); err != nil {
@@ -103,11 +108,11 @@ func TestOpen_Refuses(t *testing.T) {
 		"no such file":            {Cert: good.Cert, Key: filepath.Join(t.TempDir(), "none")},
 		"contains no certificate": {Cert: good.Cert, Key: good.Key, CA: good.Key},
 	} {
-		if _, err := Open(f, func(error) {}); err == nil || !strings.Contains(err.Error(), name) {
+		if _, err := Open(f, func(error) {}, func(Files, time.Time) {}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s, err := Open(good, func(error) {})
+	s, err := Open(good, func(error) {}, func(Files, time.Time) {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -118,6 +119,10 @@ func (o *tlsOptions) open(log hclog.Logger) (tlsStores, error) {
 	var errs []error
 	opened := make(map[certs.Files]*certs.Store)
 	report := func(err error) { log.Error("TLS", "error", err) }
+	changed := func(files certs.Files, expires time.Time) {
+		log.Info("TLS certificate reloaded, because a file has changed", "file", files.Cert, "expires",
+			expires.UTC().Format(time.RFC3339))
+	}
 	for _, p := range []struct {
 		flags string
 		used  bool
@@ -134,7 +139,7 @@ func (o *tlsOptions) open(log hclog.Logger) (tlsStores, error) {
 		store, known := opened[p.files]
 		if !known {
 			var err error
-			if store, err = certs.Open(p.files, report); err != nil {
+			if store, err = certs.Open(p.files, report, changed); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", p.flags, err))
 			}
 			opened[p.files] = store

@@ -249,5 +249,6 @@ func TestTLS_Program(t *testing.T) {
 	renewed("11")
 	c.issue("node", 12)
 	renewed("12")
+	waitOutput(t, n, `TLS certificate reloaded, because a file has changed: file=`)
 	c.healthy(t)
 }
