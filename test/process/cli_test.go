@@ -113,7 +113,7 @@ func (c flagCases) addresses() []flagCase {
 			[]string{"--advertise-peer-addr", "localhost:0", "1 to 65535"}},
 		{"peers with port 0", nil, c.serve("--peers", "n1=localhost:0"), []string{"--peers", "n1", "1 to 65535"}},
 		{"the client port as a peer", nil, c.serve("--peers", "n1="+process.Loopback(c.base)),
-			[]string{"--peers", process.Loopback(c.base), "--client-addr", "--peer-addr of each node"}},
+			[]string{process.Loopback(c.base), "--client-addr", "--peer-addr of each node"}},
 		{"two ports at one address", nil, c.serve("--http-addr", c.peer),
 			[]string{"--peer-addr and --http-addr have the same address " + c.peer}},
 		{"Sentinel at the clients' address", nil, c.serve("--sentinel-addr", process.Loopback(c.base)),
