@@ -77,6 +77,13 @@ func (e *environment) absence(p Peer, err error) string {
 			return noPeerPort(p, answers)
 		}
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		answer := "does not"
+		if e.cfg.PeerDialer != nil {
+			answer = "does"
+		}
+		return "it closed the connection in the handshake; does its peer port use TLS? This node " + answer
+	}
 	return shortReason(err)
 }
 

@@ -285,3 +285,17 @@ func TestTLS_WrongFlags(t *testing.T) {
 		wantLine(t, o.errOut, "holdfast: ", tt.says)
 	}
 }
+
+// TestTLS_AtOneNodeOnly checks that nodes of which only one uses TLS say so.
+func TestTLS_AtOneNodeOnly(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue("node", 10)
+	c := newCluster(t, process.Config{Nodes: 2})
+	if err := c.Nodes[0].Start("--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.path("ca.pem"),
+		"--tls-ports", "peers"); err != nil {
+		t.Fatal(err)
+	}
+	start(t, c.Nodes[1])
+	waitOutput(t, c.Nodes[0], "does its peer port use TLS? This node does")
+	waitOutput(t, c.Nodes[1], "does its peer port use TLS? This node does not")
+}
