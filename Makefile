@@ -4,10 +4,13 @@
 GO      ?= go
 BIN     := bin/holdfast
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 
 # The binary is statically linked. The same commit gives the same bytes on every
-# machine.
-BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# machine. -buildvcs=false, because Go finds no commit in a worktree of git or in an
+# exported tree.
+BUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
+	-ldflags '-s -w -X main.version=$(VERSION) -X github.com/holdfast-kv/holdfast/cluster/metrics.linkedRevision=$(REVISION)'
 
 STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
 TEST_TIMEOUT ?= 20m

@@ -312,9 +312,16 @@ func (c nodeCollector) collectCluster(ch chan<- prometheus.Metric) {
 	gauge(descWall, float64(c.node.Wall().UnixMicro())/1e6)
 }
 
+// linkedRevision is the revision of the source if the linker was told it (-X), as the
+// Makefile does: what Go records by itself depends on the kind of working tree.
+var linkedRevision string
+
 // revision returns the revision of the source that the program was built from, or
 // "unknown".
 func revision() string {
+	if linkedRevision != "" {
+		return linkedRevision
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {

@@ -208,6 +208,31 @@ func TestPackage_InstallsWhatExists(t *testing.T) {
 	}
 }
 
+// TestBuild_SetsVariablesThatExist checks the variables that the linker sets. The linker
+// ignores a variable that does not exist.
+func TestBuild_SetsVariablesThatExist(t *testing.T) {
+	variable := regexp.MustCompile(`-X github.com/holdfast-kv/holdfast/(\S+)\.(\w+)=\$`)
+	for _, path := range []string{"../../Makefile", "../../deploy/package/build"} {
+		set := variable.FindAllStringSubmatch(read(t, path), -1)
+		if len(set) == 0 {
+			t.Errorf("%s sets no variable", path)
+		}
+		for _, v := range set {
+			var source strings.Builder
+			files, err := filepath.Glob("../../" + v[1] + "/*.go")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				source.WriteString(read(t, f))
+			}
+			if !strings.Contains(source.String(), "\nvar "+v[2]+" string\n") {
+				t.Errorf("%s sets %s in %s, which has no such variable", path, v[2], v[1])
+			}
+		}
+	}
+}
+
 func TestDockerfile_NamesFlagsThatExist(t *testing.T) {
 	text := read(t, "../../deploy/Dockerfile")
 	for _, name := range regexp.MustCompile(`HOLDFAST_[A-Z_]+`).FindAllString(text, -1) {
