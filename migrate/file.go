@@ -90,7 +90,7 @@ func (j *job) fileData(ctx context.Context, f *os.File) error {
 		}
 		batch, bytes, j.state.Offset = nil, 0, offset
 		j.cfg.Progress(j.state.Counts)
-		return j.save(false)
+		return j.advance()
 	}
 	s, err := j.rewind(f, max(j.to.maxBulk, largestValue))
 	if err != nil {
@@ -113,7 +113,9 @@ func (j *job) fileData(ctx context.Context, f *os.File) error {
 				return ctx.Err()
 			}
 			// Redis writes all functions in front of the keys.
-			j.state.Functions = true
+			if !j.state.Functions {
+				j.state.Functions, j.reached = true, j.state.Counts
+			}
 			if full := len(batch) >= batchKeys || bytes+len(it.payload) > batchBytes; len(batch) > 0 &&
 				(full || batch[0].db != it.db) {
 				if err := flush(begin); err != nil {

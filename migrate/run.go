@@ -34,6 +34,7 @@ type Config struct {
 // Result is the result of an import that reached the end of the source.
 type Result struct {
 	Counts
+	Begun     bool // the state file belongs to this import
 	Continued bool // an earlier import
 	// Verified is the number of keys that the source has at the end and that the
 	// cluster has too. Missing is the number of those that the cluster lacks.
@@ -53,8 +54,11 @@ type job struct {
 	cfg   Config
 	to    *target
 	state *state
-	saved time.Time
-	res   Result
+	// reached are the counts at the position in state. The keys after it are read
+	// again if the import is interrupted, so the state file must not count them.
+	reached Counts
+	saved   time.Time
+	res     Result
 }
 
 // Run imports the data of a source into a cluster. If it returns an error, the
@@ -84,7 +88,7 @@ func (j *job) begin(source, identity string) error {
 	s.Source, s.Target, s.Identity = source, j.to.cluster, identity
 	s.Options = fmt.Sprintf("database %d, match %q, replace %v", j.cfg.DB, j.cfg.Match, j.cfg.Replace)
 	if j.cfg.Restart {
-		return s.write(j.cfg.State)
+		return j.created(s.write(j.cfg.State))
 	}
 	old, err := readState(j.cfg.State)
 	if err != nil {
@@ -105,22 +109,38 @@ func (j *job) begin(source, identity string) error {
 		j.cfg.Note(fmt.Sprintf("the source has restarted or the file has changed since %s was written: "+
 			"beginning again", j.cfg.State))
 	}
-	return j.state.write(j.cfg.State)
+	j.reached = j.state.Counts
+	return j.created(j.state.write(j.cfg.State))
 }
 
-// save writes the state file, at most every stateEvery unless now is set.
-func (j *job) save(now bool) error {
-	if !now && time.Since(j.saved) < stateEvery {
+// created notes that the state file belongs to this import, unless err is not nil.
+func (j *job) created(err error) error {
+	j.res.Begun = err == nil
+	return err
+}
+
+// advance notes that the position in the state has changed. It writes the state file,
+// at most every stateEvery.
+func (j *job) advance() error {
+	j.reached = j.state.Counts
+	if time.Since(j.saved) < stateEvery {
 		return nil
 	}
+	return j.save()
+}
+
+// save writes the state file.
+func (j *job) save() error {
 	j.saved = time.Now()
-	return j.state.write(j.cfg.State)
+	s := *j.state
+	s.Counts = j.reached
+	return s.write(j.cfg.State)
 }
 
 // end saves the position if err is not nil, and removes the state file otherwise.
 func (j *job) end(err error) error {
 	if err != nil {
-		return errors.Join(err, j.save(true))
+		return errors.Join(err, j.save())
 	}
 	return os.Remove(j.cfg.State)
 }
@@ -219,6 +239,7 @@ func (j *job) serverData(ctx context.Context, s *server, sizes map[int]int64) er
 		if err := j.functions(ctx, codes); err != nil {
 			return err
 		}
+		j.reached = j.state.Counts
 	}
 	dbs := sortedKeys(sizes)
 	for _, db := range dbs {
@@ -271,7 +292,7 @@ func (j *job) database(ctx context.Context, s *server, db int) error {
 		}
 		at = position{Cursor: next, Done: next == "0"}
 		j.state.Databases[db] = at
-		if err := j.save(false); err != nil {
+		if err := j.advance(); err != nil {
 			return err
 		}
 	}

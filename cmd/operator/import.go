@@ -135,15 +135,15 @@ func (o *importOptions) run(cmd *cobra.Command, source string) (err error) {
 		err = errors.New("interrupted")
 	}
 	if err != nil {
-		return errors.Join(err, o.interrupted(cfg, res))
+		return errors.Join(err, interrupted(cfg, res))
 	}
 	progress.Done(res.Keys)
 	return report(cmd.OutOrStdout(), res)
 }
 
 // interrupted says how to continue an import that failed, nil if it had not begun.
-func (o *importOptions) interrupted(cfg migrate.Config, res migrate.Result) error {
-	if _, err := os.Stat(cfg.State); err != nil {
+func interrupted(cfg migrate.Config, res migrate.Result) error {
+	if !res.Begun {
 		return nil
 	}
 	return fmt.Errorf("%d keys were imported and remain in the cluster: "+
