@@ -73,6 +73,13 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 		return fmt.Errorf("a restore needs feature version %d and the cluster uses %d: upgrade every node first",
 			fsm.FeatureOperate, now)
 	}
+	if step := string(args[0]); step == "begin" || step == "data" {
+		// The steps of a restore are entries of the log, but not commands that add
+		// data, so the leader itself does not refuse them.
+		if full := n.disk.Full(); full != "" {
+			return errors.New("the restore is refused: " + strings.TrimPrefix(full, "MISCONF "))
+		}
+	}
 	if len(args) == 4 && string(args[0]) == "begin" {
 		size, err := strconv.ParseInt(string(args[2]), 10, 64)
 		if err != nil {

@@ -66,6 +66,14 @@ func TestDisk_Reserve(t *testing.T) {
 			t.Errorf("release through %s: %q, %v", id, got, err)
 		}
 	}
+	for _, id := range c.ids() {
+		eventually(t, "a restore to be refused on "+id, func() bool {
+			begin := [][]byte{[]byte("begin"), []byte("r"), []byte("1000"), []byte("1")}
+			err := c.node(id).Restore(t.Context(), begin)
+			return err != nil && strings.Contains(err.Error(), "the restore is refused: commands that add data are "+
+				"refused because the disk is almost full")
+		})
+	}
 	c.client("n2").want(t, ":1\r\n", "PEXPIRE", "k", "1000000")
 	c.client("n3").want(t, ":1\r\n", "DEL", "l")
 	st := c.node(c.leader()).Status()
