@@ -135,6 +135,7 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 	if n.history == nil {
 		return history.Answer{}, history.ErrOff
 	}
+	led := false // there is a leader, so the lease clock does not stand still
 	if !local && n.awaitLeader(ctx, historyLeaderWait) {
 		ctx, cancel := context.WithTimeout(ctx, historyWait)
 		err := n.catchUp(ctx)
@@ -145,9 +146,13 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 		if errors.Is(err, snapshot.ErrNodeStops) {
 			return history.Answer{}, err
 		}
+		led = err == nil
 	}
 	var now fsm.Clock
 	n.machine.View(func(m *fsm.Machine) { now = m.Clock() })
+	if led {
+		now.Lease = max(now.Lease, n.machine.Lease())
+	}
 	return n.history.Query(ctx, q, now)
 }
 

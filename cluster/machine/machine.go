@@ -42,6 +42,9 @@ type Machine struct {
 	// dead is set when an entry could not be applied. No further entry may be
 	// applied. Guarded by mu.
 	dead bool
+	// clocked is the time on the clock Mono at which the last entry was applied.
+	// Guarded by mu.
+	clocked time.Duration
 
 	// points contains the latest points of the hash chain; the point of an
 	// index is at index % len(points).
@@ -138,6 +141,7 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 		}
 		out[i] = res
 		times[i] = [2]time.Duration{since, a.cfg.Mono()}
+		a.clocked = times[i][1]
 		a.cfg.Events.Applied(res) // before a.applied is set: see events.Queue.Mark
 		a.useLocks(l.Term, res)
 		if res.Restored {
@@ -293,6 +297,7 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 		a.cfg.History.Restored(m.Applied(), m.Clock(), wall)
 	}
 	a.m = m
+	a.clocked = a.cfg.Mono()
 	a.points = [4096]chainPoint{}
 	index, hash := m.Hash()
 	a.points[index%uint64(len(a.points))] = chainPoint{index, hash}

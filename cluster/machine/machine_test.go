@@ -82,6 +82,21 @@ func TestMachine_Spent(t *testing.T) {
 	}
 }
 
+// TestMachine_Lease: the lease clock continues after the last entry.
+func TestMachine_Lease(t *testing.T) {
+	var now time.Duration
+	m := newMachine(t, func(cfg *Config) { cfg.Mono = func() time.Duration { return now } })
+	now = time.Hour
+	entry := fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 5e9}, fsm.TermStart{NodeID: "n1"})
+	m.Apply(&raft.Log{Index: 1, Term: 1, Type: raft.LogCommand, Data: entry})
+	var applied int64
+	m.View(func(m *fsm.Machine) { applied = m.Clock().Lease })
+	now += 3 * time.Second
+	if got, want := m.Lease(), applied+3e9; got != want {
+		t.Errorf("lease clock %d after 3 s, want %d", got, want)
+	}
+}
+
 // The log describes the content of a slow entry, but does not report each of
 // many.
 func TestEntryWatch(t *testing.T) {

@@ -40,6 +40,15 @@ func (a *Machine) Spent() time.Duration { return time.Duration(a.spent.Load()) }
 // state after these entries.
 func (a *Machine) Forget(spent time.Duration) { a.spent.Add(-int64(spent)) }
 
+// Lease returns the lease clock of the last entry that was applied, advanced by the time
+// since then. It is at most the clock of the leader if this node has applied the
+// TermStart of that leader.
+func (a *Machine) Lease() int64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.m.Clock().Lease + int64(max(a.cfg.Mono()-a.clocked, 0))
+}
+
 // View calls f with the state machine under the read lock. f must be short,
 // because the next entry waits for it.
 func (a *Machine) View(f func(m *fsm.Machine)) {
