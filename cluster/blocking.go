@@ -28,9 +28,17 @@ type waits struct {
 
 	mu     sync.Mutex
 	live   map[uint64]*wait // by origin, from before the command is sent
+	owners map[ownedLock][]uint64
+	again  []uint64 // origins of waits whose owner has just got the lock
 	sweeps int
 	urgent bool  // a waiter without a client may take elements
 	forget *call // group in flight that sweep has sent, nil for none; used only by sweep
+}
+
+// ownedLock is a lock and an owner that a client asks for. The key is "" for none.
+type ownedLock struct {
+	db         int
+	key, owner string
 }
 
 // wait is one blocking command. waits.mu guards its fields.
@@ -50,6 +58,8 @@ type wait struct {
 	// connection has to claim. The wait stays registered until then: otherwise
 	// sweep would pass the grant on.
 	claimed bool
+	lock    ownedLock
+	again   bool        // the owner got the lock before pos was known
 	ended   bool        // out has received a value
 	out     chan []byte // capacity 1: receives the reply, nil if the waiter is gone
 }
@@ -60,22 +70,43 @@ func (ws *waits) endLocked(origin uint64, w *wait, reply []byte) {
 		return
 	}
 	if !w.claimed || reply == nil {
-		delete(ws.live, origin)
+		ws.removeLocked(origin, w)
 	}
 	w.ended = true
 	w.out <- reply
 }
 
 func newWaits(m *machine.Machine, fw *forwarder) *waits {
-	return &waits{machine: m, forwarder: fw, id: fw.id, live: make(map[uint64]*wait)}
+	return &waits{
+		machine: m, forwarder: fw, id: fw.id, live: make(map[uint64]*wait), owners: make(map[ownedLock][]uint64),
+	}
+}
+
+// removeLocked removes a wait from live and owners. waits.mu must be held.
+func (ws *waits) removeLocked(origin uint64, w *wait) {
+	delete(ws.live, origin)
+	if w.lock.key == "" {
+		return
+	}
+	if left := without(ws.owners[w.lock], origin); len(left) > 0 {
+		ws.owners[w.lock] = left
+	} else {
+		delete(ws.owners, w.lock)
+	}
 }
 
 // begin registers a wait. It must be called before the command is sent, because
 // sweep removes the waiters whose origin has no registered wait.
-func (ws *waits) begin(origin uint64, own, claimed bool) *wait {
-	w := &wait{own: own, claimed: claimed, out: make(chan []byte, 1)}
+func (ws *waits) begin(origin uint64, own, claimed bool, lock ownedLock) *wait {
+	w := &wait{own: own, claimed: claimed, lock: lock, out: make(chan []byte, 1)}
 	ws.mu.Lock()
+	if old := ws.live[origin]; old != nil {
+		ws.removeLocked(origin, old)
+	}
 	ws.live[origin] = w
+	if lock.key != "" {
+		ws.owners[lock] = append(ws.owners[lock], origin)
+	}
 	ws.mu.Unlock()
 	return w
 }
@@ -87,8 +118,9 @@ func (ws *waits) waiting(origin uint64, w *wait, pos fsm.Pos) {
 	if w.pos = pos; w.earlyPos == pos {
 		ws.endLocked(origin, w, w.early)
 	}
+	again := w.again
 	ws.mu.Unlock()
-	ws.look(origin)
+	ws.look(origin, again)
 }
 
 // end removes a wait. left says that the state machine may still contain its
@@ -97,18 +129,26 @@ func (ws *waits) end(origin uint64, w *wait, left bool) {
 	ws.mu.Lock()
 	ws.urgent = ws.urgent || left
 	if ws.live[origin] == w {
-		delete(ws.live, origin)
+		ws.removeLocked(origin, w)
 	}
 	ws.mu.Unlock()
 }
 
+// askAgain is delivered to a wait for a lock whose owner has got the lock by another
+// command: the connection has to end the wait and to execute the command again.
+var askAgain = []byte{}
+
 // look reads the state of a wait from the machine, and delivers the reply if
 // the wait is over. It may be called at any time, and must be called whenever
-// the state may have changed.
-func (ws *waits) look(origin uint64) {
+// the state may have changed. held says that the owner for which the client asks
+// has got the lock.
+func (ws *waits) look(origin uint64, held bool) {
 	ws.mu.Lock()
 	w := ws.live[origin]
 	if w == nil || w.pos == 0 || w.ended {
+		if w != nil {
+			w.again = w.again || held
+		}
 		ws.mu.Unlock()
 		return
 	}
@@ -121,8 +161,11 @@ func (ws *waits) look(origin uint64) {
 			state, reply = m.Waiter(ws.id, origin, pos)
 		}
 	})
-	if state == fsm.WaitOpen {
+	switch {
+	case state == fsm.WaitOpen && !held:
 		return
+	case state == fsm.WaitOpen:
+		reply = askAgain
 	}
 	ws.mu.Lock()
 	if ws.live[origin] == w {
@@ -156,7 +199,31 @@ func (ws *waits) takeServed(payload []byte) error {
 func (ws *waits) woken(list []fsm.Woken) {
 	for i := range list {
 		if list[i].Session == ws.id {
-			ws.look(list[i].Origin)
+			ws.look(list[i].Origin, false)
+		}
+	}
+	ws.mu.Lock()
+	again := ws.again
+	ws.again = nil
+	ws.mu.Unlock()
+	for _, origin := range again {
+		ws.look(origin, true)
+	}
+}
+
+// granted notes which waits ask for an owner that has got the lock. A client whose
+// connection hangs asks again on another one, so several connections can wait for one
+// owner. When the first of them gets the lock, the others get the same grant. granted is
+// called for the events of an entry, before woken, with the lock of the machine held.
+func (ws *waits) granted(list []fsm.LockEvent) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.owners) == 0 {
+		return
+	}
+	for i := range list {
+		if e := &list[i]; e.Kind == fsm.LockGranted {
+			ws.again = append(ws.again, ws.owners[ownedLock{e.DB, e.Key, e.Owner}]...)
 		}
 	}
 }
@@ -170,7 +237,7 @@ func (ws *waits) restored() {
 	}
 	ws.mu.Unlock()
 	for _, origin := range origins {
-		ws.look(origin)
+		ws.look(origin, false)
 	}
 }
 
@@ -230,6 +297,10 @@ func (ws *waits) sweep() {
 	ws.forget = ws.forwarder.housekeep(ws.machine.Table(), args)
 }
 
+// WaitsFor says which lock the next commands of Block ask for, and for which owner. The
+// key is "" if they do not ask for a lock.
+func (s *Session) WaitsFor(db int, key, owner string) { s.lock = ownedLock{db, key, owner} }
+
 // Block executes a group whose only operation is a blocking command of
 // connection origin. If fsm.Waiting accepts the reply, the command waits, and
 // the connection must receive from Waited, or call Unblock or Abandon, before
@@ -240,7 +311,7 @@ func (ws *waits) sweep() {
 // events of that entry too.
 func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 	ws := s.node.waits
-	w := ws.begin(origin, own, g.Feature >= fsm.FeatureLocks)
+	w := ws.begin(origin, own, g.Feature >= fsm.FeatureLocks, s.lock)
 	reply, err := s.Do(g, false, nil)
 	pos, _, waiting := fsm.Waiting(reply)
 	if err != nil || !waiting {

@@ -63,10 +63,10 @@ func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDe
 // goroutine that applies the log calls f, so f must not block.
 func (n *Node) WatchExpiries(f func(fsm.LockEvent)) { n.expiries.Store(&f) }
 
-// locksChanged counts what an entry has done to locks, and announces the leases
-// that have ended. Only the leader does so, so that the nodes' counts can be
-// added up.
+// locksChanged passes on what an entry has done to locks. Only the leader counts it and
+// announces the leases that have ended, so that the nodes' counts can be added up.
 func (n *Node) locksChanged(term uint64, res *fsm.Result) {
+	n.waits.granted(res.Locks)
 	if !n.leaderships.leads(term) {
 		return
 	}

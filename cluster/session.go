@@ -24,8 +24,9 @@ type Session struct {
 	watch execution.WatchFunc        // nil for none: see WatchClient
 	piece func(group uint64, op int) // nil for none: see OnPiece
 
-	wait   *wait  // the current wait: see Block
-	origin uint64 // id of the connection that waits
+	wait   *wait     // the current wait: see Block
+	origin uint64    // id of the connection that waits
+	lock   ownedLock // see WaitsFor
 }
 
 // call is a group that is being executed. Its owner, the goroutine of its

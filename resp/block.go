@@ -68,6 +68,11 @@ func (c *conn) block(r *row, args [][]byte) {
 	start := time.Now()
 	c.batch.ownEvents = c.mayCauseOwnEvents()
 	c.wait.pos, c.wait.lock, c.pieces = 0, r.granted != nil, nil
+	if c.wait.lock && len(args) > 3 {
+		c.exec.WaitsFor(c.db, string(args[2]), string(args[3]))
+	} else {
+		c.exec.WaitsFor(0, "", "")
+	}
 	out, err := c.exec.Block(&c.group, c.id, c.batch.ownEvents)
 	ran := time.Since(start)
 	if pos, ms, waits := fsm.Waiting(out); err == nil && waits {
@@ -152,14 +157,16 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 	case reply = <-c.exec.Waited():
 		switch {
 		case reply != nil && c.wait.lock:
-			// The grant is provisional until this node claims it.
+			// A grant is provisional until this node claims it. If the reply is empty,
+			// the owner has got the lock by another command, and the command is
+			// executed again.
 			if reply, err = c.exec.Unblock(); err != nil || reply != nil {
 				return reply, err
 			}
 		case reply != nil:
 			return reply, nil
 		}
-		// An empty result has one of two causes. The cluster has dropped this
+		// Otherwise, a missing result has one of two causes. The cluster has dropped this
 		// node's waiters while the node was not connected to the leader; the
 		// client need not know that, and the command waits again. Or the
 		// cluster has ended the waits of this user because the user's rules

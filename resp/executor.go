@@ -22,6 +22,10 @@ type Executor interface {
 	// applied the entry that served the command, so OwnEventsDelivered also
 	// waits for the events of that entry.
 	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
+	// WaitsFor says which lock the next commands of Block ask for, and for which
+	// owner. The key is "" if they do not ask for a lock. If that owner gets the
+	// lock by another command, Waited delivers a reply without bytes.
+	WaitsFor(db int, key, owner string)
 	// Sent returns the numbers of the first and the last group that the last
 	// call of Do, Block or Unblock sent through the log. They differ if the
 	// group was run in pieces. Both are 0 if the call sent no group.
@@ -36,7 +40,8 @@ type Executor interface {
 	// position of the piece's first operation in the whole group.
 	OnPiece(f func(group uint64, op int))
 	// Waited returns the channel that delivers the reply when the current wait
-	// is served. It delivers nil if the command has to be run again.
+	// is served. It delivers nil if the command has to be run again, and a reply
+	// without bytes if the wait has to be ended before.
 	Waited() <-chan []byte
 	// Unblock ends the current wait. The reply is not nil if the command had
 	// already been served.

@@ -210,6 +210,8 @@ func (e *fakeExecutor) Block(g *fsm.Group, origin uint64, own bool) ([]byte, err
 	return reply, err
 }
 
+func (e *fakeExecutor) WaitsFor(int, string, string) {}
+
 func (e *fakeExecutor) Waited() <-chan []byte { return e.out }
 
 func (e *fakeExecutor) Unblock() ([]byte, error) {
