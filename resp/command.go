@@ -553,7 +553,7 @@ func argumentType(name string) string {
 		return "pattern"
 	case "seconds", "milliseconds", "increment", "decrement", "count", "offset", "index", "start", "end",
 		"cursor", "numkeys", "timeout", "numreplicas", "numlocal", "protover", "bits", "db",
-		"client-id", "destination-db", "len":
+		"client-id", "destination-db", "len", "limit", "permits", "token":
 		return "integer"
 	case "unix-time-seconds", "unix-time-milliseconds":
 		return "unix-time"

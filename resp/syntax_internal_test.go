@@ -50,7 +50,8 @@ func TestSyntax(t *testing.T) {
 		"<ON | OFF>": "on:oneof(ON=on:pure-token OFF=off:pure-token ) ",
 		"[protover [AUTH username password] [SETNAME clientname]]": "protover:block?(protover:integer AUTH=auth:block?(username:string password:string ) SETNAME=clientname:string? ) ",
 		"cursor [MATCH pattern] [COUNT count]":                     "cursor:integer MATCH=pattern:pattern? COUNT=count:integer? ",
-		"]] a [":                                                   "a:string arg:string? ",
+		"key owner [token] [SHARED | LIMIT permits]":               "key:key owner:string token:integer? shared:oneof?(SHARED=shared:pure-token LIMIT=permits:integer ) ",
+		"]] a [": "a:string arg:string? ",
 	} {
 		if got := describe(parseSyntax(syntax)); got != want {
 			t.Errorf("%s is %s, want %s", syntax, got, want)
