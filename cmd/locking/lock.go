@@ -42,6 +42,7 @@ type lockOptions struct {
 	endpoint
 	ttl, wait, grace time.Duration
 	limited          bool // whether wait is set
+	graceful         bool // whether grace is set
 	owner, meta      string
 	shared           bool
 	permits          int
@@ -91,6 +92,7 @@ killed it; 75 if the lock was not acquired within --wait; 76 if the lock was los
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.limited = cmd.Flags().Changed("wait")
+			o.graceful = cmd.Flags().Changed("grace")
 			if cmd.Flags().Changed("limit") && (o.permits < 1 || o.permits > lock.MaxLimit) {
 				return fmt.Errorf("--limit is %d, must be from 1 to %d", o.permits, lock.MaxLimit)
 			}
@@ -114,7 +116,7 @@ killed it; 75 if the lock was not acquired within --wait; 76 if the lock was los
 }
 
 func (o *lockOptions) check() error {
-	if o.grace == 0 {
+	if !o.graceful {
 		o.grace = o.ttl / 6
 	}
 	switch {
