@@ -42,7 +42,7 @@ func (ms *membership) removeAway() {
 	away, longest := ms.away.Note(members, mono, func(m member.Member) bool {
 		return m.ID != ms.cfg.NodeID && !ms.health.Of(m.ID).Alive
 	})
-	maps.DeleteFunc(ms.told, func(id, _ string) bool { _, listed := member.Find(members, id); return !listed })
+	maps.DeleteFunc(ms.warned, func(id, _ string) bool { _, listed := member.Find(members, id); return !listed })
 	if longest < limit || mono < ms.awayRetry {
 		return
 	}
@@ -51,13 +51,13 @@ func (ms *membership) removeAway() {
 		original = max(original, n)
 	}
 	if least := original/2 + 1; away.Voter && voters-1 < least {
-		ms.tellOnce(away.ID, "a member is away and stays a member: without it there would be fewer voters than a "+
+		ms.warnOnce(away.ID, "a member is away and stays a member: without it there would be fewer voters than a "+
 			"majority of the original number", "node", away.ID, "voters", voters, "original", original)
 		return
 	}
 	if err := ms.expelAway(away, original); err != nil {
 		ms.awayRetry = ms.clock.Mono() + awayRetryAfter
-		ms.tellOnce(away.ID, "a member that is away was not removed", "node", away.ID, "error", err)
+		ms.warnOnce(away.ID, "a member that is away was not removed", "node", away.ID, "error", err)
 		return
 	}
 	ms.away.Forget(away.ID)
@@ -80,13 +80,13 @@ func (ms *membership) expelAway(m member.Member, original int) error {
 	return ms.removeOther(ctx, adminRequest{Op: opRemove, Node: m.ID, auto: true}, &adminReply{})
 }
 
-// tellOnce logs a warning about a member that is away, unless the last one about
+// warnOnce logs a warning about a member that is away, unless the last one about
 // it had the same text.
-func (ms *membership) tellOnce(id, text string, fields ...any) {
-	if ms.told[id] == text {
+func (ms *membership) warnOnce(id, text string, fields ...any) {
+	if ms.warned[id] == text {
 		return
 	}
-	ms.told[id] = text
+	ms.warned[id] = text
 	ms.log.Warn(text, fields...)
 }
 
@@ -106,12 +106,12 @@ func (ms *membership) operatorChanged() {
 func (ms *membership) warnEven() {
 	voters := ms.raft.voters()
 	if voters != ms.even.voters {
-		ms.even.voters, ms.even.since, ms.even.told = voters, ms.clock.Mono(), false
+		ms.even.voters, ms.even.since, ms.even.warned = voters, ms.clock.Mono(), false
 	}
-	if voters%2 != 0 || voters == 0 || ms.even.told || ms.clock.Mono()-ms.even.since < evenAfter {
+	if voters%2 != 0 || voters == 0 || ms.even.warned || ms.clock.Mono()-ms.even.since < evenAfter {
 		return
 	}
-	ms.even.told = true
+	ms.even.warned = true
 	ms.log.Warn(evenAdvice(voters), "voters", voters)
 }
 
@@ -130,5 +130,5 @@ func evenAdvice(voters int) string {
 type evenVoters struct {
 	voters int
 	since  time.Duration
-	told   bool
+	warned bool
 }

@@ -49,10 +49,10 @@ type membership struct {
 
 	away *member.Absences
 
-	// The other fields belong to keep. told is the last warning about each
+	// The other fields belong to keep. warned is the last warning about each
 	// member that is away. After a removal that failed, removeAway removes
 	// nothing before the monotonic time awayRetry.
-	told      map[string]string
+	warned    map[string]string
 	awayRetry time.Duration
 	even      evenVoters
 }

@@ -23,8 +23,8 @@ type removalWatch struct {
 	founder *founder
 	// changed is called after removed has changed.
 	changed func(removed bool)
-	// now, of capacity 1, makes keep ask at once: the leader has told this node
-	// that it was removed, or has refused it.
+	// now, of capacity 1, makes keep ask at once: the leader has reported to this
+	// node that it was removed, or has refused it.
 	now chan struct{}
 
 	unlisted unlisted      // belongs to keep

@@ -223,7 +223,7 @@ func (n *Node) connect() {
 		environment: env, raft: n.raft, raftLog: n.raftLog, machine: n.machine, mux: n.mux, peers: n.peers,
 		leaderships: n.leaderships, features: n.features, transfers: n.transfers, status: n.status,
 		health: n.health, changes: newChangeLock(),
-		away: member.NewAbsences(), told: make(map[string]string),
+		away: member.NewAbsences(), warned: make(map[string]string),
 		submit: func(g *fsm.Group) ([]byte, error) { return n.NewSession().Do(g, false, nil) },
 	}
 	n.status.removal = &removalWatch{

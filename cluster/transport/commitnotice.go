@@ -17,7 +17,7 @@ import (
 // milliseconds, because clients wait for it: a read on a follower, a message, a
 // lock that is passed on. With such a short CommitTimeout, an idle leader would
 // send hundreds of useless requests a second. So raft's timeout is long, and
-// commitNotices sends a request when a follower has not been told of a commit for
+// commitNotices sends a request when a follower has not learned of a commit within
 // the time given by after.
 //
 // Such a request is an append request without entries, as raft itself would send
@@ -39,8 +39,8 @@ type commitNotices struct {
 	commit uint64 // highest index that this node has applied
 	armed  bool   // a call of fire is due
 	// armedAt is the value of commit when that call was arranged. If an append
-	// request has told a follower of armedAt before the call, further append
-	// requests tell it of later commits, and the call leaves it out.
+	// request has carried armedAt to a follower before the call, further append
+	// requests carry later commits, and the call leaves the follower out.
 	armedAt uint64
 	closed  bool
 	// followers contains the members that have acknowledged a request of this
@@ -56,7 +56,7 @@ type noticed struct {
 	// last is the last entry that the follower is known to share with the
 	// leader, and lastTerm the term of that entry.
 	last, lastTerm uint64
-	told           uint64 // highest commit index that the follower has accepted
+	accepted       uint64 // highest commit index that the follower has accepted
 	sending        bool
 }
 
@@ -67,9 +67,9 @@ func newCommitNotices(
 	return &commitNotices{after: after, send: send, ctx: ctx, followers: make(map[raft.ServerID]*noticed)}
 }
 
-// due returns the commit index that the follower has to be told, or 0.
+// due returns the commit index that the follower does not know yet, or 0.
 func (f *noticed) due(commit uint64) uint64 {
-	if upTo := min(commit, f.last); upTo > f.told {
+	if upTo := min(commit, f.last); upTo > f.accepted {
 		return upTo
 	}
 	return 0
@@ -95,7 +95,7 @@ func (n *commitNotices) accepted(id raft.ServerID, target raft.ServerAddress, re
 	if last >= f.last {
 		f.last, f.lastTerm = last, lastTerm
 	}
-	f.told = max(f.told, min(req.LeaderCommitIndex, last))
+	f.accepted = max(f.accepted, min(req.LeaderCommitIndex, last))
 	if f.due(n.commit) > 0 {
 		n.armLocked()
 	}
@@ -125,8 +125,8 @@ func (n *commitNotices) armLocked() {
 	time.AfterFunc(n.after, n.fire)
 }
 
-// fire sends a request to each follower that no append request has told of the
-// commits.
+// fire sends a request to each follower that has not learned of the commits from
+// an append request.
 func (n *commitNotices) fire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -139,7 +139,7 @@ func (n *commitNotices) fire() {
 		if upTo == 0 || f.sending {
 			continue
 		}
-		if f.due(n.armedAt) == 0 { // an append request has told the follower meanwhile, and more are coming
+		if f.due(n.armedAt) == 0 { // an append request has carried it meanwhile, and more are coming
 			n.armLocked()
 			continue
 		}
