@@ -54,8 +54,8 @@ func isolateLeader(ctx context.Context, s *injection) (string, error) {
 }
 
 // isolateForLong cuts a follower off until the leader has dropped the waiters
-// of the clients of that follower, and the follower has told these clients that
-// it finds no leader.
+// of the clients of that follower, and these clients have got the error that the
+// follower finds no leader.
 func isolateForLong(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // pastBegan is the wall clock at the start of the stories.
 const pastBegan = 1_000_000 * time.Second
 
-// told returns a grant whose times are in milliseconds of the story.
-func told(owner string, token int64, from, to, waited int, how string) LockGrant {
+// reported returns a grant whose times are in milliseconds of the story.
+func reported(owner string, token int64, from, to, waited int, how string) LockGrant {
 	g := LockGrant{Owner: owner, Token: token, How: how, Acquired: pastBegan + millis(from), Waited: millis(waited)}
 	if how != pastHeld {
 		g.Ended = pastBegan + millis(to)
@@ -45,21 +45,21 @@ func TestLockPasts(t *testing.T) {
 			n.Grants[1].Owner, m.Grants[1].Owner = "a", "a"
 		}, "but b (exclusive"},
 		{"both report an owner that no client used", func(n, m *LockPast, _ *lockStory) {
-			n.Grants, m.Grants = append(n.Grants, told("x", 3, 1300, 1400, 0, pastExpired)),
-				append(m.Grants, told("x", 3, 1300, 1400, 0, pastExpired))
+			n.Grants, m.Grants = append(n.Grants, reported("x", 3, 1300, 1400, 0, pastExpired)),
+				append(m.Grants, reported("x", 3, 1300, 1400, 0, pastExpired))
 		}, "no client used this owner"},
 		{"both tell another mode", func(n, m *LockPast, _ *lockStory) {
 			n.Grants[1].Mode.Shared, m.Grants[1].Mode.Shared = true, true
 		}, "but its client asked for exclusive"},
 		{"neither knows a grant", func(n, m *LockPast, _ *lockStory) { n.Grants, m.Grants = n.Grants[:1], m.Grants[:1] },
 			"n1 does not know the grant of b"},
-		{"a release is told as the end of the lease", func(n, m *LockPast, _ *lockStory) {
+		{"a release is reported as the end of the lease", func(n, m *LockPast, _ *lockStory) {
 			n.Grants[0].How, m.Grants[0].How = pastExpired, pastExpired
 		}, "must have ended as one of [released"},
-		{"an answered grant is told as not delivered", func(n, m *LockPast, _ *lockStory) {
+		{"an answered grant is reported as not delivered", func(n, m *LockPast, _ *lockStory) {
 			n.Grants[1].How, m.Grants[1].How = pastUndelivered, pastUndelivered
 		}, "must have ended as one of [held"},
-		{"a break is told as the end of the lease", func(_, _ *LockPast, s *lockStory) {
+		{"a break is reported as the end of the lease", func(_, _ *LockPast, s *lockStory) {
 			s.h.Breaks = []LockBreak{{Lock: "l", Token: 2, Broke: true}}
 		}, "must have ended as one of [broken"},
 		{"a release whose outcome is not known", func(n, m *LockPast, s *lockStory) {
@@ -88,7 +88,7 @@ func TestLockPasts(t *testing.T) {
 		s.waits("b", 20, 210, 2)
 		pasts := []LockPast{{Node: "n1", Lock: "l"}, {Node: "n2", Lock: "l"}}
 		for i := range pasts {
-			pasts[i].Grants = []LockGrant{told("a", 1, 5, 205, 0, pastReleased), told("b", 2, 205, 1205, 180, pastExpired)}
+			pasts[i].Grants = []LockGrant{reported("a", 1, 5, 205, 0, pastReleased), reported("b", 2, 205, 1205, 180, pastExpired)}
 		}
 		tc.edit(&pasts[0], &pasts[1], s)
 		_, bad := LockPasts(s.h, pasts, pastBegan, healthy())

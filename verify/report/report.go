@@ -34,7 +34,7 @@ func Write(w io.Writer, r *attack.Report, version, failure string) error {
 			v.Controls = append(v.Controls, ep)
 			continue
 		}
-		v.Drawn = append(v.Drawn, drawn{EpisodeReport: ep, Chart: draw(ep), Told: countErrors(ep.Errors)})
+		v.Drawn = append(v.Drawn, drawn{EpisodeReport: ep, Chart: draw(ep), Refused: countErrors(ep.Errors)})
 	}
 	for _, c := range r.Classes {
 		if c.Used() {
@@ -90,8 +90,8 @@ func (v view) Verdict() string {
 
 type drawn struct {
 	*attack.EpisodeReport
-	Chart *chart
-	Told  []count
+	Chart   *chart
+	Refused []count // error replies to clients
 }
 
 type count struct {
