@@ -312,7 +312,7 @@ func compareAndExpire(s *nativeRun) Reply {
 }
 
 // touchOrSet renews the lock if its value is the token, and acquires it if it
-// is free. others is the reply if the lock has another holder.
+// is free. others is the reply if the lock has another owner.
 func touchOrSet(others Reply) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
 		o, same, fail := s.held(s.keys[0])

@@ -70,7 +70,7 @@ var waitCommands = []Command{
 		Group:    "internal", Since: "holdfast",
 		Complexity: "O(log(N))",
 		Syntax:     "key token",
-		Doc:        "Pass on a lock whose client could not be told",
+		Doc:        "Pass on a lock whose grant could not be delivered to the client",
 	},
 	{
 		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,

@@ -217,7 +217,7 @@ func TestHeld_Unproved(t *testing.T) {
 		f.set(func() {
 			end := f.lock("k").until
 			if !time.Now().Before(end) || time.Since(begun) < time.Second {
-				t.Errorf("the owner was told %v before the end of the lease", time.Until(end))
+				t.Errorf("the context of the owner ended %v before the end of the lease", time.Until(end))
 			}
 		})
 		f.set(func() { f.down = false })

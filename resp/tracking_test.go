@@ -86,7 +86,7 @@ func TestTracking_ReadUnderWay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change uint64 // log index of the change; the read is at log index 2
-		told   bool
+		sent   bool
 	}{{"before", 2, false}, {"after", 3, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t)
@@ -105,12 +105,12 @@ func TestTracking_ReadUnderWay(t *testing.T) {
 			f.mu.Lock()
 			f.before = nil
 			f.mu.Unlock()
-			if c.told {
+			if c.sent {
 				r.want(invalid("k"))
 			}
 			r.expect("PING", "+PONG")
 			f.listener.Applied(4, []fsm.Event{{Kind: fsm.EventChanged, Key: "k"}})
-			if !c.told {
+			if !c.sent {
 				r.want(invalid("k"))
 			}
 			r.expect("PING", "+PONG")
@@ -145,7 +145,7 @@ func TestTracking_NoloopBehind(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before []string
-		told   bool
+		sent   bool
 	}{
 		{"READONLY first", []string{"READONLY", "CLIENT TRACKING ON BCAST NOLOOP"}, true},
 		{"READONLY then", []string{"CLIENT TRACKING ON NOLOOP", "READONLY", "GET k"}, true},
@@ -159,7 +159,7 @@ func TestTracking_NoloopBehind(t *testing.T) {
 				cl.do(line)
 			}
 			cl.expect("SET k v", "+OK")
-			if c.told {
+			if c.sent {
 				cl.want(invalid("k"))
 			}
 			cl.expect("PING", "+PONG")

@@ -182,7 +182,7 @@ func stopClients(log hclog.Logger, node *cluster.Node, clients *resp.Server) err
 	err := clients.Stop(stopping)
 	if errors.Is(err, context.DeadlineExceeded) {
 		// No leader is left that could report the outcomes, as when all nodes
-		// are stopped at once. The clients are told that the outcome is
+		// are stopped at once. The clients get the error that the outcome is
 		// unknown, and the stop counts as clean.
 		log.Warn("stopping although clients still wait for an outcome", "error", err)
 		err = nil
