@@ -38,7 +38,7 @@ var permitted = []difference{
 			"to put first"},
 	{"geosearch same fromlonlat 1 1 asc desc asc",
 		"-ERR exactly one of BYRADIUS and BYBOX can be specified for GEOSEARCH",
-		"the machine is not told how the client spelled the name"},
+		"the state machine does not learn how the client spelled the name"},
 	{"COMMAND GETKEYS GEORADIUS k 1 1 1 m STORE a STORE b", "*3\r\n$1\r\nk\r\n$1\r\na\r\n$1\r\nb",
 		"Redis does not name the key that it writes to, and so does not ask whether the user may"},
 	{anotherCount, ":1", "a library's local variables are new for each call here, which any node may lead; Redis " +

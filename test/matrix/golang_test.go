@@ -318,8 +318,7 @@ func rueidisLock(ctx context.Context, a *arena) error {
 	if err != nil {
 		return err
 	}
-	// The test deletes the lock from outside. The library must notify the
-	// holder.
+	// The test deletes the lock from outside. The library must notify the owner.
 	held, release, err := locker.WithContext(ctx, "stolen")
 	if err != nil {
 		return err
@@ -332,6 +331,6 @@ func rueidisLock(ctx context.Context, a *arena) error {
 	case <-held.Done():
 		return nil
 	case <-ctx.Done():
-		return errors.New("the owner was not told that its lock is lost")
+		return errors.New("the library does not report that the lock is lost")
 	}
 }

@@ -311,6 +311,6 @@ func (l *load) compare(conn *respwire.Conn, keys []string, present bool) {
 		}
 	}
 	if bad > 0 {
-		l.t.Errorf("%s: %d keys are not what their clients were told (acknowledged: %v)", l.name, bad, present)
+		l.t.Errorf("%s: %d keys are not as the replies to their clients say (acknowledged: %v)", l.name, bad, present)
 	}
 }

@@ -293,8 +293,8 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 }
 
 // TestOwn_Paused stops the leader, so that a follower does not hear from it. No
-// client waits for events longer than the bound: a connection with tracking is
-// told to drop its cache.
+// client waits for events longer than the bound: a connection with tracking gets
+// an invalidation of all keys.
 func TestOwn_Paused(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

@@ -168,9 +168,9 @@ func TestTracking_RueidisLock(t *testing.T) {
 			want(t, rest[1], "(integer) 1", "DEL", "rueidislock:0:job")
 			select {
 			case <-held.Done():
-				t.Logf("the owner was told after %v", time.Since(begun))
+				t.Logf("the library reported the loss after %v", time.Since(begun))
 			case <-ctx.Done():
-				t.Fatal("the owner was not told that the lock is lost")
+				t.Fatal("the library does not report that the lock is lost")
 			}
 			var second taken
 			select {

@@ -108,11 +108,11 @@ func TestSim(t *testing.T) {
 	}
 	report := NewReport()
 	begun := time.Now()
-	told := begun
+	printed := begun
 	err := fleet().Run(plans, func(r *Result) bool {
 		report.Add(r)
-		if time.Since(told) > time.Minute {
-			told = time.Now()
+		if time.Since(printed) > time.Minute {
+			printed = time.Now()
 			fmt.Printf("%d of %d seeds, %d failed\n", report.Histories, len(plans), len(report.Failed))
 		}
 		if len(r.Violations) > 0 {

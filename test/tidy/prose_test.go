@@ -23,6 +23,8 @@ var habits = []habit{
 		"name the node, the client or the operator"},
 	{regexp.MustCompile(`(?i)\b(tell|tells|told)( \w+){0,4} apart\b|\b(told|tell) \w+ from\b|\btold from\b`),
 		"write distinguish"},
+	{regexp.MustCompile(`(?i)\b(is|are|was|were|be|been|has|have) (not )?told\b`),
+		"name the reply, the message or the error that the client gets"},
 	{regexp.MustCompile(`\b[Aa]nswers (0|1|OK|nil|null)\b`),
 		"a command returns a value, and a node replies to a client"},
 	{regexp.MustCompile(`(?i)^the (most|least) \w+ (of|in) `),
