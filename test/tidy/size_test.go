@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// These limits keep a file, a function and a struct readable as a whole. The
-// files of tests may be longer, because a table of cases grows with what it
-// tests. Their functions may not.
+// These limits keep a file, a function and a struct readable as a whole. They
+// apply to tests too.
 const (
 	maxFileLines     = 800
 	maxFunctionLines = 100
@@ -19,7 +18,7 @@ const (
 // number of the fields of structs.
 func TestSizes_AreBounded(t *testing.T) {
 	for _, s := range sources(t) {
-		if n := s.fset.File(s.ast.FileStart).LineCount(); n > maxFileLines && !s.test() {
+		if n := s.fset.File(s.ast.FileStart).LineCount(); n > maxFileLines {
 			t.Errorf("%s: %d lines, at most %d are allowed: divide the file", s.path, n, maxFileLines)
 		}
 		ast.Inspect(s.ast, func(n ast.Node) bool {
