@@ -303,9 +303,9 @@ type straggler struct {
 }
 
 // straggle delays the bytes on the next connection for a service from one node to
-// another. The first writes of the dialer pass, and the following ones arrive when
-// flow is called, on a connection that is old by then. caught is closed when
-// something is delayed.
+// another. The first writes of the dialer, as many as after, pass at once. The
+// following ones arrive when flow is called; the node may use a newer connection
+// by then. caught is closed when something is delayed.
 func (n *network) straggle(service rpc.Service, from, to string, after int) (caught <-chan struct{}, flow func()) {
 	s := &straggler{service, from, to, after, make(chan struct{}), make(chan struct{})}
 	n.mu.Lock()

@@ -82,8 +82,8 @@ func (l *lockBench) poll(ctx context.Context) (*span, error) {
 	return s, errors.Join(errs...)
 }
 
-// passOverRedis does the same as passOver with redsync, whose clients poll. The owner keeps
-// the lock for a while that does not depend on the other client.
+// passOverRedis does the same as passOver with redsync, whose clients poll. The
+// owner keeps the lock for a while that does not depend on the other client.
 func (l *lockBench) passOverRedis(ctx context.Context, exchanges int) (*span, error) {
 	pool := redsyncPool(l.redis.addr)
 	defer pool.Close()

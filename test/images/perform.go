@@ -139,8 +139,7 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 }
 
 // controlImages makes images of a disk that reports success for fsync without
-// performing it.
-// Each image is taken right after the node acknowledged a command.
+// performing it. Each image is taken right after the node acknowledged a command.
 func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int,
 	forgets func(string) bool,
 	jobs chan<- *job) error {
