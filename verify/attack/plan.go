@@ -178,7 +178,8 @@ func choose(args []string) ([]fault, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no class of faults is called %q: all, none, a group (%s) or part of a name: %s",
+			return nil, fmt.Errorf("no class of faults is named %q: use all, none, a group (%s), or part of a "+
+				"name (%s)",
 				w, "process, cpu, version, network, clock, disk, membership, operator, neighbor",
 				strings.Join(names(all), ", "))
 		}
