@@ -143,7 +143,7 @@ func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
 	// between the steps the result of voted may belong to another term, or miss
 	// a vote that is about to be stored.
 	if err := c.cfg.Messages().AwaitRaft(); err != nil {
-		c.cfg.Logger.Warn("cannot campaign, raft does not respond", "error", err)
+		c.cfg.Logger.Warn("cannot campaign: raft does not respond", "error", err)
 		return
 	}
 	if c.cfg.Raft().State() != raft.Follower {
