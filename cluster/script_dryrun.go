@@ -161,7 +161,8 @@ func (s *Session) inPieces() ([]byte, error) {
 			if first, second, ok := fsm.SplitGroup(c.body); ok {
 				// A part that reads large values need not go through the log.
 				reads := s.node.machine.Table().Reads
-				todo = append(todo, fsm.Piece{Body: second, Read: reads(second)}, fsm.Piece{Body: first, Read: reads(first)})
+				todo = append(todo, fsm.Piece{Body: second, Read: reads(second)},
+					fsm.Piece{Body: first, Read: reads(first)})
 				continue
 			}
 			reply, err = s.sendAfterDryRun()

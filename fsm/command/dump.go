@@ -223,7 +223,7 @@ func fromPayload(c *fsm.Ctx, key, body []byte) (o *keyspace.Object, fail fsm.Rep
 		o = keyspace.NewObject(key, nil)
 		readCollection(c, r, o, t)
 		if o.Coll != nil {
-			c.Charge(o.Coll.Len(o.Type) * fsm.StepsPut)
+			c.Charge(o.Coll.Len(o.Type) * restoredSteps(t))
 		}
 	}
 	switch err := r.Err(); {

@@ -294,7 +294,17 @@ func giveWork(w *fsm.Weigher, from, to []byte) int {
 func restoreWork(w *fsm.Weigher, args [][]byte) int {
 	v := rdb.Weigh(args[3], fsm.RestoreLimits)
 	w.Grow(args[1], fsm.Growth{Other: v.Elements, Bytes: v.Bytes})
-	return v.Elements*fsm.StepsPut + v.Bytes/fsm.ScanBytes // includes reading the payload
+	each := restoredSteps(rdb.NewReader(args[3], fsm.RestoreLimits).Type())
+	return v.Elements*each + v.Bytes/fsm.ScanBytes // includes reading the payload
+}
+
+// restoredSteps returns the cost of adding an element to a collection that is restored. A
+// list needs no index.
+func restoredSteps(t rdb.Type) int {
+	if t == rdb.List {
+		return stepsBuild
+	}
+	return fsm.StepsPut
 }
 
 func sortingWork(w *fsm.Weigher, args [][]byte) int {
