@@ -274,10 +274,7 @@ func (t *target) holds(ctx context.Context, db int, it item) (exists, same bool,
 	if err != nil || replies[0].isNil() {
 		return false, false, err
 	}
-	// If DUMP failed, because the value is too large, the values are not known to be the
-	// same.
-	return true, (replies[1].number() >= 0) == it.life.volatile &&
-		replies[0].err == nil && sameValue([]byte(replies[0].text()), it.payload), nil
+	return true, it.isSame(replies[0], replies[1]), nil
 }
 
 // rename gives the temporary key its time to live and the name of the key. If the

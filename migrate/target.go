@@ -177,15 +177,6 @@ func stops(err error) bool {
 	return slices.ContainsFunc(stopErrors, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }
 
-// sameScript compares a key with a payload. Two payloads of the same value may
-// differ in the order of their elements, so it compares what the cluster itself
-// makes of them.
-const sameScript = `
-redis.call('RESTORE', KEYS[2], 0, ARGV[1])
-local same = redis.call('DUMP', KEYS[1]) == redis.call('DUMP', KEYS[2])
-redis.call('DEL', KEYS[2])
-return {same and 1 or 0, redis.call('PTTL', KEYS[1])}`
-
 // compare corrects the results of the items with the given indexes, whose keys the
 // target has. If the target has the same value, with a time to live if the item has
 // one, the item counts as imported.
@@ -193,60 +184,29 @@ func (t *target) compare(ctx context.Context, db int, items []item, indexes []in
 	if len(indexes) == 0 {
 		return nil
 	}
-	different, err := t.compareBytes(ctx, db, items, indexes, results)
-	if err != nil || len(different) == 0 {
-		return err
-	}
-	var commands [][]any
-	for _, i := range different {
-		commands = append(commands, command("EVAL", sameScript, 2, items[i].key, temporaryKey(items[i].key),
-			items[i].payload))
-	}
-	replies, err := t.link.send(ctx, db, commands...)
-	if err != nil {
-		return err
-	}
-	for n, i := range different {
-		results[i].existing = !replies[n].isSame(items[i])
-	}
-	return nil
-}
-
-// isSame reports whether the reply of sameScript says that the target has the value of an
-// item, with a time to live if the item has one. If the script failed, the values are not
-// known to be the same.
-func (r reply) isSame(it item) bool {
-	pair, ok := r.value.([]any)
-	if !ok || len(pair) != 2 {
-		return false
-	}
-	ttl, _ := pair[1].(int64)
-	return pair[0] == int64(1) && (ttl >= 0) == it.life.volatile
-}
-
-// compareBytes does the work of compare for the values whose payload has the same
-// bytes in the cluster. It returns the indexes of the other values. Reads in a
-// pipeline are many times faster than scripts that write, and almost all values of
-// an import that continues have the same bytes.
-func (t *target) compareBytes(ctx context.Context, db int, items []item, indexes []int,
-	results []result) (different []int, err error) {
 	var commands [][]any
 	for _, i := range indexes {
 		commands = append(commands, command("DUMP", items[i].key), command("PTTL", items[i].key))
 	}
 	replies, err := t.link.send(ctx, db, commands...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for n, i := range indexes {
-		same := replies[2*n].text() == string(items[i].payload)
-		if replies[2*n+1].failed() != nil || !same {
-			different = append(different, i)
-			continue
-		}
-		results[i].existing = (replies[2*n+1].number() >= 0) != items[i].life.volatile
+		results[i].existing = !items[i].isSame(replies[2*n], replies[2*n+1])
 	}
-	return different, nil
+	return nil
+}
+
+// isSame reports whether the replies to DUMP and PTTL have the value of the item, and a
+// time to live if the item has one. If DUMP failed, for instance because the value is too
+// large, the values are not known to be the same.
+func (it item) isSame(dump, ttl reply) bool {
+	if dump.err != nil || ttl.failed() != nil || (ttl.number() >= 0) != it.life.volatile {
+		return false
+	}
+	// Almost all values of an import that continues have the same bytes.
+	return dump.text() == string(it.payload) || sameValue([]byte(dump.text()), it.payload)
 }
 
 // missing returns those of the keys that the target does not have.
