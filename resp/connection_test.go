@@ -533,3 +533,45 @@ func TestCompareRights(t *testing.T) {
 		"COMMAND GETKEYSANDFLAGS DELIFEQ k x", flags("RW", "access", "delete"), "COMMAND GETKEYSANDFLAGS DELEX k", flags("RM", "delete"),
 		"COMMAND GETKEYSANDFLAGS DELEX k IFNE x", flags("RW", "access", "delete"))
 }
+
+// TestPipeline_Long checks that a long pipeline of writes is divided into large
+// groups, although redcon reads 4 KiB at a time, and that the order is kept. A
+// pipeline whose replies are long keeps to small groups: see more.
+func TestPipeline_Long(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	c := dial(t, s)
+	var lines []string
+	for i := range 20000 {
+		lines = append(lines, fmt.Sprintf("SET k %d", i))
+	}
+	last := func(lines []string) (last string, groups []int) {
+		before := len(f.groups())
+		go c.send(lines...)
+		for range lines {
+			reply, err := c.reply()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = reply
+		}
+		return last, f.groups()[before:]
+	}
+	reply, groups := last(append(lines, "GET k"))
+	if want := "$5\n19999\n"; reply != want {
+		t.Errorf("got %q, want %q", reply, want)
+	}
+	// redcon alone makes more than 150 groups.
+	if len(groups) > 75 {
+		t.Errorf("%d groups, want at most 75", len(groups))
+	}
+	c.expect("SET v "+strings.Repeat("x", 100), "+OK")
+	lines = nil
+	for range 2000 {
+		lines = append(lines, "SET k v", "GET v")
+	}
+	_, groups = last(lines)
+	if most := slices.Max(groups); most > 300 {
+		t.Errorf("a group of %d operations, although their replies are long", most)
+	}
+}

@@ -1,11 +1,15 @@
 package resp
 
 import (
+	"bytes"
 	"errors"
 	"time"
 
+	"github.com/tidwall/redcon"
+
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/fsm"
+	"github.com/holdfast-kv/holdfast/resp/guard"
 	"github.com/holdfast-kv/holdfast/resp/metrics"
 )
 
@@ -28,6 +32,10 @@ type batch struct {
 	// traced are the groups of the pipeline that are traced and whose replies have
 	// not been passed to the socket yet.
 	traced []tracedGroup
+	parsed int64 // bytes of commands that redcon and more have delivered
+	// shortReplies says that the last group wrote, and that its replies were
+	// less than half as long as its commands.
+	shortReplies bool
 	// reserved is the part of conn.mem for the large reply that is being sent.
 	reserved int64
 }
@@ -51,6 +59,7 @@ func (c *conn) flush() {
 	tracked := c.track()
 	out, err := c.do(false)
 	c.updateSplitting(len(out))
+	c.batch.shortReplies = err == nil && 2*len(out) < c.group.Size()
 	out = c.tracked(tracked, out, err)
 	c.answerGroup(out, err, time.Since(start))
 }
@@ -61,6 +70,49 @@ func (c *conn) flushLast() {
 	c.w.AllowEarly(!c.w.Sent() && c.group.Write && !c.w.Silent())
 	c.flush()
 	c.w.AllowEarly(false)
+}
+
+// more runs further commands of a long pipeline, of which redcon has read only
+// the first 4 KiB, so that they share a group with these. received is the number
+// of bytes of those first commands. more returns the number of bytes of the
+// commands that it has run.
+//
+// A group of writes is worth it, because a group waits for the disks and for the
+// other nodes. But the state machine keeps the replies of a group only up to
+// 64 KiB, and without them a client does not learn the outcome after a failover.
+// So more does nothing unless the replies of the last group were short.
+func (c *conn) more(received int) (total int) {
+	c.batch.parsed += int64(received)
+	g, ok := c.net.(*guard.Conn)
+	for ok && c.batch.shortReplies && c.group.Write && c.tx.multi == nil && !c.ended() {
+		packet := g.More(maxGroupBytes-received-total, c.batch.parsed)
+		if packet == nil {
+			break
+		}
+		n := c.commands(split(packet))
+		total += n
+		c.batch.parsed += int64(n)
+	}
+	return total
+}
+
+// split parses commands. Each one gets its own memory, because a connection may
+// keep a command longer than the others.
+func split(packet []byte) (list []redcon.Command) {
+	for len(packet) > 0 {
+		ok, args, _, rest, err := redcon.ReadNextCommand(packet, nil)
+		if err != nil || !ok {
+			panic("the guard returned an invalid command") // see recover
+		}
+		raw := bytes.Clone(packet[:len(packet)-len(rest)])
+		for i, a := range args {
+			at := cap(packet) - cap(a)
+			args[i] = raw[at : at+len(a)]
+		}
+		list = append(list, redcon.Command{Raw: raw, Args: args})
+		packet = rest
+	}
+	return list
 }
 
 // answerGroup writes the replies of the group and empties it. If err is not

@@ -45,7 +45,8 @@ import (
 // replies to a client never depend on how its bytes are split into packets.
 //
 // One Read returns at most 64 KiB and 1024 commands, or a part of one larger
-// command. (redcon asks for 4 KiB.) redcon collects the replies to a Read in
+// command. (redcon asks for 4 KiB; the server gets more of a long pipeline from
+// More.) redcon collects the replies to a Read in
 // memory and flushes them before the next Read. So if a client sends a million
 // commands and reads no replies, the flush of one batch blocks, and the write
 // deadline ends the connection. Until the connection has authenticated, a Read
@@ -89,9 +90,9 @@ type Conn struct {
 	hadCommand bool // a complete command was delivered
 	inputEnd
 
-	deadlines  deadlines
-	padDue     bool // redcon's buffer is large: see pad
-	padPending bool // the second half of the pad's last line has not been delivered
+	deadlines deadlines
+	padState
+	bulkState
 
 	mem   *clientmem.Account // charged with buf; nil without a server
 	input clientmem.Part
@@ -120,6 +121,12 @@ type writeState struct {
 	writeMu    sync.Mutex      // one Write at a time; guards the other fields
 	writeArmed time.Time       // when the write deadline was last extended
 	raw        syscall.RawConn // for TryWrite; nil before its first call
+}
+
+// padState is the part of a Conn that frees redcon's memory: see pad.
+type padState struct {
+	padDue     bool // redcon's buffer is large
+	padPending bool // the second half of the pad's last line has not been delivered
 }
 
 // inputEnd describes how the input of a Conn has ended.
@@ -318,11 +325,14 @@ func (g *Conn) Read(p []byte) (int, error) {
 func (g *Conn) deliver(p []byte) (int, error) {
 	for {
 		if len(g.big) > 0 {
-			return g.takeBig(p), nil
+			n := g.takeBig(p)
+			g.passed += int64(n)
+			return n, nil
 		}
 		auth := g.auth.Load()
 		batch := p[:min(len(p), maxBatch)]
 		if n := g.takeCommands(batch, auth); n > 0 {
+			g.passed += int64(n)
 			g.delivered()
 			return n, nil
 		}
@@ -379,12 +389,14 @@ func (g *Conn) fill(p []byte, auth bool) (int, error) {
 		most = 1
 		g.chargeInput(n)
 	}
+	g.filled = n == len(p)-prefix
 	n += prefix
 	end := scanRun(p[:n], most, g.limits, auth)
 	g.scanned += uint64(n)
 	if end > 0 {
 		g.scanner = scanner{}
 		g.keep(p[end:n])
+		g.passed += int64(end)
 		g.delivered()
 		return end, nil
 	}
@@ -403,6 +415,7 @@ func (g *Conn) fillBuf(auth bool) error {
 	if !auth {
 		g.chargeInput(n)
 	}
+	g.filled = n == len(room)
 	g.buf = g.buf[:len(g.buf)+n]
 	return err
 }
