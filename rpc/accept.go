@@ -21,6 +21,7 @@ func (m *Mux) serve(c *conn) {
 		return
 	}
 	if layer != nil {
+		c.peer = hello.NodeID
 		err = m.assign(c, func() { c.layer = layer })
 		if err == nil {
 			err = layer.deliver(c)

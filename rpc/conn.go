@@ -12,6 +12,9 @@ type conn struct {
 	sealedConn
 	mux      *Mux
 	accepted bool // counts against Config.MaxConns
+	// peer is the id of the node that opened a raft connection. It is set before
+	// raftLayer.Accept returns the connection.
+	peer string
 
 	key *authenticator // secret of the connection, nil without one; guarded by mux.mu
 
@@ -19,6 +22,10 @@ type conn struct {
 	stream *Stream    // set for a framed connection
 	layer  *raftLayer // set for a raft connection
 }
+
+// PeerID returns the id of the node that opened the connection, if
+// raftLayer.Accept has returned it.
+func (c *conn) PeerID() string { return c.peer }
 
 // Close closes the connection and removes it from the Mux's tables.
 func (c *conn) Close() error {
