@@ -37,7 +37,7 @@ CHAOS        ?=
 CONTROLS     ?=
 IMAGES       ?= 600
 # The programs whose injected bugs make controls runs, separated by commas; all if
-# it is empty: sim,images,chaos,fsm,compat.
+# it is empty: sim,images,chaos,fsm,cluster,compat.
 PROGRAMS     ?=
 # The injected bugs of make controls, as a regular expression; all if it is empty.
 ONLY         ?=

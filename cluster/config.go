@@ -195,6 +195,12 @@ type RaftOptions struct {
 	// of the network takes 1 to 2 of them. It must stay well above the slowest
 	// fsync of a healthy disk, because heartbeats wait for fsyncs.
 	HeartbeatTimeout time.Duration
+	// LeaderSilence is the shortest time for which the leader may send nothing
+	// before the other voters elect another leader, if a majority of the voters
+	// agrees that it is silent: see transport.Silence. It has no effect if it is
+	// not shorter than HeartbeatTimeout. 0 leaves silent leaders to
+	// HeartbeatTimeout.
+	LeaderSilence time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.
 	LeaseTimeout time.Duration
@@ -237,6 +243,7 @@ func DefaultOptions() Options {
 	return Options{
 		RaftOptions: RaftOptions{
 			HeartbeatTimeout: 500 * time.Millisecond,
+			LeaderSilence:    200 * time.Millisecond,
 			LeaseTimeout:     400 * time.Millisecond,
 			CommitTimeout:    5 * time.Millisecond,
 			StallTimeout:     3 * time.Second,

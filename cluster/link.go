@@ -545,10 +545,14 @@ func (k *linker) linkOnce(last *failover.Leader) error {
 	}()
 	ping := time.NewTicker(max(k.cfg.Options.LeaderWait/pingsPerWait, time.Millisecond))
 	defer ping.Stop()
+	silence := time.NewTimer(k.silencePause(id))
+	defer silence.Stop()
 	for {
 		select {
 		case err := <-ended:
 			return err
+		case <-silence.C:
+			silence.Reset(k.watchSilence(id, addr))
 		case <-ping.C:
 			if err := l.ping(); err != nil {
 				l.close()
@@ -566,6 +570,29 @@ func (k *linker) linkOnce(last *failover.Leader) error {
 			return <-ended
 		}
 	}
+}
+
+// silencePause returns how long to wait before the next look at the leader's
+// silence.
+func (k *linker) silencePause(leader raft.ServerID) time.Duration {
+	left, known := k.raft.messages().Silence().Left(string(leader))
+	if !known {
+		return k.cfg.Options.HeartbeatTimeout
+	}
+	return max(left, minSilencePause)
+}
+
+// minSilencePause is the shortest pause between two looks at the leader's silence.
+const minSilencePause = 5 * time.Millisecond
+
+// watchSilence campaigns if the leader is silent, and returns how long to wait
+// before the next look.
+func (k *linker) watchSilence(id raft.ServerID, addr raft.ServerAddress) time.Duration {
+	if left, known := k.raft.messages().Silence().Left(string(id)); known && left <= 0 {
+		k.failover.CampaignSilent(k.ctx, failover.Leader{ID: id, Addr: addr})
+		return max(k.silencePause(id), 2*minSilencePause)
+	}
+	return k.silencePause(id)
 }
 
 func (k *linker) linkLocal(ctx context.Context, ld *leadership) error {

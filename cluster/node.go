@@ -507,9 +507,13 @@ func (n *Node) newTransport() *transport.Transport {
 		ReplicatesTo: n.raft.replicatesTo,
 		Durable:      n.raftLog.Durable,
 		CommitNotice: n.cfg.Options.CommitTimeout,
-		Closing:      n.closing.Load,
-		Removed:      n.status.removal.removed.Load,
-		Logger:       n.log.Named("transport"),
+
+		LeaderSilence: n.cfg.Options.LeaderSilence,
+		MaxSilence:    n.cfg.Options.HeartbeatTimeout,
+
+		Closing: n.closing.Load,
+		Removed: n.status.removal.removed.Load,
+		Logger:  n.log.Named("transport"),
 	})
 }
 

@@ -262,6 +262,9 @@ func (sr *statusReporter) own() NodeStatus {
 	}
 	_, leader := r.LeaderWithID()
 	st.Leader = string(leader)
+	if left, known := sr.raft.messages().Silence().Left(st.Leader); known && st.Role == "follower" {
+		st.LeaderSilent = left <= 0
+	}
 	st.Term, st.Commit, st.LastIndex = r.CurrentTerm(), sr.raft.committed(sr.raftLog), r.LastIndex()
 	st.Applied = sr.machine.Applied()
 	for _, m := range membersOf(r) {

@@ -1,4 +1,5 @@
-// Package failover starts an election when the process of the leader has ended.
+// Package failover starts an election when the process of the leader has ended,
+// or when the leader is silent.
 package failover
 
 import (
@@ -25,8 +26,8 @@ const failoverStep = 100 * time.Millisecond
 // request of another voter that is already a candidate.
 const maxCandidateWaits = 10
 
-// Campaigner starts an election when the leader's process has ended. Only one
-// goroutine may use it.
+// Campaigner starts an election when the leader's process has ended, or when the
+// leader is silent. Only one goroutine may use it.
 type Campaigner struct{ cfg Config }
 
 // Config is what a Campaigner needs of its node.
@@ -117,13 +118,20 @@ func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 // up-to-date log. The election is started by the TimeoutNow message that raft
 // uses for a transfer of leadership, which the node sends to itself.
 func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
-	id, addr := last.ID, last.Addr
+	lost := *last
 	*last = Leader{}
+	c.campaign(ctx, lost, after, func() bool { return true })
+}
+
+// campaign starts an election after the steps of this node's rank and after
+// further steps. gone reports whether the leader still seems to be gone.
+func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone func() bool) {
+	id, addr := lost.ID, lost.Addr
 	rank, ok := c.candidateOrder(id)
 	if !c.cfg.Enabled || !ok || c.cfg.Stopping() {
 		return
 	}
-	if !c.awaitCampaign(ctx, id, time.Duration(rank+after)*failoverStep) {
+	if !c.awaitCampaign(ctx, id, time.Duration(rank+after)*failoverStep) || !gone() {
 		return
 	}
 	// A candidate with a slow disk sends its vote requests late. If two nodes
@@ -146,7 +154,7 @@ func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
 		c.cfg.Logger.Warn("cannot campaign: raft does not respond", "error", err)
 		return
 	}
-	if c.cfg.Raft().State() != raft.Follower {
+	if c.cfg.Raft().State() != raft.Follower || !gone() {
 		return
 	}
 	switch _, leader := c.cfg.Raft().LeaderWithID(); leader {

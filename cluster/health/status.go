@@ -114,6 +114,9 @@ type LogStatus struct {
 	Applied   uint64 `json:"applied_index"`
 	LastIndex uint64 `json:"last_index"`
 	Lag       uint64 `json:"lag"` // entries behind the highest known commit index
+	// LeaderSilent says that the leader has sent the node nothing for so long that
+	// it probably hangs or cannot be reached.
+	LeaderSilent bool `json:"leader_silent,omitempty"`
 }
 
 // Endpoints are the addresses of a node.

@@ -48,6 +48,7 @@ type Transport struct {
 	removed  func() bool
 	probe    *peerProbe
 	notices  *commitNotices
+	silence  *Silence
 }
 
 // Config is what a Transport needs. All fields are required.
@@ -65,6 +66,10 @@ type Config struct {
 	ReplicatesTo func(id raft.ServerID, term uint64) bool
 	// Durable is raftlog.Log.Durable.
 	Durable func(index uint64) uint64
+	// LeaderSilence and MaxSilence are the shortest and the longest time for which
+	// a node may send nothing before it counts as silent: see Silence. If
+	// LeaderSilence is 0, no node does.
+	LeaderSilence, MaxSilence time.Duration
 	// CommitNotice is how long followers wait for a commit index that no entry
 	// follows.
 	CommitNotice time.Duration
@@ -81,13 +86,15 @@ type Config struct {
 // MaxRPCsInFlight is 1 because with pipelining a follower can remain stuck
 // after one refused append (hashicorp/raft issue 612).
 func New(ctx context.Context, cfg Config) *Transport {
+	silence := NewSilence(cfg.LeaderSilence, cfg.MaxSilence)
 	t := &Transport{
-		self: cfg.Self, selfAddr: cfg.SelfAddr,
+		silence: silence,
+		self:    cfg.Self, selfAddr: cfg.SelfAddr,
 		leads: cfg.Leads, durable: cfg.Durable, removed: cfg.Removed, probe: newPeerProbe(ctx, cfg.ReplicatesTo),
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			ServerAddressProvider:   cfg.Addresses,
 			Logger:                  closingLogger{cfg.Logger, cfg.Closing},
-			Stream:                  cfg.Mux.RaftLayer(),
+			Stream:                  listened{cfg.Mux.RaftLayer(), silence},
 			MaxPool:                 maxIdle,
 			MaxRPCsInFlight:         1,
 			Timeout:                 3 * time.Second,
@@ -97,6 +104,9 @@ func New(ctx context.Context, cfg Config) *Transport {
 	t.notices = newCommitNotices(ctx, cfg.CommitNotice, t.notify)
 	return t
 }
+
+// Silence returns the measure of the pauses between the requests of other nodes.
+func (t *Transport) Silence() *Silence { return t.silence }
 
 // errDeposed prevents a request from being sent whose entries may not be those
 // of this leader.

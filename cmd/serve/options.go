@@ -178,6 +178,9 @@ func (o *options) budgetFlags(f *pflag.FlagSet) {
 func (o *options) engineFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout,
 		"how long a follower waits for its leader before it starts an election; must be well above the slowest fsync")
+	f.DurationVar(&o.options.LeaderSilence, "leader-silence", o.options.LeaderSilence,
+		"how long, at least, the leader may send nothing before the other voters elect another one, if a majority of "+
+			"the voters agrees that it is silent; 0 to leave silent leaders to --heartbeat-timeout")
 	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout,
 		"how long a disk write may take before the process ends, so that another node can lead")
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait,
@@ -228,7 +231,8 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 		"how long a member may be away before the leader removes it, as long as a majority of the original number of "+
 			"voters remains; 0 for never")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
-		"campaign at once when the leader's port refuses connections, which means that its process is gone")
+		"campaign at once when the leader's port refuses connections, which means that its process is gone, and after "+
+			"--leader-silence")
 	f.IntVar(&o.threads, "threads", 0,
 		"number of processors that the program uses; 0 for one less than the machine has")
 	f.StringVar(&o.tests.clock, "test-clock", "",
@@ -282,8 +286,10 @@ func (o *options) validate() error {
 		{"slow-read-wait", o.options.SlowReadWait, time.Millisecond},
 		{"max-write-time", o.options.MaxWriteTime, o.options.EntryWork},
 		{"remove-away-after", o.options.RemoveAwayAfter, time.Minute},
+		{"leader-silence", o.options.LeaderSilence, 20 * time.Millisecond},
 	} {
-		if d.value < d.want && !(d.flag == "remove-away-after" && d.value == 0) {
+		zero := d.value == 0 && (d.flag == "remove-away-after" || d.flag == "leader-silence")
+		if d.value < d.want && !zero {
 			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)
 		}
 	}

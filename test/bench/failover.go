@@ -20,7 +20,7 @@ const (
 
 	// These are upper limits for the median of the longest gaps.
 	failoverFloor = time.Second
-	silentFloor   = 2 * time.Second
+	silentFloor   = 600 * time.Millisecond
 
 	// writePause is the time between a reply and the next write.
 	writePause = time.Millisecond

@@ -28,9 +28,10 @@
 //	images             test/images, with a holdfast that has the bug
 //	chaos CLASS        one step of a class of faults of test/chaos, likewise
 //	fsm TESTS          tests of ./fsm, by a regular expression for their names
+//	cluster TESTS      tests of ./cluster
 //	compat TESTS       tests of ./test/compat
 //
-// For the last two, the pattern must match a line that the tests print.
+// For the last three, the pattern must match a line that the tests print.
 //
 // The rest is the output of git diff -U2. The context is small, so that a patch survives
 // changes nearby.

@@ -23,8 +23,9 @@ const (
 // testPackages maps each program that is the test binary of a package to that
 // package.
 var testPackages = map[string]string{
-	"fsm":  "./fsm",
-	compat: "./test/compat",
+	"fsm":     "./fsm",
+	"cluster": "./cluster",
+	compat:    "./test/compat",
 }
 
 // demand is the demand of one line of a patch: the program must find the bug.

@@ -1,0 +1,109 @@
+package transport
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// left fails the test unless Left returns the given time.
+func left(t *testing.T, s *Silence, want time.Duration) {
+	t.Helper()
+	if got, known := s.Left("n1"); !known || got != want {
+		t.Errorf("got %v (known: %v), want %v", got, known, want)
+	}
+}
+
+// beat is a request of n1 that is answered at once.
+func (s *Silence) beat() {
+	s.began("n1", true)
+	s.ended("n1")
+}
+
+func TestSilence_FollowsPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSilence(200*time.Millisecond, time.Second)
+		if _, known := s.Left("n1"); known {
+			t.Error("a node that has sent nothing is known")
+		}
+		s.beat()
+		left(t, s, 200*time.Millisecond)
+		time.Sleep(60 * time.Millisecond)
+		left(t, s, 140*time.Millisecond)
+		s.beat()
+		left(t, s, 200*time.Millisecond) // 2 x 60 ms and the margin are less
+
+		// Heartbeats become late, so the limit rises at once.
+		time.Sleep(150 * time.Millisecond)
+		s.beat()
+		left(t, s, 350*time.Millisecond)
+		time.Sleep(400 * time.Millisecond)
+		left(t, s, -50*time.Millisecond)
+		s.beat()
+		left(t, s, 850*time.Millisecond)
+		time.Sleep(700 * time.Millisecond)
+		s.beat()
+		left(t, s, time.Second) // not 1.45 s
+
+		// A pause that ended as a failure says nothing about the next ones.
+		time.Sleep(5 * time.Second)
+		s.beat()
+		left(t, s, time.Second)
+
+		// Old pauses are forgotten after 10 to 20 s.
+		for range 250 {
+			time.Sleep(80 * time.Millisecond)
+			s.beat()
+		}
+		left(t, s, 210*time.Millisecond)
+	})
+}
+
+// TestSilence_OwnWork checks that the time in which this node owes an answer does
+// not count as silence of the other node.
+func TestSilence_OwnWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSilence(200*time.Millisecond, time.Second)
+		ours, theirs := net.Pipe()
+		c := &heardConn{Conn: ours, node: "n1", silence: s}
+		defer theirs.Close()
+		exchange := func() {
+			go func() { _, _ = theirs.Write([]byte("request")) }()
+			if _, err := c.Read(make([]byte, 16)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exchange()
+		time.Sleep(3 * time.Second)
+		left(t, s, 200*time.Millisecond)
+		go func() { _, _ = theirs.Read(make([]byte, 16)) }()
+		if _, err := c.Write([]byte("answer")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(150 * time.Millisecond)
+		left(t, s, 50*time.Millisecond)
+
+		// A connection that ends with an open request owes nothing.
+		exchange()
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if now, _ := s.Left("n1"); now > 0 {
+			t.Errorf("a node whose connection has ended is not silent: %v left", now)
+		}
+	})
+}
+
+func TestSilence_Off(t *testing.T) {
+	s := NewSilence(0, time.Second)
+	s.beat()
+	if _, known := s.Left("n1"); known {
+		t.Error("a node can be silent although silence is off")
+	}
+	var none *Silence
+	if _, known := none.Left("n1"); known {
+		t.Error("a nil Silence knows a node")
+	}
+}
