@@ -197,9 +197,9 @@ type RaftOptions struct {
 	HeartbeatTimeout time.Duration
 	// LeaderSilence is the shortest time for which the leader may send nothing
 	// before the other voters elect another leader, if a majority of the voters
-	// agrees that it is silent: see transport.Silence. It has no effect if it is
-	// not shorter than HeartbeatTimeout. 0 leaves silent leaders to
-	// HeartbeatTimeout.
+	// agrees that it is silent: see transport.Silence. It is raised to two fifths
+	// of HeartbeatTimeout, because a heartbeat may come after a fifth. 0 leaves
+	// silent leaders to HeartbeatTimeout.
 	LeaderSilence time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.
@@ -461,6 +461,14 @@ func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc.NotifyCh = notify
 	rc.Logger = log
 	return rc
+}
+
+// leaderSilence returns LeaderSilence, raised if HeartbeatTimeout requires it.
+func (o *Options) leaderSilence() time.Duration {
+	if o.LeaderSilence == 0 {
+		return 0
+	}
+	return max(o.LeaderSilence, 2*o.HeartbeatTimeout/5)
 }
 
 // Clock is a node's source of time. Tests replace it.

@@ -63,7 +63,7 @@ func TestExactlyOnce_LeaderCrashes(t *testing.T) {
 func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		o.HeartbeatTimeout = slowdown * 12 * time.Second
+		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0
 		o.LeaseTimeout = o.HeartbeatTimeout
 		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for raft's timers fails
 	})
@@ -89,7 +89,7 @@ func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		o.HeartbeatTimeout = slowdown * 12 * time.Second
+		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0
 		o.LeaseTimeout = o.HeartbeatTimeout
 		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for raft's timers fails
 	})
@@ -121,7 +121,7 @@ func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 func TestElection_BrokenConnection(t *testing.T) {
 	t.Parallel()
 	c := start(t, 2, func(o *cluster.Options) {
-		o.HeartbeatTimeout = slowdown * 6 * time.Second
+		o.HeartbeatTimeout, o.LeaderSilence = slowdown*6*time.Second, 0
 		o.LeaseTimeout = o.HeartbeatTimeout
 	})
 	c.transfer("n2")
@@ -393,7 +393,7 @@ func TestRestart_WholeCluster(t *testing.T) {
 func TestFailover_WaitsForCandidate(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		o.HeartbeatTimeout = slowdown * 12 * time.Second // so that raft's timers do not expire first
+		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0 // so that raft's timers do not expire first
 		o.LeaseTimeout = o.HeartbeatTimeout
 	})
 	c.transfer("n3")
@@ -423,7 +423,7 @@ func TestFailover_SlowVote(t *testing.T) {
 			t.Parallel()
 			disk := &heldDisk{key: test.key}
 			c := prepare(t, 3, func(o *cluster.Options) {
-				o.HeartbeatTimeout = slowdown * 12 * time.Second // so that raft's timers expire too late
+				o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0 // so that raft's timers expire too late
 				o.LeaseTimeout = o.HeartbeatTimeout
 				o.LeaderWait = slowdown * 6 * time.Second
 			})

@@ -110,7 +110,7 @@ func TestRemove_Leader(t *testing.T) {
 func TestRemove_Deadline(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		o.HeartbeatTimeout = slowdown * 12 * time.Second
+		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0
 		o.LeaseTimeout = o.HeartbeatTimeout // n1 keeps leading without an answer
 		o.LeaderWait = o.HeartbeatTimeout
 	})

@@ -508,7 +508,7 @@ func (n *Node) newTransport() *transport.Transport {
 		Durable:      n.raftLog.Durable,
 		CommitNotice: n.cfg.Options.CommitTimeout,
 
-		LeaderSilence: n.cfg.Options.LeaderSilence,
+		LeaderSilence: n.cfg.Options.leaderSilence(),
 		MaxSilence:    n.cfg.Options.HeartbeatTimeout,
 
 		Closing: n.closing.Load,

@@ -33,7 +33,8 @@ func main() {
 	flag.StringVar(&o.root, "root", ".", "the tree")
 	flag.StringVar(&o.only, "only", "", "only the patches whose name matches this regular expression")
 	flag.StringVar(&o.programs, "programs", "",
-		"only the patches that one of these programs must find, separated by commas: sim,images,chaos,fsm,cluster,compat")
+		"only the patches that one of these programs must find, separated by commas: sim, images, chaos, fsm, "+
+			"cluster, compat")
 	flag.StringVar(&o.refresh, "refresh", "", "write the changes of the working tree to this patch, and run nothing")
 	flag.IntVar(&o.workers, "workers", runtime.NumCPU(), "histories at a time")
 	flag.DurationVar(&o.budget, "budget", 0, "the time after which no further patch begins (0: no limit)")
