@@ -178,7 +178,7 @@ func (n *Node) listen() error {
 	if err != nil {
 		return err
 	}
-	n.mux, n.peers = mux, &peers{book, mux, n.ctx}
+	n.mux, n.peers = mux, &peers{addressBook: book, mux: mux, ctx: n.ctx}
 	return nil
 }
 
@@ -479,15 +479,7 @@ func (n *Node) newCampaigner() *failover.Campaigner {
 			s.Close()
 			return nil
 		},
-		Ask: func(ctx context.Context, m member.Member) (health.NodeStatus, bool) {
-			var r adminReply
-			addr := n.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
-			err := n.peers.askContext(ctx, string(addr), m.ID, adminRequest{Op: opStatus}, &r)
-			if err != nil || r.Status == nil {
-				return health.NodeStatus{}, false
-			}
-			return *r.Status, true
-		},
+		Ask:      n.peers.statusOf,
 		Silent:   n.health.Silent,
 		Changed:  n.leaderships.changed,
 		Stopping: n.stopping.Load,

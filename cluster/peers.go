@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/holdfast-kv/holdfast/cluster/health"
 	"github.com/holdfast-kv/holdfast/cluster/member"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/storage"
@@ -62,8 +65,102 @@ func (b addressBook) addressOf(id raft.ServerID, fallback raft.ServerAddress) ra
 // peers sends requests to the other nodes, on the admin stream.
 type peers struct {
 	addressBook
-	mux *rpc.Mux
-	ctx context.Context // ends with the node
+	mux  *rpc.Mux
+	ctx  context.Context // ends with the node
+	kept keptStreams
+}
+
+// askStatus asks a node for its status. It keeps the stream for the next call,
+// because every node asks every other one once a second.
+func (p *peers) askStatus(ctx context.Context, addr, id string, reply *adminReply) error {
+	req := adminRequest{Op: opStatus}
+	key := streamKey{addr, id}
+	s := p.kept.take(key)
+	if s != nil {
+		err := p.exchange(ctx, s, addr, id, req, reply)
+		if err == nil {
+			p.kept.put(key, s)
+			return nil
+		}
+		// The node may have been restarted since the last call.
+		s.Close()
+		if ctx.Err() != nil {
+			return err
+		}
+		*reply = adminReply{}
+	}
+	s, err := p.mux.Dial(ctx, addr, rpc.ServiceAdmin, id)
+	if err != nil {
+		return err
+	}
+	if err := p.exchange(ctx, s, addr, id, req, reply); err != nil {
+		s.Close()
+		return err
+	}
+	p.kept.put(key, s)
+	return nil
+}
+
+// statusOf returns the status of a member, or false if the member does not answer.
+func (p *peers) statusOf(ctx context.Context, m member.Member) (st health.NodeStatus, ok bool) {
+	var r adminReply
+	addr := p.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr))
+	if err := p.askStatus(ctx, string(addr), m.ID, &r); err != nil || r.Status == nil {
+		return st, false
+	}
+	return *r.Status, true
+}
+
+// streamKey says which node an admin stream leads to.
+type streamKey struct{ addr, id string }
+
+// keptStreams are admin streams on which no request is under way, at most one for
+// each node. The Mux closes them when the node stops.
+type keptStreams struct {
+	mu  sync.Mutex
+	all map[streamKey]keptStream
+}
+
+type keptStream struct {
+	*rpc.Stream
+	since time.Time
+}
+
+// keepStream is how long a stream is kept without a request. A member that was
+// removed is not asked again.
+const keepStream = 10 * time.Second
+
+// take returns the stream to a node and removes it, or returns nil. It closes the
+// streams that were not used for keepStream.
+func (k *keptStreams) take(key streamKey) *rpc.Stream {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var found *rpc.Stream
+	for other, s := range k.all {
+		switch {
+		case other == key:
+			found = s.Stream
+			delete(k.all, key)
+		case time.Since(s.since) > keepStream:
+			s.Close()
+			delete(k.all, other)
+		}
+	}
+	return found
+}
+
+// put keeps a stream, unless there is one to the same node.
+func (k *keptStreams) put(key streamKey, s *rpc.Stream) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.all[key]; ok {
+		s.Close()
+		return
+	}
+	if k.all == nil {
+		k.all = make(map[streamKey]keptStream)
+	}
+	k.all[key] = keptStream{s, time.Now()}
 }
 
 // ask sends one request to a node and waits up to adminTimeout for the reply.
@@ -83,6 +180,14 @@ func (p *peers) askContext(ctx context.Context, addr, id string, req adminReques
 		return err
 	}
 	defer s.Close()
+	return p.exchange(ctx, s, addr, id, req, reply)
+}
+
+// exchange sends one request on an admin stream and waits for the reply. If ctx
+// ends before, it closes the stream.
+func (p *peers) exchange(
+	ctx context.Context, s *rpc.Stream, addr, id string, req adminRequest, reply *adminReply,
+) error {
 	defer context.AfterFunc(ctx, func() { s.Close() })()
 	payload, err := json.Marshal(req)
 	if err != nil {

@@ -315,7 +315,7 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			defer wg.Done()
 			addr := string(sr.peers.addressOf(raft.ServerID(m.ID), raft.ServerAddress(m.Addr)))
 			var r adminReply
-			err := sr.peers.askContext(ctx, addr, m.ID, adminRequest{Op: opStatus}, &r)
+			err := sr.peers.askStatus(ctx, addr, m.ID, &r)
 			if err != nil || r.Status == nil {
 				detail := "no status in the answer"
 				if err != nil {
