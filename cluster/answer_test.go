@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/cluster/pulse"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -18,7 +20,7 @@ import (
 func TestForwarder_AnswersEarly(t *testing.T) {
 	const n = 100
 	stats := metrics.New()
-	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: stats, first: 1}
+	fw := &forwarder{clock: systemClock{}, pulse: pulse.New(time.Hour, time.Hour), opts: DefaultOptions(), stats: stats, first: 1}
 	fw.linked(new(numbers), 0)
 	var mu sync.Mutex
 	early := make([][]string, n)

@@ -263,21 +263,22 @@ const (
 )
 
 // sweep removes the waiters for which no connection of this node waits. It does
-// nothing while an earlier group of its own is in flight.
-func (ws *waits) sweep() {
+// nothing while an earlier group of its own is in flight. It reports whether
+// clients of this node wait.
+func (ws *waits) sweep() (waiters bool) {
 	if ws.forget != nil {
 		select {
 		case <-ws.forget.done:
 			ws.forget = nil
 		default:
-			return
+			return true
 		}
 	}
 	ws.sweeps++
 	var names []fsm.WaiterInfo
 	ws.machine.View(func(m *fsm.Machine) { names = m.WaitersOf(ws.id) })
 	if len(names) == 0 {
-		return
+		return false
 	}
 	args := [][]byte{[]byte(fsm.WaitedCommand)}
 	ws.mu.Lock()
@@ -292,9 +293,10 @@ func (ws *waits) sweep() {
 	ws.urgent = false
 	ws.mu.Unlock()
 	if arrived := len(args) / 2; arrived == 0 || !urgent && arrived < keepArrived && ws.sweeps%keepSweeps != 0 {
-		return
+		return true
 	}
 	ws.forget = ws.forwarder.housekeep(ws.machine.Table(), args)
+	return true
 }
 
 // WaitsFor says which lock the next commands of Block ask for, and for which owner. The

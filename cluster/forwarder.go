@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/cluster/pulse"
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/rpc"
 )
@@ -24,9 +25,9 @@ type forwarder struct {
 	opts  Options
 	stats *metrics.Counters
 
-	// coarse is Clock.Mono at the last sweep, in nanoseconds. It is exact
-	// enough for timeouts of seconds, and reading the clock is a system call.
+	// coarse is Clock.Mono at the last sweep, in nanoseconds: see recent.
 	coarse atomic.Int64
+	pulse  *pulse.Ticker // for Node.sweep
 
 	mu      sync.Mutex
 	closed  bool
@@ -67,7 +68,17 @@ type readLink interface {
 func newForwarder(e *environment) *forwarder {
 	fw := &forwarder{id: e.session, clock: e.clock, opts: e.cfg.Options, stats: e.stats, first: 1}
 	fw.coarse.Store(int64(e.clock.Mono()))
+	fw.pulse = pulse.New(sweepEvery, sweepRest)
 	return fw
+}
+
+// recent returns a recent value of Clock.Mono, in nanoseconds. It is exact enough
+// for timeouts of seconds, and reading the clock is a system call.
+func (fw *forwarder) recent() int64 {
+	if fw.pulse.Resting() {
+		return int64(fw.clock.Mono())
+	}
+	return fw.coarse.Load()
 }
 
 // sessionOf returns the session of a node's current start. The session's name
@@ -86,7 +97,8 @@ func memberOf(id fsm.SessionID) string {
 // write sends a group that must go through the log. The call ends when the
 // group's outcome is known, or is given up as unknown.
 func (fw *forwarder) write(c *call) {
-	c.since = fw.coarse.Load()
+	c.since = fw.recent()
+	fw.pulse.Touch()
 	fw.mu.Lock()
 	if fw.closed {
 		fw.mu.Unlock()
@@ -239,7 +251,8 @@ func (fw *forwarder) advanceLocked() {
 
 // read sends a group without writes, or lets it wait for a link.
 func (fw *forwarder) read(c *call) {
-	c.since = fw.coarse.Load()
+	c.since = fw.recent()
+	fw.pulse.Touch()
 	fw.readMu.Lock()
 	if err := fw.readsShut; err != nil {
 		fw.readMu.Unlock()
@@ -267,9 +280,10 @@ func (fw *forwarder) requeue(c *call) {
 	}
 	// The read may have been under way for longer than LeaderWait on a link
 	// that died silently. So its wait for a leader begins now.
-	c.since = fw.coarse.Load()
+	c.since = fw.recent()
 	fw.readWait = append(fw.readWait, c)
 	fw.readMu.Unlock()
+	fw.pulse.Touch()
 }
 
 // forget gives up a read. If it returns false, the read ends as usual.
@@ -310,8 +324,8 @@ func (fw *forwarder) readLinked(l readLink) {
 
 // sweep ends the calls that have waited too long. Calls that were never sent
 // end after LeaderWait as not executed. Calls that were sent end after
-// ResolveWait as unknown.
-func (fw *forwarder) sweep() {
+// ResolveWait as unknown. sweep reports whether calls are left.
+func (fw *forwarder) sweep() (left bool) {
 	mono := fw.clock.Mono()
 	fw.coarse.Store(int64(mono))
 	now := int64(mono)
@@ -326,6 +340,7 @@ func (fw *forwarder) sweep() {
 		}
 	}
 	fw.unsent = keep
+	left = len(fw.unsent)+len(fw.pending) > 0
 	unknown := fw.abandonLocked(func(c *call) bool { return now-c.since > int64(fw.opts.ResolveWait) })
 	fw.mu.Unlock()
 	fw.readMu.Lock()
@@ -338,6 +353,7 @@ func (fw *forwarder) sweep() {
 		}
 	}
 	fw.readWait = keepReads
+	left = left || len(fw.readWait) > 0
 	l := fw.reads
 	var again []*call
 	if l != nil { // a link put these reads back, and there is a link again
@@ -351,6 +367,7 @@ func (fw *forwarder) sweep() {
 		c.finish(nil, outcome.ErrNoLeader)
 	}
 	fw.endUnknown(unknown)
+	return left
 }
 
 // expel makes the forwarder refuse new groups and reads, because this node is no
@@ -460,5 +477,9 @@ func (fw *forwarder) close() {
 	fw.answering.Wait()
 }
 
-// sweepEvery is the time between two sweeps.
-const sweepEvery = 100 * time.Millisecond
+// sweepEvery is the time between two sweeps, and sweepRest the time between two
+// sweeps while the node has no calls: see pulse.Ticker.
+const (
+	sweepEvery = 100 * time.Millisecond
+	sweepRest  = 500 * time.Millisecond
+)

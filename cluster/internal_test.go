@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/cluster/pulse"
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
@@ -52,7 +53,7 @@ func (l *numbers) send(_, seq uint64, _ []byte) error {
 // executed.
 func TestForwarder_StartIsOwed(t *testing.T) {
 	stats := metrics.New()
-	fw := &forwarder{clock: systemClock{}, opts: DefaultOptions(), stats: stats, first: 1}
+	fw := &forwarder{clock: systemClock{}, pulse: pulse.New(time.Hour, time.Hour), opts: DefaultOptions(), stats: stats, first: 1}
 	var first, second, third numbers
 	fw.linked(&first, 0)
 	fw.deliver(nil) // from the next leader, which does not know the group

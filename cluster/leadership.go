@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/failpoint"
 	"github.com/holdfast-kv/holdfast/cluster/machine"
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
+	"github.com/holdfast-kv/holdfast/cluster/pulse"
 	"github.com/holdfast-kv/holdfast/cluster/readindex"
 	"github.com/holdfast-kv/holdfast/cluster/trace"
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -44,6 +45,7 @@ type leadership struct {
 	scripts fsm.ScriptRunner // runner of host, until the leadership ends
 
 	suspender suspender     // used only by keepTime
+	pulse     *pulse.Ticker // the ticker of keepTime
 	links     chan struct{} // capacity 1: a link has begun or ended
 
 	mu             sync.Mutex // guards the fields up to lastEntryStamp
@@ -108,6 +110,7 @@ func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadersh
 		work:           make(chan struct{}, 1),
 		slot:           make(chan struct{}, 1),
 		done:           make(chan struct{}),
+		pulse:          pulse.New(parts.opts.ExpireEvery, expireRest),
 	}
 	ld.scripts = ld.host.Runner(ld.done)
 	ld.time.Store(&timeBase{lease, ld.clock.Mono()})
@@ -291,6 +294,10 @@ func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 // only expire keys, the writes of clients have most of the time.
 const expireAgain = 5
 
+// expireRest is the interval of keepTime's looks while clients send nothing to the
+// leader, no client waits in a blocking command, and no key is about to expire.
+const expireRest = 500 * time.Millisecond
+
 // keepTime suspends and ends the waiters of nodes without a link, and commits
 // clock entries while keys have a TTL. It commits one when a key has expired, so
 // that the key is removed and its events are delivered. One entry removes a
@@ -299,18 +306,19 @@ const expireAgain = 5
 // bounds how much elapsed time a failover loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
-	t := time.NewTicker(ld.opts.ExpireEvery)
-	defer t.Stop()
+	defer ld.pulse.Stop()
 	again := time.NewTimer(ld.opts.ExpireEvery)
 	defer again.Stop()
 	pending := false // at most one clock entry of keepTime at a time
 	applied := make(chan struct{}, 1)
+	waiters := false
 	for {
 		select {
 		case <-ld.done:
 			return
 		case <-ld.links:
-			ld.checkWaiters()
+			waiters = ld.checkWaiters()
+			ld.pulse.Touch()
 			continue
 		case <-applied:
 			pending = false
@@ -319,18 +327,33 @@ func (ld *leadership) keepTime() {
 			}
 			continue
 		case <-again.C:
-		case <-t.C:
-			ld.checkWaiters()
+		case <-ld.pulse.C():
+			waiters = ld.checkWaiters()
 			ld.reads.Watch()
+			ld.pulse.Next(pending || waiters || ld.clockEntryDue(ld.now()+int64(expireRest)))
+		case <-ld.pulse.Woken():
+			ld.pulse.Next(true)
 		}
-		due := ld.machine.Deadline()
-		now := ld.now()
-		if pending || due == 0 || (due > now && now-ld.machineLease() < int64(ld.opts.ClockEntryEvery)) {
+		if pending || !ld.clockEntryDue(ld.now()) {
 			continue
 		}
 		pending = true
 		ld.awaitClockEntry(func() { applied <- struct{}{} })
 	}
+}
+
+// clockEntryDue reports whether a clock entry is due at a time of the lease clock:
+// a key has expired by then, or keys have a TTL and the last entry is
+// ClockEntryEvery old by then.
+func (ld *leadership) clockEntryDue(at int64) bool {
+	due := ld.machine.Deadline()
+	return due != 0 && (due <= at || at-ld.machineLease() >= int64(ld.opts.ClockEntryEvery))
+}
+
+// read lets a read wait for its ReadIndex round.
+func (ld *leadership) read(r reader) {
+	ld.pulse.Touch()
+	ld.reads.Add(r)
 }
 
 func (ld *leadership) machineLease() int64 {

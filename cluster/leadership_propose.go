@@ -31,6 +31,7 @@ type pipeline struct {
 
 // submit adds a group to the next entry. It copies body.
 func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte) error {
+	ld.pulse.Touch()
 	limit := ld.opts.workLimits().Entry
 	steps, depends := ld.machine.Table().Weigh(body)
 	full := ld.host.NoRoom() != ""

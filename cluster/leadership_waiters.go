@@ -33,14 +33,15 @@ func (o *Options) silence() time.Duration {
 
 // checkWaiters compares the links with the waiters in the state machine, and
 // proposes the changes. It proposes nothing while earlier changes are in flight.
-func (ld *leadership) checkWaiters() {
+// It reports whether there are waiters.
+func (ld *leadership) checkWaiters() (waiters bool) {
 	h := &ld.suspender
 	if h.pending != nil {
 		select {
 		case <-h.pending.done:
 			h.pending = nil
 		default:
-			return
+			return true
 		}
 	}
 	var waiting []fsm.WaitSession
@@ -63,6 +64,7 @@ func (ld *leadership) checkWaiters() {
 	if cmds != nil {
 		h.pending = ld.forwarder.housekeep(ld.machine.Table(), cmds...)
 	}
+	return len(waiting) > 0
 }
 
 // prune removes the sessions that no longer have waiters from gone.
@@ -138,7 +140,7 @@ func (ld *leadership) linked(id fsm.SessionID) bool {
 	ld.mu.Unlock()
 	return slices.ContainsFunc(all, func(s resultReceiver) bool {
 		w, remote := s.(*writeServer)
-		return !remote || time.Duration(ld.forwarder.coarse.Load()-w.heard.Load()) <= ld.opts.silence()
+		return !remote || time.Duration(ld.forwarder.recent()-w.heard.Load()) <= ld.opts.silence()
 	})
 }
 

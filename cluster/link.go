@@ -84,7 +84,7 @@ func (l *localLink) deliver(groups []fsm.GroupResult) {
 // state machine wakes its clients.
 func (l *localLink) served(*fsm.Woken) {}
 
-func (l *localLink) read(c *call) { l.ld.reads.Add(c) }
+func (l *localLink) read(c *call) { l.ld.read(c) }
 
 // forget implements readLink. A read of this node waits for the leadership's
 // confirmation only, and its session runs it.

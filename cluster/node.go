@@ -775,16 +775,19 @@ func (n *Node) blockers() map[string]bool {
 // sweep ends the calls that have waited too long, and removes the waits
 // that are over. It runs until the node stops.
 func (n *Node) sweep() {
-	sweep := time.NewTicker(sweepEvery)
-	defer sweep.Stop()
+	tick := n.forwarder.pulse
+	defer tick.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
 			return
-		case <-sweep.C:
-			n.forwarder.sweep()
-			n.waits.sweep()
+		case <-tick.Woken():
+			tick.Next(true)
+		case <-tick.C():
+			calls := n.forwarder.sweep()
+			waiters := n.waits.sweep()
 			n.clientIDs.Sweep()
+			tick.Next(calls || waiters)
 		}
 	}
 }

@@ -68,7 +68,7 @@ type call struct {
 	// at, if not 0, asks the owner to run the read on this node's state
 	// machine, once it has applied this log index: see readHere.
 	at    uint64
-	since int64 // forwarder.coarse when the call was made
+	since int64 // forwarder.recent when the call was made
 }
 
 func (c *call) finish(reply []byte, err error) {

@@ -34,7 +34,7 @@ type streamServer struct {
 // result receiver of that node's session.
 type writeServer struct {
 	stream *rpc.Stream
-	heard  atomic.Int64 // forwarder.coarse at the time of the node's last message
+	heard  atomic.Int64 // forwarder.recent at the time of the node's last message
 }
 
 // deliver implements resultReceiver.
@@ -94,7 +94,7 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 		return refuse(s, errNotLeader)
 	}
 	w := &writeServer{stream: s}
-	w.heard.Store(ss.forwarder.coarse.Load())
+	w.heard.Store(ss.forwarder.recent())
 	accepted, kept, err := ld.attach(id, w)
 	if err != nil {
 		return refuse(s, err)
@@ -111,7 +111,7 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 		if err != nil {
 			return err
 		}
-		w.heard.Store(ss.forwarder.coarse.Load())
+		w.heard.Store(ss.forwarder.recent())
 		if typ == framePing {
 			if err := pong(s); err != nil {
 				return err
@@ -329,7 +329,7 @@ func (ss *streamServer) readStream(s *rpc.Stream) error {
 			}
 			rd := &remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())}
 			r.begin(rd)
-			ld.reads.Add(rd)
+			ld.read(rd)
 		case frameCancel:
 			r.cancel(first)
 		default:
@@ -389,7 +389,7 @@ func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, er
 	case err != nil:
 		r.answer(answerError, []byte(err.Error()))
 	case expiryPending:
-		ld.awaitClockEntry(func() { ld.reads.Add(r) })
+		ld.awaitClockEntry(func() { ld.read(r) })
 	case r.call.front.Cut():
 		r.answer(answerHere, fsm.AppendPosition(nil, ld.machine.Applied(), r.call.now))
 	default:
@@ -418,7 +418,7 @@ func (r *remoteRead) answer(kind byte, reply []byte) {
 		go func() {
 			if s.Flush() == nil {
 				r.server.begin(r)
-				r.server.ld.reads.Add(r)
+				r.server.ld.read(r)
 			}
 		}()
 	} else if err != nil {

@@ -54,6 +54,10 @@ const (
 	// measureEvery is the interval of the measurements. A leader that writes 400
 	// MB/s writes 100 MB meanwhile.
 	measureEvery = 250 * time.Millisecond
+	// measureRest is the interval while more than ample bytes above the reserve
+	// are free on this node's disk. No disk fills so fast.
+	measureRest = time.Second
+	ample       = 16 << 30
 	// handOverEvery is the minimum time between two attempts of a leader to
 	// give its leadership to a node with more room.
 	handOverEvery = 10 * time.Second
@@ -242,7 +246,7 @@ func (d *Monitor) RoomFor(bytes int64) error {
 
 // Keep measures the disk at intervals and acts on the result, until ctx ends.
 func (d *Monitor) Keep(ctx context.Context) {
-	t := time.NewTicker(measureEvery)
+	t := time.NewTimer(measureEvery)
 	defer t.Stop()
 	for {
 		select {
@@ -251,6 +255,11 @@ func (d *Monitor) Keep(ctx context.Context) {
 		case <-t.C:
 		}
 		st := d.measure()
+		if st.DiskFree > st.Enough()+ample {
+			t.Reset(measureRest)
+		} else {
+			t.Reset(measureEvery)
+		}
 		if !d.cfg.Leads() {
 			d.refuse(d.cfg.LeaderRefuses())
 			continue

@@ -1,0 +1,80 @@
+// Package pulse provides a ticker that ticks less often while nothing happens, so
+// that an idle node uses little of the processor.
+package pulse
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// restAfter is how long nothing must happen before a Ticker slows down.
+const restAfter = time.Second
+
+// A Ticker is for one goroutine, its owner, that looks after something at
+// intervals. The owner receives from C and from Woken, and calls Next after each
+// of them. Any goroutine may call Touch and Resting.
+type Ticker struct {
+	fast, slow time.Duration
+	timer      *time.Timer
+	woken      chan struct{}
+	quiet      time.Duration // how long nothing has happened; belongs to the owner
+
+	touched atomic.Bool // Touch was called since the last call of Next
+	resting atomic.Bool // the next tick is slow
+}
+
+// New returns a Ticker that ticks every fast, and every slow once nothing has
+// happened for a second.
+func New(fast, slow time.Duration) *Ticker {
+	return &Ticker{fast: fast, slow: max(fast, slow), timer: time.NewTimer(fast), woken: make(chan struct{}, 1)}
+}
+
+// C returns the channel of the ticks.
+func (t *Ticker) C() <-chan time.Time { return t.timer.C }
+
+// Woken returns the channel that receives a token when Touch has ended a rest.
+func (t *Ticker) Woken() <-chan struct{} { return t.woken }
+
+// Touch says that something happens. It ends a rest. It is cheap enough to be
+// called for each command.
+func (t *Ticker) Touch() {
+	if t.touched.Load() {
+		return
+	}
+	t.touched.Store(true)
+	if t.resting.CompareAndSwap(true, false) {
+		t.woken <- struct{}{} // has room: only Next sets resting, and it empties the channel before
+	}
+}
+
+// Resting reports whether the last tick may be up to slow ago, and not up to
+// fast.
+func (t *Ticker) Resting() bool { return t.resting.Load() }
+
+// Next arranges the next tick. busy says that the owner has found something that
+// it must look after soon.
+func (t *Ticker) Next(busy bool) {
+	t.resting.Store(false)
+	select {
+	case <-t.woken:
+	default:
+	}
+	if t.touched.Swap(false) || busy {
+		t.quiet = 0
+	}
+	if t.quiet < restAfter {
+		t.quiet += t.fast
+		t.timer.Reset(t.fast)
+		return
+	}
+	t.timer.Reset(t.slow)
+	t.resting.Store(true)
+	// Touch does not wake the owner if it was called before resting was set.
+	if t.touched.Load() && t.resting.CompareAndSwap(true, false) {
+		t.quiet = 0
+		t.timer.Reset(t.fast)
+	}
+}
+
+// Stop ends the ticks.
+func (t *Ticker) Stop() { t.timer.Stop() }
