@@ -102,7 +102,13 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	c.out.Begin()
 	received := len(first.Raw)
 	c.command(first.Args)
-	received += c.commands(rest)
+	for i := range rest {
+		received += len(rest[i].Raw)
+		if c.ended() {
+			break
+		}
+		c.command(rest[i].Args)
+	}
 	received += c.more(received)
 	c.flushLast()
 	c.srv.metrics.BytesIn.Add(uint64(received))
@@ -119,18 +125,6 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 	// of the replies. redcon keeps the error and ends the connection with it.
 	_ = c.out.End()
 	c.recordTraces()
-}
-
-// commands runs commands and returns their size in bytes.
-func (c *conn) commands(list []redcon.Command) (bytes int) {
-	for i := range list {
-		bytes += len(list[i].Raw)
-		if c.ended() {
-			break
-		}
-		c.command(list[i].Args)
-	}
-	return bytes
 }
 
 // ended reports whether the connection runs no further command.

@@ -32,7 +32,8 @@ type batch struct {
 	// traced are the groups of the pipeline that are traced and whose replies have
 	// not been passed to the socket yet.
 	traced []tracedGroup
-	parsed int64 // bytes of commands that redcon and more have delivered
+	parsed int64    // bytes of commands that redcon and more have delivered
+	args   [][]byte // memory that cut uses again
 	// shortReplies says that the last group wrote, and that its replies were
 	// less than half as long as its commands.
 	shortReplies bool
@@ -89,30 +90,35 @@ func (c *conn) more(received int) (total int) {
 		if packet == nil {
 			break
 		}
-		n := c.commands(split(packet))
-		total += n
-		c.batch.parsed += int64(n)
+		for len(packet) > 0 && !c.ended() {
+			var cmd redcon.Command
+			cmd, packet = c.batch.cut(packet)
+			total += len(cmd.Raw)
+			c.batch.parsed += int64(len(cmd.Raw))
+			c.activity.commands.Add(1)
+			c.command(cmd.Args)
+		}
 	}
 	return total
 }
 
-// split parses commands. Each one gets its own memory, because a connection may
-// keep a command longer than the others.
-func split(packet []byte) (list []redcon.Command) {
-	for len(packet) > 0 {
-		ok, args, _, rest, err := redcon.ReadNextCommand(packet, nil)
-		if err != nil || !ok {
-			panic("the guard returned an invalid command") // see recover
-		}
-		raw := bytes.Clone(packet[:len(packet)-len(rest)])
-		for i, a := range args {
-			at := cap(packet) - cap(a)
-			args[i] = raw[at : at+len(a)]
-		}
-		list = append(list, redcon.Command{Raw: raw, Args: args})
-		packet = rest
+// cut parses the first command of a packet and returns the rest. The command gets
+// its own memory, because a connection may keep it longer than the packet.
+func (b *batch) cut(packet []byte) (cmd redcon.Command, rest []byte) {
+	ok, args, _, rest, err := redcon.ReadNextCommand(packet, b.args)
+	if err != nil || !ok {
+		panic("the guard returned an invalid command") // see recover
 	}
-	return list
+	cmd.Raw = bytes.Clone(packet[:len(packet)-len(rest)])
+	cmd.Args = make([][]byte, len(args))
+	for i, a := range args {
+		at := cap(packet) - cap(a)
+		cmd.Args[i] = cmd.Raw[at : at+len(a) : at+len(a)]
+	}
+	if b.args = args; cap(args) > maxGroupOps {
+		b.args = nil
+	}
+	return cmd, rest
 }
 
 // answerGroup writes the replies of the group and empties it. If err is not
