@@ -465,7 +465,7 @@ func (l *lockQueue) mayBreak(from, to time.Duration) bool {
 func (l *lockQueue) inOrder() {
 	for i := 1; i < len(l.views); i++ {
 		a, b := l.views[i-1], l.views[i]
-		if !l.steady.Well(a.Call, b.Return) {
+		if !l.steady.Well(a.Call, b.Return) || l.mayBreak(a.Call, b.Return) {
 			continue
 		}
 		behind := -1 // the last position in b of a waiter of a
@@ -492,9 +492,6 @@ func (l *lockQueue) inOrder() {
 				l.say("lock order", l.name, a.Call, b.Return, "%s came after %v, and stood at position %d in front of "+
 					"%s", w.Owner, a.Call, n, b.Waiters[behind].Owner)
 			}
-		}
-		if l.mayBreak(a.Call, b.Return) {
-			continue
 		}
 		for _, h := range b.Holders {
 			if at := a.position(h.Owner); !a.holds(h.Owner, h.Token) && (at < 0 || at > first) {
