@@ -33,14 +33,18 @@ const (
 	frameServed  = 'V' // leader: connection | waiter | reply
 	// Read stream:
 	frameRead      = 'Q' // node: id | kind, see readQuick | group
+	frameVouched   = 'q' // node: id | kind | term | group; the node follows the leader in the term
 	frameCancel    = 'X' // node: id; the read is not answered
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
 	frameConfirmed = 'c' // node: term | nonce | ok
 	// Both streams:
 	framePing = 'P' // node: empty
-	framePong = 'p' // leader: empty
+	framePong = 'p' // leader: on a read stream, pongVouched; otherwise empty
 )
+
+// pongVouched is the content of the pongs of a leader that knows frameVouched.
+const pongVouched = "v"
 
 // pingsPerWait and maxPings let a node detect a dead connection. A connection
 // can die silently, and TCP retransmits for about a quarter of an hour before
@@ -100,6 +104,9 @@ type remoteLink struct {
 	reads  *rpc.Stream
 	raft   *raft.Raft
 	leader raft.ServerID
+	term   uint64 // the term of the leadership
+	// vouched says that the leader knows frameVouched.
+	vouched atomic.Bool
 	// pieces and cancels report whether the leader knows readPiece and
 	// frameCancel.
 	pieces, cancels func() bool
@@ -140,7 +147,7 @@ func (k *linker) dialLeader(
 	}
 	stop := context.AfterFunc(ctx, func() { writes.Close() })
 	defer stop()
-	accepted, err := k.openSession(writes)
+	term, accepted, err := k.openSession(writes)
 	if err != nil {
 		writes.Close()
 		return nil, 0, err
@@ -152,41 +159,41 @@ func (k *linker) dialLeader(
 	}
 	l := &remoteLink{
 		fw: k.forwarder, waits: k.waits, writes: writes, reads: reads,
-		raft: k.raft.running(), leader: id, calls: make(map[uint64]*call),
+		raft: k.raft.running(), leader: id, term: term, calls: make(map[uint64]*call),
 		pieces:  func() bool { return k.machine.Features() >= fsm.FeatureBudget },
 		cancels: func() bool { return k.machine.Features() >= fsm.FeatureBudget },
 	}
 	return l, accepted, nil
 }
 
-func (k *linker) openSession(s *rpc.Stream) (accepted uint64, err error) {
+func (k *linker) openSession(s *rpc.Stream) (term, accepted uint64, err error) {
 	if err := s.Send(frameOpen, binary.AppendUvarint(nil, k.forwarder.floor())); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for {
 		typ, payload, err := s.Recv()
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		switch typ {
 		case frameReplies: // replies that the state machine has kept
 			if err := k.forwarder.takeReplies(payload); err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 		case frameRefused:
 			if string(payload) == ErrStaleSession.Error() {
-				return 0, ErrStaleSession
+				return 0, 0, ErrStaleSession
 			}
-			return 0, fmt.Errorf("%w: %s", errRefused, payload)
+			return 0, 0, fmt.Errorf("%w: %s", errRefused, payload)
 		case frameOpened:
-			_, k := binary.Uvarint(payload)
+			term, k := binary.Uvarint(payload)
 			accepted, k2 := binary.Uvarint(payload[max(k, 0):])
 			if k <= 0 || k2 <= 0 {
-				return 0, errFrame
+				return 0, 0, errFrame
 			}
-			return accepted, nil
+			return term, accepted, nil
 		default:
-			return 0, errFrame
+			return 0, 0, errFrame
 		}
 	}
 }
@@ -340,9 +347,16 @@ func (l *remoteLink) read(c *call) {
 	}
 	// If the stream cannot take the read, close it. run then passes the call
 	// back.
-	err := l.reads.TrySendFunc(frameRead, func(dst []byte) []byte {
+	typ := byte(frameRead)
+	if l.vouched.Load() && l.follows(l.term) {
+		typ = frameVouched
+	}
+	err := l.reads.TrySendFunc(typ, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, id)
 		dst = append(dst, kind)
+		if typ == frameVouched {
+			dst = binary.AppendUvarint(dst, l.term)
+		}
 		return append(dst, c.body...)
 	})
 	if err != nil {
@@ -363,6 +377,7 @@ func (l *remoteLink) serveReads() error {
 		case frameConfirm:
 			err = l.confirm(payload)
 		case framePong:
+			l.vouched.Store(string(payload) == pongVouched)
 		default:
 			err = errFrame
 		}
@@ -429,9 +444,18 @@ func (l *remoteLink) forget(c *call) bool {
 	return false
 }
 
+// follows reports whether this node follows the leader in a term. It reads the
+// term before and after the leader, because raft may change the term in between.
+func (l *remoteLink) follows(term uint64) bool {
+	if l.raft.CurrentTerm() != term || l.raft.State() != raft.Follower {
+		return false
+	}
+	_, leader := l.raft.LeaderWithID()
+	return leader == l.leader && l.raft.CurrentTerm() == term
+}
+
 // confirm answers the leader's question whether this node follows it in the
-// leader's term. It reads the term before and after the leader, because raft
-// may change the term in between.
+// leader's term.
 func (l *remoteLink) confirm(payload []byte) error {
 	term, k := binary.Uvarint(payload)
 	nonce, k2 := binary.Uvarint(payload[max(k, 0):])
@@ -439,10 +463,8 @@ func (l *remoteLink) confirm(payload []byte) error {
 		return errFrame
 	}
 	var ok byte
-	if l.raft.CurrentTerm() == term && l.raft.State() == raft.Follower {
-		if _, leader := l.raft.LeaderWithID(); leader == l.leader && l.raft.CurrentTerm() == term {
-			ok = 1
-		}
+	if l.follows(term) {
+		ok = 1
 	}
 	err := l.reads.SendNow(frameConfirmed, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, term)
@@ -536,6 +558,7 @@ func (k *linker) linkOnce(last *failover.Leader) error {
 	k.forwarder.linked(l, accepted)
 	k.forwarder.readLinked(l)
 	k.leading.linked(string(id))
+	_ = l.ping()      // for pongVouched; if it fails, the link has ended, as the loop below finds
 	k.health.AskNow() // the previous leader may have died
 	k.log.Info("linked to leader", "leader", id, "address", addr)
 	defer func() {

@@ -248,3 +248,40 @@ func TestRead_Large(t *testing.T) {
 		}
 	}
 }
+
+// TestRead_VouchOfMinority cuts a leader and one follower off from the other three
+// nodes, which elect another leader. The follower still follows the old leader and
+// vouches for it with its reads, but the two are not a majority, so they must not
+// answer.
+func TestRead_VouchOfMinority(t *testing.T) {
+	t.Parallel()
+	c := start(t, 5, func(o *cluster.Options) {
+		// The old leader keeps its leadership for longer than the others need for an
+		// election.
+		o.HeartbeatTimeout, o.LeaseTimeout = slowdown*4*time.Second, slowdown*4*time.Second
+		o.LeaderWait = slowdown * 20 * time.Second
+	})
+	old := c.leader()
+	others := c.others(old)
+	follower, rest := others[0], others[1:]
+	c.client(follower).want(t, ok, "SET", "k", "before")
+	c.client(follower).want(t, bulk("before"), "GET", "k")
+	for _, id := range rest {
+		c.net.hold(old, id)
+		c.net.hold(follower, id)
+		c.net.hold(id, old, follower)
+	}
+	c.leader(rest...)
+	c.client(rest[0]).want(t, ok, "SET", "k", "after")
+	if st := c.node(follower).Status(); st.Leader != old {
+		t.Logf("%s follows %q already, so this run proves little", follower, st.Leader)
+	}
+	read := c.client(follower).start("GET", "k")
+	eventually(t, "the old leader to give up", func() bool { return c.node(old).Status().Role != "leader" })
+	c.net.heal()
+	if r := awaitResult(t, "the read", read); r.err == nil && r.reply != bulk("after") {
+		t.Errorf("a minority answered a read with %q", r.reply)
+	}
+	c.ready(old, follower)
+	c.caughtUp()
+}

@@ -113,7 +113,7 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 		}
 		w.heard.Store(ss.forwarder.recent())
 		if typ == framePing {
-			if err := pong(s); err != nil {
+			if err := pong(s, ""); err != nil {
 				return err
 			}
 			continue
@@ -151,8 +151,8 @@ func (ss *streamServer) marked(body []byte) []byte {
 	return ss.machine.Table().Mark(body)
 }
 
-func pong(s *rpc.Stream) error {
-	err := s.TrySendFunc(framePong, func(dst []byte) []byte { return dst })
+func pong(s *rpc.Stream, payload string) error {
+	err := s.TrySendFunc(framePong, func(dst []byte) []byte { return append(dst, payload...) })
 	if errors.Is(err, rpc.ErrQueueFull) {
 		return nil // the frames that fill the queue also show that this node is alive
 	}
@@ -291,7 +291,7 @@ func (ss *streamServer) readStream(s *rpc.Stream) error {
 			return err
 		}
 		if typ == framePing {
-			if err := pong(s); err != nil {
+			if err := pong(s, pongVouched); err != nil {
 				return err
 			}
 			continue
@@ -308,34 +308,57 @@ func (ss *streamServer) readStream(s *rpc.Stream) error {
 				return errFrame
 			}
 			ld.reads.Ack(id, first, nonce, rest[k] == 1)
-		case frameRead:
+		case frameRead, frameVouched:
 			if len(rest) == 0 || rest[0]&^readPiece > readDryRun {
 				return errFrame
 			}
-			kind := rest[0] &^ readPiece
-			dryRun := kind == readDryRun
-			if err := ss.machine.Table().Check(rest[1:], !dryRun); err != nil {
+			kind, body := rest[0], rest[1:]
+			var term uint64
+			if typ == frameVouched {
+				if term, k = binary.Uvarint(body); k <= 0 {
+					return errFrame
+				}
+				body = body[k:]
+			}
+			c, err := ss.readCall(kind, body)
+			if err != nil {
 				ss.log.Error("refused a read: the node that sent it probably runs another version",
 					"from", id, "error", err)
 				return err
 			}
-			body := slices.Clone(rest[1:])
-			if dryRun {
-				body = ss.marked(body) // otherwise its costly reads would get no dry run
-			}
-			c := &call{body: body, slow: kind != readQuick, dryRun: dryRun}
-			if rest[0]&readPiece != 0 {
-				c.front = &fsm.Front{Most: remotePiece}
-			}
 			rd := &remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())}
 			r.begin(rd)
-			ld.read(rd)
+			ld.pulse.Touch()
+			if typ == frameVouched {
+				ld.reads.AddVouched(rd, id, term)
+			} else {
+				ld.reads.Add(rd)
+			}
 		case frameCancel:
 			r.cancel(first)
 		default:
 			return errFrame
 		}
 	}
+}
+
+// readCall returns the call for a read of another node. It copies body.
+func (ss *streamServer) readCall(kind byte, body []byte) (*call, error) {
+	pieces := kind&readPiece != 0
+	kind &^= readPiece
+	dryRun := kind == readDryRun
+	if err := ss.machine.Table().Check(body, !dryRun); err != nil {
+		return nil, err
+	}
+	body = slices.Clone(body)
+	if dryRun {
+		body = ss.marked(body) // otherwise its costly reads would get no dry run
+	}
+	c := &call{body: body, slow: kind != readQuick, dryRun: dryRun}
+	if pieces {
+		c.front = &fsm.Front{Most: remotePiece}
+	}
+	return c, nil
 }
 
 // remoteRead is a read of another node's client. It implements reader.

@@ -13,6 +13,9 @@
 //  4. Wait until this node's state machine has applied the noted index, and
 //     read.
 //
+// A read that another voter sends with a vouch may need no round: see
+// Rounds.AddVouched.
+//
 // Holdfast does not use raft.VerifyLeader, because it counts non-voters, and
 // also acknowledgements of heartbeats that were sent before the call
 // (hashicorp/raft; the same class of bug as etcd issue 20418).
@@ -139,6 +142,30 @@ func (r *Rounds[R]) Add(rd R) {
 	done := r.startNext()
 	r.mu.Unlock()
 	r.finish(done)
+}
+
+// AddVouched is like Add, for a read that the node from has sent with its vouch
+// for a term: after the read began, the node followed this leader in the term. If
+// the node and this leader are a majority, the read needs no round, because the
+// vouch has the meaning of an answer to a question that was asked after the read
+// arrived at the node. AddVouched then notes the commit index, which is not lower
+// than at the time of the vouch.
+func (r *Rounds[R]) AddVouched(rd R, from raft.ServerID, term uint64) {
+	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
+	voter := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == from && s.Suffrage == raft.Voter })
+	if term != r.cfg.Term || !voter || confirmations(servers, r.cfg.Self) > 1 {
+		r.Add(rd)
+		return
+	}
+	r.mu.Lock()
+	closed := r.closed
+	r.mu.Unlock()
+	if closed {
+		rd.Lost()
+		return
+	}
+	r.cfg.Rounds.Add(1)
+	r.finish(&round[R]{readers: []R{rd}, index: r.cfg.Committed()})
 }
 
 // startNext starts a round with all waiting reads, unless maxRounds are running
