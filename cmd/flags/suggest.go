@@ -50,3 +50,55 @@ func Suggest(cmd *cobra.Command, err error) error {
 	}
 	return fmt.Errorf("unknown flag --%s (see \"%s --help\")", name, cmd.CommandPath())
 }
+
+// SuggestCommands makes cmd and all its subcommands that have subcommands refuse
+// an unknown one, with the most similar name. A check of arguments that such a
+// command already has applies to words that are similar to no subcommand.
+func SuggestCommands(cmd *cobra.Command) {
+	if cmd.HasSubCommands() {
+		check := cmd.Args
+		cmd.Args = func(cmd *cobra.Command, args []string) error { return knownCommand(cmd, args, check) }
+		if !cmd.Runnable() { // cobra checks the arguments only of a command that runs
+			cmd.RunE = func(cmd *cobra.Command, args []string) error { return cmd.Help() }
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		SuggestCommands(sub)
+	}
+}
+
+// knownCommand returns an error if the arguments of a command that has
+// subcommands begin with an unknown one, or do not pass check, if it is not nil.
+func knownCommand(cmd *cobra.Command, args []string, check cobra.PositionalArgs) error {
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		hint := similarCommand(cmd, args[0])
+		if hint == "" && check == nil {
+			hint = fmt.Sprintf(" (see \"%s --help\")", cmd.CommandPath())
+		}
+		if hint != "" {
+			return fmt.Errorf("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+		}
+	}
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	return check(cmd, args)
+}
+
+// similarCommand returns a question that names the subcommand of cmd that a word
+// probably means, or "".
+func similarCommand(cmd *cobra.Command, word string) string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	if hint := didYouMean(word, names); hint != "" || word == "" {
+		return hint
+	}
+	if like := cmd.SuggestionsFor(word); len(like) > 0 { // a first part, or a word of SuggestFor
+		return fmt.Sprintf("; did you mean %q?", like[0])
+	}
+	return ""
+}

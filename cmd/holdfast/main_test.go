@@ -55,3 +55,28 @@ func TestArguments(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCommands_Mistyped checks that every command with subcommands refuses a
+// mistyped one and names the one that was probably meant.
+func TestCommands_Mistyped(t *testing.T) {
+	for _, tt := range []struct{ typed, want string }{
+		{"stauts", `unknown command "stauts" for "holdfast"; did you mean "status"?`},
+		{"member lst", `unknown command "lst" for "holdfast member"; did you mean "list"?`},
+		{"member rem n2", `did you mean "remove"?`},
+		{"member delete n2", `did you mean "remove"?`},
+		{"config chekc f", `did you mean "check"?`},
+		{"locks histroy", `did you mean "history"?`},
+		{"debug bundel", `unknown command "bundel" for "holdfast debug"; did you mean "bundle"?`},
+		{"dev strat n1", `did you mean "start"?`},
+		{"completion bsh", `did you mean "bash"?`},
+		{"member frobnicate", `unknown command "frobnicate" for "holdfast member" (see "holdfast member --help")`},
+		{"commandz", `unknown command "commandz" for "holdfast" (see "holdfast --help")`}, // commands is hidden
+		{"member list all", `unknown command "all" for "holdfast member list"`},
+		{"dev up", `unexpected argument "up": put flags for the nodes after --`},
+	} {
+		err := run(context.Background(), strings.Fields(tt.typed), io.Discard, io.Discard)
+		if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %s", tt.typed, err, tt.want)
+		}
+	}
+}

@@ -59,6 +59,7 @@ does.`,
 func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
+		Args:  cobra.NoArgs,
 		Short: "List the locks that are held, oldest grant first",
 		Long: `List the locks that are held, whichever command took them, oldest grant first.
 For locks that other commands than LOCK ACQUIRE have taken, the client and the time
@@ -75,7 +76,6 @@ a second. If there are thousands of such locks, both are shown only for the firs
 // listInto makes cmd list locks.
 func listInto(cmd *cobra.Command) {
 	var o locksOptions
-	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return o.show(cmd, func(ctx context.Context, nodes *lock.Nodes, out io.Writer) error {
 			all, err := o.list(ctx, nodes)

@@ -28,8 +28,6 @@ and with --peers naming itself and at least one member. The order does not
 matter. The node becomes a voter when it has caught up.`,
 		Example: `  holdfast member add n4 10.0.0.4:7379 --addr 10.0.0.1:6379
   holdfast member remove n2 --addr 10.0.0.1:6379`,
-		Args: cobra.NoArgs, // an unknown subcommand is an error, not a request for help
-		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&addr, "addr", "127.0.0.1:6379", "client address of any live node")
 	login.Define(cmd.PersistentFlags())
@@ -80,7 +78,7 @@ node has not caught up yet, it becomes a voter when it has.`,
 	var force bool
 	remove := &cobra.Command{
 		Use: "remove NODE", Short: "Remove a node that will not come back, or whose data is lost",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), SuggestFor: []string{"delete", "rm"},
 		Long: `Remove a node that will not come back, or whose data is lost. If the node leads,
 it transfers leadership first.
 
