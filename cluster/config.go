@@ -291,7 +291,7 @@ func ParsePeers(s string) ([]Peer, error) {
 		if !ok || id == "" || addr == "" {
 			return nil, fmt.Errorf("--peers: %q is not of the form id=host:port", part)
 		}
-		if _, err := dialable(addr); err != nil {
+		if err := CheckPeerAddr(addr); err != nil {
 			return nil, fmt.Errorf("--peers: address of %s: %w", id, err)
 		}
 		if seen[id] {
@@ -312,20 +312,24 @@ func ParsePeers(s string) ([]Peer, error) {
 // maxHostName is the longest name that DNS allows, in bytes.
 const maxHostName = 253
 
-// dialable checks an address to which other nodes are to connect, and returns
-// its host.
-func dialable(addr string) (host string, err error) {
+// CheckPeerAddr returns an error if addr is not an address to which other nodes
+// can connect.
+func CheckPeerAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("address %s: port is not a number from 1 to 65535", addr)
+		return fmt.Errorf("address %s: port is not a number from 1 to 65535", addr)
 	}
 	if strings.ContainsAny(host, " \t\r\n,=/@") || len(host) > maxHostName {
-		return "", fmt.Errorf("address %q: the host is neither a name nor an IP address", addr)
+		return fmt.Errorf("address %q: the host is neither a name nor an IP address", addr)
 	}
-	return host, nil
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return fmt.Errorf("%q is not an address that another node can reach: use the name or an IP address of the "+
+			"machine", addr)
+	}
+	return nil
 }
 
 // Validate returns an error for the first invalid setting, and fills in the
@@ -348,7 +352,7 @@ func (c *Config) Validate() error {
 	if c.AdvertisePeerAddr == "" {
 		c.AdvertisePeerAddr = c.PeerAddr
 	}
-	if err := checkPeerAddr(c.AdvertisePeerAddr); err != nil {
+	if err := CheckPeerAddr(c.AdvertisePeerAddr); err != nil {
 		return fmt.Errorf("--advertise-peer-addr: %w", err)
 	}
 	if len(c.Peers) > 0 {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cluster/offline"
-	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
 type recoverOptions struct {
@@ -73,8 +73,8 @@ func (o *recoverOptions) run(out io.Writer) error {
 		o.quarantine = -1
 	}
 	if o.peerAddr != "" {
-		if err := flags.CheckAddr(o.peerAddr); err != nil {
-			return fmt.Errorf("--peer-addr is %q: %w", o.peerAddr, err)
+		if err := cluster.CheckPeerAddr(o.peerAddr); err != nil {
+			return fmt.Errorf("--peer-addr: %w", err)
 		}
 	}
 	if err := offline.CheckNew(o.to); err != nil {

@@ -31,6 +31,11 @@ func (d *discovery) flags(f *pflag.FlagSet) {
 // validate returns an error about the first flag that cannot work. Addresses
 // that are announced to clients must be reachable for them.
 func (d *discovery) validate(clientAddr, advertiseClient string) error {
+	if advertiseClient != "" {
+		if err := reachable("advertise-client-addr", advertiseClient); err != nil {
+			return err
+		}
+	}
 	if d.sentinelAddr == "" && !d.clusterMode {
 		return nil
 	}
@@ -71,7 +76,8 @@ func reachable(flag, addr string) error {
 		return err
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return fmt.Errorf("--%s: clients cannot connect to %q, which this node announces to them", flag, addr)
+		return fmt.Errorf("--%s: clients cannot connect to %q, which this node announces to them: use the "+
+			"name or an IP address of the machine", flag, addr)
 	}
 	return nil
 }

@@ -254,11 +254,7 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 func (o *options) validate() error {
 	for _, a := range []struct{ flag, addr string }{
 		{"client-addr", o.clientAddr}, {"peer-addr", o.peerAddr}, {"http-addr", o.httpAddr},
-		{"advertise-client-addr", o.advertiseClient},
 	} {
-		if a.addr == "" && a.flag == "advertise-client-addr" {
-			continue
-		}
 		if err := flags.CheckAddr(a.addr); err != nil {
 			return fmt.Errorf("--%s is %q: %w", a.flag, a.addr, err)
 		}

@@ -273,7 +273,9 @@ func TestRecover_OneOfThree(t *testing.T) {
 	for _, bad := range []struct{ flag, value, says string }{
 		{"--to", filepath.Join(n.Dir, "new"), "outside of the data directory"},
 		{"--to", t.TempDir(), "exists"},
-		{"--peer-addr", "nonsense", "host:port"},
+		{"--peer-addr", "nonsense", "missing port"},
+		{"--peer-addr", "0.0.0.0:7000", "not an address that another node can reach: use the name or an IP address"},
+		{"--peer-addr", "[::]:7000", "not an address that another node can reach"},
 		{"--data-dir", to, "is not the data directory of a node"},
 	} {
 		refuses(t, []string{bad.says}, append(args, bad.flag, bad.value)...)
