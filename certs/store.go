@@ -94,6 +94,12 @@ func (s *Store) stat() (map[string]time.Time, error) {
 	return stamps, nil
 }
 
+// Validity returns the times between which the certificate is valid.
+func (s *Store) Validity() (from, until time.Time) {
+	m := s.get()
+	return m.leaf.NotBefore, m.leaf.NotAfter
+}
+
 // get returns what the files contain now.
 func (s *Store) get() *material {
 	s.mu.Lock()
@@ -129,7 +135,7 @@ func (f Files) read() (*material, error) {
 		return nil, fmt.Errorf("certificate %s: %w", f.Cert, err)
 	}
 	if time.Now().After(m.leaf.NotAfter) {
-		return nil, fmt.Errorf("certificate %s expired on %s", f.Cert, m.leaf.NotAfter.Format(time.DateTime))
+		return nil, fmt.Errorf("certificate %s expired on %s", f.Cert, m.leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	if f.CA == "" {
 		return m, nil

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // write makes a self-signed certificate and its key.
@@ -118,5 +120,41 @@ func TestOpen_Refuses(t *testing.T) {
 	}
 	if _, err := s.Server(tls.RequireAndVerifyClientCert); err == nil {
 		t.Error("client certificates are required and there is no authority")
+	}
+}
+
+// TestExpiryLog checks when certificates are logged: from a quarter of their
+// validity before its end, at most once a day, and when they have expired.
+func TestExpiryLog(t *testing.T) {
+	until := time.Now().Add(24 * time.Hour).Truncate(time.Second) // valid for 48 hours
+	s, err := Open(write(t, t.TempDir(), 1, until), func(error) {}, func(Files, time.Time) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	e := NewExpiryLog(hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true}))
+	for _, step := range []struct {
+		at   time.Duration // after the end of the validity
+		want string        // part of the only line, "" for no line
+	}{
+		{-13 * time.Hour, ""},
+		{-11 * time.Hour, "[WARN]  TLS certificate expires soon"},
+		{-11 * time.Hour, ""},
+		{-time.Hour, ""},
+		{time.Minute, "[ERROR] TLS certificate has expired"},
+		{time.Hour, ""},
+		{24*time.Hour + time.Minute, "[ERROR] TLS certificate has expired"},
+	} {
+		out.Reset()
+		e.Check(until.Add(step.at), s)
+		if got := out.String(); !strings.Contains(got, step.want) || (got == "") != (step.want == "") {
+			t.Errorf("%v after the end of the validity: %q, want %q", step.at, got, step.want)
+		}
+	}
+	out.Reset()
+	e.Forget()
+	e.Check(until.Add(25*time.Hour), s)
+	if !strings.Contains(out.String(), "has expired") || !strings.Contains(out.String(), s.files.Cert) {
+		t.Errorf("after Forget: %q", out.String())
 	}
 }

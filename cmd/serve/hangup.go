@@ -7,17 +7,22 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
+	"github.com/holdfast-kv/holdfast/certs"
 	"github.com/holdfast-kv/holdfast/cluster"
 	"github.com/holdfast-kv/holdfast/cmd/flags"
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
+// checkExpiryEvery is the time between two checks of whether certificates expire.
+const checkExpiryEvery = time.Hour
+
 // reloader reloads certificates, secrets and the settings of the log at each SIGHUP. Many
-// programs take SIGHUP as a request to reload.
+// programs take SIGHUP as a request to reload. It also logs certificates that expire soon.
 type reloader struct {
 	o         *options
 	stores    tlsStores
@@ -33,6 +38,7 @@ type reloader struct {
 	// of the files when they were last read.
 	password, level, format string
 	secrets                 secrets
+	expiry                  *certs.ExpiryLog
 }
 
 // newReloader returns a reloader. audit is nil if there is no audit log, and file is nil
@@ -45,22 +51,29 @@ func newReloader(o *options, p prepared, logs *nodeLog, audit hclog.Logger, file
 		o: o, stores: p.stores, logs: logs, audit: audit, auditFile: file,
 		password: o.access.requirePass, level: o.logging.level, format: o.logging.format,
 		secrets: secrets{p.cluster.Secret, p.cluster.PreviousSecret},
+		expiry:  certs.NewExpiryLog(logs.main),
 	}
 	r.token.set(p.token)
 	return r
 }
 
-// watch reloads at each SIGHUP until stop is called.
+// watch reloads at each SIGHUP, and checks the certificates every hour, until stop is
+// called.
 func (r *reloader) watch() (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+		hourly := time.NewTicker(checkExpiryEvery)
+		defer hourly.Stop()
 		for {
+			r.expiry.Check(time.Now(), r.stores.all()...)
 			select {
+			case <-hourly.C:
 			case <-hangups:
 				r.reload()
+				r.expiry.Forget()
 			case <-done:
 				return
 			}

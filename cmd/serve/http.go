@@ -35,13 +35,15 @@ type httpPages struct {
 }
 
 func newHTTPPages(
-	node *cluster.Node, clients *resp.Server, token *httpToken, withPprof bool, log hclog.Logger,
+	node *cluster.Node, clients *resp.Server, expiry []prometheus.Collector, token *httpToken, withPprof bool,
+	log hclog.Logger,
 ) httpPages {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	registry.MustRegister(node.Collectors()...)
 	registry.MustRegister(clients.Metrics().Collectors()...)
+	registry.MustRegister(expiry...)
 	return httpPages{
 		notReady: node.NotReady, status: node.Status, token: token, pprof: withPprof, log: log,
 		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}),

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-kv/holdfast/certs"
@@ -149,17 +150,50 @@ func (o *tlsOptions) open(log hclog.Logger) (tlsStores, error) {
 	return s, errors.Join(errs...)
 }
 
+// all returns each Store once.
+func (s tlsStores) all() []*certs.Store {
+	var out []*certs.Store
+	for _, store := range []*certs.Store{s.clients, s.peers, s.http} {
+		if store != nil && !slices.Contains(out, store) {
+			out = append(out, store)
+		}
+	}
+	return out
+}
+
 // reload reads all files again.
 func (s tlsStores) reload() error {
 	var errs []error
-	read := make(map[*certs.Store]bool)
-	for _, store := range []*certs.Store{s.clients, s.peers, s.http} {
-		if store != nil && !read[store] {
-			read[store] = true
-			errs = append(errs, store.Reload())
-		}
+	for _, store := range s.all() {
+		errs = append(errs, store.Reload())
 	}
 	return errors.Join(errs...)
+}
+
+// expiry returns the metric that says when the certificate of each port expires.
+func (o *options) expiry(s tlsStores) []prometheus.Collector {
+	var out []prometheus.Collector
+	for port, p := range map[string]struct {
+		addr  string
+		store *certs.Store
+	}{
+		"clients": {o.clientAddr, s.clients}, "sentinel": {o.discovery.sentinelAddr, s.clients},
+		"peers": {o.peerAddr, s.peers}, "http": {o.httpAddr, s.http},
+	} {
+		if p.addr == "" || !o.tls.uses(port) {
+			continue
+		}
+		out = append(out, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "holdfast_tls_certificate_expiry_timestamp_seconds",
+			Help: "Unix time in seconds at which the certificate of a port that uses TLS expires, by port: clients, " +
+				"sentinel, peers, http.",
+			ConstLabels: prometheus.Labels{"port": port},
+		}, func() float64 {
+			_, until := p.store.Validity()
+			return float64(until.Unix())
+		}))
+	}
+	return out
 }
 
 // listener returns a listener that accepts only TLS.

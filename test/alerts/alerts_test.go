@@ -69,6 +69,10 @@ var alertCases = []alertCase{
 		time.Hour, 62 * time.Minute, `node="n2"`},
 	{"HoldfastLoginsFail", []string{"holdfast_client_auth_failures_total{NODE} 0x4 0+30x60"}, 5 * time.Minute,
 		9 * time.Minute, `instance="n1"`},
+	{"HoldfastCertificateExpires", []string{
+		`holdfast_tls_certificate_expiry_timestamp_seconds{NODE, port="clients"} 1209900x60`,
+		`holdfast_tls_certificate_expiry_timestamp_seconds{NODE, port="peers"} 9999999x60`,
+	}, 4 * time.Minute, 6 * time.Minute, `instance="n1"`},
 	{"HoldfastClientPanics", []string{"holdfast_client_panics_total{NODE} 0x4 1x10"}, time.Minute, 75 * time.Second,
 		`instance="n1"`},
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -47,8 +48,13 @@ type node struct{ *process.Node }
 // startCluster starts three nodes and waits until they are ready.
 func startCluster(t *testing.T) (nodes []*node) {
 	t.Helper()
+	cert, key, err := testutil.Certificate(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, err := process.New(process.Config{
-		Program: program(t), Dir: t.TempDir(), Args: []string{"--log-level", "warn"},
+		Program: program(t), Dir: t.TempDir(), Args: []string{"--log-level", "warn",
+			"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-ports", "peers"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ var metricGroups = []metricGroup{
 	{"Log and snapshots", "", []string{"log_", "snapshot", "disk_", "proposer_", "apply_", "logged_"}},
 	{"Data", "", []string{"keys", "expired_", "dataset_", "maxmemory", "duplicate_"}},
 	{"Commands", "", []string{"command", "errors_", "forwarder_", "read_", "writes_refused", "slow_", "script"}},
-	{"Clients", "", []string{"client", "blocked_", "limit"}},
+	{"Clients", "", []string{"client", "blocked_", "limit", "tls_"}},
 	{"Messages and client-side caching", "", []string{"pubsub_", "tracking_", "events_"}},
 }
 

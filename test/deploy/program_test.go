@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/holdfast-kv/holdfast/test/testutil"
 	"github.com/holdfast-kv/holdfast/verify/process"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
@@ -105,8 +106,13 @@ var scraped = sync.OnceValues(func() (text []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
+	cert, key, err := testutil.Certificate(tmp)
+	if err != nil {
+		return nil, err
+	}
 	c, err := process.New(process.Config{
-		Program: path, Dir: filepath.Join(tmp, "scraped"), Nodes: 1, Args: []string{"--log-level", "warn"},
+		Program: path, Dir: filepath.Join(tmp, "scraped"), Nodes: 1, Args: []string{"--log-level", "warn",
+			"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-ports", "peers"},
 	})
 	if err != nil {
 		return nil, err
