@@ -164,13 +164,22 @@ func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 type replay struct {
 	last uint64 // the last log index of the log and the snapshots at the start
 	done bool   // an entry after last has been executed
+	// quarantine reports whether a quarantine was in force after the last entry or
+	// snapshot that began or ended one. If a snapshot of the leader has none, the
+	// quarantine has ended in entries that this node does not execute.
+	quarantine bool
 }
+
+const quarantineEnded = "quarantine ended: locks are granted again"
 
 // announce logs the effects of an entry that an operator waits for. When a node
 // starts, it executes the entries of its log again. It logs nothing for these, because
 // they are old. With the first entry that follows them, it logs whether a quarantine is
 // in force.
 func (n *Node) announce(index uint64, res *fsm.Result) {
+	if res.Restored || res.QuarantineEnded {
+		n.replay.quarantine = n.quarantine() > 0
+	}
 	if index <= n.replay.last {
 		return
 	}
@@ -182,15 +191,21 @@ func (n *Node) announce(index uint64, res *fsm.Result) {
 	}
 	n.replay.done = true
 	if res.QuarantineEnded {
-		n.log.Warn("quarantine ended: locks are granted again", "index", index)
+		n.log.Warn(quarantineEnded, "index", index)
 	}
 }
 
 // announceSnapshot logs that a quarantine is in force in a snapshot of the leader, if
-// it is. It logs nothing for the snapshot with which the node starts: see announce.
+// it is, or that it has ended in the entries that the snapshot replaces. It logs nothing
+// for the snapshot with which the node starts: see announce.
 func (n *Node) announceSnapshot() {
+	before := n.replay.quarantine
+	n.replay.quarantine = n.quarantine() > 0
 	if n.replay.done {
 		n.announceQuarantine()
+	}
+	if before && !n.replay.quarantine {
+		n.log.Warn(quarantineEnded)
 	}
 }
 

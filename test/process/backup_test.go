@@ -233,6 +233,39 @@ func TestRestore_NodeDown(t *testing.T) {
 	restoreFresh(t, c, second, after)
 }
 
+// TestRestore_QuarantineEndsWhileDown checks that a node that is killed during the
+// quarantine logs its end although it gets a snapshot in place of the entry that ends it.
+func TestRestore_QuarantineEndsWhileDown(t *testing.T) {
+	c := startCluster(t, "--trailing-bytes", "1", "--snapshot-bytes", "1gb")
+	n := c.leader()
+	down := c.others(n)[0]
+	file := filepath.Join(t.TempDir(), "b")
+	run(t, "backup", "--addr", n.Clients, "-o", file)
+	run(t, "restore", file, "--addr", n.Clients, "--replace", "--quarantine", "3s")
+	c.logs(down, "quarantine: no lock is granted")
+	kill(t, down)
+	c.awaitGrant(n, "lock")
+	for _, m := range c.others(down) {
+		want(t, m, "Background saving started", "BGSAVE")
+		c.logs(m, "starting snapshot up to")
+		c.logs(m, "snapshot complete up to")
+	}
+	want(t, n, "OK", "SET", "after", "x")
+	start(t, down)
+	c.logs(down, "quarantine ended")
+}
+
+// logs waits until the log of a node contains a text.
+func (c *cluster) logs(n *process.Node, text string) {
+	c.t.Helper()
+	err := process.Poll(testutil.Within(c.t, testutil.StartLimit), text+" in the log of "+n.ID, func() bool {
+		return strings.Contains(n.Output(), text)
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // restoreFresh restores a backup into a fresh cluster. before is the content of the backup.
 func restoreFresh(t *testing.T, fresh *cluster, file string, before inspected) {
 	t.Helper()
