@@ -2,6 +2,8 @@ package migrate
 
 import (
 	"errors"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,5 +41,23 @@ func TestState_CountsUpToThePosition(t *testing.T) {
 	j, err = begin(false)
 	if err != nil || !j.res.Begun || !j.res.Continued || j.state.Counts.Keys != 100 {
 		t.Errorf("continued: %v, %+v with %+v", err, j.res, j.state)
+	}
+}
+
+// TestState_KeepsDevices checks that the state does not replace a file that is not a
+// regular one, such as a device.
+func TestState_KeepsDevices(t *testing.T) {
+	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	path := socket.Addr().String()
+	err = (&state{Version: stateVersion}).write(path)
+	if err == nil || !strings.Contains(err.Error(), "is not a regular file: name another one with --state") {
+		t.Error(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the file was replaced: %v, %v", info, err)
 	}
 }

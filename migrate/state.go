@@ -67,8 +67,12 @@ func readState(path string) (*state, error) {
 	return &s, nil
 }
 
-// write writes the state file. An interrupted write leaves the old file.
+// write writes the state file. An interrupted write leaves the old file. It does not
+// replace a device such as /dev/null.
 func (s *state) write(path string) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("state file: %s is not a regular file: name another one with --state", path)
+	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err

@@ -49,8 +49,8 @@ only its owner can read it.`,
 			if file == "" {
 				return errors.New("name the file to write with -o, or -o - for standard output")
 			}
-			if info, err := os.Stat(file); err == nil && info.IsDir() {
-				return fmt.Errorf("-o %s is a directory: name the file to write in it", file)
+			if err := checkOutput(file); err != nil {
+				return err
 			}
 			l, err := login.Login()
 			if err != nil {
@@ -68,6 +68,19 @@ only its owner can read it.`,
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write; - for standard output")
 	login.Define(cmd.Flags())
 	return cmd
+}
+
+// checkOutput returns an error if file exists and is not a regular file. The backup
+// would replace it: a device such as /dev/null, for all programs of the machine.
+func checkOutput(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil || info.Mode().IsRegular(): // an error appears again when the file is written
+		return nil
+	case info.IsDir():
+		return fmt.Errorf("-o %s is a directory: name the file to write in it", file)
+	}
+	return fmt.Errorf("-o %s is not a regular file: name another file, or use -o - to write to standard output", file)
 }
 
 // takeBackup writes a backup of the node's cluster to a file, under a temporary
