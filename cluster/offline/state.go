@@ -3,6 +3,7 @@
 package offline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -59,6 +60,7 @@ func Read(dir, scratch string) (o State, err error) {
 	if err := storage.Copy(dir, data); err != nil {
 		return o, err
 	}
+	defer func() { err = o.located(err, dir, data) }()
 	id, kind, err := storage.Owner(data)
 	if err != nil {
 		return o, err
@@ -70,10 +72,31 @@ func Read(dir, scratch string) (o State, err error) {
 		Fatal: func(err error) { failed = err },
 	})
 	if err != nil {
-		return o, fmt.Errorf("%s: %w", dir, err)
+		return o, err
 	}
 	err = o.read(s)
 	return o, errors.Join(err, s.Close(), failed)
+}
+
+// located returns an error that names the file in dir, and a remedy for a stopped node,
+// if err says that a file of the copy is damaged.
+func (o *State) located(err error, dir, copied string) error {
+	var corrupt *storage.CorruptError
+	if !errors.As(err, &corrupt) {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", dir, err)
+		}
+		return err
+	}
+	e := *corrupt
+	if rel, err := filepath.Rel(copied, e.File); err == nil && filepath.IsLocal(rel) {
+		e.File = filepath.Join(dir, rel)
+	}
+	node := cmp.Or(o.NodeID, "NODE")
+	e.Remedy = fmt.Sprintf("This copy must not be trusted: if a majority of the cluster is up, replace the node with "+
+		"`holdfast member remove %s` and `holdfast member add %s PEER-ADDR`, and start it with an empty directory; "+
+		"otherwise use the data directory of another node, or restore a backup", node, node)
+	return &e
 }
 
 // contains reports whether the directory scratch is dir or a part of it. It reports

@@ -91,6 +91,8 @@ func testCorruption(t *testing.T, store string) {
 		if !strings.Contains(out, filepath.Base(file)) {
 			t.Errorf("%s: the message does not name %s:\n%s", tt.name, filepath.Base(file), out)
 		}
+		refuses(t, []string{file + " is corrupt", "must not be trusted: if a majority of the cluster is up",
+			"otherwise use the data directory of another node, or restore a backup"}, "inspect", n.Dir)
 		// A second start reports the same error: the node has repaired
 		// nothing.
 		if again := refusesToStart(t, n); lastOf(again) != lastOf(out) {
