@@ -177,8 +177,9 @@ func TestPackage_InstallsWhatExists(t *testing.T) {
 		t.Errorf("config check: %s", out)
 	}
 	var config struct {
-		Scripts  map[string]string
-		Contents []struct{ Src, Dst string }
+		Scripts   map[string]string
+		Contents  []struct{ Src, Dst string }
+		Overrides map[string]struct{ Depends []string }
 	}
 	if err := yaml.Unmarshal([]byte(read(t, "../../deploy/package/nfpm.yaml")), &config); err != nil {
 		t.Fatal(err)
@@ -189,6 +190,11 @@ func TestPackage_InstallsWhatExists(t *testing.T) {
 		if _, err := os.Stat("../../" + c.Src); err != nil && !strings.HasPrefix(c.Src, "${STAGE}/") {
 			t.Error(err)
 		}
+	}
+	// rpm does not find out what the scripts need.
+	if got := config.Overrides["rpm"].Depends; !slices.Contains(got, "/bin/sh") ||
+		!slices.Contains(got, "(systemd or shadow-utils)") {
+		t.Errorf("the .rpm depends on %q", got)
 	}
 	for _, path := range config.Scripts {
 		run(t, 10*time.Second, "sh", "-n", "../../"+path)
