@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -136,7 +137,13 @@ func shortReason(err error) string {
 	var number syscall.Errno
 	var dns *net.DNSError
 	var timeout net.Error
+	var refused *rpc.RefusedError
+	var certificate *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &refused):
+		return refused.Text
+	case errors.As(err, &certificate):
+		return certificate.Error()
 	case errors.As(err, &number):
 		return number.Error()
 	case errors.As(err, &dns):

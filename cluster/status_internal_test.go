@@ -1,10 +1,35 @@
 package cluster
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"net"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/holdfast-kv/holdfast/rpc"
 )
+
+// TestShortReason checks that the reason in the status says why, and not what failed.
+func TestShortReason(t *testing.T) {
+	for want, err := range map[string]error{
+		"connection refused":         &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		"no such host: n9":           &net.DNSError{Err: "no such host", Name: "n9"},
+		"no answer within 1s":        context.DeadlineExceeded,
+		"belongs to another cluster": &rpc.RefusedError{Addr: "n1:7379", Text: "belongs to another cluster"},
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority": &tls.CertificateVerificationError{
+			Err: x509.UnknownAuthorityError{},
+		},
+	} {
+		if got := shortReason(fmt.Errorf("dial admin at n1:7379: %w", err)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
 
 // TestMemoryReader checks that the memory is measured again after memoryEvery, and
 // that it counts as unknown if it cannot be measured.
