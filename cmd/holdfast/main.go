@@ -99,8 +99,8 @@ and sets no flag is an error.`,
 	return root.ExecuteContext(ctx)
 }
 
-// explainArgs makes the errors about the number of arguments of cmd and of all
-// its subcommands end with their usage.
+// explainArgs makes the errors about the arguments of cmd and of all its
+// subcommands end with their usage.
 func explainArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil && cmd.HasParent() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -108,6 +108,10 @@ func explainArgs(cmd *cobra.Command) {
 			if err != nil &&
 				(strings.HasPrefix(err.Error(), "accepts ") || strings.HasPrefix(err.Error(), "requires ")) {
 				err = fmt.Errorf("%w: usage: %s (see \"%s --help\")", err, cmd.UseLine(), cmd.CommandPath())
+			}
+			if err != nil && !cmd.HasSubCommands() && strings.HasPrefix(err.Error(), "unknown command ") {
+				err = fmt.Errorf("unexpected argument %q: usage: %s (see \"%s --help\")", args[0], cmd.UseLine(),
+					cmd.CommandPath())
 			}
 			return err
 		}

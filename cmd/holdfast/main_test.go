@@ -71,7 +71,7 @@ func TestCommands_Mistyped(t *testing.T) {
 		{"completion bsh", `did you mean "bash"?`},
 		{"member frobnicate", `unknown command "frobnicate" for "holdfast member" (see "holdfast member --help")`},
 		{"commandz", `unknown command "commandz" for "holdfast" (see "holdfast --help")`}, // commands is hidden
-		{"member list all", `unknown command "all" for "holdfast member list"`},
+		{"member list all", `"all": usage: holdfast member list [flags] (see "holdfast member list --help")`},
 		{"dev up", `unexpected argument "up": put flags for the nodes after --`},
 	} {
 		err := run(context.Background(), strings.Fields(tt.typed), io.Discard, io.Discard)
