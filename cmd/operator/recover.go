@@ -124,7 +124,12 @@ func (o *recoverOptions) describe(out io.Writer, s *offline.State) error {
 		}
 	}
 	tail := "none"
-	if n := s.LastIndex - s.Known; n > 0 {
+	switch n := s.LastIndex - s.Known; n {
+	case 0:
+	case 1:
+		tail = fmt.Sprintf("1 entry after index %d: it is kept, although the cluster may never have acknowledged it",
+			s.Known)
+	default:
 		tail = fmt.Sprintf("%d entries after index %d: they are kept, although the cluster may never have "+
 			"acknowledged them", n, s.Known)
 	}
