@@ -75,11 +75,17 @@ func reachable(flag, addr string) error {
 	if err != nil {
 		return err
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+	if unspecified(host) {
 		return fmt.Errorf("--%s: clients cannot connect to %q, which this node announces to them: use the "+
 			"name or an IP address of the machine", flag, addr)
 	}
 	return nil
+}
+
+// unspecified reports whether a host stands for all addresses of this machine.
+func unspecified(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // advertised returns the announced address of the Sentinel, or "" for none.

@@ -122,7 +122,8 @@ func (o *options) identityFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "", "directory for the log, votes and snapshots; only one process may use it")
 	f.StringVar(&o.clientAddr, "client-addr", "127.0.0.1:6379", "address for Redis clients")
 	f.StringVar(&o.advertiseClient, "advertise-client-addr", "",
-		"client address that this node announces to clients and other nodes (default: --client-addr)")
+		"client address that this node announces to clients and other nodes (default: --client-addr, with the host of "+
+			"the peer address if that is 0.0.0.0)")
 	f.StringVar(&o.peerAddr, "peer-addr", "127.0.0.1:7379", "address for the other nodes")
 	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "",
 		"peer address that this node announces to other nodes; may be a DNS name (default: this node's address in "+

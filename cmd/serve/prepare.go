@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"cmp"
+	"net"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -73,6 +75,21 @@ func (o *options) prepare(log, scriptLog hclog.Logger, create bool, fatal func(e
 	return p, o.secret.admit(&p.cluster, log)
 }
 
+// announcedClient returns the client address that a node announces without
+// --advertise-client-addr. If the node accepts clients at all its addresses, that is the
+// host of its peer address, because "holdfast top" and "holdfast debug bundle" connect to
+// the announced addresses of all nodes.
+func announcedClient(client, peer string) string {
+	host, port, err := net.SplitHostPort(client)
+	if err != nil || !unspecified(host) {
+		return client
+	}
+	if host, _, err = net.SplitHostPort(peer); err != nil || unspecified(host) {
+		return client
+	}
+	return net.JoinHostPort(host, port)
+}
+
 func (o *options) config(log, scriptLog hclog.Logger, fatal func(error)) (cluster.Config, error) {
 	peers, err := cluster.ParsePeers(o.peers)
 	if err != nil {
@@ -86,7 +103,7 @@ func (o *options) config(log, scriptLog hclog.Logger, fatal func(error)) (cluste
 		}
 	}
 	if o.advertiseClient == "" {
-		o.advertiseClient = o.clientAddr
+		o.advertiseClient = announcedClient(o.clientAddr, cmp.Or(o.advertisePeer, o.peerAddr))
 	}
 	if o.options.MaxMemory < 0 {
 		o.options.MaxMemory = defaultMaxMemory()
