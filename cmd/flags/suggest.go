@@ -67,6 +67,22 @@ func SuggestCommands(cmd *cobra.Command) {
 	}
 }
 
+// SuggestTopics makes the help command of root refuse an unknown command as root does.
+func SuggestTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				topic, rest, err := root.Find(args)
+				if err != nil || !topic.HasSubCommands() {
+					return err
+				}
+				return knownCommand(topic, rest, nil)
+			}
+		}
+	}
+}
+
 // knownCommand returns an error if the arguments of a command that has
 // subcommands begin with an unknown one, or do not pass check, if it is not nil.
 func knownCommand(cmd *cobra.Command, args []string, check cobra.PositionalArgs) error {

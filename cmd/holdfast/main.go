@@ -90,12 +90,13 @@ and sets no flag is an error.`,
 	root.AddCommand(locking.Commands()...)
 	root.AddCommand(top.Command())
 	completeFlags(root)
-	root.InitDefaultCompletionCmd(args...) // else cobra adds it later, without suggestions
-	flags.SuggestCommands(root)
-	explainArgs(root)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	root.InitDefaultCompletionCmd(args...) // else cobra adds it later, without suggestions
+	flags.SuggestCommands(root)
+	explainArgs(root)
+	flags.SuggestTopics(root)
 	return root.ExecuteContext(ctx)
 }
 

@@ -69,6 +69,8 @@ func TestCommands_Mistyped(t *testing.T) {
 		{"debug bundel", `unknown command "bundel" for "holdfast debug"; did you mean "bundle"?`},
 		{"dev strat n1", `did you mean "start"?`},
 		{"completion bsh", `did you mean "bash"?`},
+		{"help membr", `unknown command "membr" for "holdfast"; did you mean "member"?`},
+		{"help member lst", `unknown command "lst" for "holdfast member"; did you mean "list"?`},
 		{"member frobnicate", `unknown command "frobnicate" for "holdfast member" (see "holdfast member --help")`},
 		{"commandz", `unknown command "commandz" for "holdfast" (see "holdfast --help")`}, // commands is hidden
 		{"member list all", `"all": usage: holdfast member list [flags] (see "holdfast member list --help")`},
@@ -77,6 +79,21 @@ func TestCommands_Mistyped(t *testing.T) {
 		err := run(context.Background(), strings.Fields(tt.typed), io.Discard, io.Discard)
 		if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.typed, err, tt.want)
+		}
+	}
+}
+
+// TestHelp checks that help of commands and of their subcommands is printed.
+func TestHelp(t *testing.T) {
+	for typed, want := range map[string]string{
+		"": "Available Commands:", "help": "Available Commands:", "help member": "List or change the members",
+		"help member list": "List the members of the cluster: role", "debug": "Available Commands:",
+		"completion bash": "bash completion",
+	} {
+		var out strings.Builder
+		err := run(context.Background(), strings.Fields(typed), &out, io.Discard)
+		if err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %v, %s", typed, err, out.String())
 		}
 	}
 }
