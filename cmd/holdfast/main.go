@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -97,7 +98,21 @@ and sets no flag is an error.`,
 	flags.SuggestCommands(root)
 	explainArgs(root)
 	flags.SuggestTopics(root)
-	return root.ExecuteContext(ctx)
+	return explainExclusion(root.ExecuteContext(ctx))
+}
+
+// exclusion is the error of cobra about two flags that exclude each other.
+var exclusion = regexp.MustCompile(`^if any flags .* none of the others can be; \[(\S+) (\S+)\] were all set$`)
+
+// explainExclusion replaces that error by one in the words of our other errors.
+func explainExclusion(err error) error {
+	if err == nil {
+		return nil
+	}
+	if m := exclusion.FindStringSubmatch(err.Error()); m != nil {
+		return fmt.Errorf("--%s and --%s exclude each other: set only one of them", m[1], m[2])
+	}
+	return err
 }
 
 // explainArgs makes the errors about the arguments of cmd and of all its

@@ -69,6 +69,7 @@ func TestCommands_Mistyped(t *testing.T) {
 		{"debug bundel", `unknown command "bundel" for "holdfast debug"; did you mean "bundle"?`},
 		{"dev strat n1", `did you mean "start"?`},
 		{"completion bsh", `did you mean "bash"?`},
+		{"status --json --watch", "--json and --watch exclude each other: set only one of them"},
 		{"help membr", `unknown command "membr" for "holdfast"; did you mean "member"?`},
 		{"help member lst", `unknown command "lst" for "holdfast member"; did you mean "list"?`},
 		{"member frobnicate", `unknown command "frobnicate" for "holdfast member" (see "holdfast member --help")`},
