@@ -575,3 +575,26 @@ func TestPipeline_Long(t *testing.T) {
 		t.Errorf("a group of %d operations, although their replies are long", most)
 	}
 }
+
+// TestPipeline_LargeCommands mixes commands that are larger than a group with small
+// ones.
+func TestPipeline_LargeCommands(t *testing.T) {
+	f := newFake(t)
+	c := dial(t, serve(t, f))
+	c.expect("SET k v", "+OK")
+	for round := range 20 {
+		var lines []string
+		for range 6 {
+			lines = append(lines, "SET k "+strings.Repeat("x", 60000+round*1000))
+			for i := range 5 {
+				lines = append(lines, fmt.Sprintf("SET k %d", i))
+			}
+		}
+		go c.send(lines...)
+		for i := range lines {
+			if reply, err := c.reply(); err != nil || reply != "+OK\n" {
+				t.Fatalf("round %d, reply %d: %q, %v", round, i, reply, err)
+			}
+		}
+	}
+}

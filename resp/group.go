@@ -115,6 +115,7 @@ func (b *batch) cut(packet []byte) (cmd redcon.Command, rest []byte) {
 		at := cap(packet) - cap(a)
 		cmd.Args[i] = cmd.Raw[at : at+len(a) : at+len(a)]
 	}
+	clear(args) // otherwise they keep the packet in memory
 	if b.args = args; cap(args) > maxGroupOps {
 		b.args = nil
 	}

@@ -18,7 +18,8 @@ type bulkState struct {
 
 // More returns complete commands that the client has sent already, in the form
 // in which Read returns them: at most most bytes and 1024 commands. It returns
-// nil if there are none, or if the connection uses TLS. More does not wait.
+// nil if there are none, if most is not positive, or if the connection uses TLS.
+// More does not wait.
 //
 // parsed is the number of bytes of commands that the caller has received so far,
 // from Read and from More. If Read has returned more than that, for instance to
@@ -27,7 +28,7 @@ type bulkState struct {
 //
 // Like Read, More may only be called by the goroutine of the connection.
 func (g *Conn) More(most int, parsed int64) []byte {
-	if !g.auth.Load() || g.passed != parsed || len(g.big) > 0 || g.refused || g.padPending {
+	if most <= 0 || !g.auth.Load() || g.passed != parsed || len(g.big) > 0 || g.refused || g.padPending {
 		return nil
 	}
 	if g.filled && len(g.buf)-g.off < most {

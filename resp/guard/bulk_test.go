@@ -127,9 +127,24 @@ func TestMore_NotAllowed(t *testing.T) {
 			t.Errorf("%s: More returned %d bytes", name, len(packet))
 		}
 	}
+	// A caller whose group is full already asks for less than nothing.
+	g, client := socket(t)
+	if _, err := client.Write(numbered(2000)); err != nil {
+		t.Fatal(err)
+	}
+	for n, p := 0, make([]byte, 4096); n < 4000; {
+		k, err := g.Read(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+		if packet := g.More(-1, int64(n)); packet != nil {
+			t.Errorf("More(-1) returned %d bytes", len(packet))
+		}
+	}
 	// Without a socket of its own, for instance with TLS, More cannot know what has
 	// arrived.
-	g := New(&feed{in: numbered(2000)}, DefaultLimits(), Hooks{})
+	g = New(&feed{in: numbered(2000)}, DefaultLimits(), Hooks{})
 	g.SetAuthenticated(true)
 	n, err := g.Read(make([]byte, 4096))
 	if err != nil {
