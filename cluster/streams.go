@@ -190,8 +190,48 @@ type readServer struct {
 	ld     *leadership
 	stream *rpc.Stream
 
+	// more receives a token when vouched is no longer empty. Its capacity is 1.
+	more chan struct{}
+
 	mu    sync.Mutex
 	asked map[uint64]*remoteRead // by id: reads that have no answer yet
+	// vouched are reads that a vouch has confirmed and that confirmVouched has not
+	// taken yet.
+	vouched []reader
+}
+
+// addVouched leaves a read to confirmVouched.
+func (r *readServer) addVouched(rd reader) {
+	r.mu.Lock()
+	r.vouched = append(r.vouched, rd)
+	r.mu.Unlock()
+	signal(r.more)
+}
+
+// confirmVouched executes the vouched reads until done is closed. One goroutine
+// does this for each stream, and takes all reads that have arrived together, after
+// the reads before them. So a stream does not occupy the goroutine that applies the
+// log with more reads than leadership.confirm executes there, and reads do not
+// delay what else arrives on the stream.
+func (r *readServer) confirmVouched(done <-chan struct{}) {
+	confirmed := make(chan struct{}, 1)
+	for {
+		select {
+		case <-r.more:
+		case <-done:
+			return
+		}
+		r.mu.Lock()
+		readers := r.vouched
+		r.vouched = nil
+		r.mu.Unlock()
+		r.ld.reads.Confirm(readers, func() { confirmed <- struct{}{} })
+		select {
+		case <-confirmed:
+		case <-done:
+			return
+		}
+	}
 }
 
 // Confirm asks the node to confirm that it follows this leader in the term.
@@ -280,8 +320,15 @@ func (ss *streamServer) readStream(s *rpc.Stream) error {
 		return errNotLeader
 	}
 	id := raft.ServerID(s.Peer().NodeID)
-	r := &readServer{ld: ld, stream: s, asked: make(map[uint64]*remoteRead)}
+	r := &readServer{ld: ld, stream: s, more: make(chan struct{}, 1), asked: make(map[uint64]*remoteRead)}
 	defer r.cancelAll()
+	var confirming sync.WaitGroup
+	ended := make(chan struct{})
+	confirming.Go(func() { r.confirmVouched(ended) })
+	defer func() {
+		close(ended)
+		confirming.Wait()
+	}()
 	ld.reads.Attach(id, r)
 	defer ld.reads.Detach(id, r)
 	defer closeWith(ld, s)()
@@ -328,11 +375,11 @@ func (ss *streamServer) readStream(s *rpc.Stream) error {
 			}
 			rd := &remoteRead{server: r, id: first, call: c, from: sessionOf(s.Peer())}
 			r.begin(rd)
-			ld.pulse.Touch()
-			if typ == frameVouched {
-				ld.reads.AddVouched(rd, id, term)
+			if typ == frameVouched && ld.reads.Suffices(id, term) {
+				ld.pulse.Touch()
+				r.addVouched(rd)
 			} else {
-				ld.reads.Add(rd)
+				ld.read(rd)
 			}
 		case frameCancel:
 			r.cancel(first)

@@ -14,7 +14,7 @@
 //     read.
 //
 // A read that another voter sends with a vouch may need no round: see
-// Rounds.AddVouched.
+// Rounds.Suffices.
 //
 // Holdfast does not use raft.VerifyLeader, because it counts non-voters, and
 // also acknowledgements of heartbeats that were sent before the call
@@ -103,6 +103,7 @@ type round[R Reader] struct {
 	acks    []raft.ServerID
 	need    int // confirmations that the round needs in addition to this node's own
 	started time.Duration
+	done    func() // called after the reads, unless it is nil
 }
 
 // New returns the rounds of a leadership. None is running.
@@ -144,28 +145,30 @@ func (r *Rounds[R]) Add(rd R) {
 	r.finish(done)
 }
 
-// AddVouched is like Add, for a read that the node from has sent with its vouch
-// for a term: after the read began, the node followed this leader in the term. If
-// the node and this leader are a majority, the read needs no round, because the
-// vouch has the meaning of an answer to a question that was asked after the read
-// arrived at the node. AddVouched then notes the commit index, which is not lower
-// than at the time of the vouch.
-func (r *Rounds[R]) AddVouched(rd R, from raft.ServerID, term uint64) {
+// Suffices reports whether the vouch of a node for a term confirms a read: after
+// the read began, the node followed this leader in the term. It does if the node
+// and this leader are a majority. Then the vouch has the meaning of an answer to a
+// question that was asked after the read arrived at the node.
+func (r *Rounds[R]) Suffices(from raft.ServerID, term uint64) bool {
 	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
 	voter := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == from && s.Suffrage == raft.Voter })
-	if term != r.cfg.Term || !voter || confirmations(servers, r.cfg.Self) > 1 {
-		r.Add(rd)
-		return
-	}
+	return term == r.cfg.Term && voter && confirmations(servers, r.cfg.Self) <= 1
+}
+
+// Confirm executes reads for which vouches suffice. It notes the commit index,
+// which is not lower than at the time of the vouches. It calls done when the reads
+// have been passed to Config.Confirmed, or lost.
+func (r *Rounds[R]) Confirm(readers []R, done func()) {
 	r.mu.Lock()
 	closed := r.closed
 	r.mu.Unlock()
 	if closed {
-		rd.Lost()
+		lose(readers)
+		done()
 		return
 	}
 	r.cfg.Rounds.Add(1)
-	r.finish(&round[R]{readers: []R{rd}, index: r.cfg.Committed()})
+	r.finish(&round[R]{readers: readers, index: r.cfg.Committed(), done: done})
 }
 
 // startNext starts a round with all waiting reads, unless maxRounds are running
@@ -272,11 +275,18 @@ func (r *Rounds[R]) finish(rd *round[R]) {
 		return
 	}
 	done := rd.readers
+	ended := func() {
+		if rd.done != nil {
+			rd.done()
+		}
+	}
 	if r.cfg.Raft.State() != raft.Leader || r.cfg.Raft.CurrentTerm() != r.cfg.Term {
 		lose(done)
+		ended()
 		return
 	}
 	r.cfg.WhenApplied(rd.index, func(ok bool) {
+		defer ended()
 		if !ok {
 			lose(done)
 			return
