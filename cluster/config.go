@@ -440,7 +440,7 @@ func (c *Config) peerList() string {
 //
 //   - The heartbeat, election and lease timeouts are shorter, so that failover
 //     is faster.
-//   - CommitTimeout is the heartbeat timeout, 500 ms by default:
+//   - CommitTimeout is two fifths of the heartbeat timeout, 200 ms by default:
 //     transport.Transport tells the followers of commits.
 //   - MaxAppendEntries is 64, because entries contain hundreds of groups each.
 //   - BatchApplyCh is off, so that Apply returns when raft has taken the entry.
@@ -454,7 +454,7 @@ func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc.HeartbeatTimeout = c.Options.HeartbeatTimeout
 	rc.ElectionTimeout = c.Options.HeartbeatTimeout
 	rc.LeaderLeaseTimeout = c.Options.LeaseTimeout
-	rc.CommitTimeout = max(c.Options.CommitTimeout, c.Options.HeartbeatTimeout)
+	rc.CommitTimeout = max(c.Options.CommitTimeout, 2*c.Options.HeartbeatTimeout/5)
 	rc.MaxAppendEntries = 64
 	rc.BatchApplyCh = false
 	rc.ShutdownOnRemove = false

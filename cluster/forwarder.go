@@ -76,7 +76,9 @@ func newForwarder(e *environment) *forwarder {
 // for timeouts of seconds, and reading the clock is a system call.
 func (fw *forwarder) recent() int64 {
 	if fw.pulse.Resting() {
-		return int64(fw.clock.Mono())
+		// The next calls, which find that the ticker does not rest any longer, must
+		// not use the time of the last sweep either.
+		fw.coarse.Store(int64(fw.clock.Mono()))
 	}
 	return fw.coarse.Load()
 }

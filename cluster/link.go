@@ -613,6 +613,7 @@ const minSilencePause = 5 * time.Millisecond
 func (k *linker) watchSilence(id raft.ServerID, addr raft.ServerAddress) time.Duration {
 	if left, known := k.raft.messages().Silence().Left(string(id)); known && left <= 0 {
 		k.failover.CampaignSilent(k.ctx, failover.Leader{ID: id, Addr: addr})
+		signal(k.leaderships.changed) // CampaignSilent may have taken the token of a change
 		return max(k.silencePause(id), 2*minSilencePause)
 	}
 	return k.silencePause(id)

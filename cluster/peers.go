@@ -75,15 +75,14 @@ type peers struct {
 func (p *peers) askStatus(ctx context.Context, addr, id string, reply *adminReply) error {
 	req := adminRequest{Op: opStatus}
 	key := streamKey{addr, id}
-	s := p.kept.take(key)
-	if s != nil {
-		err := p.exchange(ctx, s, addr, id, req, reply)
+	if kept, ok := p.kept.take(key); ok {
+		err := p.exchange(ctx, kept.Stream, addr, id, req, reply)
 		if err == nil {
-			p.kept.put(key, s)
+			p.kept.put(key, kept)
 			return nil
 		}
 		// The node may have been restarted since the last call.
-		s.Close()
+		kept.Close()
 		if ctx.Err() != nil {
 			return err
 		}
@@ -97,7 +96,7 @@ func (p *peers) askStatus(ctx context.Context, addr, id string, reply *adminRepl
 		s.Close()
 		return err
 	}
-	p.kept.put(key, s)
+	p.kept.put(key, keptStream{Stream: s, dialed: time.Now()})
 	return nil
 }
 
@@ -123,34 +122,38 @@ type keptStreams struct {
 
 type keptStream struct {
 	*rpc.Stream
-	since time.Time
+	dialed, used time.Time
 }
 
-// keepStream is how long a stream is kept without a request. A member that was
-// removed is not asked again.
-const keepStream = 10 * time.Second
+// keepStream is how long a stream is kept without a request: a member that was
+// removed is not asked again. streamAge is how long a stream is used: only the
+// handshake finds that this node may not open streams any longer.
+const (
+	keepStream = 10 * time.Second
+	streamAge  = time.Minute
+)
 
-// take returns the stream to a node and removes it, or returns nil. It closes the
-// streams that were not used for keepStream.
-func (k *keptStreams) take(key streamKey) *rpc.Stream {
+// take returns the stream to a node and removes it. It returns false if there is
+// none. It closes old streams.
+func (k *keptStreams) take(key streamKey) (found keptStream, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var found *rpc.Stream
 	for other, s := range k.all {
 		switch {
-		case other == key:
-			found = s.Stream
-			delete(k.all, key)
-		case time.Since(s.since) > keepStream:
+		case time.Since(s.used) > keepStream || time.Since(s.dialed) > streamAge:
 			s.Close()
 			delete(k.all, other)
+		case other == key:
+			found, ok = s, true
+			delete(k.all, key)
 		}
 	}
-	return found
+	return found, ok
 }
 
 // put keeps a stream, unless there is one to the same node.
-func (k *keptStreams) put(key streamKey, s *rpc.Stream) {
+func (k *keptStreams) put(key streamKey, s keptStream) {
+	s.used = time.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, ok := k.all[key]; ok {
@@ -160,7 +163,7 @@ func (k *keptStreams) put(key streamKey, s *rpc.Stream) {
 	if k.all == nil {
 		k.all = make(map[streamKey]keptStream)
 	}
-	k.all[key] = keptStream{s, time.Now()}
+	k.all[key] = s
 }
 
 // ask sends one request to a node and waits up to adminTimeout for the reply.

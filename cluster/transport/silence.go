@@ -22,7 +22,8 @@ import (
 //
 // A pause is the time from the answer of this node to the next request. While a
 // request is unanswered, this node may be writing to a slow disk, and the leader
-// waits for it. That time does not count.
+// waits for it. Then the limit is twice the longest time, because the request may
+// also be incomplete.
 //
 // The methods are safe for concurrent use. The zero Silence counts no node as
 // silent.
@@ -68,7 +69,7 @@ func (s *Silence) Left(node string) (left time.Duration, known bool) {
 	}
 	limit := min(max(2*max(p.current, p.before)+pauseMargin, s.shortest), s.longest)
 	if p.open > 0 {
-		return limit, true
+		limit = 2 * s.longest
 	}
 	return limit - time.Since(p.last), true
 }
