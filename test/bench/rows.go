@@ -41,8 +41,8 @@ var allRows = []row{
 		leaderFloor: 0.33, ownFloor: 0.7},
 	{name: "SETNX c256", tmpfs: true, clients: 256, pipeline: 1, command: setnx, writes: true, follower: true,
 		leaderFloor: 0.45, ownFloor: 0.7},
-	{name: "SETNX c50 P16", tmpfs: true, clients: 50, pipeline: 16, command: setnx, writes: true, leaderFloor: 0.40},
-	{name: "GET c50", clients: 50, pipeline: 1, command: get, follower: true, leaderFloor: 0.6, followerFloor: 0.3},
-	{name: "lock cycle c50", clients: 50, pipeline: 1, cycle: redsyncRelease, follower: true, leaderFloor: 0.6},
+	{name: "SETNX c50 P16", tmpfs: true, clients: 50, pipeline: 16, command: setnx, writes: true, leaderFloor: 0.35},
+	{name: "GET c50", clients: 50, pipeline: 1, command: get, follower: true, leaderFloor: 0.45, followerFloor: 0.35},
+	{name: "lock cycle c50", clients: 50, pipeline: 1, cycle: redsyncRelease, follower: true, leaderFloor: 0.5},
 	{name: "own lock script c50", clients: 50, pipeline: 1, cycle: ownRelease},
 }
