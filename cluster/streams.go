@@ -225,6 +225,9 @@ func (r *readServer) confirmVouched(done <-chan struct{}) {
 		readers := r.vouched
 		r.vouched = nil
 		r.mu.Unlock()
+		if len(readers) == 0 { // taken with the token before this one
+			continue
+		}
 		r.ld.reads.Confirm(readers, func() { confirmed <- struct{}{} })
 		select {
 		case <-confirmed:
