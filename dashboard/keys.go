@@ -108,8 +108,10 @@ func scan(ctx context.Context, conn *redis.Conn, cursor, pattern string, count, 
 		visited += step
 		found, ok := []any(nil), len(reply) == 2
 		if ok {
+			var list bool
 			cursor, ok = reply[0].(string)
-			found, _ = reply[1].([]any)
+			found, list = reply[1].([]any)
+			ok = ok && list
 		}
 		if !ok {
 			return nil, "", visited, errors.New("SCAN did not return a cursor and a list")
