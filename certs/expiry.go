@@ -6,9 +6,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Warnings of an ExpiryLog begin maxNotice before a certificate expires, or
-// earlier than that a quarter of its validity before, so that certificates that
-// are valid for a day do not always cause warnings.
+// Warnings of an ExpiryLog begin maxNotice before a certificate expires. If a
+// quarter of its validity is shorter, they begin that long before, so that
+// certificates that are valid for a day do not always cause warnings.
 const (
 	maxNotice     = 30 * 24 * time.Hour
 	noticeDivisor = 4
@@ -36,7 +36,7 @@ func NewExpiryLog(log hclog.Logger) *ExpiryLog {
 }
 
 // Check logs the certificates of the stores that expire soon or have expired at
-// the time now, unless it has logged them less than a day before.
+// the time now, unless it has logged them in the same state less than a day before.
 func (e *ExpiryLog) Check(now time.Time, stores ...*Store) {
 	for _, s := range stores {
 		from, until := s.Validity()
@@ -51,7 +51,7 @@ func (e *ExpiryLog) Check(now time.Time, stores ...*Store) {
 		e.notices[s.files] = n
 		expires := until.UTC().Format(time.RFC3339)
 		if n.expired {
-			e.log.Error("TLS certificate has expired, new connections to its ports fail: replace its files", "file",
+			e.log.Error("TLS certificate has expired, so new connections to its ports fail: replace its files", "file",
 				s.files.Cert, "expired", expires)
 		} else {
 			e.log.Warn("TLS certificate expires soon: replace its files", "file", s.files.Cert, "expires", expires,
@@ -60,5 +60,6 @@ func (e *ExpiryLog) Check(now time.Time, stores ...*Store) {
 	}
 }
 
-// Forget makes the next Check log every certificate that expires soon.
+// Forget makes the next Check log every certificate that expires soon or has
+// expired.
 func (e *ExpiryLog) Forget() { clear(e.notices) }

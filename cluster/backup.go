@@ -195,9 +195,10 @@ func (n *Node) announce(index uint64, res *fsm.Result) {
 	}
 }
 
-// announceSnapshot logs that a quarantine is in force in a snapshot of the leader, if
-// it is, or that it has ended in the entries that the snapshot replaces. It logs nothing
-// for the snapshot with which the node starts: see announce.
+// announceSnapshot logs that a quarantine is in force, if a snapshot of the leader
+// contains one. If a quarantine was in force and the snapshot contains none, it logs
+// that the quarantine has ended. It logs nothing for the snapshot with which the node
+// starts: see announce.
 func (n *Node) announceSnapshot() {
 	before := n.replay.quarantine
 	n.replay.quarantine = n.quarantine() > 0

@@ -264,7 +264,7 @@ const (
 
 // sweep removes the waiters for which no connection of this node waits. It does
 // nothing while an earlier group of its own is in flight. It reports whether
-// clients of this node wait.
+// the state machine may have waiters of this node.
 func (ws *waits) sweep() (waiters bool) {
 	if ws.forget != nil {
 		select {

@@ -73,11 +73,11 @@ func newForwarder(e *environment) *forwarder {
 }
 
 // recent returns a recent value of Clock.Mono, in nanoseconds. It is exact enough
-// for timeouts of seconds, and reading the clock is a system call.
+// for timeouts of seconds, and usually saves the system call that reads the clock.
 func (fw *forwarder) recent() int64 {
 	if fw.pulse.Resting() {
-		// The next calls, which find that the ticker does not rest any longer, must
-		// not use the time of the last sweep either.
+		// Touch may end the rest before the next sweep. Later calls then load coarse,
+		// which must not be the time of the last sweep.
 		fw.coarse.Store(int64(fw.clock.Mono()))
 	}
 	return fw.coarse.Load()
@@ -326,7 +326,8 @@ func (fw *forwarder) readLinked(l readLink) {
 
 // sweep ends the calls that have waited too long. Calls that were never sent
 // end after LeaderWait as not executed. Calls that were sent end after
-// ResolveWait as unknown. sweep reports whether calls are left.
+// ResolveWait as unknown. sweep reports whether writes without an outcome, or
+// reads without a link, are left.
 func (fw *forwarder) sweep() (left bool) {
 	mono := fw.clock.Mono()
 	fw.coarse.Store(int64(mono))
@@ -480,7 +481,7 @@ func (fw *forwarder) close() {
 }
 
 // sweepEvery is the time between two sweeps, and sweepRest the time between two
-// sweeps while the node has no calls: see pulse.Ticker.
+// sweeps while the node has no such calls and no waiters: see pulse.Ticker.
 const (
 	sweepEvery = 100 * time.Millisecond
 	sweepRest  = 500 * time.Millisecond

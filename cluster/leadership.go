@@ -294,7 +294,7 @@ func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 // only expire keys, the writes of clients have most of the time.
 const expireAgain = 5
 
-// expireRest is the interval of keepTime's looks while clients send nothing to the
+// expireRest is the interval of keepTime's checks while clients send nothing to the
 // leader, no client waits in a blocking command, and no key is about to expire.
 const expireRest = 500 * time.Millisecond
 

@@ -33,7 +33,7 @@ func (o *Options) silence() time.Duration {
 
 // checkWaiters compares the links with the waiters in the state machine, and
 // proposes the changes. It proposes nothing while earlier changes are in flight.
-// It reports whether there are waiters.
+// It reports whether there may be waiters.
 func (ld *leadership) checkWaiters() (waiters bool) {
 	h := &ld.suspender
 	if h.pending != nil {

@@ -445,7 +445,8 @@ func (l *remoteLink) forget(c *call) bool {
 }
 
 // follows reports whether this node follows the leader in a term. It reads the
-// term before and after the leader, because raft may change the term in between.
+// term once before it reads the leader and once after, because raft may change the
+// term in between.
 func (l *remoteLink) follows(term uint64) bool {
 	if l.raft.CurrentTerm() != term || l.raft.State() != raft.Follower {
 		return false
@@ -595,8 +596,8 @@ func (k *linker) linkOnce(last *failover.Leader) error {
 	}
 }
 
-// silencePause returns how long to wait before the next look at the leader's
-// silence.
+// silencePause returns how long to wait before the next check whether the leader
+// is silent.
 func (k *linker) silencePause(leader raft.ServerID) time.Duration {
 	left, known := k.raft.messages().Silence().Left(string(leader))
 	if !known {
@@ -605,11 +606,12 @@ func (k *linker) silencePause(leader raft.ServerID) time.Duration {
 	return max(left, minSilencePause)
 }
 
-// minSilencePause is the shortest pause between two looks at the leader's silence.
+// minSilencePause is the shortest pause between two checks whether the leader is
+// silent.
 const minSilencePause = 5 * time.Millisecond
 
-// watchSilence campaigns if the leader is silent, and returns how long to wait
-// before the next look.
+// watchSilence calls CampaignSilent if the leader is silent. It returns how long to
+// wait before the next check.
 func (k *linker) watchSilence(id raft.ServerID, addr raft.ServerAddress) time.Duration {
 	if left, known := k.raft.messages().Silence().Left(string(id)); known && left <= 0 {
 		k.failover.CampaignSilent(k.ctx, failover.Leader{ID: id, Addr: addr})

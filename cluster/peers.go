@@ -125,9 +125,9 @@ type keptStream struct {
 	dialed, used time.Time
 }
 
-// keepStream is how long a stream is kept without a request: a member that was
-// removed is not asked again. streamAge is how long a stream is used: only the
-// handshake finds that this node may not open streams any longer.
+// keepStream is how long a stream is kept without a request, so that streams to
+// removed members are closed. streamAge is how long a stream is used: only the
+// handshake of a new one checks whether this node may still open streams.
 const (
 	keepStream = 10 * time.Second
 	streamAge  = time.Minute

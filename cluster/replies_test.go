@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// slowElections keeps leadership in place while tens of megabytes go through a
-// slow machine. If leadership changes, replies of this size are lost with it.
+// slowElections raises the election timeouts, so that a slow host does not lose its
+// leader while it sends tens of megabytes. A change of leader would lose replies of
+// this size.
 func slowElections(o *cluster.Options) {
 	o.HeartbeatTimeout, o.LeaseTimeout, o.LeaderWait = 1500*time.Millisecond, 1500*time.Millisecond, 10*time.Second
 }

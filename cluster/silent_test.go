@@ -34,8 +34,8 @@ func TestSilent_LeaderReplaced(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestSilent_OneFollower cuts the way from the leader to one follower. The other
-// follower hears the leader, so there must be no election.
+// TestSilent_OneFollower cuts the network from the leader to one follower, in this
+// direction. The other follower hears the leader, so there must be no election.
 func TestSilent_OneFollower(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, silentOptions)
@@ -47,8 +47,8 @@ func TestSilent_OneFollower(t *testing.T) {
 	eventually(t, "the follower to find the leader silent", func() bool {
 		return c.node(deaf).Status().LeaderSilent
 	})
-	// The follower asks the others again and again. These are the looks of a
-	// second and more.
+	// The follower asks the other voter again and again, for at least a second
+	// here.
 	for range 100 {
 		c.client(hearing).want(t, ok, "SET", "k", "v")
 		during(10 * time.Millisecond)

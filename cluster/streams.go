@@ -208,11 +208,11 @@ func (r *readServer) addVouched(rd reader) {
 	signal(r.more)
 }
 
-// confirmVouched executes the vouched reads until done is closed. One goroutine
-// does this for each stream, and takes all reads that have arrived together, after
-// the reads before them. So a stream does not occupy the goroutine that applies the
-// log with more reads than leadership.confirm executes there, and reads do not
-// delay what else arrives on the stream.
+// confirmVouched executes the vouched reads until done is closed. Each stream has
+// one goroutine for this. When the reads that it has taken are done, it takes all
+// reads that have arrived meanwhile, as one batch. So one stream never has more
+// than one batch on the goroutine that applies the log, and reads do not delay
+// other frames of the stream.
 func (r *readServer) confirmVouched(done <-chan struct{}) {
 	confirmed := make(chan struct{}, 1)
 	for {

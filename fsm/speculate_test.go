@@ -523,7 +523,8 @@ func TestSpeculate_Waiters(t *testing.T) {
 		t.Errorf("pushes of a script: %q", got)
 	}
 	served(8, "*2\r\n$1\r\nq\r\n$1\r\na\r\n")
-	// The writes of a script that was rolled back leave no trace.
+	// A waiter gets nothing from a script that is rolled back, or that pops what it
+	// pushed.
 	s.group("DEL|q")
 	s.commit()
 	wait(9, "BLPOP|q|0")

@@ -34,8 +34,8 @@ type batch struct {
 	traced []tracedGroup
 	parsed int64    // bytes of commands that redcon and more have delivered
 	args   [][]byte // memory that cut uses again
-	// shortReplies says that the last group wrote, and that its replies were
-	// less than half as long as its commands.
+	// shortReplies says that the replies of the last group that wrote were less
+	// than half as long as its commands.
 	shortReplies bool
 	// reserved is the part of conn.mem for the large reply that is being sent.
 	reserved int64
@@ -73,15 +73,16 @@ func (c *conn) flushLast() {
 	c.w.AllowEarly(false)
 }
 
-// more runs further commands of a long pipeline, of which redcon has read only
-// the first 4 KiB, so that they share a group with these. received is the number
-// of bytes of those first commands. more returns the number of bytes of the
+// redcon reads only the first 4 KiB of a long pipeline. more runs the commands
+// after them, so that they share a group with the first ones. received is the
+// number of bytes of the first ones. more returns the number of bytes of the
 // commands that it has run.
 //
-// A group of writes is worth it, because a group waits for the disks and for the
-// other nodes. But the state machine keeps the replies of a group only up to
-// 64 KiB, and without them a client does not learn the outcome after a failover.
-// So more does nothing unless the replies of the last group were short.
+// Only writes gain from larger groups, because each group waits for the disks and
+// for the other nodes. But the state machine keeps the replies of a group only up
+// to 64 KiB, and without them a client does not learn the outcome after a
+// failover. So more does nothing unless the replies of the last group that wrote
+// were short.
 func (c *conn) more(received int) (total int) {
 	c.batch.parsed += int64(received)
 	g, ok := c.net.(*guard.Conn)

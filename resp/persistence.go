@@ -44,15 +44,15 @@ var persistenceRows = []row{
 	}},
 }
 
-// snapshotTimeout bounds a client's wait for a snapshot.
+// snapshotTimeout is the time limit of a snapshot that a client asks for.
 const snapshotTimeout = time.Minute
 
 func lastsave(c *conn, args [][]byte) fsm.Reply { return fsm.Int(c.srv.saves.last.Load()) }
 
 const msgSaving = "ERR Background save already in progress"
 
-// snapshot takes a snapshot. The caller has set s.saving, which snapshot
-// resets; so at most one snapshot that a client asked for is under way.
+// snapshot takes a snapshot. The caller has set s.saves.running, which
+// snapshot resets; so at most one snapshot that a client asked for is under way.
 func (s *Server) snapshot() error {
 	defer s.saves.running.Store(false)
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)

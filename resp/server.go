@@ -202,7 +202,7 @@ type saves struct {
 	last    atomic.Int64 // time of the last one, in Unix seconds
 }
 
-// port is the listening socket.
+// port is the client port: its listener, and the server that reads from it.
 type port struct {
 	guard    *guard.Listener
 	redcon   *redcon.Server

@@ -112,7 +112,8 @@ func init() {
 	fillLibrary()
 }
 
-// handlerName is the global that functions of a library do not have.
+// handlerName is the global with the error handler of scripts. Functions of a
+// library do not have it.
 const handlerName = "__redis__err__handler"
 
 // newGlobals makes the two tables of globals of a State. The functions of a

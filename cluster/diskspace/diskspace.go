@@ -54,8 +54,9 @@ const (
 	// measureEvery is the interval of the measurements. A leader that writes 400
 	// MB/s writes 100 MB meanwhile.
 	measureEvery = 250 * time.Millisecond
-	// measureRest is the interval while more than ample bytes above the reserve
-	// are free on this node's disk. No disk fills so fast.
+	// measureRest is the interval while this node's disk has at least 16 GiB
+	// (ample) more free space than the reserve needs. No disk fills 16 GiB in a
+	// second.
 	measureRest = time.Second
 	ample       = 16 << 30
 	// handOverEvery is the minimum time between two attempts of a leader to

@@ -87,7 +87,7 @@ const (
 )
 
 // ErrSlow means that a read exceeds the budget of a quick read.
-var ErrSlow = errors.New("read takes longer than it may under the lock of the machine")
+var ErrSlow = errors.New("read exceeds the budget of a quick read")
 
 // NewReads returns the Reads of a node.
 func NewReads(cfg ReadConfig) *Reads {

@@ -109,10 +109,9 @@ func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 // Campaign starts an election when the leader's port refuses connections, which
 // means that its process is gone. Because the node does not wait until
 // heartbeats are missing, a killed leader is replaced in a fraction of
-// HeartbeatTimeout. A host or network that fails silently refuses nothing, so
-// it is left to raft's timers. after is how many steps this node waits in
-// addition to those of its rank. A node calls Campaign once for each leader
-// that it loses.
+// HeartbeatTimeout. A host or network that fails silently refuses nothing: see
+// CampaignSilent. after is how many steps this node waits in addition to those of
+// its rank. A node calls Campaign once for each leader that it loses.
 //
 // A wrong suspicion is safe, because an election still needs a majority and an
 // up-to-date log. The election is started by the TimeoutNow message that raft
@@ -123,8 +122,9 @@ func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
 	c.campaign(ctx, lost, after, func() bool { return true })
 }
 
-// campaign starts an election after the steps of this node's rank and after
-// further steps. gone reports whether the leader still seems to be gone.
+// campaign waits rank + after steps, where rank is this node's position in the
+// candidate order, and then starts an election. gone reports whether the leader
+// still seems to be gone.
 func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone func() bool) {
 	id, addr := lost.ID, lost.Addr
 	rank, ok := c.candidateOrder(id)

@@ -13,14 +13,14 @@ import (
 // silenceAsk bounds how long CampaignSilent waits for what the other voters say.
 const silenceAsk = 100 * time.Millisecond
 
-// CampaignSilent starts an election if this node and so many other voters that
-// together they are a majority agree that the leader is silent: see
-// transport.Silence. Otherwise it does nothing, and the caller calls it again
-// while the leader is silent. If there is no such majority, raft's timers decide.
+// CampaignSilent starts an election if a majority of the voters, including this
+// node, agrees that the leader is silent: see transport.Silence. Otherwise it does
+// nothing, and the caller calls it again while the leader is silent. If there is no
+// such majority, raft's timers decide.
 //
 // The agreement keeps a single node from deposing the leader. That node's
-// network or processor may be the cause of the silence. It is not needed for
-// safety, because an election needs a majority and an up-to-date log anyway.
+// network or processor may be the cause of the silence. The agreement is not
+// needed for safety, because an election needs a majority and an up-to-date log anyway.
 func (c *Campaigner) CampaignSilent(ctx context.Context, leader Leader) {
 	if _, voter := c.candidateOrder(leader.ID); !c.cfg.Enabled || !voter || c.cfg.Stopping() {
 		return
@@ -52,7 +52,7 @@ func (c *Campaigner) majoritySilent(ctx context.Context, leader raft.ServerID) b
 			answers <- heard && st.Leader == string(leader) && st.LeaderSilent
 		}()
 	}
-	for range voters { // all of them, because canceled requests end at once
+	for range voters { // receive all answers: after cancel, the remaining requests end at once
 		if <-answers {
 			needed--
 		}

@@ -299,8 +299,9 @@ func TestStore_Bounded(t *testing.T) {
 	}
 }
 
-// TestStore_Torn: whatever a crash leaves of the last writes, the store continues
-// with the frames before, and the log restores the others.
+// TestStore_Torn cuts the last segment at every byte, and appends remains of a torn
+// write. The store keeps the complete frames, and replaying the log restores the
+// others.
 func TestStore_Torn(t *testing.T) {
 	l := newLog(t, MinBytes)
 	for i := range 6 {

@@ -23,8 +23,8 @@ type Ticker struct {
 	resting atomic.Bool // the next tick is slow
 }
 
-// New returns a Ticker that ticks every fast, and every slow once nothing has
-// happened for a second.
+// New returns a Ticker that ticks at the interval fast, and at the interval slow
+// once nothing has happened for a second.
 func New(fast, slow time.Duration) *Ticker {
 	return &Ticker{fast: fast, slow: max(fast, slow), timer: time.NewTimer(fast), woken: make(chan struct{}, 1)}
 }
@@ -47,8 +47,8 @@ func (t *Ticker) Touch() {
 	}
 }
 
-// Resting reports whether the last tick may be up to slow ago, and not up to
-// fast.
+// Resting reports whether the Ticker ticks at the interval slow, so that the last
+// tick may be that old.
 func (t *Ticker) Resting() bool { return t.resting.Load() }
 
 // Next arranges the next tick. busy says that the owner has found something that

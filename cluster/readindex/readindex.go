@@ -103,7 +103,7 @@ type round[R Reader] struct {
 	acks    []raft.ServerID
 	need    int // confirmations that the round needs in addition to this node's own
 	started time.Duration
-	done    func() // called after the reads, unless it is nil
+	done    func() // called when the reads have been passed on or lost; may be nil
 }
 
 // New returns the rounds of a leadership. None is running.
@@ -145,10 +145,10 @@ func (r *Rounds[R]) Add(rd R) {
 	r.finish(done)
 }
 
-// Suffices reports whether the vouch of a node for a term confirms a read: after
-// the read began, the node followed this leader in the term. It does if the node
-// and this leader are a majority. Then the vouch has the meaning of an answer to a
-// question that was asked after the read arrived at the node.
+// A vouch says that, after a read began, the node that sends it followed this
+// leader in a term. Suffices reports whether a vouch alone confirms the read: it
+// does if the node and this leader are a majority. The vouch is then as good as a
+// confirmation that the leader asked for after the read arrived at the node.
 func (r *Rounds[R]) Suffices(from raft.ServerID, term uint64) bool {
 	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
 	voter := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == from && s.Suffrage == raft.Voter })

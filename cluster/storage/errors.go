@@ -39,7 +39,7 @@ var (
 
 	// ErrTermOrder is returned for an append whose term is lower than that of
 	// the preceding entry.
-	ErrTermOrder = errors.New("log term would go back")
+	ErrTermOrder = errors.New("log term would decrease")
 )
 
 // CorruptError reports that a file does not contain what was written and

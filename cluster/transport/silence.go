@@ -15,15 +15,15 @@ import (
 //
 // The limit follows the pauses that were seen, as in the failure detectors of
 // Chen, Toueg and Aguilera ("On the Quality of Service of Failure Detectors",
-// 2002): twice the longest pause of the last 10 to 20 s, and 50 ms. So a leader
+// 2002): twice the longest pause of the last 10 to 20 s, plus 50 ms. So a leader
 // whose heartbeats are late because its processor is busy gets more time. The
 // limit is at least the shortest time and at most the longest one that NewSilence
 // was given.
 //
 // A pause is the time from the answer of this node to the next request. While a
 // request is unanswered, this node may be writing to a slow disk, and the leader
-// waits for it. Then the limit is twice the longest time, because the request may
-// also be incomplete.
+// waits for it. So the limit is then twice the longest time. There is still a
+// limit, because the leader may have stopped in the middle of the request.
 //
 // The methods are safe for concurrent use. The zero Silence counts no node as
 // silent.

@@ -46,7 +46,8 @@ func TestSilence_FollowsPauses(t *testing.T) {
 		s.beat()
 		left(t, s, time.Second) // not 1.45 s
 
-		// A pause that ended as a failure says nothing about the next ones.
+		// A pause longer than the longest time counts as a failure, and does not
+		// raise the limit.
 		time.Sleep(5 * time.Second)
 		s.beat()
 		left(t, s, time.Second)
@@ -76,7 +77,7 @@ func TestSilence_OwnWork(t *testing.T) {
 		}
 		exchange()
 		time.Sleep(1500 * time.Millisecond)
-		left(t, s, 500*time.Millisecond) // twice a second are allowed, because the request may be incomplete
+		left(t, s, 500*time.Millisecond) // the limit is 2 s, twice the longest time
 		go func() { _, _ = theirs.Read(make([]byte, 16)) }()
 		if _, err := c.Write([]byte("answer")); err != nil {
 			t.Fatal(err)
@@ -84,7 +85,7 @@ func TestSilence_OwnWork(t *testing.T) {
 		time.Sleep(150 * time.Millisecond)
 		left(t, s, 50*time.Millisecond)
 
-		// A connection that ends with an open request owes nothing.
+		// When the connection has ended, this node no longer owes an answer.
 		exchange()
 		if err := c.Close(); err != nil {
 			t.Fatal(err)

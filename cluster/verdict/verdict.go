@@ -213,7 +213,7 @@ func (v *Verdict) conclude(nodes []health.NodeStatus) {
 	case v.Reachable >= v.Majority:
 	case answering < v.Majority && v.Reachable+witnessed >= v.Majority:
 		tolerance = fmt.Sprintf("this node reaches only %d of %d voters", answering, v.Voters)
-	default: // a leader steps down when it notices
+	default: // if this node leads, it steps down when it notices the lost majority
 		tolerance = fmt.Sprintf("writes through this node wait, because only %d of %d voters are known to accept "+
 			"entries and %d are needed", v.Reachable, v.Voters, v.Majority)
 	}

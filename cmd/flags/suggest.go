@@ -51,9 +51,9 @@ func Suggest(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("unknown flag --%s (see \"%s --help\")", name, cmd.CommandPath())
 }
 
-// SuggestCommands makes cmd and all its subcommands that have subcommands refuse
-// an unknown one, with the most similar name. A check of arguments that such a
-// command already has applies to words that are similar to no subcommand.
+// SuggestCommands makes cmd, and each command below it that has subcommands,
+// refuse an unknown subcommand and suggest the most similar one. If such a command
+// has an Args check, that check decides about words that resemble no subcommand.
 func SuggestCommands(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		check := cmd.Args
@@ -84,7 +84,8 @@ func SuggestTopics(root *cobra.Command) {
 }
 
 // knownCommand returns an error if the arguments of a command that has
-// subcommands begin with an unknown one, or do not pass check, if it is not nil.
+// subcommands begin with an unknown subcommand, or do not pass check. check may be
+// nil.
 func knownCommand(cmd *cobra.Command, args []string, check cobra.PositionalArgs) error {
 	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 		hint := similarCommand(cmd, args[0])
@@ -113,7 +114,7 @@ func similarCommand(cmd *cobra.Command, word string) string {
 	if hint := didYouMean(word, names); hint != "" || word == "" {
 		return hint
 	}
-	if like := cmd.SuggestionsFor(word); len(like) > 0 { // a first part, or a word of SuggestFor
+	if like := cmd.SuggestionsFor(word); len(like) > 0 { // a prefix, or a word in SuggestFor
 		return fmt.Sprintf("; did you mean %q?", like[0])
 	}
 	return ""

@@ -25,7 +25,7 @@ environment variable SOURCE_DATE_EPOCH (seconds since 1970), or today.`,
 				return fmt.Errorf("create the directory of the manual pages: %w", err)
 			}
 			root := cmd.Root()
-			root.DisableAutoGenTag = true // it would be the day of the build
+			root.DisableAutoGenTag = true // the tag contains the day of the build, which must not change the pages
 			header := &doc.GenManHeader{Section: "1", Source: "Holdfast " + version, Manual: "Holdfast"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return fmt.Errorf("write manual pages: %w", err)

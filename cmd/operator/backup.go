@@ -71,7 +71,8 @@ only its owner can read it.`,
 }
 
 // checkOutput returns an error if file exists and is not a regular file. The backup
-// would replace it: a device such as /dev/null, for all programs of the machine.
+// would replace that file. A replaced device, such as /dev/null, would be lost to all
+// programs of the machine.
 func checkOutput(file string) error {
 	info, err := os.Stat(file)
 	switch {

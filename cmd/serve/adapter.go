@@ -82,7 +82,7 @@ func (a clusterAdapter) Admin(ctx context.Context, args []string) (string, error
 }
 
 func unknownAdmin(op string) error {
-	return fmt.Errorf("HOLDFAST %s: unknown, or wrong number of arguments", strings.ToUpper(op))
+	return fmt.Errorf("HOLDFAST %s: unknown subcommand or wrong number of arguments", strings.ToUpper(op))
 }
 
 // maxBackupPiece bounds the bytes of a backup in one reply.

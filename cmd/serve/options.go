@@ -122,8 +122,8 @@ func (o *options) identityFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "", "directory for the log, votes and snapshots; only one process may use it")
 	f.StringVar(&o.clientAddr, "client-addr", "127.0.0.1:6379", "address for Redis clients")
 	f.StringVar(&o.advertiseClient, "advertise-client-addr", "",
-		"client address that this node announces to clients and other nodes (default: --client-addr, with the host of "+
-			"the peer address if that is 0.0.0.0)")
+		"client address that this node announces to clients and other nodes (default: --client-addr; if its host is "+
+			"0.0.0.0, the host of the peer address with the same port)")
 	f.StringVar(&o.peerAddr, "peer-addr", "127.0.0.1:7379", "address for the other nodes")
 	f.StringVar(&o.advertisePeer, "advertise-peer-addr", "",
 		"peer address that this node announces to other nodes; may be a DNS name (default: this node's address in "+
@@ -232,8 +232,9 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 		"how long a member may be away before the leader removes it, as long as a majority of the original number of "+
 			"voters remains; 0 for never")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
-		"campaign at once when the leader's port refuses connections, which means that its process is gone, and after "+
-			"--leader-silence")
+		"do not wait for --heartbeat-timeout: campaign at once when the leader's port refuses connections, which "+
+			"means that its process is gone, and when a majority of the voters finds the leader silent "+
+			"(--leader-silence)")
 	f.IntVar(&o.threads, "threads", 0,
 		"number of processors that the program uses; 0 for one less than the machine has")
 	f.StringVar(&o.tests.clock, "test-clock", "",

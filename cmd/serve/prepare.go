@@ -77,7 +77,7 @@ func (o *options) prepare(log, scriptLog hclog.Logger, create bool, fatal func(e
 
 // announcedClient returns the client address that a node announces without
 // --advertise-client-addr. If the node accepts clients at all its addresses, that is the
-// host of its peer address, because "holdfast top" and "holdfast debug bundle" connect to
+// host of its peer address with the client port, because "holdfast top" and "holdfast debug bundle" connect to
 // the announced addresses of all nodes.
 func announcedClient(client, peer string) string {
 	host, port, err := net.SplitHostPort(client)

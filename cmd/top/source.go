@@ -38,7 +38,7 @@ type question struct {
 	filter string // part of the keys, or owner:NAME
 }
 
-// seen is the result of a look.
+// seen is the result of source.look.
 type seen struct {
 	at      time.Time
 	from    string // address of the node that answered

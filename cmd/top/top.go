@@ -104,7 +104,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	return src.close()
 }
 
-// sight is the result of a look of the source, as an event of the screen.
+// sight is the event with which the result of source.look reaches the screen.
 type sight struct {
 	tcell.EventTime
 	seen seen

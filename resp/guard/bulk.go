@@ -17,9 +17,10 @@ type bulkState struct {
 }
 
 // More returns complete commands that the client has sent already, in the form
-// in which Read returns them: at most most bytes and 1024 commands. It returns
-// nil if there are none, if most is not positive, or if the connection uses TLS.
-// More does not wait.
+// in which Read returns them: at most 1024 commands with together no more than
+// most bytes. It returns nil if there are none, or if most is not positive. With
+// TLS, it returns only commands that Read has already received. More does not
+// wait.
 //
 // parsed is the number of bytes of commands that the caller has received so far,
 // from Read and from More. If Read has returned more than that, for instance to

@@ -106,7 +106,7 @@ func TestMore(t *testing.T) {
 func TestMore_NotAllowed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in     []byte
-		parsed int // more than what Read has returned
+		parsed int // added to the number of bytes that Read has returned
 		change func(*Conn)
 	}{
 		"a buffer between has commands": {numbered(2000), -1, func(*Conn) {}},
@@ -127,7 +127,7 @@ func TestMore_NotAllowed(t *testing.T) {
 			t.Errorf("%s: More returned %d bytes", name, len(packet))
 		}
 	}
-	// A caller whose group is full already asks for less than nothing.
+	// A caller whose group is already full passes a negative number.
 	g, client := socket(t)
 	if _, err := client.Write(numbered(2000)); err != nil {
 		t.Fatal(err)

@@ -84,8 +84,9 @@ type prefixGroup struct {
 	changedKeys []string
 }
 
-// own reports whether connection id, which tracks as in tr, needs no
-// invalidation for a change by connection by, because it is its own change.
+// own reports whether a change by the connection with the id by needs no
+// invalidation for the connection id, because both are the same and its tracking
+// tr has NOLOOP.
 func (tr *tracker) own(id, by uint64) bool {
 	return tr != nil && tr.noloop && !tr.localReads && id == by
 }

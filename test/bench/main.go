@@ -282,8 +282,8 @@ func compare(ctx context.Context, m machine, rows []row) (missed bool, err error
 	return printResults(m.out, results)
 }
 
-// tmpfsName begins the names of the rows that are measured with all data in
-// memory.
+// tmpfsName is the prefix of the names of the rows that are measured with all data
+// in memory.
 const tmpfsName = "tmpfs: "
 
 // measureTmpfs measures rows with all data in a file system in memory. They have

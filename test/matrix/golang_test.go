@@ -24,17 +24,17 @@ var golangEntries = []entry{
 	{lib: "go-redis", module: "github.com/redis/go-redis/v9", mode: "cluster (ClusterClient)",
 		what: "SET NX, compare-and-delete; follows the leader", run: goRedisCluster, nodes: clusterMode},
 	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over go-redis",
-		what: "Lock, Extend, Valid, Unlock among four", run: redsyncGoRedis},
+		what: "Lock, Extend, Valid, Unlock among four clients", run: redsyncGoRedis},
 	{lib: "redsync", module: "github.com/go-redsync/redsync/v4", mode: "standalone, over redigo",
-		what: "Lock, Extend, Unlock among four", run: redsyncRedigo},
+		what: "Lock, Extend, Unlock among four clients", run: redsyncRedigo},
 	{lib: "bsm/redislock", module: "github.com/bsm/redislock", mode: "standalone",
-		what: "Obtain, Refresh, TTL, Release among four", run: bsmRedislock},
+		what: "Obtain, Refresh, TTL, Release among four clients", run: bsmRedislock},
 	{lib: "redigo", module: "github.com/gomodule/redigo", mode: "standalone",
 		what: "SET NX PX, script, SETNX and GETSET, WATCH", run: redigoLock},
 	{lib: "rueidis", module: "github.com/redis/rueidis", mode: "standalone, defaults (RESP3, client-side caching)",
 		what: "DoCache is invalidated, scripts, SET NX", run: rueidisDefaults},
 	{lib: "rueidislock", module: "github.com/redis/rueidis", mode: "standalone, defaults",
-		what: "WithContext with a deadline among three; a lost lock cancels its context", run: rueidisLock},
+		what: "WithContext with a deadline among three clients; a lost lock cancels its context", run: rueidisLock},
 }
 
 var cad = goredis9.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)

@@ -234,7 +234,8 @@ func TestRestore_NodeDown(t *testing.T) {
 }
 
 // TestRestore_QuarantineEndsWhileDown checks that a node that is killed during the
-// quarantine logs its end although it gets a snapshot in place of the entry that ends it.
+// quarantine logs the end of the quarantine, although it gets a snapshot in place of
+// the entry with that end.
 func TestRestore_QuarantineEndsWhileDown(t *testing.T) {
 	c := startCluster(t, "--trailing-bytes", "1", "--snapshot-bytes", "1gb")
 	n := c.leader()

@@ -548,7 +548,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 		<-time.After(after)
 		w.add(id) // if this fails, the node waits until repair adds it
 	}
-	var all []cluster.Peer // possible members; the first nodes may all have been removed
+	var all []cluster.Peer // all nodes, because the initial ones may all have been removed
 	for _, other := range w.ids() {
 		all = append(all, cluster.Peer{ID: other, Addr: address(other)})
 	}

@@ -134,7 +134,8 @@ var (
 	// quotedText matches the parts of a comment that are not identifiers of the
 	// tree: quoted texts, escape sequences, options, paths and addresses.
 	quotedText = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|[\\w.:/<%#\\\\-]*[/<%#\\\\-][\\w.:/<>-]*")
-	// foreignNames are identifiers of other projects that comments mention.
+	// foreignNames are words in comments that look like code and that the tree does
+	// not declare: identifiers of other projects, and macOS.
 	foreignNames = map[string]bool{"luaO_chunkid": true, "macOS": true, "processCommand": true, "recoverTail": true,
 		"securityWarningCommand": true}
 )

@@ -4,7 +4,7 @@
 // command again after an error would hide whether the command was executed once
 // or twice.
 //
-// Clients of six kinds work at the same time, each on keys of its kind:
+// Clients of seven kinds work at the same time, each on keys of its kind:
 //
 //   - keys: reads, writes, conditions, counters and times to live on a few
 //     keys, as single commands and in pipelines;
@@ -15,7 +15,8 @@
 //   - queues: unique elements that are pushed, and taken by commands that
 //     block;
 //   - channels: unique messages that are published, and subscribers that come
-//     and go.
+//     and go;
+//   - locks with a queue: clients that wait for shared keys with LOCK ACQUIRE.
 //
 // All keys begin with Config.Prefix. The load replaces keys by new ones before
 // their history has too many commands, or too many unknown outcomes, to be
