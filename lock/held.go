@@ -134,9 +134,9 @@ func (a *attempt) renew(ctx context.Context, g grant) (grant, error) {
 }
 
 // Release releases the lock, so that the next client can get it at once, and
-// cancels the context. It returns ErrLost if the lock was lost before. If the
-// cluster does not answer before ctx is done, the lease ends on its own. A second
-// call returns ErrLost.
+// cancels the context. It returns ErrLost if the lock was lost before. It tries
+// until ctx is done or the lease may be over; if it fails, the lease ends on its
+// own. After a call that succeeded, another call returns ErrLost.
 func (h *Held) Release(ctx context.Context) error {
 	h.stop()
 	<-h.done

@@ -74,9 +74,9 @@ func WithOwner(owner string) Option { return func(o *options) { o.owner = owner 
 func WithMeta(text string) Option { return func(o *options) { o.meta = text } }
 
 // WithShared lets other owners with WithShared hold the lock at the same time. An
-// owner without it waits until they have all released the lock, and they wait for
-// that owner: readers and a writer. All wait in one queue, so readers that keep
-// coming do not keep a writer waiting.
+// owner without it (a writer) waits until all of them (the readers) have released
+// the lock. Readers that come later wait for the writer. All wait in one queue, so
+// readers that keep coming do not keep a writer waiting.
 func WithShared() Option { return func(o *options) { o.shared = true } }
 
 // WithLimit lets up to n owners hold the lock at the same time, as a semaphore with

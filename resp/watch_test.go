@@ -4,8 +4,9 @@ import (
 	"testing"
 )
 
-// TestWatchClient checks that the server notices while a read runs that the
-// client disconnects. Commands that the client sends meanwhile are executed afterwards.
+// TestWatchClient checks that the server notices the disconnection of a client while
+// a read of that client runs. Commands that the client sends during the read are
+// executed afterward.
 func TestWatchClient(t *testing.T) {
 	f := newFake(t)
 	watching, proceed, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -113,7 +113,7 @@ func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
 	case res.LocksCut:
 		s.queue.addGap(lost)
 	case s.queue.addEvents(res.Index, clock, res.Locks, s.maxFrame):
-	case len(s.queue.buf)+s.maxFrame <= maxQueued: // the frame is too large
+	case len(s.queue.buf)+s.maxFrame <= maxQueued: // the queue has room, so the frame is too large
 		s.queue.addGap(lost)
 	default:
 		s.dropped = &lost

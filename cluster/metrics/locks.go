@@ -184,8 +184,9 @@ var (
 		[]string{"reason"}, nil)
 	descEnded = prometheus.NewDesc("holdfast_locks_ended_total",
 		"Grants of locks that ended in the terms in which this node led, by how they ended: released, expired (while "+
-			"the owner held the lock), broken (by LOCK BREAK), deleted, overwritten, renamed, undelivered (the client "+
-			"that had waited was gone). FLUSHDB, FLUSHALL and a restore end grants that are not counted.",
+			"the owner held the lock), broken (by LOCK BREAK), deleted, overwritten, renamed, undelivered (the "+
+			"grant could not be delivered to the client that had waited). FLUSHDB, FLUSHALL and a restore "+
+			"end grants that are not counted.",
 		[]string{"how"}, nil)
 	descWaited = prometheus.NewDesc("holdfast_lock_wait_seconds",
 		"Seconds for which clients had waited when they got a lock that another owner had held.", nil, nil)

@@ -5,7 +5,7 @@
 //
 //	LOCK          flock: one process per directory
 //	node.json     owner of the directory: node, instance, boot, cluster, log kind
-//	acked         how far the log was acknowledged, as a lower bound
+//	acked         a log index that the acknowledged log has reached at least
 //	stable.db     raft-boltdb: term and vote as one record, raft-wal's segment list
 //	wal/*.wal     the log as raft-wal segments   (Config.LogKind "wal")
 //	log.db        the log in raft-boltdb         (Config.LogKind "boltdb")

@@ -52,9 +52,9 @@ var docFamilies = []struct{ name, title, text string }{
 		"commands and `SET key owner NX PX milliseconds` use the same locks: see [locks.md](locks.md)."},
 	{"generic", "Keys", "Commands for keys of any type, including their times to live."},
 	{"transactions", "Transactions",
-		"The connection queues the commands. `EXEC` sends all of them as one operation, which goes through the log " +
-			"if any of them writes, and is a read otherwise. `WATCH` reads the versions of its keys, and the " +
-			"operation checks them."},
+		"The connection queues the commands. `EXEC` sends the commands on data as one operation. The operation goes " +
+			"through the log if any of them writes, and is a read otherwise. The node executes the connection " +
+			"commands itself. `WATCH` reads the versions of its keys, and the operation checks them."},
 	{"connection", "Connection", "The node that holds the connection answers these commands."},
 	{"cluster", "Cluster", "`READONLY` and `READWRITE` choose the freshness of reads. The other commands are for " +
 		"clients of Redis Cluster and require nodes with `--cluster-mode`. Without it every node accepts every key, " +

@@ -64,9 +64,10 @@ func (h *history) unsteady(from, to time.Duration) {
 	h.served.steady.Add(from, to)
 }
 
-// joining reports whether a node runs that has not joined the cluster yet, because
-// its addition has failed so far. Such a node keeps the commands of its clients
-// until it has joined, so these clients are not in a queue.
+// joining reports whether a running node has applied nothing yet. Either it has
+// just started, or it has not joined the cluster, because the attempts to add it
+// have failed. A node that has not joined keeps the commands of its clients until
+// then, so these clients are not in a queue.
 func (w *world) joining() bool {
 	for _, id := range w.ids() {
 		p := w.node(id).running()

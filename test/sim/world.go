@@ -61,8 +61,9 @@ type node struct {
 
 	mu   sync.Mutex
 	proc *process // nil while it is down
-	// out is set while renew replaces the node's disk. The node must not
-	// start in this time.
+	// out is set while renew replaces the node's disk, or while removalOfJoining
+	// removes the node. Meanwhile, the node must not start, and no other fault may
+	// renew it.
 	out bool
 }
 

@@ -138,8 +138,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The connection may end within a reply, and must not be taken for one that
-// ended between two replies.
+// Read must distinguish a connection that ends within a reply from one that ends
+// between two replies.
 func TestRead(t *testing.T) {
 	for _, c := range replies {
 		r := bufio.NewReaderSize(strings.NewReader(c.raw+c.raw), 16)
