@@ -10,9 +10,9 @@ import (
 // silentOptions makes raft's own timers too slow for a test, so that only
 // cluster/failover can start an election.
 func silentOptions(o *cluster.Options) {
-	o.HeartbeatTimeout = slowdown * 8 * time.Second
+	o.HeartbeatTimeout = slowdown * 4 * time.Second
 	o.LeaseTimeout = o.HeartbeatTimeout
-	o.LeaderWait = slowdown * 6 * time.Second // a write that waits for raft's timers fails
+	o.LeaderWait = slowdown * 3 * time.Second // a write that waits for raft's timers fails
 }
 
 // TestSilent_LeaderReplaced lets a leader hang: its connections stay open, and it
