@@ -311,13 +311,12 @@ func (ld *leadership) keepTime() {
 	defer again.Stop()
 	pending := false // at most one clock entry of keepTime at a time
 	applied := make(chan struct{}, 1)
-	waiters := false
 	for {
 		select {
 		case <-ld.done:
 			return
 		case <-ld.links:
-			waiters = ld.checkWaiters()
+			ld.checkWaiters()
 			ld.pulse.Touch()
 			continue
 		case <-applied:
@@ -328,7 +327,7 @@ func (ld *leadership) keepTime() {
 			continue
 		case <-again.C:
 		case <-ld.pulse.C():
-			waiters = ld.checkWaiters()
+			waiters := ld.checkWaiters()
 			ld.reads.Watch()
 			ld.pulse.Next(pending || waiters || ld.clockEntryDue(ld.now()+int64(expireRest)))
 		case <-ld.pulse.Woken():
