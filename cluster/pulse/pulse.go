@@ -43,7 +43,10 @@ func (t *Ticker) Touch() {
 	}
 	t.touched.Store(true)
 	if t.resting.CompareAndSwap(true, false) {
-		t.woken <- struct{}{} // has room: only Next sets resting, and it empties the channel before
+		select {
+		case t.woken <- struct{}{}:
+		default: // a token of an earlier rest is still there, and wakes the owner as well
+		}
 	}
 }
 
