@@ -302,7 +302,8 @@ const expireRest = 500 * time.Millisecond
 // clock entries while keys have a TTL. It commits one when a key has expired, so
 // that the key is removed and its events are delivered. One entry removes a
 // bounded number of keys (see fsm.FeatureBudget), so keepTime commits the next one
-// soon if keys are left. It also commits one at least every ClockEntryEvery, which
+// soon if keys are left. Likewise, one entry removes a bounded number of waiters
+// whose wait has ended (see fsm.FeatureDivide). keepTime also commits one at least every ClockEntryEvery, which
 // bounds how much elapsed time a failover loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
@@ -325,7 +326,12 @@ func (ld *leadership) keepTime() {
 				again.Reset(ld.opts.ExpireEvery / expireAgain)
 			}
 			continue
+		case <-ld.suspender.changed():
+			ld.suspender.pending = nil
+			again.Reset(ld.opts.ExpireEvery / expireAgain) // there may be more to remove
+			continue
 		case <-again.C:
+			ld.checkWaiters()
 		case <-ld.pulse.C():
 			waiters := ld.checkWaiters()
 			ld.reads.Watch()

@@ -376,14 +376,20 @@ func (m *Machine) LockCounts() (held, waiting int) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
-// heir returns the first waiter of a queue after a position that is not passed
-// over, nil if there is none.
-func (w *waits) heir(k waitKey, behind Pos) *waiter {
-	n := w.first(k, behind)
-	for n != nil && w.passedOver(n.session) {
-		n = w.first(k, n.pos)
-	}
-	return n
+// heir returns the first waiter of a queue after a position that can get the lock:
+// its node is not passed over, and its wait has not ended. It returns nil if there is
+// none.
+func (w *waits) heir(k waitKey, behind Pos) (heir *waiter) {
+	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
+		if q.waitKey != k {
+			return false
+		}
+		if !w.passedOver(q.w.session) && !w.ended(q.w) {
+			heir = q.w
+		}
+		return heir == nil
+	})
+	return heir
 }
 
 // LockReserved reports whether no client can take a free lock now: during its

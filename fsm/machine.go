@@ -41,8 +41,9 @@ type Machine struct {
 	features  int // feature version of the cluster: see feature.go
 	operating     // from FeatureOperate on
 
-	expiry keyspace.ExpiryIndex
-	owner  *container.Owner // owner of the tree nodes that may be changed in place
+	expiry  keyspace.ExpiryIndex
+	owner   *container.Owner // owner of the tree nodes that may be changed in place
+	endWork int              // maxEndWork, and less in a test
 
 	ctx   Ctx // scratch of Apply
 	arena []byte
@@ -78,6 +79,7 @@ func New(table *Table) *Machine {
 	m := &Machine{
 		table: table, scripts: newScriptCache(), libraries: library.NewSet(), sessions: make(map[string]*session),
 		users: &Users{}, waits: newWaits(), expiry: keyspace.NewExpiryIndex(), owner: &container.Owner{},
+		endWork: maxEndWork,
 	}
 	for i := range m.dbs {
 		m.dbs[i] = keyspace.NewDB()

@@ -51,10 +51,12 @@ type waits struct {
 	count  int                    // number of open waiters
 	bytes  int
 	locks  int // number of open waiters for locks
+	endedWaits
 }
 
-// waitNode is a node that has waiters. From FeatureMend on they all belong to
-// one session. Before, id is the session of the first of them.
+// waitNode is a node that has waiters. From FeatureMend on, they all belong to one
+// session, except those whose wait has ended and that are not removed yet (see
+// endedWaits). Before, id is the session of the first of them.
 type waitNode struct {
 	id        SessionID
 	suspended bool
@@ -394,7 +396,7 @@ func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][
 	}
 	k := waitKey{db: c.db, key: string(key)}
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ == t && w.suspended(n.session) && matches(n.args) {
+		if n.typ == t && (w.suspended(n.session) || w.ended(n)) && matches(n.args) {
 			return true
 		}
 	}
@@ -464,18 +466,6 @@ func (c *Ctx) losesKeys(db int) {
 	}
 }
 
-// of returns the waiters of a session.
-func (w *waits) of(id SessionID) []*waiter {
-	var list []*waiter
-	w.conns.Ascend(&waiter{session: id}, func(n *waiter) bool {
-		if n.session == id {
-			list = append(list, n)
-		}
-		return n.session == id
-	})
-	return list
-}
-
 // serveWaiters serves the waiters of the keys that are ready. It runs after
 // every operation. Serving a waiter can make other keys ready (BLMOVE).
 func (c *Ctx) serveWaiters() {
@@ -511,7 +501,7 @@ func (c *Ctx) serveQueue(k waitKey) {
 			return
 		case o.Type != n.typ:
 			continue
-		case w.suspended(n.session):
+		case w.suspended(n.session), w.ended(n):
 			return
 		}
 		c.setPosition(c.position + 1)
@@ -533,7 +523,7 @@ func (c *Ctx) endGroupReads(k waitKey) {
 	}
 	w := &c.m.waits
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ != keyspace.TypeStream || w.suspended(n.session) {
+		if n.typ != keyspace.TypeStream || w.suspended(n.session) || w.ended(n) {
 			continue
 		}
 		if b := n.blocking(c.m.table); b.Gone.IsError() {
@@ -581,100 +571,6 @@ type Woken struct {
 
 func (c *Ctx) woken(n *waiter, reply []byte) {
 	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
-}
-
-// endWaits removes all waiters of a session. If the node of the session is
-// running, it learns of the removal from Result.Woken, and its clients wait
-// again.
-func (c *Ctx) endWaits(id SessionID) {
-	for _, n := range c.m.waits.of(id) {
-		c.forget(n)
-		c.woken(n, nil)
-	}
-}
-
-// endOpenWaits removes the waiters of a session that were not served, and those
-// whose grants of locks are not claimed.
-func (c *Ctx) endOpenWaits(id SessionID) {
-	for _, n := range c.m.waits.of(id) {
-		if !n.served || n.grant != nil {
-			c.forget(n)
-			c.woken(n, nil)
-		}
-	}
-}
-
-// endWaitsOf ends the open waits of a user that is being changed. It also ends
-// those of clients whose user is unknown because they began to wait before
-// FeatureBudget. The nodes of the clients check the user's rules and execute
-// the commands again. The machine cannot check the rules, because their meaning
-// depends on the program (see User).
-func (c *Ctx) endWaitsOf(user string) {
-	w := &c.m.waits
-	if c.m.features < FeatureBudget || w.count == 0 {
-		return
-	}
-	var ended []*waiter
-	w.conns.Scan(func(n *waiter) bool {
-		if !n.served && (n.user == user || n.user == "") {
-			ended = append(ended, n)
-		}
-		return true
-	})
-	for _, n := range ended {
-		c.forget(n)
-		c.woken(n, nil)
-	}
-}
-
-// endEarlierStart ends the waits of an earlier start of the node that id names. It
-// is called for each session in an entry: once a later start of the node has a
-// session, the clients of the earlier start no longer exist.
-func (c *Ctx) endEarlierStart(id SessionID) {
-	w := &c.m.waits
-	if len(w.nodes) == 0 {
-		return
-	}
-	if at, found := w.node(id.NodeID); found && w.nodes[at].id.Boot < id.Boot {
-		c.endWaits(w.nodes[at].id)
-	}
-}
-
-// replaceStart ensures that all waiters of the node that id names belong to the
-// start that id names: it ends the waits of an earlier start. It returns false if
-// the node has waiters of a later start.
-func (c *Ctx) replaceStart(id SessionID) bool {
-	c.endEarlierStart(id)
-	w := &c.m.waits
-	at, found := w.node(id.NodeID)
-	return !found || w.nodes[at].id == id
-}
-
-// endSuperseded ends the waits of all starts of a node except the latest one
-// that has waiters. Before FeatureMend a node could have waiters of several
-// starts.
-func (c *Ctx) endSuperseded() {
-	w := &c.m.waits
-	latest := make([]uint64, len(w.nodes))
-	w.conns.Scan(func(n *waiter) bool {
-		at, _ := w.node(n.session.NodeID)
-		latest[at] = max(latest[at], n.session.Boot)
-		return true
-	})
-	var ended []*waiter
-	w.conns.Scan(func(n *waiter) bool {
-		if at, _ := w.node(n.session.NodeID); n.session.Boot < latest[at] {
-			ended = append(ended, n)
-		}
-		return true
-	})
-	for _, n := range ended {
-		c.forget(n)
-		c.woken(n, nil)
-	}
-	for at := range w.nodes { // each node still has the waiters of its latest start
-		w.nodes[at].id.Boot = latest[at]
-	}
 }
 
 // suspendAll suspends all sessions, because it is not known yet which nodes are

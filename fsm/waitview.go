@@ -28,6 +28,10 @@ const (
 	// its client. Its arguments are the key and the token. It has no effect if a
 	// renewal of the grant was answered. It exists from FeatureShared on.
 	UndeliveredCommand = "_undelivered"
+	// EndWaitsCommand removes waiters whose wait has ended, as many as one operation
+	// may remove: see endedWaits. It has no arguments, and returns how many it has
+	// removed. It exists from FeatureDivide on.
+	EndWaitsCommand = "_endwaits"
 )
 
 // These are the last arguments of SuspendCommand.
@@ -74,10 +78,19 @@ var waitCommands = []Command{
 	},
 	{
 		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,
+		Work:  WorkHooks{Steps: suspendWork},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N)",
 		Syntax:     "term node boot <on | off | pass | end | drop>",
 		Doc:        "Suspend, serve or remove the waiters of a node",
+	},
+	{
+		Name: EndWaitsCommand, Run: endWaits, Arity: 1, Flags: Internal | Write | Fast,
+		Required: Required{Feature: FeatureDivide},
+		Work:     WorkHooks{Steps: endWaitsWork},
+		Group:    "internal", Since: "holdfast",
+		Complexity: "O(N)",
+		Doc:        "Remove waiters whose wait has ended",
 	},
 }
 
@@ -182,7 +195,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 	case SuspendPass:
 		if c.m.features >= FeatureLocks {
 			w.nodes[at].suspended, w.nodes[at].passed = true, true
-			for _, n := range w.of(id) {
+			for _, n := range c.m.waitersOf(id) {
 				if n.forLock() {
 					c.ready(n.keys[0])
 				}
@@ -190,7 +203,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		}
 	case SuspendOff:
 		w.nodes[at].suspended, w.nodes[at].passed = false, false
-		list := w.of(id)
+		list := c.m.waitersOf(id)
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
 		for _, n := range list {
 			for _, k := range n.keys {
@@ -249,7 +262,7 @@ type WaiterInfo struct {
 // WaitersOf returns the waiters of a session, including served ones.
 func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 	var list []WaiterInfo
-	for _, n := range m.waits.of(id) {
+	for _, n := range m.waitersOf(id) {
 		list = append(list, WaiterInfo{n.origin, n.pos, n.served})
 	}
 	return list
@@ -278,6 +291,10 @@ func (m *Machine) WaitSessions() []WaitSession {
 	return list
 }
 
+// WaitsLeft reports whether there may be waiters whose wait has ended and that
+// EndWaitsCommand removes.
+func (m *Machine) WaitsLeft() bool { return m.waits.left }
+
 // Waiting returns the number of waiting connections in the whole cluster.
 func (m *Machine) Waiting() int { return m.waits.count }
 
@@ -298,21 +315,28 @@ const (
 	flagGrant = 32
 	// flagPassed: see waitNode.passed.
 	flagPassed = 64
+	// flagEnded: a change of the client's user has ended the wait, and the waiter is
+	// not removed yet. It is set from FeatureDivide on.
+	flagEnded = 128
 )
 
 // waiters writes the waiters and returns their number.
 func (w *snapshotWriter) waiters(waits *waits) (written uint64) {
 	waits.conns.Scan(func(n *waiter) bool {
 		at, _ := waits.node(n.session.NodeID)
-		w.waiter(n, &waits.nodes[at])
+		w.waiter(n, &waits.nodes[at], waits.endedByUser(n))
 		written++
 		return w.err == nil
 	})
 	return written
 }
 
-func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
+// waiter writes a waiter of a node. ended says that flagEnded is set.
+func (w *snapshotWriter) waiter(n *waiter, node *waitNode, ended bool) {
 	var flags byte
+	if ended {
+		flags |= flagEnded
+	}
 	if n.served {
 		flags |= flagServed
 	}
@@ -384,7 +408,8 @@ func (l *snapshotLoader) waits(d *codec.Decoder) error {
 		}
 	}
 	n.origin, n.pos, n.served = d.Uvarint(), Pos(d.Uvarint()), flags&flagServed != 0
-	if flags > flagServed|flagRESP3|flagSuspended|flagMixed|flagUser|flagGrant|flagPassed ||
+	ended := flags&flagEnded != 0
+	if ended && (l.m.features < FeatureDivide || n.served) ||
 		flags&flagUser != 0 && (l.m.features < FeatureBudget || n.served) ||
 		flags&flagGrant != 0 && (l.m.features < FeatureLocks || !n.served) ||
 		passed && (l.m.features < FeatureLocks || !suspended) {
@@ -417,6 +442,12 @@ func (l *snapshotLoader) waits(d *codec.Decoder) error {
 	}
 	w.add(n)
 	w.nodes[at].id, w.nodes[at].suspended, w.nodes[at].passed = node, suspended, passed
+	if l.m.features >= FeatureDivide && n.session.Boot < node.Boot {
+		w.left = true
+	}
+	if ended {
+		w.endUser(n.user, n.pos+1)
+	}
 	return nil
 }
 
