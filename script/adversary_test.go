@@ -144,6 +144,9 @@ var hostile = map[string]string{
 	"keys come and go":     `local t = {} for i=1,1e9 do t['k' .. i] = 1 t['k' .. i] = nil end`,
 	"table keys":           `local t = {} while true do t[{}] = 1 end`,
 	"constructors":         `local t = {} while true do t = {t, a = t, b = t, c = t} end`,
+	"named fields":         `local t = {} for i=1,1e9 do t[i] = {` + namedFields(2000, "k%d = 1,") + `} end`,
+	"fields and a list":    `local t = {} for i=1,1e9 do t[i] = {1, 2, ` + namedFields(500, "k%d = 1,") + `} end`,
+	"fields at numbers":    `local t = {} for i=1,1e9 do t[i] = {` + namedFields(500, "[%d.5] = 1,") + `} end`,
 	"empty tables":         `local t = {} for i=1,1e9 do local u = {} u.x = 1 t[i] = u end`,
 	"static keys":          `while true do local t = {} ` + staticKeys(500) + ` end`,
 	"arg":                  `local function f(...) return arg end local t = {} for i=1,1e9 do t[i] = f(i, i, i) end`,
@@ -156,6 +159,15 @@ var hostile = map[string]string{
 	"compare circle":       `local m = {} m.__eq = function(a, b) return a == setmetatable({}, m) end return setmetatable({}, m) == setmetatable({}, m)`,
 	"newindex recursion":   `local t = setmetatable({}, {__newindex = function(t, k, v) t[k .. 'x'] = v end}) t.a = 1`,
 	"exponent":             `local x = 2 while true do x = x ^ 1.0001 end`,
+}
+
+// namedFields returns fields of a table constructor.
+func namedFields(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }
 
 func staticKeys(n int) string {
@@ -218,6 +230,34 @@ func TestRun_EndsWithinItsBudget(t *testing.T) {
 				t.Errorf("%v\n%s", err, a.Stack)
 			}
 		})
+	}
+}
+
+// TestRun_ChargesConstructors checks that a table constructor is charged for all its
+// fields: at least a third of what it allocates.
+func TestRun_ChargesConstructors(t *testing.T) {
+	r := script.NewRunner(unhurried())
+	for name, fields := range map[string]string{
+		"names":            namedFields(2000, "k%d = 1,"),
+		"names and a list": "1, 2, nil, 4, " + namedFields(2000, "k%d = 1,"),
+		"numbers":          namedFields(2000, "[%d.5] = 1,"),
+		"negative numbers": namedFields(2000, "[-%d] = 1,"),
+		"a list":           namedFields(2000, "'%d',"),
+	} {
+		src := []byte(`local t = {} for i = 1, 50 do t[i] = {` + fields + `} end`)
+		if text := r.CompileScript(src); text != "" {
+			t.Fatal(text)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		reply, used, err := r.RunMetered(fsm.ScriptCall{Body: src, Do: ping})
+		runtime.ReadMemStats(&after)
+		if err != nil || reply.IsError() {
+			t.Fatalf("%s: %v %s", name, err, reply.Text())
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; uint64(used.Bytes) < took/3 {
+			t.Errorf("%s: %d bytes charged, %d allocated", name, used.Bytes, took)
+		}
 	}
 }
 

@@ -140,11 +140,15 @@ func opTable(st *State, args []Value) []Value {
 	t := args[0].(*Table)
 	n := t.MaxN()
 	pairs := 0
-	if k, _ := t.Next(Nil); n == 0 && k != Nil {
-		pairs = 1
-	}
+	t.ForEach(func(k, _ Value) {
+		if i, listed := k.(lua.LNumber); !listed || i < 1 || int(i) > n {
+			pairs++
+		}
+	})
+	// A table that grows by single assignments is charged pairBytes for each pair. The
+	// constructor reserves room in advance, which takes up to twice as much.
 	st.Alloc(tableBytes + n*slotBytes + pairs*2*pairBytes)
-	st.Step(n >> 3)
+	st.Step((n + pairs) >> 3)
 	for i, v := range args[1:] {
 		st.setInt(t, n+1+i, v)
 	}
