@@ -14,19 +14,20 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// fake is a server with LOCK for exclusive locks, and with the commands of
-// WithPlainRedis. It runs in the time of the bubble of a test.
+// fake is a server with the LOCK commands for exclusive locks, and with the
+// commands that WithPlainRedis needs. In a synctest bubble, it uses the time of the
+// bubble.
 type fake struct {
 	mu    sync.Mutex
 	plain bool // the server has no LOCK
 	locks map[string]*fakeLock
 	token int64
-	// lose makes the next replies get lost after their commands were executed;
-	// down makes commands fail before they are executed.
+	// lose is how many of the next replies get lost after their commands were
+	// executed. down makes all commands fail before they are executed.
 	lose     int
 	down     bool
 	acquired []any // the last LOCK ACQUIRE
-	closed   int   // dedicated connections that were closed
+	closed   int   // number of dedicated connections that were closed
 	renewed  []time.Time
 }
 
@@ -273,7 +274,7 @@ func (f *fake) serve(conn redcon.Conn, cmd redcon.Command) {
 	var refused redis.Error
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		_ = conn.Close() // the client notices
+		_ = conn.Close() // the client sees the end of the connection
 	case errors.Is(err, redis.Nil):
 		conn.WriteNull()
 	case errors.As(err, &refused):

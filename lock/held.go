@@ -39,8 +39,8 @@ func newHeld(ctx context.Context, a attempt, g grant) *Held {
 	return h
 }
 
-// confirm records that a command which was sent at g.sent has granted or renewed
-// the lease. The lease began after g.sent, so counting from g.sent is safe.
+// confirm records that a command sent at g.sent has granted or renewed the lease.
+// The lease began after g.sent, so it does not end before g.sent plus the TTL.
 func (h *Held) confirm(g grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,11 +50,12 @@ func (h *Held) confirm(g grant) {
 // Key returns the key of the lock.
 func (h *Held) Key() string { return h.a.key }
 
-// Owner returns the owner, the value of the lock.
+// Owner returns the owner, which is the value of the lock.
 func (h *Held) Owner() string { return h.a.owner }
 
 // Token returns the fencing token. It is higher than the tokens of all earlier
-// owners of all locks. It is 0 in a server without tokens: see WithPlainRedis.
+// owners of all locks. It is 0 if the server has no LOCK command: see
+// WithPlainRedis.
 func (h *Held) Token() int64 { return h.token }
 
 // Context returns a context with the values of Acquire's context. It is canceled
@@ -70,8 +71,8 @@ func (h *Held) Until() time.Time {
 	return h.until
 }
 
-// keep renews the lease at a third of the TTL. It cancels the context when the
-// lease may have ended.
+// keep renews the lease after each third of the TTL. It cancels the context when
+// the lease may have ended.
 func (h *Held) keep(ctx context.Context) {
 	defer close(h.done)
 	every := h.a.ttl / 3
@@ -97,7 +98,7 @@ func (h *Held) keep(ctx context.Context) {
 	}
 }
 
-// renewOnce renews the lease. It returns false if it should be tried again soon.
+// renewOnce renews the lease. It returns false if the caller should try again soon.
 func (h *Held) renewOnce(ctx context.Context) bool {
 	limited, stop := context.WithDeadline(ctx, h.Until())
 	defer stop()
@@ -134,9 +135,10 @@ func (a *attempt) renew(ctx context.Context, g grant) (grant, error) {
 }
 
 // Release releases the lock, so that the next client can get it at once, and
-// cancels the context. It returns ErrLost if the lock was lost before. It tries
-// until ctx is done or the lease may be over; if it fails, the lease ends on its
-// own. After a call that succeeded, another call returns ErrLost.
+// cancels the context. It returns ErrLost if the lock was lost before. Release
+// repeats a failed command until ctx is done or the lease may have ended. If
+// Release fails, the lease ends on its own. A call after a successful one returns
+// ErrLost.
 func (h *Held) Release(ctx context.Context) error {
 	h.stop()
 	<-h.done
@@ -162,8 +164,9 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 }
 
-// release sends one command. If the client repeated it after the loss of a reply,
-// the reply to the second one would say that the owner does not hold the lock.
+// release sends one RELEASE command, and the client must not repeat it. If the
+// reply to the first RELEASE was lost, the reply to a second one would say that the
+// owner does not hold the lock.
 func (a *attempt) release(ctx context.Context, h *Held) (int64, error) {
 	if h.plain {
 		return a.releasePlain(ctx)

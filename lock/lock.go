@@ -35,12 +35,12 @@ var (
 	ErrNoLockCommand = errors.New("server does not have the LOCK command")
 )
 
-// MinTTL is the shortest TTL. A renewal needs a round trip and a commit of the
-// cluster.
+// MinTTL is the shortest TTL. A renewal takes a round trip and a commit of the
+// cluster, so it could come too late for a shorter TTL.
 const MinTTL = 100 * time.Millisecond
 
-// longestWait is the wait of an Acquire without a limit. It fits into the
-// milliseconds of every client.
+// longestWait is the wait that Acquire sends if only the context limits the wait.
+// In milliseconds, it fits into 32 bits.
 const longestWait = 24 * time.Hour
 
 type options struct {
@@ -49,7 +49,7 @@ type options struct {
 	owner string
 	meta  string
 	plain bool
-	// shared: see WithShared. limit, if limited is set: see WithLimit.
+	// WithShared sets shared. WithLimit sets limit and limited.
 	shared, limited bool
 	limit           int
 }
@@ -73,10 +73,10 @@ func WithOwner(owner string) Option { return func(o *options) { o.owner = owner 
 // WithMeta sets a text that LOCK INFO shows, for example a job's name.
 func WithMeta(text string) Option { return func(o *options) { o.meta = text } }
 
-// WithShared lets other owners with WithShared hold the lock at the same time. An
-// owner without it (a writer) waits until all of them (the readers) have released
-// the lock. Readers that come later wait for the writer. All wait in one queue, so
-// readers that keep coming do not keep a writer waiting.
+// WithShared lets other owners that use WithShared hold the lock at the same time.
+// These owners are readers; an owner without WithShared is a writer. A writer waits
+// until all readers have released the lock. Readers and writers wait in one queue.
+// So readers that arrive while a writer waits get the lock after the writer.
 func WithShared() Option { return func(o *options) { o.shared = true } }
 
 // WithLimit lets up to n owners hold the lock at the same time, as a semaphore with
@@ -110,13 +110,13 @@ func (o *options) check(key string) error {
 	return nil
 }
 
-// Acquire takes the lock of a key. While another owner holds the lock, it waits in
-// the queue of the lock, which the clients of all nodes share. If it loses the
-// connection, it tries again. That is safe, because the cluster recognizes the
-// owner and does not grant the lock a second time.
+// Acquire takes the lock of a key. While another owner holds the lock, Acquire
+// waits in the queue of the lock, which the clients of all nodes share. If Acquire
+// loses the connection, it sends the command again. That is safe, because the
+// cluster recognizes the owner and does not grant the lock a second time.
 //
-// The caller must call Release when it no longer needs the lock. Canceling ctx
-// ends the wait; after Acquire has returned, it has no effect on the lock.
+// The caller must call Release when it no longer needs the lock. Canceling ctx ends
+// the wait. Once Acquire has returned, ctx has no effect on the lock.
 func Acquire(ctx context.Context, client Client, key string, opts ...Option) (*Held, error) {
 	o := options{ttl: 30 * time.Second, wait: -1, owner: rand.Text()}
 	for _, opt := range opts {
@@ -139,11 +139,11 @@ func Acquire(ctx context.Context, client Client, key string, opts ...Option) (*H
 // grant is a lock that was just acquired or renewed.
 type grant struct {
 	token int64
-	sent  time.Time // before the command was sent, so before the lease began
-	plain bool      // a lock in a server without LOCK
+	sent  time.Time // time before the command was sent, and so before the lease began
+	plain bool      // the server has no LOCK command
 }
 
-// attempt is the work of one Acquire.
+// attempt contains the parameters of one call of Acquire.
 type attempt struct {
 	options
 	client Client
@@ -151,7 +151,8 @@ type attempt struct {
 	until  time.Time // end of the wait, or zero if there is no limit
 }
 
-// run tries until the lock is granted, the wait is over, or an error is permanent.
+// run tries until the lock is granted, the wait is over, ctx is done, or an error
+// is permanent.
 func (a *attempt) run(ctx context.Context) (grant, error) {
 	pause := retryMin
 	for {
@@ -180,8 +181,9 @@ func (a *attempt) run(ctx context.Context) (grant, error) {
 
 func (a *attempt) expired() bool { return !a.until.IsZero() && !time.Now().Before(a.until) }
 
-// ask first asks without a wait, over the caller's client. If the lock is taken, it
-// waits on a connection of its own, so that the wait does not block other commands.
+// ask first sends LOCK ACQUIRE without a wait, over the caller's client. If the
+// lock is taken, ask waits on a separate connection, so that the wait does not
+// block other commands.
 func (a *attempt) ask(ctx context.Context) (grant, error) {
 	g, err := a.send(ctx, a.client, 0)
 	if !errors.Is(err, ErrTaken) || a.wait == 0 || a.expired() {
@@ -268,9 +270,9 @@ func isUnknownCommand(err error) bool {
 	return strings.HasPrefix(strings.ToLower(err.Error()), "err unknown command")
 }
 
-// transient reports whether the same command may succeed later: the connection was
-// lost, or the cluster currently has no leader. Repeating a LOCK command is safe,
-// because the cluster recognizes the owner.
+// transient reports whether the same command may succeed later, for example because
+// the connection was lost or the cluster currently has no leader. Repeating a LOCK
+// command is safe, because the cluster recognizes the owner.
 func transient(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

@@ -72,8 +72,8 @@ func TestAcquire_Options(t *testing.T) {
 	}
 }
 
-// TestAcquire_Waits checks that a waiter gets the lock when its owner releases
-// it or its lease ends, and that its lease is proved by a renewal.
+// TestAcquire_Waits checks that a waiter gets the lock when its owner releases it,
+// and that a renewal then shows the waiter how long its lease lasts.
 func TestAcquire_Waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -138,13 +138,13 @@ func TestAcquire_LostReply(t *testing.T) {
 	})
 }
 
-// TestAcquire_DeadNode checks that a wait ends soon after its node has stopped
-// answering, and continues when the node is back.
+// TestAcquire_DeadNode checks that Acquire ends a wait soon after its node has
+// stopped answering, and waits again when the node is back.
 func TestAcquire_DeadNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		first := must(t, f, WithTTL(time.Minute))
-		first.stop() // its owner is gone; the lease ends after a minute
+		first.stop() // the owner no longer renews; the lease ends after a minute
 		go func() {
 			time.Sleep(10 * time.Second)
 			f.set(func() { f.down = true })
@@ -195,8 +195,8 @@ func TestHeld_Lost(t *testing.T) {
 	})
 }
 
-// TestHeld_Unproved checks that the owner learns before the end of the lease
-// that it cannot renew it, and that a short failure does no harm.
+// TestHeld_Unproved checks that the context of an owner that cannot renew its lease
+// is canceled before the lease ends, and that a short failure does not cancel it.
 func TestHeld_Unproved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -227,8 +227,9 @@ func TestHeld_Unproved(t *testing.T) {
 	})
 }
 
-// TestHeld_ReleaseRepeated checks clients that repeat a command after its reply was
-// lost. The second RELEASE finds no lock, but the first one has released it.
+// TestHeld_ReleaseRepeated checks that Release succeeds when the reply to a RELEASE
+// is lost and the client sends the command again. The second RELEASE finds no lock,
+// because the first one has released it.
 func TestHeld_ReleaseRepeated(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, addr string) Client{
 		"redis.Client": func(t *testing.T, addr string) Client {
@@ -266,7 +267,7 @@ func TestHeld_ReleaseRepeated(t *testing.T) {
 // TestNodes_Hangs checks that the time limit of a command also ends the wait for a
 // node that hangs, and that the next command goes to another node.
 func TestNodes_Hangs(t *testing.T) {
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // it accepts connections, and does not answer
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but does not answer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,8 +285,8 @@ func TestNodes_Hangs(t *testing.T) {
 	next, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	begun := time.Now()
-	// The client of go-redis has a time limit of its own. The other node must not
-	// have to wait for it.
+	// A go-redis client has a read timeout of its own. Nodes must ask the other
+	// node before that timeout.
 	for {
 		short, stop := context.WithTimeout(next, 500*time.Millisecond)
 		_, err := call(short, nodes, "PING")
@@ -314,7 +315,7 @@ func TestHeld_ReleaseCannotReach(t *testing.T) {
 	})
 }
 
-// TestPlain checks a server without LOCK.
+// TestPlain checks Acquire on a server without the LOCK command.
 func TestPlain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -343,8 +344,8 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// TestAcquire_Mode: the options of several owners are those of LOCK ACQUIRE, also
-// in the queue.
+// TestAcquire_Mode checks that Acquire sends the arguments of WithShared and
+// WithLimit, both without a wait and in the queue.
 func TestAcquire_Mode(t *testing.T) {
 	for _, c := range []struct {
 		opt  Option

@@ -11,7 +11,7 @@ import (
 )
 
 // Nodes is a Client of several nodes of one cluster. It sends each command to the
-// node that answered last. If that node does not answer, it tries the others.
+// node that answered last. If that node does not answer, Nodes tries the others.
 // Every node of a Holdfast cluster serves every command. Use Nodes only for the
 // LOCK commands, which are safe to repeat: a command may be executed twice.
 type Nodes struct {
@@ -19,9 +19,9 @@ type Nodes struct {
 	current atomic.Int64
 }
 
-// NewNodes returns a client of the nodes at the addresses. opt contains all other
-// options; its Addr, MaxRetries and ContextTimeoutEnabled are ignored: the time limit
-// of a command ends the wait for a node that hangs, so that the next command goes to
+// NewNodes returns a client of the nodes at the addresses. It uses all options of
+// opt except Addr, MaxRetries and ContextTimeoutEnabled. If a node hangs, the
+// context of the command ends the wait for its reply, and the next command goes to
 // another node. The caller must call Close.
 func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 	if len(addrs) == 0 {
@@ -57,8 +57,9 @@ func (n *Nodes) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// Elsewhere reports whether another node may answer a command that failed with
-// err. That is so if this node cannot be reached, or has no leader.
+// Elsewhere reports whether another node may be able to answer a command that
+// failed with err, for example because this node cannot be reached or has no
+// leader.
 func Elsewhere(err error) bool {
 	var reply redis.Error
 	return err != nil && !errors.Is(err, redis.Nil) && (!errors.As(err, &reply) || transient(err))

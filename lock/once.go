@@ -14,7 +14,7 @@ import (
 // released the lock.
 type Repeater interface {
 	// DoOnce sends a command to one node. If that node does not answer, the next
-	// command goes to another one.
+	// command goes to another node.
 	DoOnce(ctx context.Context, args ...any) *redis.Cmd
 }
 

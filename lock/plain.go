@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The functions of this file take a lock in a server without the LOCK command: see
-// WithPlainRedis.
+// The functions of this file acquire, renew and release a lock on a server without
+// the LOCK command: see WithPlainRedis.
 
 const (
 	renewScript = `if redis.call("get",KEYS[1]) == ARGV[1] then
 	return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
-	// releaseScript is the script of most lock libraries. Holdfast executes it as
-	// one command.
+	// releaseScript is the script with which most lock libraries release a lock.
+	// Holdfast executes it as one command, without an interpreter.
 	releaseScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 
 	pollMin = 20 * time.Millisecond

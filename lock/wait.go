@@ -10,19 +10,19 @@ import (
 )
 
 // Dedicator is implemented by a Client that can open a separate connection for a
-// command that waits. Acquire does this itself for a redis.Client and a
-// redis.ClusterClient, so they do not implement it.
+// command that waits. A redis.Client and a redis.ClusterClient need not implement
+// it, because Acquire itself opens such a connection for them.
 type Dedicator interface {
-	// Dedicated opens a connection to the node that serves the key. A command on
-	// that connection may wait up to wait for its reply.
+	// Dedicated opens a connection to the node that serves the key. The time limit
+	// of the connection must let a command wait for its reply as long as wait.
 	Dedicated(ctx context.Context, key string, wait time.Duration) (Dedicated, error)
 }
 
 // Dedicated is a connection for a command that waits.
 type Dedicated struct {
-	Conn Client // the connection
-	// Probe is a client of the same node that uses another connection. Acquire sends
-	// PING to it, in order to notice a failure of the node.
+	Conn Client // sends the command that waits
+	// Probe is a client of the same node that uses another connection. Acquire
+	// sends PING over it, in order to notice a failure of the node.
 	Probe Client
 	// Close closes the connection, even while a command waits.
 	Close func() error
@@ -34,13 +34,13 @@ const (
 	probeEvery = 2 * time.Second
 	// probeLimit is the time that a node has to answer.
 	probeLimit = 5 * time.Second
-	// replyMargin is how late the reply may arrive after the end of a wait.
+	// replyMargin is how long after the end of a wait the reply may arrive.
 	replyMargin = 5 * time.Second
 )
 
-// queue waits in the queue of the lock. The wait has a connection of its own,
-// because a waiter leaves the queue when its connection ends: that is how a
-// canceled Acquire gives up its position.
+// queue waits in the queue of the lock, on a separate connection. A waiter leaves
+// the queue when its connection ends. So a canceled Acquire gives up its position
+// by closing the connection.
 func (a *attempt) queue(ctx context.Context) (grant, error) {
 	wait := longestWait
 	if !a.until.IsZero() {
@@ -73,8 +73,8 @@ func (a *attempt) queue(ctx context.Context) (grant, error) {
 	return a.renew(ctx, g)
 }
 
-// probe ends the wait if the node does not answer. Without it, Acquire would not
-// notice that the host of the node has failed before the wait is over.
+// probe ends the wait when the node no longer answers. Without probe, Acquire would
+// not notice before the end of the wait that the host of the node has failed.
 func probe(ctx context.Context, leave context.CancelCauseFunc, client Client) {
 	t := time.NewTicker(probeEvery)
 	defer t.Stop()
@@ -94,7 +94,7 @@ func probe(ctx context.Context, leave context.CancelCauseFunc, client Client) {
 	}
 }
 
-// dedicate opens a connection of its own for a wait.
+// dedicate opens a separate connection for a wait.
 func dedicate(ctx context.Context, client Client, key string, wait time.Duration) (Dedicated, error) {
 	switch c := client.(type) {
 	case Dedicator:
@@ -114,8 +114,8 @@ func dedicate(ctx context.Context, client Client, key string, wait time.Duration
 		"lock.Dedicator", client)
 }
 
-// ownConnection opens a connection to the node of c. The connection does not retry
-// commands, because Acquire does.
+// ownConnection opens a separate connection to the node of c. The connection does
+// not retry commands, because Acquire does.
 func ownConnection(c *redis.Client, wait time.Duration) Dedicated {
 	opt := *c.Options()
 	opt.PoolSize, opt.MinIdleConns, opt.MaxIdleConns, opt.MaxActiveConns = 1, 0, 0, 0

@@ -1,11 +1,11 @@
-// Package fence protects a resource from a former owner of its lock. Such an
-// owner may have been paused, and may not know yet that its lease has ended. Each
-// grant of a lock has a fencing token that is higher than all earlier tokens. The
-// owner sends the token with each request, and the resource refuses a token that
-// is lower than one that it has seen.
+// Package fence protects a resource from a former owner of its lock. Such an owner
+// may have been paused, and may not know yet that its lease has ended. Each grant
+// of a lock has a fencing token that is higher than all earlier tokens. The owner
+// sends the token with each request, and the resource refuses a token that is lower
+// than one that it has seen.
 //
-// Handler does this for an HTTP service. A database checks the token in the
-// statement that writes: see docs/recipes/fencing.md.
+// Handler performs this check for an HTTP service. A database checks the token in
+// the statement that writes: see docs/recipes/fencing.md.
 package fence
 
 import (
@@ -23,13 +23,13 @@ const Header = "Lock-Token"
 // resource that a request changes, usually a part of the path. Each resource has
 // its own highest token.
 //
-// A request without a valid token gets 428 (Precondition Required), and one with
-// an old token 412 (Precondition Failed). The requests of one resource run one
-// after another: otherwise a request with an old token could still be running
-// when one with a new token begins.
+// A request without a valid token gets 428 (Precondition Required), and a request
+// with an old token gets 412 (Precondition Failed). The requests of one resource
+// run one after another. Otherwise, a request with an old token could still be
+// running when a request with a new token begins.
 //
-// The tokens are in memory. A service that keeps its data through a restart must
-// store the highest token with the data, in the same transaction.
+// Handler keeps the tokens in memory only. A service that keeps its data through a
+// restart must store the highest token with the data, in the same transaction.
 func Handler(next http.Handler, resource func(*http.Request) string) http.Handler {
 	return &handler{next: next, resource: resource, seen: make(map[string]*highest)}
 }

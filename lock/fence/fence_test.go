@@ -48,8 +48,8 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestHandler_OneAtATime checks that a request with a new token waits for the
-// request of the owner before.
+// TestHandler_OneAtATime checks that a request with a new token waits until the
+// request of the previous owner has ended.
 func TestHandler_OneAtATime(t *testing.T) {
 	var running atomic.Int32
 	entered, proceed := make(chan struct{}, 2), make(chan struct{})

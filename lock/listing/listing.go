@@ -1,5 +1,5 @@
-// Package listing reads the replies of LOCK LIST and LOCK INFO, for the command
-// line and the dashboard. Both show the same names and values.
+// Package listing reads the replies of LOCK LIST and LOCK INFO for the command line
+// and the dashboard, so that both show the same names and values.
 package listing
 
 import (
@@ -28,8 +28,8 @@ type Query struct {
 	Count  int    // number of locks that one call visits
 }
 
-// List visits up to q.Count locks from cursor on. It returns those that match, and
-// the next cursor, which is "0" after the last lock.
+// List visits up to q.Count locks from cursor on. It returns the locks that match
+// q, and the next cursor, which is "0" after the last lock.
 func List(ctx context.Context, d Doer, q Query, cursor string) (found []Lock, next string, err error) {
 	args := []any{"LOCK", "LIST", "COUNT", q.Count, "CURSOR", cursor}
 	if q.Match != "" {
@@ -74,8 +74,8 @@ func Info(ctx context.Context, d Doer, key string) (Lock, error) {
 	return Describe(reply)
 }
 
-// Describe converts a reply of RESP3 that describes a lock, its history, or a
-// list of these, in maps.
+// Describe converts a RESP3 map that describes a lock or the history of a lock. It
+// also converts the maps in the lists that the map contains.
 func Describe(reply any) (Lock, error) {
 	m, ok := reply.(map[any]any)
 	if !ok {

@@ -7,25 +7,26 @@ import (
 )
 
 const (
-	// maxOriginKey bounds the keys whose history is asked for, in bytes.
+	// maxOriginKey is the maximum length, in bytes, of a key that Add asks about.
 	maxOriginKey = 1024
-	// MaxOriginAsks bounds the keys whose history one call of Add asks for.
+	// MaxOriginAsks is the maximum number of keys that one call of Add asks about.
 	MaxOriginAsks = 100
-	// missAgain is how long a grant that the history does not have is not looked up
-	// again. The history has a grant shortly after LOCK LIST.
+	// missAgain is how long Add waits before it looks up a grant again that was
+	// missing in the history. A grant appears in the history a little later than in
+	// LOCK LIST.
 	missAgain = 10 * time.Second
-	// maxOrigins bounds the grants that are remembered. Each of them takes a few
-	// hundred bytes, and more if the key is long.
+	// maxOrigins is the maximum number of grants that Origins remembers. Each of
+	// them takes a few hundred bytes, and more if the key is long.
 	maxOrigins = 2000
 )
 
-// Scope says for whom and where a history was read. A user sees only the history of
-// the keys that it may read.
+// Scope contains the user that read a history, and the database of the keys. A user
+// sees only the history of the keys that it may read.
 type Scope struct{ User, DB string }
 
-// Origins remembers what the history knows about the current grants of locks: which
-// client took a lock, and when. That does not change while the grant lasts. Origins is
-// safe for concurrent use. Its zero value is ready for use.
+// Origins remembers which client took a lock, and when, as the history says about
+// the current grants of locks. These facts do not change while the grant lasts.
+// Origins is safe for concurrent use. Its zero value is ready for use.
 type Origins struct {
 	mu  sync.Mutex
 	all map[grant]origin
@@ -58,7 +59,7 @@ func (o *Origins) put(g grant, found origin) {
 	if o.all == nil {
 		o.all = make(map[grant]origin)
 	}
-	for old := range o.all { // any grant
+	for old := range o.all { // remove arbitrary grants
 		if len(o.all) < maxOrigins {
 			break
 		}
@@ -67,18 +68,20 @@ func (o *Origins) put(g grant, found origin) {
 	o.all[g] = found
 }
 
-// NeedsOrigin reports whether LOCK LIST or LOCK INFO does not say since when a lock is
-// held, and by which client. They do not say so of locks that LOCK ACQUIRE has not
-// taken.
+// NeedsOrigin reports whether the history must be asked which client took the lock,
+// and when. LOCK LIST and LOCK INFO do not say so about a lock that was taken
+// without LOCK ACQUIRE. For a key longer than maxOriginKey, NeedsOrigin returns
+// false.
 func (l Lock) NeedsOrigin() bool {
 	return l.Int("token") != 0 && l.Int("acquired-ms") == 0 && len(l.Holders()) == 0 &&
 		len(l.Text("key")) <= maxOriginKey
 }
 
-// Add adds to those locks that need it what the history knows about them, unless the
-// node has no history of that time. ask returns the replies to LOCK HISTORY key COUNT 1
-// for up to MaxOriginAsks keys, in order, and nil for a key that the node
-// answered with an error. Add looks up such a key again after missAgain.
+// Add looks up the locks for which NeedsOrigin is true. If the history of the node
+// contains the grant of a lock, Add adds the time and the client to the lock. ask
+// returns the replies to LOCK HISTORY key COUNT 1 for up to MaxOriginAsks keys, in
+// order. For a key that the node answered with an error, ask returns nil, and Add
+// looks up that key again after missAgain.
 func (o *Origins) Add(scope Scope, locks []Lock, ask func(keys []string) ([]any, error)) error {
 	var unknown []grant
 	var keys []string
@@ -121,9 +124,10 @@ func (o *Origins) Add(scope Scope, locks []Lock, ask func(keys []string) ([]any,
 	return nil
 }
 
-// AskHistory asks a node for the history of keys, one after another, in the form that
-// Add needs. The first error ends it, and AskHistory returns it with the replies before:
-// a node adds each command that it refuses to its ACL log.
+// AskHistory asks a node for the history of keys, one after another, and returns
+// the replies in the form that Add needs. It stops at the first error, because a
+// node adds each command that it refuses to its ACL log. It then returns the error
+// and the replies before it.
 func AskHistory(ctx context.Context, d Doer, keys []string) (replies []any, err error) {
 	for _, key := range keys {
 		reply, err := d.Do(ctx, "LOCK", "HISTORY", key, "COUNT", 1).Result()
@@ -135,7 +139,8 @@ func AskHistory(ctx context.Context, d Doer, keys []string) (replies []any, err 
 	return replies, nil
 }
 
-// originOf returns what a reply to LOCK HISTORY says about the grant with a token.
+// originOf returns what a reply to LOCK HISTORY says about the grant with the given
+// token.
 func originOf(reply any, token int64) (origin, error) {
 	found := origin{asked: time.Now()}
 	history, err := Describe(reply)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestOrigins_Lookup checks that a grant that the history does not have is looked up
-// again, and that one that it has is not.
+// TestOrigins_Lookup checks that Origins looks up a grant again if it was missing
+// in the history, and does not look up a grant again that the history contained.
 func TestOrigins_Lookup(t *testing.T) {
 	now := time.Now()
 	for name, tt := range map[string]struct {
@@ -33,8 +33,8 @@ func TestOrigins_Lookup(t *testing.T) {
 	}
 }
 
-// TestOrigins_Add checks which keys Add asks for, that it adds only what the history
-// says about the current grant, and that it remembers the answers.
+// TestOrigins_Add checks which keys Add asks for, that it adds only what the
+// history says about the current grant, and that it does not ask for a key twice.
 func TestOrigins_Add(t *testing.T) {
 	var o Origins
 	var asked []string
@@ -79,7 +79,8 @@ func TestOrigins_Add(t *testing.T) {
 			}
 		}
 	}
-	// Another user has to ask again.
+	// The results that Origins remembers for one user are not used for another
+	// user.
 	asked = nil
 	if err := o.Add(Scope{User: "ann"}, list(), ask); err != nil || len(asked) != 3 {
 		t.Errorf("asked for %q: %v", asked, err)

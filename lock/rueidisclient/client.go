@@ -5,8 +5,8 @@
 //	…
 //	held, err := lock.Acquire(ctx, rueidisclient.New(client), "backup")
 //
-// It is a package of its own, so that programs that use go-redis do not depend on
-// rueidis.
+// The package is separate from package lock, so that programs that use go-redis do
+// not depend on rueidis.
 package rueidisclient
 
 import (
@@ -23,17 +23,18 @@ import (
 	"github.com/holdfast-kv/holdfast/lock"
 )
 
-// Client is a lock.Client and a lock.Dedicator.
+// Client implements lock.Client, lock.Repeater and lock.Dedicator.
 type Client struct {
 	clients []rueidis.Client
 	current atomic.Int64
 }
 
 // New returns a client for lock.Acquire. Each of the rueidis clients is connected
-// to one node of a cluster. Do sends a command to the client that answered last.
-// If its node does not answer, Do tries the others. So a command may be executed
-// twice, which is safe for LOCK. One client is enough if it finds the leader by
-// itself, over Sentinel or with --cluster-mode. New does not close the clients.
+// to one node of a cluster. Do sends a command to the client that answered last. If
+// the node of that client does not answer, Do tries the other clients. So a command
+// may be executed twice, which is safe for LOCK. One client is enough if it finds
+// the leader by itself, over Sentinel or with --cluster-mode. New does not close
+// the clients.
 func New(first rueidis.Client, others ...rueidis.Client) *Client {
 	return &Client{clients: append([]rueidis.Client{first}, others...)}
 }
@@ -60,11 +61,12 @@ func (c *Client) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// Dedicated implements lock.Dedicator. The connection ends with the wait, because
-// a waiter leaves the queue of a lock when its connection ends.
+// Dedicated implements lock.Dedicator. The caller must close the connection when
+// the wait is over, because a waiter leaves the queue of a lock when its connection
+// ends.
 func (c *Client) Dedicated(_ context.Context, _ string, _ time.Duration) (lock.Dedicated, error) {
 	client := c.clients[c.current.Load()]
-	own, _ := client.Dedicate() // Close ends the connection, so it does not go back to the pool
+	own, _ := client.Dedicate() // Close ends the connection instead of returning it to the pool
 	return lock.Dedicated{Conn: &dedicated{own}, Probe: New(client), Close: func() error {
 		own.Close()
 		return nil
@@ -79,8 +81,8 @@ func (d *dedicated) Do(ctx context.Context, args ...any) *redis.Cmd {
 	return reply(ctx, d.client.Do(ctx, command(d.client.B(), args)), args)
 }
 
-// command builds a command. It marks the keys, because a client of a Redis
-// Cluster chooses the node of a command by its keys.
+// command builds a command. It marks the keys, because rueidis chooses the node of
+// a Redis Cluster by the keys of a command.
 func command(b rueidis.Builder, args []any) rueidis.Completed {
 	words := make([]string, len(args))
 	for i, a := range args {

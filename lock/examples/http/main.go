@@ -48,8 +48,8 @@ func run(ctx context.Context, addrs []string) error {
 	if err := put(ctx, service, first, http.StatusNoContent); err != nil {
 		return err
 	}
-	// LOCK BREAK takes the lock away from its owner, as the end of the lease would
-	// if the process of the owner was paused.
+	// LOCK BREAK ends the first owner's grant, as the end of the lease would if the
+	// process of that owner were paused.
 	if err := nodes.Do(ctx, "LOCK", "BREAK", key).Err(); err != nil {
 		return err
 	}

@@ -1,11 +1,11 @@
-// Command postgresql shows a table whose rows only the current owner of a lock
-// can change. A column of each row has the highest fencing token that has written
-// it, and an UPDATE with a lower token changes nothing.
+// Command postgresql shows a table whose rows only the current owner of a lock can
+// change. A column of each row contains the highest fencing token with which the
+// row was written. An UPDATE with a lower token changes nothing.
 //
 //	go run ./lock/examples/postgresql -addr 127.0.0.1:6380,127.0.0.1:6381 \
 //		-dsn 'postgres://me@127.0.0.1/test?sslmode=disable'
 //
-// It creates the table lock_example if that does not exist.
+// The program creates the table lock_example if it does not exist.
 package main
 
 import (
@@ -36,14 +36,14 @@ func main() {
 // errOldToken means that a later owner of the lock has already written the row.
 var errOldToken = errors.New("a later owner has written the row")
 
-// schema creates the table. The column token has the highest token that has
-// written the row.
+// schema creates the table. The column token contains the highest token with which
+// the row was written.
 const schema = `CREATE TABLE IF NOT EXISTS lock_example (
 	id text PRIMARY KEY, balance bigint NOT NULL, token bigint NOT NULL DEFAULT 0)`
 
-// deposit adds to the balance of an account for an owner with a token. PostgreSQL
-// locks the row while it compares the token, so no other write can come in
-// between.
+// deposit adds amount to the balance of an account, on behalf of the owner with the
+// given token. PostgreSQL locks the row while it compares the token, so no other
+// write can happen between the comparison and the change.
 func deposit(ctx context.Context, db *sql.DB, account string, amount, token int64) error {
 	res, err := db.ExecContext(ctx,
 		`UPDATE lock_example SET balance = balance + $1, token = $2 WHERE id = $3 AND token <= $2`,
@@ -86,9 +86,8 @@ func run(ctx context.Context, addrs []string, dsn string) error {
 	if err := deposit(ctx, db, account, 10, first.Token()); err != nil {
 		return err
 	}
-	// LOCK BREAK takes the lock away from its owner, as the end of the lease
-	// would if the process of the owner was paused. The owner does not know this
-	// yet.
+	// LOCK BREAK ends the first owner's grant, as the end of the lease would if the
+	// process of that owner were paused. The first owner does not know this yet.
 	if err := nodes.Do(ctx, "LOCK", "BREAK", "account:"+account).Err(); err != nil {
 		return err
 	}
