@@ -1,11 +1,11 @@
 """A table whose rows only the current owner of a lock can change.
 
-A column of each row has the highest fencing token that has written it, and an
-UPDATE with a lower token changes nothing.
+A column of each row contains the highest fencing token with which the row was
+written. An UPDATE with a lower token changes nothing.
 
     postgresql.py DSN HOST:PORT...
 
-It creates the table lock_example if that does not exist.
+The program creates the table lock_example if it does not exist.
 """
 
 import sys
@@ -23,10 +23,10 @@ class OldTokenError(Exception):
 
 
 def deposit(db, account, amount, token):
-    """Adds to the balance of an account for an owner with a token.
+    """Add amount to the balance of an account, on behalf of the owner with the token.
 
-    PostgreSQL locks the row while it compares the token, so no write comes in
-    between.
+    PostgreSQL locks the row while it compares the token, so no other write can happen
+    between the comparison and the change.
     """
     with db, db.cursor() as cursor:
         cursor.execute(
@@ -50,9 +50,8 @@ def main(dsn, addresses):
 
     first = Lock(nodes, f"account:{account}").acquire()
     deposit(db, account, 10, first.token)
-    # LOCK BREAK takes the lock away from its owner, as the end of the lease
-    # would if the process of the owner was paused. The owner does not know this
-    # yet.
+    # LOCK BREAK ends the first owner's grant, as the end of the lease would if the
+    # process of that owner were paused. The first owner does not know this yet.
     nodes.execute_command("LOCK", "BREAK", f"account:{account}")
     with Lock(nodes, f"account:{account}") as second:
         deposit(db, account, 100, second.token)

@@ -9,11 +9,11 @@
 
 Lock and Nodes are for threads. AsyncLock and AsyncNodes are for asyncio.
 
-A lock is a lease: the owner holds it for ttl seconds, and the package renews it at
-a third of that time until the block ends. held.lost is set when the lock is lost,
-or when the lease may have ended because no renewal was confirmed in time. The owner
-must then stop. If a former owner must never change a resource, the resource itself
-must check the token: see docs/locks.md.
+A lock is a lease: the owner holds it for ttl seconds. The package renews the lease
+after each third of that time, until the block ends. held.lost is set when the lock
+is lost, or when the lease may have ended because no renewal was confirmed in time.
+The owner must then stop. If a former owner must never change a resource, the
+resource itself must check the token: see docs/locks.md.
 """
 
 from ._aio import AsyncHeld, AsyncLock, AsyncNodes

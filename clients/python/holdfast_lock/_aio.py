@@ -22,7 +22,7 @@ class AsyncNodes:
         if not self._clients:
             raise ValueError("no node")
         self._current = 0
-        self._limit = None  # seconds, None for that of the clients
+        self._limit = None  # time limit of a command in seconds, None for no limit but the clients' own
 
     @classmethod
     def from_addresses(cls, addresses, **options):
@@ -59,8 +59,8 @@ class AsyncNodes:
             raise err
 
     def limited(self, seconds):
-        """Return nodes that use the same clients and wait this long for a node before
-        they ask the next one."""
+        """Return an AsyncNodes with the same clients, which waits for a node for at
+        most this many seconds before it asks the next one."""
         nodes = AsyncNodes(self._clients)
         nodes._limit = seconds
         return nodes
@@ -93,11 +93,11 @@ class AsyncLock:
             await held.release()
         except Exception:
             if kind is None:
-                raise  # otherwise the exception of the block is the more important one
+                raise  # an exception of the block is more important than this one
 
     async def acquire(self):
-        """Take the lock and return an AsyncHeld: see Lock.acquire. If the task is
-        canceled, it leaves the queue."""
+        """Take the lock and return an AsyncHeld: see Lock.acquire. Canceling the task
+        ends the wait."""
         q = self._request
         end = None if q.wait is None else monotonic() + q.wait
         pause = Pause()
@@ -110,7 +110,7 @@ class AsyncLock:
                         raise
                     continue
                 except LostError:
-                    continue  # the grant ended before the renewal that follows a wait
+                    continue  # the grant ended before _try could renew its lease
                 except (redis_errors.RedisError, OSError) as err:
                     if unknown_command(err):
                         raise NoLockCommandError(f"the server has no LOCK command: {err}") from err
@@ -175,7 +175,7 @@ _background = set()  # asyncio keeps only weak references to tasks
 
 
 async def _once(client, args):
-    """Send a command once: see the function of the same name in _sync."""
+    """Send a command once: see _once in _sync.py."""
     pool = client.connection_pool
     conn = await _pooled(pool)
     try:
@@ -191,12 +191,12 @@ async def _once(client, args):
 async def _pooled(pool):
     try:
         return await pool.get_connection()
-    except TypeError:  # before redis-py 5.3, it needs the name of the command
+    except TypeError:  # before redis-py 5.3, get_connection needs the name of the command
         return await pool.get_connection("LOCK")
 
 
 def _connection(pool, timeout):
-    """Return a connection like those of a pool, with another time limit."""
+    """Return a connection with the parameters of a pool but with another time limit."""
     return pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": timeout})
 
 
@@ -261,7 +261,8 @@ class AsyncHeld(Lease):
     async def _keep(self):
         ttl, client = self._request.ttl, self._client
         if isinstance(client, AsyncNodes):
-            # A node that hangs must leave enough of the lease for the other nodes.
+            # Limit the wait for a node that hangs, so that there is time to ask the
+            # other nodes before the lease ends.
             client = client.limited(self._request.patience())
         wait = ttl / 3
         while self._cause is None:

@@ -1,10 +1,10 @@
-"""The errors of the package, and the errors of redis-py after which it tries again."""
+"""The errors of the package, and the errors of redis-py after which the package tries again."""
 
 from redis import exceptions as redis_errors
 
 
 class LockError(Exception):
-    """The base of the errors of this package."""
+    """The base class of the errors of this package."""
 
 
 class TakenError(LockError):
@@ -26,7 +26,7 @@ class NoLockCommandError(LockError):
 _TRANSIENT_CODES = {
     "UNKNOWN", "CLUSTERDOWN", "LOADING", "TRYAGAIN", "READONLY", "MASTERDOWN", "BUSY", "MOVED", "ASK",
 }
-# redis-py removes the code from some errors and turns it into an exception class.
+# For some error codes, redis-py raises a class of its own and removes the code from the text.
 _TRANSIENT_CLASSES = {
     "BusyLoadingError", "ReadOnlyError", "ClusterDownError", "TryAgainError", "MovedError", "AskError",
     "MasterDownError",
@@ -36,8 +36,8 @@ _TRANSIENT_CLASSES = {
 def transient(err):
     """Report whether the same command may succeed later.
 
-    The connection was lost, or the cluster currently has no leader. Repeating a
-    LOCK command is safe, because the cluster recognizes the owner.
+    For example, the connection was lost, or the cluster currently has no leader.
+    Repeating a LOCK command is safe, because the cluster recognizes the owner.
     """
     if isinstance(err, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
         return False

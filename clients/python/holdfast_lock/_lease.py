@@ -6,11 +6,11 @@ import time
 from ._errors import LostError
 
 MIN_TTL = 0.1  # seconds; a renewal needs a round trip and a commit of the cluster
-LONGEST_WAIT = 24 * 3600  # seconds; the WAIT that is sent if there is no limit
+LONGEST_WAIT = 24 * 3600  # seconds; the WAIT of LOCK ACQUIRE if the wait has no limit
 RETRY_MIN, RETRY_MAX = 0.01, 1.0  # seconds between two tries
 PROBE_EVERY, PROBE_LIMIT = 2.0, 5.0  # seconds: see _probe
-MAX_LIMIT = 10_000  # owners that hold a lock at a time
-REPLY_MARGIN = 5.0  # seconds: how late the reply may arrive after the end of a wait
+MAX_LIMIT = 10_000  # highest value of limit
+REPLY_MARGIN = 5.0  # seconds after the end of a wait in which the reply may still arrive
 # The fraction of the ttl that an owner does not rely on, because the clocks of the
 # client and of the leader may run at different speeds.
 DRIFT = 0.01
@@ -37,7 +37,7 @@ class Request:
         self.owner = owner if owner is not None else secrets.token_hex(16)
 
     def acquire(self, wait):
-        """Return LOCK ACQUIRE with a wait in seconds, 0 for none."""
+        """Return the command LOCK ACQUIRE. wait is in seconds; 0 means no wait."""
         args = ["LOCK", "ACQUIRE", self.key, self.owner, "PX", _ms(self.ttl)]
         if wait > 0:
             args += ["WAIT", max(_ms(wait), 1)]
@@ -60,8 +60,8 @@ class Request:
         return ["LOCK", "RELEASE", self.key, self.owner] + ([] if token is None else [token])
 
     def until(self, sent):
-        """Return the earliest time at which a lease can end that was confirmed by a
-        command sent at the time sent. Both times are those of time.monotonic."""
+        """Return the earliest time at which the lease can end if a command sent at the
+        time sent granted or renewed it. Both are times of time.monotonic."""
         return sent + self.ttl * (1 - DRIFT)
 
     def renewed(self, reply, token):
@@ -77,9 +77,9 @@ class Lease:
 
     def __init__(self, client, request, token, until):
         self.token = token
-        """The fencing token. It is higher than those of all earlier owners."""
+        """The fencing token. It is higher than the tokens of all earlier owners."""
         self._client, self._request, self._until = client, request, until
-        self._cause = None  # why the lock is lost; None while it is not
+        self._cause = None  # the error with which lost was set, or None
 
     @property
     def key(self):
@@ -91,7 +91,7 @@ class Lease:
         return self._request.owner
 
     def left(self):
-        """Return the number of seconds for which the lease certainly lasts."""
+        """Return for how many more seconds the lease certainly lasts."""
         return max(self._until - monotonic(), 0)
 
     def check(self):

@@ -17,9 +17,9 @@ from ._lease import (
 class Nodes:
     """Several nodes of one cluster.
 
-    A command goes to the node that answered last. If that node does not answer, the
-    others are tried: every node serves every command. A command can reach the
-    cluster twice, which is harmless for LOCK commands only.
+    Nodes sends a command to the node that answered last. If that node does not
+    answer, Nodes tries the others, because every node serves every command. The
+    cluster may execute a command twice, which is harmless only for LOCK commands.
     """
 
     def __init__(self, clients):
@@ -33,7 +33,7 @@ class Nodes:
         """Return the nodes at addresses of the form host:port.
 
         The options are those of redis.Redis. By default, the client of a node does
-        not try again: the next node is asked instead.
+        not repeat a failed command, because Nodes asks the next node instead.
         """
         clients = []
         for address in addresses:
@@ -53,7 +53,7 @@ class Nodes:
 
     def execute_once(self, *args):
         """Send a command to one node. If that node does not answer, the next command
-        goes to another one."""
+        goes to another node."""
         at = self._current
         try:
             return _once(self._clients[at], args)
@@ -63,7 +63,8 @@ class Nodes:
             raise
 
     def limited(self, seconds):
-        """Return a copy that waits this long for a node before it asks the next one."""
+        """Return a copy that waits for a node for at most this many seconds before it
+        asks the next one."""
         return Nodes(_limited(c, seconds) for c in self._clients)
 
     def current(self):
@@ -83,8 +84,9 @@ class Lock:
     a lock that is taken, in seconds: 0 means no wait, None means no limit. owner is
     a unique text, by default a random one. meta is a text that LOCK INFO shows.
 
-    With shared, other owners with shared may hold the lock at the same time, and an
-    owner without it waits until they are gone. With limit, up to limit owners may.
+    With shared=True, other owners with shared=True may hold the lock at the same
+    time. An owner without shared waits until all of them have released the lock.
+    With limit=n, up to n owners may hold the lock at the same time.
     """
 
     def __init__(self, client, key, ttl=30, wait=None, owner=None, meta="", shared=False, limit=None):
@@ -103,14 +105,15 @@ class Lock:
             held.release()
         except Exception:
             if kind is None:
-                raise  # otherwise the exception of the block is the more important one
+                raise  # an exception of the block is more important than this one
 
     def acquire(self):
         """Take the lock and return a Held, which the caller must release.
 
         It raises TakenError if the lock is still taken at the end of the wait,
-        NoLockCommandError if the server is not Holdfast, and the errors of redis-py.
-        While the cluster cannot be reached, it tries again until the wait is over.
+        NoLockCommandError if the server is not Holdfast, or an error of redis-py.
+        While the cluster cannot be reached, acquire tries again until the wait is
+        over.
         """
         q = self._request
         end = None if q.wait is None else monotonic() + q.wait
@@ -123,7 +126,7 @@ class Lock:
                     raise
                 continue  # a wait ended early, for example because its node stopped
             except LostError:
-                continue  # the grant ended before the renewal that follows a wait
+                continue  # the grant ended before _try could renew its lease
             except redis.RedisError as err:
                 if unknown_command(err):
                     raise NoLockCommandError(f"the server has no LOCK command: {err}") from err
@@ -155,8 +158,8 @@ class Lock:
         return Held(self._client, q, int(token), q.until(sent))
 
     def _queue(self, wait):
-        """Wait in the queue of the lock. The wait has a connection of its own, because
-        a waiter leaves the queue when its connection ends."""
+        """Wait in the queue of the lock, on a separate connection. Closing that
+        connection ends the wait, because the waiter then leaves the queue."""
         node = self._client.current() if isinstance(self._client, Nodes) else self._client
         conn = _connection(node.connection_pool, wait + REPLY_MARGIN)
         done = threading.Event()
@@ -184,8 +187,8 @@ class Lock:
 
 
 def _once(client, args):
-    """Send a command once. The execute_command of redis-py may send it again after the
-    loss of the reply."""
+    """Send a command once. The method execute_command of redis-py may send a command
+    again if the reply is lost."""
     pool = client.connection_pool
     conn = _pooled(pool)
     try:
@@ -201,12 +204,12 @@ def _once(client, args):
 def _pooled(pool):
     try:
         return pool.get_connection()
-    except TypeError:  # before redis-py 5.3, it needs the name of the command
+    except TypeError:  # before redis-py 5.3, get_connection needs the name of the command
         return pool.get_connection("LOCK")
 
 
 def _limited(client, seconds):
-    """Return a client like another one, with a shorter time limit."""
+    """Return a copy of a client whose time limits are at most this many seconds."""
     pool = client.connection_pool
     kwargs = pool.connection_kwargs
     for name in ("socket_timeout", "socket_connect_timeout"):
@@ -215,13 +218,13 @@ def _limited(client, seconds):
 
 
 def _connection(pool, timeout):
-    """Return a connection like those of a pool, with another time limit."""
+    """Return a connection with the parameters of a pool but with another time limit."""
     return pool.connection_class(**{**pool.connection_kwargs, "socket_timeout": timeout})
 
 
 def _probe(node, conn, done):
-    """End a wait if its node does not answer. Without this, a failure of the node's
-    host would not be noticed before the wait is over."""
+    """End a wait when its node no longer answers. Otherwise, the client would not
+    notice before the end of the wait that the node's host has failed."""
     pings = _connection(node.connection_pool, PROBE_LIMIT)
     try:
         while not done.wait(PROBE_EVERY):
@@ -242,7 +245,7 @@ def _shut(conn):
         try:
             sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it is closed
+            pass  # the socket is closed already
 
 
 class Held(Lease):
@@ -262,7 +265,7 @@ class Held(Lease):
         """Release the lock, so that the next client can get it at once.
 
         It raises LostError if the lock was lost before. If the cluster does not
-        answer until the end of the lease, it raises the error of redis-py.
+        answer before the lease ends, release raises the error of redis-py.
         """
         self._stop.set()
         if threading.current_thread() is not self._keeper:
@@ -296,11 +299,12 @@ class Held(Lease):
         self.lost.set()
 
     def _keep(self):
-        """Renew the lease at a third of the ttl."""
+        """Renew the lease after each third of the ttl."""
         if not isinstance(self._client, Nodes):
             self._renew_with(self._client)
             return
-        # A node that hangs must leave enough of the lease for the other nodes.
+        # Limit the wait for a node that hangs, so that there is time to ask the other
+        # nodes before the lease ends.
         nodes = self._client.limited(self._request.patience())
         try:
             self._renew_with(nodes)

@@ -6,15 +6,16 @@ middleware keeps the highest token of each resource, and refuses lower ones.
     app = Fence(app, lambda environ: environ["PATH_INFO"])        # WSGI
     app = AsyncFence(app, lambda scope: scope["path"])            # ASGI
 
-The function returns the name of what a request changes. Each resource has its own
-highest token. A request without a valid token gets 428 (Precondition Required),
-and one with an old token 412 (Precondition Failed). The requests of one resource
-run one after another: otherwise a request with an old token could still be running
-when one with a new token begins.
+The second argument is a function that returns the name of the resource that a
+request changes. Each resource has its own highest token. A request without a valid
+token gets 428 (Precondition Required), and a request with an old token gets 412
+(Precondition Failed). The requests of one resource run one after another.
+Otherwise, a request with an old token could still be running when a request with a
+new token begins.
 
-The tokens are in the memory of one process. A service that has several processes,
-or keeps its data through a restart, must store the highest token with the data, in
-the same transaction.
+The middleware keeps the tokens in the memory of one process. A service that has
+several processes, or keeps its data through a restart, must store the highest token
+with the data, in the same transaction.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ class _Highest:
         self.token = 0
 
     def refuse(self, token):
-        """Returns the status and the text of a refusal, None for a token that is not old."""
+        """Return the status and the text of a refusal, or None if the token is not old."""
         if token < self.token:
             text = f"the fencing token {token} is too old: the highest token so far is {self.token}\n"
             return "412 Precondition Failed", text
@@ -43,7 +44,7 @@ class _Highest:
 
 
 def _parse(text):
-    """Returns the token, 0 for a text that is none."""
+    """Return the token, or 0 if the text is not a valid token."""
     if text.isascii() and text.isdigit() and len(text) <= 18:
         return int(text)
     return 0
@@ -70,7 +71,8 @@ class Fence:
                 return _wsgi(start_response, *refusal)
             body = self._app(environ, start_response)
             try:
-                # The request runs until its body is complete.
+                # The application may still work while it produces the body, so read
+                # the whole body before the next request of the resource may run.
                 return list(body)
             finally:
                 close = getattr(body, "close", None)

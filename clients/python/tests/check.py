@@ -83,8 +83,8 @@ class Proxy:
 
 
 def failing_node():
-    """The owner keeps its lock when its node hangs, and a lost reply to RELEASE is no
-    loss of the lock."""
+    """Check that the owner keeps its lock when its node hangs, and that release
+    succeeds although the reply to RELEASE is lost."""
     proxy = Proxy(addresses[0])
     both = Nodes.from_addresses([proxy.address, addresses[1]])
     alone = redis.Redis(host="127.0.0.1", port=proxy.port)

@@ -84,7 +84,8 @@ async def asgi():
 
 
 async def one_after_another():
-    """A request with an old token must not run beside one with a new token."""
+    """Check that a request with a new token waits until the request with the old token
+    has ended."""
     begun, go_on, order = asyncio.Event(), asyncio.Event(), []
 
     async def app(scope, receive, send):
