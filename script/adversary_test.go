@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
-// hostile are scripts that try to use more than their limits allow. Each of
-// them must end with an *Abort, or at once with an error of its own.
+// hostile are scripts that try to use more than their limits allow. Each of them
+// must end with an *Abort, or end at once with an error that the script raises.
 var hostile = map[string]string{
 	"loop":                 `while true do end`,
 	"empty for":            `for i=1,1e18 do end`,
@@ -313,8 +313,8 @@ func TestRun_StopsByTheClock(t *testing.T) {
 	}
 }
 
-// TestRun_PanicsBecomeErrors checks that a panic in Do or in the interpreter
-// becomes an error of the run.
+// TestRun_PanicsBecomeErrors checks that a panic in ScriptCall.Do or in the
+// interpreter becomes an error of the run.
 func TestRun_PanicsBecomeErrors(t *testing.T) {
 	for _, src := range []string{`redis.call('X')`, `pcall(redis.call, 'X')`} {
 		do := func([][]byte) fsm.Reply { panic("broken machine") }

@@ -12,7 +12,7 @@ import (
 
 var baseLib []entry
 
-func init() { // not a variable initializer: load refers to compile, and compile refers back
+func init() {
 	nextValue, ipairsNext = builtin(baseNext), builtin(baseIpairsNext)
 	baseLib = []entry{
 		{"assert", baseAssert}, {"collectgarbage", baseCollectGarbage},
@@ -126,7 +126,8 @@ func baseLoad(st *State, args []Value) []Value {
 	}
 }
 
-// The maximum cost of compiling one character of a text.
+// The cost of compiling one character of a text is at most this many bytes and
+// steps.
 const (
 	bytesPerChar = 400
 	stepsPerChar = 50
@@ -181,11 +182,12 @@ func baseIpairs(st *State, args []Value) []Value {
 	return []Value{ipairsNext, args[0], Int(0)}
 }
 
-// protectSteps is the price of a protected call: the cost of Go's panic and
-// recover.
+// protectSteps is the price of a protected call in steps. It pays for Go's panic
+// and recover.
 const protectSteps = 50
 
-// Protect does what pcall does: it returns true and the results, or the error.
+// Protect implements pcall: it returns true and the results of f, or the error of
+// f.
 func (st *State) Protect(f Value, args []Value) ([]Value, *scriptError) {
 	ret, err := st.protect(f, args)
 	st.Step(protectSteps)

@@ -47,13 +47,13 @@ const (
 )
 
 // budget holds the remainder of a run's limits. It is the context of the run's
-// LState. The interpreter calls Done before every instruction, so Done counts
-// the instructions.
+// LState. The interpreter calls Done before every instruction, so Done counts the
+// instructions.
 //
 // The field longest is the length of the longest string seen, because one
 // instruction may compare that many bytes. The field deleted counts the values
 // removed from tables, because a single next or # may have to pass over all of
-// them; a value far from the start of a list counts as several.
+// these values. A value far from the start of a list counts as several values.
 type budget struct {
 	limits    Limits
 	fuel      int // steps until the next check of the clock
@@ -107,8 +107,8 @@ func (b *budget) Step(n int) {
 // refuel takes the next slice of steps from the budget.
 func (b *budget) refuel() {
 	total := b.steps + b.fuel
-	// One instruction may compare that many bytes, so the elapsed time is
-	// charged.
+	// One instruction may compare as many bytes as the longest string has, so
+	// refuel charges the elapsed time in addition.
 	if b.longest >= slice {
 		now := time.Now()
 		if !b.last.IsZero() {
@@ -161,10 +161,10 @@ func (b *budget) walk(f func()) {
 	b.Step(int(time.Since(start) / walkStep))
 }
 
-// walkStep is the time that one step of a walk takes.
+// walkStep is the duration for which one step is charged.
 const walkStep = 20 * time.Nanosecond
 
-// abort ends the run. No code in the script can catch it.
+// abort ends the run. The script cannot catch an abort.
 func (b *budget) abort(reason error) {
 	if b.aborted == nil {
 		b.aborted = &Abort{Reason: reason, Line: b.position()}

@@ -11,8 +11,8 @@ import (
 )
 
 // jsonConfig holds the settings of a cjson library. Each run begins with the
-// defaults. In Redis, a script's settings apply to all later scripts, on one
-// node and until it restarts; a cluster cannot reproduce that.
+// defaults. In Redis, the settings that a script changes also apply to all later
+// scripts on the same server, until it restarts. A cluster cannot reproduce that.
 type jsonConfig struct {
 	sparseConvert           bool
 	sparseRatio, sparseSafe int
@@ -80,8 +80,8 @@ func jsonLibrary(st *State) *Table {
 	return t
 }
 
-// Without an argument, the functions for settings return the current value.
-
+// jsonGiven reports whether argument n was given. If it was not, a function for a
+// setting returns the current value.
 func jsonGiven(args []Value, n int) bool { return n <= len(args) && !(args[n-1] == Nil) }
 
 func jsonInt(st *State, args []Value, n int, at *int, low, high int) []Value {
@@ -138,8 +138,7 @@ func jsonSparseArray(st *State, c *jsonConfig, args []Value) []Value {
 	return []Value{Bool(c.sparseConvert), Int(c.sparseRatio), Int(c.sparseSafe)}
 }
 
-// Encoding.
-
+// jsonEncoder encodes a value as JSON.
 type jsonEncoder struct {
 	st  *State
 	cfg *jsonConfig

@@ -124,8 +124,9 @@ func (d *jsonDecoder) next() {
 	}
 }
 
-// invalidNumber reports whether C would accept a number here that JSON does not
-// allow: one with a leading plus or zero, a hexadecimal number, inf or nan.
+// invalidNumber reports whether s begins with a number that C accepts but JSON does
+// not allow: a number with a leading plus or zero, a hexadecimal number, inf or
+// nan.
 func invalidNumber(s string) bool {
 	if strings.HasPrefix(s, "+") {
 		return true

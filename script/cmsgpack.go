@@ -9,8 +9,8 @@ import (
 // tables below them as nil.
 const packNesting = 16
 
-// unpackNesting is how many levels of nesting unpack decodes. The limit in C is
-// the size of its stack.
+// unpackNesting is how many levels of nesting unpack decodes. In the C library,
+// only the size of the C stack limits the nesting.
 const unpackNesting = 1000
 
 // fillMsgpack fills the table of the library lua-cmsgpack.
@@ -76,9 +76,9 @@ func (p *packer) value(v Value, depth int) {
 	p.out.AddByte(0xc0)
 }
 
-// head writes a length n. It writes a length of at most most in the type byte
-// fix, and a longer one in 1, 2 or 4 bytes after the type t8, t16 or t32. A
-// type t8 of 0 means that the format has no 1-byte length.
+// head writes the length n of a value. If n is at most most, the type byte fix
+// contains it. Otherwise, n follows the type t8, t16 or t32 in 1, 2 or 4 bytes. If
+// t8 is 0, the format has no 1-byte length.
 func (p *packer) head(n int, fix byte, most int, t8, t16, t32 byte) {
 	switch {
 	case n <= most:
@@ -93,7 +93,8 @@ func (p *packer) head(n int, fix byte, most int, t8, t16, t32 byte) {
 	}
 }
 
-// big writes a type and a number of size bytes.
+// big writes the type typ and the number n in size bytes, the most significant byte
+// first.
 func (p *packer) big(typ byte, n uint64, size int) {
 	b := binary.BigEndian.AppendUint64([]byte{typ}, n<<(64-8*size))
 	p.out.Add(string(b[:1+size]))

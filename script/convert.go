@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxNesting bounds the depth of replies in both directions. A script can
-	// nest tables to any depth, and it can build cycles.
+	// maxNesting bounds the depth of the replies of commands to a script and of the
+	// replies of scripts. A script can nest tables to any depth, and it can build
+	// cycles.
 	maxNesting = 500
 	replyBytes = 96 // size of an fsm.Reply
 )
@@ -68,8 +69,8 @@ func fromReply(st *State, r fsm.Reply, resp int) Value {
 	return null(resp)
 }
 
-// null returns the value for a reply without a value. Scripts receive nil for it
-// with RESP3 and false with RESP2.
+// null returns the value that a script receives for a null reply: nil with RESP3,
+// and false with RESP2.
 func null(resp int) Value {
 	if resp >= 3 {
 		return Nil

@@ -29,9 +29,9 @@ func (e *interrupted) Error() string { return e.text }
 // Abort ends a run for a reason that the script cannot handle.
 type Abort struct {
 	Reason error  // one of the errors above, or an interrupted
-	Detail string // for ErrPanic
+	Detail string // value of the panic; only for ErrPanic
 	Line   int    // line of the script, or 0 when it is unknown
-	Stack  []byte // for ErrPanic
+	Stack  []byte // stack trace of the panic; only for ErrPanic
 }
 
 func (a *Abort) Error() string {

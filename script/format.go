@@ -149,7 +149,7 @@ func (sp spec) number(sign, digits string, zero bool) string {
 	return sp.pad(sign + digits)
 }
 
-// minDigits applies the precision of an integer.
+// minDigits pads an integer with zeros to the precision.
 func (sp spec) minDigits(digits string) string {
 	if sp.prec == 0 && digits == "0" {
 		return ""

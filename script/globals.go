@@ -11,8 +11,8 @@ func init() {
 	// assignment fills a list with nils up to its index, so MaxArrayIndex
 	// limits the memory that one instruction may allocate to 8 MiB.
 	lua.MaxArrayIndex = maxList
-	// The rewriter makes the table arg only in the vararg functions that use
-	// it.
+	// With CompatVarArg, gopher-lua makes the table arg in every vararg function.
+	// The rewriter makes it only in those that use it.
 	lua.CompatVarArg = false
 }
 

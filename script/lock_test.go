@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// lockScripts returns scripts that do the same as those of libraries for locks,
-// queues and rate limits, written independently of them.
+// lockScripts returns scripts that do the same as the scripts of well-known
+// libraries for locks, queues and rate limits. They do not copy the texts of those
+// scripts.
 func lockScripts(tb testing.TB) []string {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/locks/patterns.lua")

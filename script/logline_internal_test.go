@@ -21,8 +21,9 @@ func TestLogText(t *testing.T) {
 	}
 }
 
-// TestLogLimiter checks that a loop of redis.log writes a bounded number of
-// lines, and that the next line contains the number of lines that were dropped.
+// TestLogLimiter checks that a loop of redis.log writes a bounded number of lines,
+// and that the first line after a pause contains the number of lines that were
+// dropped.
 func TestLogLimiter(t *testing.T) {
 	var lines []string
 	l := newLogLimiter(func(_ int, text string) { lines = append(lines, text) })

@@ -31,8 +31,8 @@ func math1(name string, f func(float64) float64) entry {
 
 func math2(name string, f func(a, b float64) float64) entry {
 	return entry{name: name, fn: func(st *State, args []Value) []Value {
-		// The second argument comes first: C evaluates them in this order, as
-		// error texts show.
+		// Check the second argument first. The C code evaluates the arguments in
+		// this order, as its error texts show.
 		b := st.CheckNumber(args, 2)
 		a := st.CheckNumber(args, 1)
 		return st.Ret(Number(f(a, b)))

@@ -196,10 +196,10 @@ func opFor(st *State, args []Value) []Value {
 	return st.Ret(Number(f))
 }
 
-// opEach returns all three values of a generic for, because gopher-lua only
-// sets as many of them as the loop has variables. If the first value cannot be
-// called, opEach raises an error with its type, which gopher-lua does not
-// report.
+// opEach returns all three values of a generic for, because gopher-lua only sets as
+// many of them as the loop has variables. If the first value cannot be called,
+// opEach raises an error that names the type of that value. The error of gopher-lua
+// does not name the type.
 func opEach(st *State, args []Value) []Value {
 	f := arg(args, 1)
 	if _, ok := f.(*lua.LFunction); !ok {

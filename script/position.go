@@ -48,7 +48,7 @@ func (st *State) innermost(L *lua.LState) (source string, line int) {
 				return c.Source, s.Line
 			}
 		}
-		if strings.HasPrefix(where, yieldChunk) { // yield stands for a builtin
+		if strings.HasPrefix(where, yieldChunk) { // yield is a Lua function but counts as a builtin
 			last++
 		}
 	}

@@ -233,7 +233,8 @@ func loose(answer string) string {
 	if !strings.HasPrefix(answer, "-") {
 		return answer
 	}
-	// The tail contains a hash of the script, which is the same on both sides.
+	// The end of the text contains a hash of the script, which is the same in both
+	// answers.
 	return named.ReplaceAllString(aMethod.ReplaceAllString(answer, "method"), "$1$2")
 }
 

@@ -53,7 +53,8 @@ func (c *redisConn) ask(args ...string) respwire.Value {
 	return v
 }
 
-// fromScript are the errors whose text differs in Redis inside of a script.
+// fromScript lists errors that have another text in Redis when a script calls the
+// command.
 var fromScript = []struct{ prefix, text string }{
 	{"ERR unknown command", "ERR Unknown Redis command called from script"},
 	{"ERR wrong number of arguments", "ERR Wrong number of args calling Redis command from script"},

@@ -27,9 +27,9 @@ const (
 	registryStep = 16 << 10
 )
 
-// State is an interpreter that runs one script at a time. After a run it may be
-// used for another one. All States share the builtins. A builtin finds its
-// State as the context of the LState.
+// State is an interpreter that runs one script at a time. Later runs may reuse a
+// State. All States share the builtins. A builtin finds its State as the context of
+// the LState.
 type State struct {
 	budget
 	main    *lua.LState
@@ -430,7 +430,8 @@ func (st *State) next(t *Table, k Value) (key, val Value) {
 	return key, val
 }
 
-// metatable returns the metatable that is in effect, which scripts may not see.
+// metatable returns the metatable that is in effect. For scripts, the field
+// __metatable may hide it.
 func (st *State) metatable(v Value) *Table {
 	switch v := v.(type) {
 	case *Table:

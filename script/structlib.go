@@ -165,7 +165,8 @@ func (l *layout) grow(out []byte, n int) []byte {
 	return append(l.reserve(out, n), make([]byte, n)...)
 }
 
-// putInteger appends an integer of up to 32 bytes, of which C fills 8.
+// putInteger appends an integer of up to 32 bytes. Only 8 of them can differ from
+// zero, as in the C library.
 func (l *layout) putInteger(out []byte, f float64, size int) []byte {
 	var v uint64
 	if f < 0 {
@@ -215,7 +216,7 @@ func structUnpack(st *State, args []Value) []Value {
 		st.ArgError(3, "offset must be 1 or greater")
 	}
 	if pos--; pos < 0 || pos > len(data) {
-		pos = len(data) + 1 // C converts it to a large number, which is beyond the end of the data
+		pos = len(data) + 1 // C converts pos to a large number, which is beyond the end of the data
 	}
 	var out []Value
 	need := func(size int) {
@@ -257,8 +258,8 @@ func structUnpack(st *State, args []Value) []Value {
 	return append(out, Int(pos+1))
 }
 
-// previousSize removes the value before a c0 and returns it as the size of the
-// c0.
+// previousSize implements the option c0, whose size is the previous value. It
+// removes that value from out and returns it.
 func (l *layout) previousSize(out []Value) (int, []Value) {
 	if n := len(out); n > 0 {
 		if f, ok := toNumber(out[n-1]); ok {

@@ -9,7 +9,7 @@ var tableLib = []entry{
 }
 
 func tabConcat(st *State, args []Value) []Value {
-	// The separator comes first, as in Lua.
+	// Check the separator before the table, as Lua does.
 	sep := st.OptString(args, 2, "")
 	t := st.CheckTable(args, 1)
 	from := st.OptInt(args, 3, 1)

@@ -23,13 +23,14 @@ type compileError struct{ text string }
 
 func (e *compileError) Error() string { return e.text }
 
-// Compile compiles the text src. source is the name of its source as Lua writes
-// it, such as "@user_script". index is the number that ParsePosition returns
-// for the chunk; it distinguishes the chunks of one run. The text of an error is
-// the text that Lua reports.
+// Compile compiles the text src. source is the name of its source as Lua writes it,
+// such as "@user_script". index is the number that ParsePosition returns for the
+// chunk; it distinguishes the chunks of one run. The text of an error is the text
+// that Lua reports.
 //
-// Compile takes about a millisecond for each KiB of a text that consists of
-// short statements. It yields meanwhile, except in lua.Compile.
+// Compile takes about a millisecond for each KiB of a text that consists of short
+// statements. Meanwhile, Compile lets other goroutines run (package yield), except
+// during lua.Compile.
 func Compile(src, source string, index int) (c *Chunk, err error) {
 	c = &Chunk{Name: ChunkName(source), Source: source}
 	src = fixComments(src)

@@ -51,7 +51,8 @@ const (
 	// maxItems is the maximum length of the list in a constructor: gopher-lua
 	// miscompiles longer ones.
 	maxItems = 25000
-	// itemsPerFlush is gopher-lua's FieldsPerFlush.
+	// itemsPerFlush is how many elements of a list gopher-lua writes at a time
+	// (FieldsPerFlush).
 	itemsPerFlush = 50
 	// nodesPerCheck is the number of nodes between two checks of the clock.
 	// Rewriting that many nodes takes about 30 microseconds.
@@ -85,7 +86,8 @@ func (w *rewriter) position(n ast.PositionHolder, ops ...*Operand) {
 	}
 }
 
-// nest enters a statement or an expression. It yields between some of them.
+// nest enters a statement or an expression. After every nodesPerCheck of them, it
+// lets other goroutines run if enough time has passed.
 func (w *rewriter) nest(line int) {
 	if w.nodes++; w.nodes%nodesPerCheck == 0 {
 		w.pace.Check()
@@ -289,9 +291,9 @@ func (w *rewriter) expr(e ast.Expr) ast.Expr {
 	return e
 }
 
-// left rewrites the left operand of an operator. Lua does not count a chain of
-// left operands as nesting. The functions that walk over the tree recurse into
-// it, so its length has a limit of its own.
+// left rewrites the left operand of an operator. Lua does not count a chain of left
+// operands as nesting. But the functions that walk over the tree call themselves
+// for each operand of the chain, so the length of the chain has its own limit.
 func (w *rewriter) left(e ast.Expr) ast.Expr {
 	if w.chain++; w.chain > maxChain {
 		w.fail(e.Line(), "function or expression too complex")
@@ -361,9 +363,8 @@ func (w *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 }
 
 // table rewrites a constructor. gopher-lua writes the list of a constructor in
-// blocks of 50. The result is wrong in two cases: when the last expression has
-// many values and is the first of a block, or when named fields follow a full
-// block.
+// blocks of 50. Its code is wrong in two cases: when the last expression has many
+// values and is the first of a block, or when named fields follow a full block.
 func (w *rewriter) table(e *ast.TableExpr) ast.Expr {
 	line := e.Line()
 	items := 0

@@ -56,7 +56,7 @@ func (l sourceLines) at(line int) string {
 	return l[line-1]
 }
 
-// quote returns the quote with which an unfinished string on a line began.
+// quote returns the quotation mark with which an unfinished string on a line began.
 func (l sourceLines) quote(line int, text string) string {
 	s := l.at(line)
 	if i := strings.LastIndex(s, text); i > 0 && s[i-1] == '\'' {

@@ -8,10 +8,10 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// parseError formats an error of the parser as Lua does. The parser only knows
-// the position of the error, while Lua also knows what it expected. parseError
-// derives the expected token from the tokens before the error. If they do not
-// determine it, the text is Lua's "syntax error near".
+// parseError formats an error of the parser as Lua does. The parser only knows the
+// position of the error, while Lua also knows what it expected. parseError derives
+// the expected token from the tokens before the error. If these tokens do not
+// determine the expected token, the text is Lua's "syntax error near".
 func (t *tokenList) parseError(err error) string {
 	var pe *parse.Error
 	if !errors.As(err, &pe) {

@@ -29,8 +29,8 @@ type token struct {
 // maxTokens bounds the memory of the syntax tree: a node takes about 150 bytes.
 const maxTokens = 100_000
 
-// scan splits a text into tokens. The text of its error begins with the line,
-// without a name of the source.
+// scan splits a text into tokens. The text of an error begins with the line number,
+// without the name of the source.
 func scan(text string, pace *yield.Pace) (*tokenList, error) {
 	src := splitLines(text)
 	t := &tokenList{lines: len(src)}

@@ -1,8 +1,8 @@
--- release, if it is still ours
+-- release the lock if the caller owns it
 if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('del', KEYS[1])
 ----
--- release, and tell apart a lock that has run out
+-- release the lock; return -1 if it has expired
 local holder = redis.call('GET', KEYS[1])
 if not holder then
   return -1
@@ -12,23 +12,23 @@ if holder ~= ARGV[1] then
 end
 return redis.call('DEL', KEYS[1])
 ----
--- renew, if it is still ours
+-- renew the lock if the caller owns it
 if ARGV[1] == redis.call('GET', KEYS[1]) then
   return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
 return 0
 ----
--- renew, or take it again when nobody has
+-- renew the lock, or acquire it again if it is free
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 if holder == false and redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then return 1 end
 return -1
 ----
--- take it and answer who has it
+-- acquire the lock and return its owner
 redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', tonumber(ARGV[2]))
 return redis.call('get', KEYS[1])
 ----
--- take several at once, or none of them
+-- acquire several locks at once, or none of them
 for i, key in ipairs(KEYS) do
   if redis.call('exists', key) == 1 then
     return redis.error_reply('TAKEN ' .. i)
@@ -39,7 +39,7 @@ for _, key in ipairs(KEYS) do
 end
 return #KEYS
 ----
--- take several, but keep none when one is taken
+-- acquire several locks; release them again if one is taken
 local taken = {}
 for _, key in ipairs(KEYS) do
   if redis.call('SETNX', key, ARGV[1]) == 1 then
@@ -52,7 +52,7 @@ end
 for _, key in ipairs(taken) do redis.call('PEXPIRE', key, ARGV[2]) end
 return {#taken, unpack(taken)}
 ----
--- release several that are ours, and count them
+-- release the locks that the caller owns, and count them
 local n = 0
 for i = 1, #KEYS do
   local ok, holder = pcall(redis.call, 'get', KEYS[i])
@@ -60,7 +60,7 @@ for i = 1, #KEYS do
 end
 return n
 ----
--- enter again: a hash counts how often its holder has the lock
+-- acquire a reentrant lock: a hash counts how often its owner has acquired it
 if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
   redis.call('hincrby', KEYS[1], ARGV[1], 1)
   redis.call('pexpire', KEYS[1], ARGV[2])
@@ -68,7 +68,7 @@ if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1])
 end
 return redis.call('pttl', KEYS[1])
 ----
--- leave once, wake waiters when it was the last time
+-- release a reentrant lock once; wake the waiters when the count is 0
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return nil end
 local left = redis.call('hincrby', KEYS[1], ARGV[1], -1)
 if left > 0 then
@@ -79,7 +79,7 @@ redis.call('del', KEYS[1])
 redis.call('publish', KEYS[2], 'free')
 return 1
 ----
--- renew a read lock: its count is text, the loop goes down from it
+-- renew a read lock: the loop counts down from a number that is stored as text
 local count = redis.call('hget', KEYS[1], ARGV[1])
 if count == false then return 0 end
 local most = -3
@@ -89,7 +89,7 @@ end
 redis.call('pexpire', KEYS[1], ARGV[2])
 return most
 ----
--- a lock with a mode: readers share it, a writer has it alone
+-- a read-write lock: readers share it, a writer excludes all others
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then
   redis.call('hset', KEYS[1], 'mode', 'read', ARGV[1], '1')
@@ -100,7 +100,7 @@ elseif mode == 'read' or (mode == 'write' and redis.call('hexists', KEYS[1], ARG
 end
 return redis.call('pttl', KEYS[1])
 ----
--- a queue in front of the lock: first come, first served
+-- a fair lock: a queue of waiters, first come, first served
 local first = redis.call('lindex', KEYS[2], 0)
 if first == false then
   redis.call('rpush', KEYS[2], ARGV[1])
@@ -112,7 +112,7 @@ if first == ARGV[1] and redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 end
 return {first, redis.call('llen', KEYS[2])}
 ----
--- a semaphore: members that are too old go, then there may be room
+-- a semaphore: remove members that are too old, then add one if there is room
 local now = 1700000000000
 redis.call('zremrangebyscore', KEYS[3], '-inf', now - tonumber(ARGV[2]))
 if redis.call('zcard', KEYS[3]) < 2 then
@@ -121,13 +121,13 @@ if redis.call('zcard', KEYS[3]) < 2 then
 end
 return false
 ----
--- a fencing token beside the lock
+-- a lock with a fencing token in another key
 if redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2], 'NX') then
   return {redis.call('incr', KEYS[3] .. ':token'), redis.call('pttl', KEYS[1]) > 0}
 end
 return nil
 ----
--- a bucket of tokens, kept as JSON
+-- a token bucket for a rate limit, stored as JSON
 local bucket = redis.call('get', KEYS[3])
 local state = bucket and cjson.decode(bucket) or {tokens = 5, at = 100}
 if type(state) ~= 'table' then state = {tokens = 5, at = 100} end
@@ -138,13 +138,13 @@ if allowed then state.tokens = state.tokens - 1 end
 redis.call('set', KEYS[3], cjson.encode({tokens = state.tokens}))
 return {allowed and 1 or 0, tostring(state.tokens)}
 ----
--- a job in a queue, packed
+-- a job in a queue, encoded with cmsgpack
 local job = cmsgpack.pack({ARGV[1], tonumber(ARGV[2]), true})
 redis.call('rpush', 'lock-signal:a', job)
 local name, delay = unpack(cmsgpack.unpack(redis.call('rpop', 'lock-signal:a')))
 return {name, delay, #job}
 ----
--- when it was found another way
+-- a value in several forms: its text, its length and its beginning
 local val = redis.call('get', KEYS[1])
 if val == nil then return 'nil' elseif not val then return 'false' end
 return string.format('%s/%d/%s', val, #val, string.sub(val, 1, 3))
