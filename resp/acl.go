@@ -119,8 +119,8 @@ var aclRows = []row{
 
 func aclWhoami(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(c.info.user) }
 
-// current returns the current users of the cluster. It first brings this node's
-// copy up to date, which may lag behind. If that fails, the set is nil and the
+// current returns the current users of the cluster. It first refreshes this node's
+// copy of the users, which may lag behind. If that fails, the set is nil and the
 // reply is the error for the client.
 func (c *conn) current() (*userSet, fsm.Reply) {
 	if err := c.users().refresh(); err != nil {
@@ -176,8 +176,8 @@ func selectorFields(s acl.Selector) []fsm.Reply {
 	}
 }
 
-// hideRules is the secrets hook of ACL SETUSER. It hides the name too, as Redis
-// does.
+// hideRules implements hooks.secrets for ACL SETUSER. It hides the rules of the
+// user and, as Redis does, the name of the user.
 func hideRules(args [][]byte, hide func(i int)) {
 	for i := 2; i < len(args); i++ {
 		hide(i)
@@ -226,9 +226,9 @@ func aclDeluser(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(n))
 }
 
-// delayEnd keeps the connection open while it runs a command that may delete or
-// replace its own user. The caller calls end when the command has been executed: if the
-// user is gone then, the connection ends after its replies.
+// delayEnd keeps the connection open while a command runs that may delete or
+// replace the connection's own user. The caller calls end after the command. If the
+// user no longer exists then, end closes the connection after its replies.
 func (c *conn) delayEnd() (end func()) {
 	c.user.deleting.Store(true)
 	return func() {
@@ -346,10 +346,10 @@ type aclEntry struct {
 	at                            time.Time // time of the latest denial that the entry counts
 }
 
-// These values are the ones of Redis. aclLogMax is the default of
-// acllog-max-len. A denial is counted with an older entry of the same kind only
-// if that entry is at most aclLogGroup old and among the aclLogScan newest
-// entries.
+// These values are the ones of Redis. aclLogMax is the default of acllog-max-len. A
+// denial is added to the count of an older entry of the same kind if that entry is
+// at most aclLogGroup old and among the aclLogScan newest entries. Otherwise, it
+// becomes a new entry.
 const (
 	aclLogMax   = 128
 	aclLogGroup = time.Minute
@@ -380,8 +380,8 @@ func entryOf(v acl.Verdict, context, user string) aclEntry {
 	return aclEntry{reason: aclReasons[v.Reason], context: context, object: object, user: user}
 }
 
-// script adds a command that a script was refused. The client of the script may
-// be connected to another node, so only its user is known.
+// script adds a command that a script called and that was refused. The client of
+// the script may be connected to another node, so only its user is known.
 func (l *aclLog) script(user string, v acl.Verdict) {
 	e := entryOf(v, "lua", user)
 	e.client = "user=" + user

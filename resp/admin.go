@@ -49,10 +49,10 @@ func shutdown(c *conn, args [][]byte) fsm.Reply {
 	c.srv.log.Info("shutdown requested by client", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.info.user)
 	c.srv.cfg.Shutdown()
 	c.done = true
-	// The connection stays open until the node has released all its resources,
-	// so that a client that sees it end knows that the node has stopped. Stop
-	// must not wait for this connection, so it does not count as busy
-	// meanwhile.
+	// The connection stays open until the node has released all its resources. So a
+	// client that sees the end of the connection knows that the node has stopped.
+	// Stop must not wait for this connection, so c.srv.leave no longer counts it as
+	// busy.
 	c.srv.leave()
 	<-c.srv.port.released
 	c.srv.life.busy.Add(1)

@@ -114,7 +114,7 @@ func (c *conn) setGroupUser(user string) {
 	if c.group.User() == user {
 		return
 	}
-	if c.group.Ops() > 0 { // these commands were queued while the user had no rules
+	if c.group.Ops() > 0 { // the commands in the group were added while the user had all permissions
 		c.flush()
 	}
 	c.reset()
@@ -130,8 +130,8 @@ func (c *conn) checkACL(u *acl.User, args [][]byte) acl.Verdict {
 	return u.Check(cmd, args)
 }
 
-// checkLockList is the check hook of LOCK. It returns the error for a LOCK LIST of a
-// user who may not read all keys.
+// checkLockList implements hooks.check for LOCK. It returns the error for a LOCK
+// LIST of a user who may not read all keys.
 func checkLockList(c *conn, args [][]byte) (refusal string) {
 	if u := c.user.limits.Load(); u != nil {
 		return u.CheckPatterns(c.srv.cmds.catalog.Resolve(args), args)
@@ -139,8 +139,9 @@ func checkLockList(c *conn, args [][]byte) (refusal string) {
 	return ""
 }
 
-// checkSortPattern is the check hook of SORT and SORT_RO. It returns the error
-// for a call whose options BY and GET may not read keys.
+// checkSortPattern implements hooks.check for SORT and SORT_RO. It returns the error
+// if the options BY and GET are not allowed, either in Clustered mode or because the
+// user may not read the keys that they select.
 func checkSortPattern(c *conn, args [][]byte) (refusal string) {
 	cmd := c.srv.cmds.catalog.Resolve(args)
 	if c.srv.cfg.Mode == Clustered {
@@ -163,9 +164,9 @@ func (c *conn) context() string {
 	return "toplevel"
 }
 
-// recheck checks the commands of a transaction again at EXEC, because the rules
-// may have changed since the commands were queued. A command that is no longer
-// allowed gets an error as its reply; the others are executed.
+// recheck checks the commands of a transaction again at EXEC, because the rules may
+// have changed since the commands were queued. A command that is no longer allowed
+// gets an error as its reply; the other commands are executed.
 func (c *conn) recheck(m *multi) {
 	u := c.user.limits.Load()
 	if u == nil {
@@ -235,15 +236,15 @@ func (s *Server) endPause() {
 // command ran. No client receives it.
 var errKilled = errors.New("the connection was closed before the command ran")
 
-// waitPause returns nil when the connection may run a command, and errKilled
-// when the connection has been closed: a write must not run during a pause
-// because its client is gone. write says whether the command writes.
+// waitPause returns nil when the connection may run a command, and errKilled when
+// the connection has been closed. Without errKilled, a write whose client is gone
+// would run during the pause. write says whether the command writes.
 func (c *conn) waitPause(write bool) error {
 	if c.srv.pause.Load() == nil {
 		return nil
 	}
 	closed := make(chan struct{})
-	c.wait.paused.Store(&closed) // before killed is read: see kill
+	c.wait.paused.Store(&closed) // must be stored before killed is read: see kill
 	defer c.wait.paused.Store(nil)
 	for {
 		p := c.srv.pause.Load()

@@ -11,14 +11,14 @@ func TestAdmission_Order(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"))
 	c := dial(t, s)
 	for _, command := range []string{"GET", "CONFIG GET"} {
-		c.begins(command, "-ERR wrong number of arguments") // before authentication
+		c.begins(command, "-ERR wrong number of arguments") // the arity is checked before the authentication
 		c.begins(command+" a", "-NOAUTH ")
 	}
 	c.expect("AUTH secret", "+OK", "ACL SETUSER u on nopass ~* &* +@all -get -config|get", "+OK", "AUTH u x", "+OK")
 	c.do("SUBSCRIBE c")
 	for _, command := range []string{"GET", "CONFIG GET"} {
 		c.begins(command, "-ERR wrong number of arguments")
-		c.begins(command+" a", "-NOPERM ") // before the subscription
+		c.begins(command+" a", "-NOPERM ") // the ACL rules are checked before the subscriptions
 	}
 	for _, command := range []string{"SET a b", "CLIENT LIST"} {
 		c.begins(command, "-ERR Can't execute '")

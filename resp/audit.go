@@ -19,19 +19,20 @@ import (
 type auditLog struct {
 	log  hclog.Logger // nil for none
 	node string
-	// These limit the lines that any client can cause as often as it wants.
+	// logins and refused limit the lines about failed logins and about refused
+	// commands, because clients can cause any number of them.
 	logins, refused auditBucket
 }
 
-// auditBurst is how many lines about failures of a kind are written at once;
-// then one per second is written.
+// auditBurst is how many lines about one kind of failure may be written at once.
+// After that, one line per second may be written.
 const auditBurst = 20
 
 // auditBucket is a token bucket for lines. It is safe for concurrent use.
 type auditBucket struct {
 	mu         sync.Mutex
 	used       float64   // tokens taken
-	at         time.Time // when used was true
+	at         time.Time // time for which used was computed
 	suppressed int       // lines since the last one that was written
 }
 
@@ -127,10 +128,10 @@ func (r *row) auditText(args [][]byte) string {
 			shown[i] = auditRule(args[i])
 		}
 	case "holdfast", "sentinel|set", "module|load", "module|loadex":
-		words = 4 // the others may be data or passwords
+		words = 4 // the later arguments may be data or passwords
 	case "function":
 		for i := 2; i < len(args); i++ {
-			if len(args[i]) > 32 { // code, or a dump of it
+			if len(args[i]) > 32 { // code, or a dump of code
 				shown[i] = []byte("(" + strconv.Itoa(len(args[i])) + " bytes)")
 			}
 		}
@@ -162,8 +163,8 @@ var ruleWords = []string{
 }
 
 // auditRule returns a rule of ACL SETUSER as the audit log prints it. It hides
-// passwords, and everything that may be a password with a mistake: a rule without
-// its first character, or two rules in one argument.
+// passwords, and every argument that may be a mistyped password: one that lacks the
+// first character of a rule, or one that contains two rules.
 func auditRule(rule []byte) []byte {
 	switch {
 	case len(rule) == 0:
@@ -208,7 +209,8 @@ func isPiece(r *row, args [][]byte) bool {
 			strings.EqualFold(string(args[1]), "restore") && strings.EqualFold(string(args[2]), "data"))
 }
 
-// auditGroup logs the only command of a group that was run.
+// auditGroup logs the administrative command on data that was the only command of a
+// group. out is the reply to the group.
 func (c *conn) auditGroup(out []byte, err error) {
 	if err != nil {
 		out = fsm.Error(errorText(err)).Append(nil, c.proto)
@@ -216,8 +218,8 @@ func (c *conn) auditGroup(out []byte, err error) {
 	c.auditReply(c.batch.rows[0], c.batch.audited, out)
 }
 
-// auditError returns the text of an error reply for the audit log. The errors
-// of ACL SETUSER quote rules, which may be passwords.
+// auditError returns the text of an error reply for the audit log. The errors of
+// ACL SETUSER quote rules, which may contain passwords.
 func (r *row) auditError(text string) string {
 	if r.fullName() == "acl|setuser" {
 		text, _, _ = strings.Cut(text, " ")
@@ -269,10 +271,10 @@ func (c *conn) auditLogin(name string, known bool, result string) {
 	}
 }
 
-// auditTransaction logs the administrative commands on data of a transaction.
-// out is the reply to EXEC with the replies of its commands on data; err is set
-// instead if it failed. The connection commands of a transaction are logged when
-// they run.
+// auditTransaction logs the administrative commands on data of a transaction. out
+// is the reply to EXEC, which contains the replies of these commands. If EXEC
+// failed, err is set instead. The connection commands of a transaction are logged
+// when they run.
 func (c *conn) auditTransaction(m *multi, out []byte, err error) {
 	if c.srv.audit.log == nil {
 		return

@@ -55,7 +55,7 @@ func (c *conn) block(r *row, args [][]byte) {
 		return
 	}
 	c.show(r, c.db, args)
-	c.setGroupUser(c.info.user) // a change of this user ends the wait
+	c.setGroupUser(c.info.user) // a change of the user's rules ends the wait
 	cmd, logged := c.waitForm(r, args)
 	c.group.Command(cmd, c.db, logged)
 	c.batch.rows, c.batch.first = append(c.batch.rows, r), args
@@ -103,7 +103,7 @@ func (c *conn) block(r *row, args [][]byte) {
 	}
 	if c.batch.ownEvents && err == nil && !c.done {
 		c.awaitOwnEvents()
-		if c.wait.pos != 0 { // the command was served by another group than the one sent last
+		if c.wait.pos != 0 { // another group than the last one that was sent served the command
 			c.pieces = nil
 		}
 	}
@@ -113,7 +113,8 @@ func (c *conn) block(r *row, args [][]byte) {
 	}
 }
 
-// waitForm returns the form in which a blocking command joins a group.
+// waitForm returns the command and the arguments with which a blocking command
+// joins a group.
 func (c *conn) waitForm(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 	if r.logged != nil {
 		return r.logged(c, r.cmd, args)
@@ -132,7 +133,7 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 	// it.
 	_ = c.out.EndBefore(c.wait.pos)
 	defer c.out.Resume()
-	if c.killed.Load() { // CLIENT KILL found no blocked to wake
+	if c.killed.Load() { // CLIENT KILL came before c.wait.blocked was set, so it could not wake the connection
 		c.abandon()
 		return nil, nil
 	}
@@ -147,19 +148,19 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 		gone = left
 	}
 	instead := fsm.NullArray
-	if c.wait.lock { // as the reply without a wait
+	if c.wait.lock { // the reply is the same as without a wait
 		instead = fsm.Null
 	}
-	if refusal := c.waitRefused(args); refusal != "" { // the rules changed before c.blocked was set
+	if refusal := c.waitRefused(args); refusal != "" { // the rules changed before c.wait.blocked was set
 		return c.endWait(fsm.Error(refusal))
 	}
 	select {
 	case reply = <-c.exec.Waited():
 		switch {
 		case reply != nil && c.wait.lock:
-			// A grant is provisional until this node claims it. If the reply is empty,
-			// the owner has got the lock by another command, and the command is
-			// executed again.
+			// A grant is provisional until this node claims it with Unblock. An
+			// empty reply from Waited means that the owner has got the lock by
+			// another command. The command is then executed again.
 			if reply, err = c.exec.Unblock(); err != nil || reply != nil {
 				return reply, err
 			}
@@ -204,7 +205,7 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 			instead = fsm.Error(msgUnblocked)
 		}
 	case <-c.srv.life.stopping:
-		c.done = true // if the command was served in the end, the client gets its reply first
+		c.done = true // if the command was served nevertheless, the client gets its reply first
 		reply, err := c.exec.Unblock()
 		if err != nil {
 			c.srv.log.Debug("cannot end blocking command", "client", c.id, "error", err)
@@ -215,8 +216,8 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 }
 
 // endWait ends the current wait. If the state machine has already served the
-// command, endWait returns that reply. Otherwise it returns the given reply
-// instead.
+// command, endWait returns the reply of the command. Otherwise, it returns the
+// reply instead.
 func (c *conn) endWait(instead fsm.Reply) (reply []byte, err error) {
 	if reply, err = c.exec.Unblock(); err != nil || reply != nil {
 		return reply, err
@@ -275,8 +276,8 @@ func (c *conn) wakeBlocked(why wakeUp) bool {
 	return true
 }
 
-// logLock is the logged hook of LOCK. It adds the address and the name of the
-// client to LOCK ACQUIRE, for LOCK INFO.
+// logLock implements hooks.logged for LOCK. It adds the address and the name of the
+// client to LOCK ACQUIRE, so that LOCK INFO can show them.
 func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
 	sub := lock.Routed(args)
 	if sub.Name != "acquire" || !sub.ArityOK(len(args)) {
@@ -291,9 +292,9 @@ func logLock(c *conn, lock *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
 	return acquire, append(logged, []byte("CLIENT"), addr, name)
 }
 
-// deliverGrant is the granted hook of LOCK. It sends the reply to LOCK ACQUIRE with
-// WAIT. If the socket does not accept the reply, it releases the lock, because the
-// client does not know that it has the lock.
+// deliverGrant implements hooks.granted for LOCK. It sends the reply to LOCK
+// ACQUIRE with WAIT. If the socket does not accept the reply, deliverGrant releases
+// the lock, because the client does not know that it has the lock.
 func deliverGrant(c *conn, args [][]byte, reply []byte) {
 	if len(reply) == 0 || reply[0] != ':' || c.w.Silent() {
 		return

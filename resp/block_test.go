@@ -202,8 +202,8 @@ func TestBlock_Deadlines(t *testing.T) {
 }
 
 // TestBlock_Revoked: a client that waits gets an error when its user loses the
-// permission for the command. It takes no element, so the next client in the
-// queue gets it. A change that keeps the permission does not end the wait.
+// permission for the command. That client takes no element, so the next client in
+// the queue gets it. A change that keeps the permission does not end the wait.
 func TestBlock_Revoked(t *testing.T) {
 	s := serve(t, newFake(t))
 	admin, second := dial(t, s), dial(t, s)
@@ -236,7 +236,7 @@ func TestBlock_Revoked(t *testing.T) {
 				first.expect("PING", "+PONG")
 				return
 			}
-			// The connection has waited again, after the other client.
+			// The connection waits again now, behind the other client.
 			admin.expect("RPUSH q x y", ":2")
 			second.want("*2\n$1\nq\n$1\nx")
 			first.want("*2\n$1\nq\n$1\ny")

@@ -203,9 +203,9 @@ type clientInfo struct {
 	redirect                int64
 }
 
-// edit changes the connection's clientInfo with c.mu locked. Only the
-// connection's own goroutine may change fields that it reads without c.mu, which
-// are all but broken.
+// edit changes the connection's clientInfo with c.mu locked. Only the connection's
+// own goroutine may change the fields that this goroutine reads without c.mu. These
+// are all fields except broken.
 func (c *conn) edit(f func(i *clientInfo)) {
 	c.mu.Lock()
 	f(&c.info)
@@ -227,9 +227,9 @@ func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name
 // and the slow log and ACL LOG keep them in their entries.
 const maxClientName = 1024
 
-// nameError returns the error for a name that is longer than maxClientName or
-// does not consist of printable ASCII without spaces, or "". what says in the
-// error what is named.
+// nameError returns the error for a name that is longer than maxClientName or does
+// not consist of printable ASCII without spaces, or "". In the error, what says
+// which kind of name it is.
 func nameError(what string, name []byte) string {
 	if len(name) > maxClientName {
 		return "ERR " + what + " cannot be longer than " + strconv.Itoa(maxClientName) + " bytes."
@@ -277,9 +277,9 @@ func clientSetinfo(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// line returns the connection's line of CLIENT LIST. Any goroutine may call it.
-// Fields that this server does not measure are 0: redcon and the executor own
-// those buffers.
+// line returns the connection's line of CLIENT LIST. Any goroutine may call it. The
+// fields about buffers of redcon and of the executor are 0, because this server
+// does not measure those buffers.
 func (c *conn) line(now time.Time) string {
 	c.mu.Lock()
 	i := c.info

@@ -101,7 +101,7 @@ func clusterSub(
 	}}
 }
 
-// inCluster refuses a command in the other modes.
+// inCluster refuses a command in all modes except Clustered.
 func inCluster(run func(*conn, [][]byte) fsm.Reply) func(*conn, [][]byte) fsm.Reply {
 	return func(c *conn, args [][]byte) fsm.Reply {
 		if c.srv.cfg.Mode != Clustered {
@@ -230,9 +230,9 @@ func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, 
 // leader, and shorter than the timeouts of clients.
 const leaderPause = time.Second
 
-// commandRedirect returns, in Clustered mode, the error for a command that this node
-// cannot run: a redirection to the leader, or that the keys are not in one
-// slot. It returns "" for a command that the node can run.
+// commandRedirect returns, in Clustered mode, the error for a command that this
+// node cannot run: a redirection to the leader, or the error for keys in several
+// slots. It returns "" for a command that the node can run.
 func (c *conn) commandRedirect(cmd *fsm.Command, args [][]byte) string {
 	if c.srv.cfg.Mode != Clustered {
 		return ""

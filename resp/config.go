@@ -119,12 +119,12 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
-		// maxmemory of a cluster without that setting comes from the state of
-		// this node, which has caught up only now.
+		// If the cluster has no setting maxmemory, the value comes from the state
+		// of this node, which has only caught up during the read above.
 		all = c.srv.settings()
 		for name, value := range kept {
 			if name == fsm.SettingMaxMemory && value == "" {
-				continue // the limit of this node
+				continue // keep the limit of this node
 			}
 			all[name] = value
 			if p := parameter.Find(name); p != nil && p.Alias != "" {
@@ -153,10 +153,10 @@ func isClusterSetting(name string) bool {
 // It reads them linearizably or, if there is no leader, from this node's state.
 func (c *conn) replicated() (map[string]string, error) {
 	if c.srv.cluster.FeatureVersion(0) < fsm.FeatureMend {
-		// FeatureVersion(0) returns what this node knows. FeatureVersion with a
-		// version would wait for a leader, and the read after it would wait
-		// again. So the read that every feature version knows comes first: if
-		// it fails, there is no leader.
+		// FeatureVersion(0) returns the version that this node knows, and never
+		// waits. FeatureVersion(fsm.FeatureMend) would wait for a leader, and the
+		// read after it would wait again. So the read that every feature version
+		// supports comes first: if it fails, there is no leader.
 		kept, err := c.notifySetting(false)
 		if err != nil {
 			return c.notifySetting(true)
@@ -241,7 +241,8 @@ func (c *conn) replicate(pairs [][]byte) (refusal string, err error) {
 	return "", nil
 }
 
-// hideRequirePass is the secrets hook of CONFIG SET.
+// hideRequirePass implements hooks.secrets for CONFIG SET: it hides the value of
+// requirepass.
 func hideRequirePass(args [][]byte, hide func(i int)) {
 	for i := 2; i+1 < len(args); i += 2 {
 		if strings.EqualFold(string(args[i]), "requirepass") {

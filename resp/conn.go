@@ -39,9 +39,10 @@ type conn struct {
 
 	group fsm.Group
 	batch batch
-	// pieces says where the group whose replies are written next is in the log.
-	// The messages that the group caused are sent between these replies: see
-	// writeGroup. It is empty if the position is not known or does not matter.
+	// pieces contains the position in the log of the group whose replies are
+	// written next. The messages that the group caused are sent between these
+	// replies: see writeGroup. pieces is empty if the position is not known or does
+	// not matter.
 	pieces pieces
 	busy   busy
 
@@ -81,7 +82,8 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	})
 	c.out = output.NewOutbox(&s.outboxes, c.id, &c.w, c.cutOff)
 	c.exec.OnPiece(c.pieceExecuted)
-	// confirmed is read first: it is set after the users are current.
+	// Read confirmed before the users, because it is set after the users have
+	// become current.
 	c.user.early = !s.accounts.confirmed.Load()
 	def := s.accounts.current.Load().def
 	open := def.Open() && !c.user.early
@@ -203,7 +205,7 @@ func (c *conn) data(r *row, args [][]byte) {
 	}
 	c.show(r, c.db, args)
 	audits := c.srv.audit.log != nil && r.audits(args)
-	if audits { // alone in its group, so that its reply is known
+	if audits { // the command must be alone in its group, so that its reply is known
 		c.flush()
 	}
 	cmd, logged := c.forLog(r, args)
@@ -225,7 +227,8 @@ func (c *conn) data(r *row, args [][]byte) {
 	}
 }
 
-// forLog returns the form in which a command on data joins a group.
+// forLog returns the command and the arguments with which a command on data joins a
+// group.
 func (c *conn) forLog(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 	if r.logged == nil {
 		return r.cmd, args
@@ -286,7 +289,7 @@ func (c *conn) run(r *row, args [][]byte) fsm.Reply {
 	return reply
 }
 
-// refuse answers a command that is not run with an error. A transaction that is
+// refuse sends an error for a command that does not run. A transaction that is
 // being queued becomes invalid. r is nil if the command is unknown.
 func (c *conn) refuse(r *row, text string) {
 	c.busy += refusalTime

@@ -96,7 +96,7 @@ var connectionRows = []row{
 }
 
 func ping(c *conn, args [][]byte) fsm.Reply {
-	if c.restricted() && len(args) <= 2 { // cannot be distinguished from a message
+	if c.restricted() && len(args) <= 2 { // in this mode, the client cannot distinguish a simple reply from a message
 		text := ""
 		if len(args) == 2 {
 			text = string(args[1])
@@ -112,14 +112,15 @@ func ping(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Error(fsm.WrongArity("ping"))
 }
 
-// hideAll is the secrets hook of AUTH.
+// hideAll implements hooks.secrets for AUTH: it hides all arguments.
 func hideAll(args [][]byte, hide func(i int)) {
 	for i := range args[1:] {
 		hide(i + 1)
 	}
 }
 
-// hideHello is the secrets hook of HELLO.
+// hideHello implements hooks.secrets for HELLO: it hides the name and the password
+// after AUTH.
 func hideHello(args [][]byte, hide func(i int)) {
 	for i := 1; i < len(args); i++ {
 		switch strings.ToLower(string(args[i])) {
@@ -188,7 +189,7 @@ func (c *conn) login(word []byte, name, password string) (refusal string) {
 	c.become(a, true)
 	if unconfirmed != nil {
 		c.user.unconfirmed.Store(a.User)
-		if c.srv.accounts.confirmed.Load() { // meanwhile
+		if c.srv.accounts.confirmed.Load() { // the users were confirmed in the meantime
 			c.checkLogin()
 		}
 	}
@@ -337,8 +338,8 @@ func selectDB(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// selectInMulti is the queued hook of SELECT: the commands on data that follow in
-// the transaction use the database.
+// selectInMulti implements hooks.queued for SELECT: the commands on data that
+// follow in the transaction use the selected database.
 func selectInMulti(c *conn, q *queued) {
 	if n, ok := number.ParseInt(q.args[1]); ok && n >= 0 && n < int64(c.srv.databases()) {
 		c.tx.multi.db = int(n)
@@ -358,7 +359,7 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.leaveAll()
 	c.monitorEnd()
 	c.trackingOff()
-	c.out.Drain()                    // a client would read a message after this reply as its next reply
+	c.out.Drain()                    // otherwise, the client would take a message after this reply for its next reply
 	if c.w.Mode == output.ReplyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
 		c.w.Mode = output.ReplyOn
 	}

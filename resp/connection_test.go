@@ -358,8 +358,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestErrors_Unclassified checks that an error without an outcome leaves the
-// outcome of a group with writes unknown, and that it is the error of a read.
+// TestErrors_Unclassified checks what an error without an outcome means: for a
+// group with writes, the outcome is unknown; a read fails with that error.
 func TestErrors_Unclassified(t *testing.T) {
 	f := newFake(t)
 	f.before = func(*fsm.Group) error { return errors.New("line\r\nbreak") }
@@ -536,7 +536,7 @@ func TestCompareRights(t *testing.T) {
 
 // TestPipeline_Long checks that a long pipeline of writes is divided into large
 // groups, although redcon reads 4 KiB at a time, and that the order is kept. A
-// pipeline whose replies are long keeps to small groups: see more.
+// pipeline whose replies are long is divided into small groups: see more.
 func TestPipeline_Long(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -561,7 +561,7 @@ func TestPipeline_Long(t *testing.T) {
 	if want := "$5\n19999\n"; reply != want {
 		t.Errorf("got %q, want %q", reply, want)
 	}
-	// redcon alone makes more than 150 groups.
+	// Without the method more, there are more than 150 groups.
 	if len(groups) > 75 {
 		t.Errorf("%d groups, want at most 75", len(groups))
 	}

@@ -10,16 +10,17 @@ import (
 // Executor runs groups for one connection, one at a time.
 type Executor interface {
 	// Do runs a group and returns the replies of its operations, one after the
-	// other; they are valid until the next Do. local allows stale reads from
-	// this node. The errors are those that errors.go translates. Do may call
-	// early, unless it is nil, once, with the replies that it is about to
-	// return. It does so on another goroutine, which early must not block.
+	// other. The replies are valid until the next Do. local allows stale reads from
+	// this node. The errors are those that errors.go translates.
+	//
+	// If early is not nil, Do may call it once, on another goroutine, with the
+	// replies that Do is about to return. early must not block.
 	Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error)
-	// Block runs a group whose only operation is a blocking command of
-	// connection origin. If fsm.Waiting recognizes the reply, the command
-	// waits. The connection must then receive from Waited, or call Unblock or
-	// Abandon, before it continues. With own, the reply comes after this node has
-	// applied the entry that served the command, so OwnEventsDelivered also
+	// Block runs a group whose only operation is a blocking command of the
+	// connection with the number origin. If fsm.Waiting recognizes the reply, the
+	// command waits. The connection must then receive from Waited, or call Unblock
+	// or Abandon, before it continues. With own, the reply comes after this node
+	// has applied the entry that served the command, so OwnEventsDelivered also
 	// waits for the events of that entry.
 	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
 	// WaitsFor says which lock the next commands of Block ask for, and for which
@@ -39,12 +40,13 @@ type Executor interface {
 	// a group in pieces. group is the number of the piece, as in Sent. op is the
 	// position of the piece's first operation in the whole group.
 	OnPiece(f func(group uint64, op int))
-	// Waited returns the channel that delivers the reply when the current wait
-	// is served. It delivers nil if the command has to be run again, and a reply
-	// without bytes if the wait has to be ended before.
+	// Waited returns the channel that delivers the reply when the current wait is
+	// served. It delivers nil if the command must be run again. It delivers a reply
+	// without bytes if the connection must first call Unblock and then run the
+	// command again.
 	Waited() <-chan []byte
-	// Unblock ends the current wait. The reply is not nil if the command had
-	// already been served.
+	// Unblock ends the current wait. If the command has already been served,
+	// Unblock returns its reply. Otherwise, the reply is nil.
 	Unblock() ([]byte, error)
 	// Abandon ends the current wait of a client that has disconnected.
 	Abandon()
@@ -54,11 +56,11 @@ type Executor interface {
 }
 
 // executor is the executor of a connection. Some client commands run as several
-// groups: a change with a read after it, or a blocking command that is run
-// again. The outcome of such a command is not that of its last group. So it
-// remembers whether the client command has changed the state, or may have
-// changed it. After that, no later error of the same command says that it was
-// not executed.
+// groups: a change with a read after it, or a blocking command that is run again.
+// The outcome of such a command is not the outcome of its last group. So executor
+// remembers whether a group of the client command has changed the state, or may
+// have changed it. After that, no later error of the same command says that the
+// command was not executed.
 type executor struct {
 	Executor
 	changed bool

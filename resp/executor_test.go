@@ -17,7 +17,7 @@ import (
 // failing makes the groups of a fake cluster fail.
 type failing struct {
 	armed  atomic.Bool
-	skip   atomic.Int32 // groups that do not fail yet
+	skip   atomic.Int32 // number of groups that still succeed
 	writes atomic.Int32 // groups with writes that ran since fail was called
 	err    error
 }
@@ -82,21 +82,21 @@ func TestExecutor(t *testing.T) {
 				switch wrote := f.writes.Load() > 0; {
 				case !failed:
 					if n < 2 {
-						t.Errorf("%s is %d groups: a test of nothing", tc.name, n)
+						t.Errorf("%s runs %d groups, want at least 2", tc.name, n)
 					}
 					return
 				case wrote && strings.Contains(reply, "-CLUSTERDOWN"), wrote && strings.Contains(reply, "not executed"):
 					t.Errorf("%d groups ran, and the reply says that none did: %q", n, reply)
 				case wrote && !strings.Contains(reply, "-UNKNOWN"), !wrote && !strings.Contains(reply, "-CLUSTERDOWN no leader, the command was not executed"):
-					t.Errorf("behind %d groups, with a write: %v: %q", n, wrote, reply)
+					t.Errorf("after %d groups, with a write: %v: %q", n, wrote, reply)
 				}
 			}
 		})
 	}
 }
 
-// TestExecutor_Pipeline checks that what one command of a pipeline has executed
-// does not affect the outcome of the next.
+// TestExecutor_Pipeline checks that the outcome of a command in a pipeline does not
+// depend on whether earlier commands of the pipeline were executed.
 func TestExecutor_Pipeline(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
@@ -106,9 +106,9 @@ func TestExecutor_Pipeline(t *testing.T) {
 	c.want("+OK", "-CLUSTERDOWN no leader, the command was not executed", "-CLUSTERDOWN no leader, the command was not executed")
 }
 
-// TestExecutor_Executed checks the reply if a change of a user was certainly
-// executed and a later step failed: it says that the change was executed. The
-// node applies the change.
+// TestExecutor_Executed checks a change of a user that was certainly executed and
+// whose later step failed. The reply must say that the change was executed, and the
+// node must apply the change.
 func TestExecutor_Executed(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before

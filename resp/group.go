@@ -26,13 +26,13 @@ type batch struct {
 	first     [][]byte // arguments of the group's first command, for the slow log
 	reads     []string // keys that the group reads and that tracking will remember
 	splitting splitting
-	// ownEvents is mayCauseOwnEvents at the time at which the group was sent.
+	// ownEvents is what mayCauseOwnEvents returned when the group was sent.
 	ownEvents bool
 	front     fsm.Front
 	// traced are the groups of the pipeline that are traced and whose replies have
 	// not been passed to the socket yet.
 	traced []tracedGroup
-	parsed int64    // bytes of commands that redcon and more have delivered
+	parsed int64    // bytes of commands that redcon and the method more have delivered
 	args   [][]byte // memory that cut uses again
 	// shortReplies says that the replies of the last group that wrote were less
 	// than half as long as its commands.
@@ -73,14 +73,14 @@ func (c *conn) flushLast() {
 	c.w.AllowEarly(false)
 }
 
-// redcon reads only the first 4 KiB of a long pipeline. more runs the commands
-// after them, so that they share a group with the first ones. received is the
-// number of bytes of the first ones. more returns the number of bytes of the
-// commands that it has run.
+// more runs the commands of a long pipeline that redcon has not read yet, because
+// redcon reads only 4 KiB at a time. These commands then share a group with the
+// commands before them. received is the number of bytes of the commands that redcon
+// has read. more returns the number of bytes of the commands that it has run.
 //
 // Only writes gain from larger groups, because each group waits for the disks and
 // for the other nodes. But the state machine keeps the replies of a group only up
-// to 64 KiB, and without them a client does not learn the outcome after a
+// to 64 KiB, and without these replies a client does not learn the outcome after a
 // failover. So more does nothing unless the replies of the last group that wrote
 // were short.
 func (c *conn) more(received int) (total int) {
@@ -241,8 +241,8 @@ func (c *conn) runReads() {
 		c.batch.front.Most = pieceBytes
 		c.group.Front = &c.batch.front
 		start := time.Now()
-		// Reads while keys are watched are the basis of a transaction, so they
-		// must not be stale.
+		// A client may compute a transaction from what it reads while it watches
+		// keys, so these reads must not be stale.
 		out, err := c.do(c.local && len(c.tx.watch) == 0)
 		took := time.Since(start)
 		if err == nil && c.batch.front.Cut() {
@@ -291,8 +291,8 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 			c.batch.reserved = max(size, c.batch.reserved)
 			c.w.Stream(large, c.proto)
 		default:
-			// The reply is not kept while there is no room: it is read again
-			// when there is.
+			// There is no room for the reply, so it is dropped. When there is room,
+			// the command is executed again.
 			large = nil
 			c.setReserved(0)
 			if c.mem.Reserve(size, c.srv.life.stopping) {

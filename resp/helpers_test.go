@@ -28,7 +28,7 @@ import (
 // userWatch is the part of a fakeCluster that reports its users.
 type userWatch struct {
 	watchers []func(*fsm.Users)
-	// hideUsers makes WatchUsers report that there are no users, as a node that
+	// hideUsers makes WatchUsers report that there are no users, like a node that
 	// has applied nothing yet.
 	hideUsers bool
 }
@@ -66,9 +66,10 @@ type fakeCluster struct {
 	userWatch
 	after    func(index uint64) // if set, is called after a read, at that log index
 	answered func()             // if set, is called when a reply was sent early, before Do returns it
-	// inPieces runs each operation of a group that writes as an entry of its
-	// own, behind an entry for the whole group, which was refused. between, if
-	// set, returns a group of another connection that runs before each piece.
+	// inPieces divides a group that writes: each operation becomes an entry of its
+	// own. An entry before these entries stands for the whole group, which was
+	// refused. between, if set, returns a group of another connection that runs
+	// before each piece.
 	inPieces bool
 	between  func() *fsm.Group
 	late     chan *fsm.Result // if set, gets the events in place of the listener

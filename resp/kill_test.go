@@ -21,8 +21,8 @@ func TestClientKill_Twice(t *testing.T) {
 	other.expect("CLIENT KILL ID "+id, ":1", "CLIENT KILL ID "+id, ":0", "CLIENT UNPAUSE", "+OK")
 }
 
-// TestClientKill_PausedWrite checks that a write that waits for the end of a
-// CLIENT PAUSE does not run because its connection is killed.
+// TestClientKill_PausedWrite checks that a write that waits for the end of a CLIENT
+// PAUSE is not executed when its connection is killed.
 func TestClientKill_PausedWrite(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)

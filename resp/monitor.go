@@ -26,7 +26,7 @@ var monitorRows = []row{
 // monitorStream sends the commands of this node's connections to the clients in
 // MONITOR mode. It is safe for concurrent use.
 type monitorStream struct {
-	n atomic.Int32 // number of readers; if it is 0, reading it is the only cost for a command
+	n atomic.Int32 // number of readers; while it is 0, reading it is all that a command pays for MONITOR
 
 	mu      sync.RWMutex
 	readers map[*conn]struct{}
@@ -88,8 +88,8 @@ func (c *conn) showTransaction(m *multi) {
 	}
 }
 
-// maxMonitorLine is the approximate length in bytes at which a line is
-// truncated. Without it, one large value would disconnect all readers.
+// maxMonitorLine is the approximate length in bytes at which a line is truncated.
+// Without this limit, one large value would disconnect all readers.
 const maxMonitorLine = 1 << 20
 
 // monitorLine returns the line for a command in the MONITOR stream. args contain
@@ -172,8 +172,8 @@ func monitorBegin(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// refuseMonitorInMulti is the queued hook of MONITOR: the command is queued, and
-// its reply in the transaction is an error.
+// refuseMonitorInMulti implements hooks.queued for MONITOR: MULTI queues the
+// command, but its reply in the transaction is an error.
 func refuseMonitorInMulti(_ *conn, q *queued) {
 	q.refused = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 }

@@ -138,7 +138,7 @@ func (c *conn) enqueue(r *row, args [][]byte) {
 	}
 	for _, a := range q.args {
 		m.bytes += len(a) + 16
-		m.footprint += int64(len(a)) + 40 // its slice, and its frame on the wire
+		m.footprint += int64(len(a)) + 40 // estimate for the slice header and for the frame of the argument
 	}
 	m.footprint += queuedBytes
 	if m.bytes > maxMultiBytes {
@@ -163,12 +163,12 @@ func multiBegin(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// sendMessages is the answered hook of EXEC: messages that the transaction caused
-// follow its reply.
+// sendMessages implements hooks.answered for EXEC: it sends the messages that the
+// transaction caused after the reply of EXEC.
 func sendMessages(c *conn) { c.out.Drain() }
 
-// abortTransaction is the refused hook of EXEC. The transaction ends, so that it
-// is never executed in part.
+// abortTransaction implements hooks.refused for EXEC. It ends the transaction, so
+// that no part of the transaction is ever executed.
 func abortTransaction(c *conn, text string) string {
 	c.setMulti(nil)
 	c.tx.watch = nil
@@ -328,8 +328,8 @@ func (c *conn) trackFirst(m *multi) {
 	}
 }
 
-// untrack undoes the effect of trackFirst for a transaction that was not
-// executed. before is whether the connection tracked before it.
+// untrack undoes the effect of trackFirst for a transaction that was not executed.
+// before says whether the connection tracked keys before the transaction.
 func (c *conn) untrack(before bool) {
 	if !before {
 		c.trackingOff()
@@ -380,8 +380,8 @@ func watchKeys(c *conn, args [][]byte) fsm.Reply {
 	for _, key := range args[1:] {
 		c.group.Command(version, c.db, [][]byte{[]byte(fsm.VersionCommand), key})
 	}
-	// Linearizable even on a READONLY connection, because a transaction may
-	// follow.
+	// This read is linearizable even on a READONLY connection, because a
+	// transaction may follow.
 	out, err := c.do(false)
 	c.group.Reset(c.proto, c.id)
 	if err != nil {

@@ -154,9 +154,9 @@ func TestOwn_Pieces(t *testing.T) {
 	}
 }
 
-// TestOwn_PieceUnknown checks a group in pieces whose first pieces have no known
-// position in the log. Their messages still come before the replies that follow
-// the piece behind them.
+// TestOwn_PieceUnknown checks a group that is executed in pieces and whose first
+// pieces have no known position in the log. The messages of these pieces come
+// before the reply of the first piece whose position is known.
 func TestOwn_PieceUnknown(t *testing.T) {
 	f := newFake(t)
 	f.inPieces = true
@@ -176,8 +176,8 @@ func TestOwn_PieceUnknown(t *testing.T) {
 }
 
 // TestOwn_PiecesUntracked covers pieces that are not tracked themselves (OPTIN):
-// the first piece invalidates the connection's last reading, so the pieces
-// behind it cannot cause further events.
+// the first piece invalidates the last key that the connection has read, so the
+// pieces behind it cannot cause further events.
 func TestOwn_PiecesUntracked(t *testing.T) {
 	f := newFake(t)
 	f.inPieces = true
@@ -244,7 +244,8 @@ func TestOwn_Blocking(t *testing.T) {
 	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
 	c.want("$1\ny", invalid("to"), "+PONG")
 
-	// A group of which only the last try was executed, as after a dry run.
+	// The group is tried several times, as in a dry run, and only the last try is
+	// executed.
 	f.inPieces = true
 	w.expect("RPUSH from z", ":1")
 	c.expect("LRANGE to 0 -1", "*2\n$1\nx\n$1\ny")

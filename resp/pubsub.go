@@ -230,8 +230,9 @@ func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	c.srv.hub.Unsubscribe(c.sub, kind, leave)
 	c.showSubscriptions()
 	if !c.tx.interleaving { // messages of the topics precede the confirmation
-		// In a transaction they must not precede its replies: an invalidation
-		// of a key that the transaction has read may be among them.
+		// In a transaction, the messages must not precede the replies of the
+		// transaction: an invalidation of a key that the transaction has read may
+		// be among them.
 		c.out.Drain()
 	}
 	return fsm.Raw(out)
@@ -317,7 +318,7 @@ func splitPosition(replies []byte) (rest []byte, position uint64, err error) {
 	return replies[:start], position, err
 }
 
-// logPublish and logSpublish are the logged hooks of PUBLISH and SPUBLISH. They
+// logPublish and logSpublish implement hooks.logged for PUBLISH and SPUBLISH. They
 // add the number of receivers on this node: see fsm.PublishCommand.
 func logPublish(c *conn, _ *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
 	return c.withReceivers(c.srv.cmds.publish, args, false)
@@ -332,7 +333,7 @@ func (c *conn) withReceivers(publish *fsm.Command, args [][]byte, sharded bool) 
 	return publish, [][]byte{[]byte(publish.Name), args[1], args[2], strconv.AppendInt(nil, int64(n), 10)}
 }
 
-// logSort is the logged hook of SORT. A SORT that stores nothing becomes a read,
+// logSort implements hooks.logged for SORT. A SORT that stores nothing becomes a read,
 // unless the connection accepts stale reads.
 func logSort(c *conn, sort *fsm.Command, args [][]byte) (*fsm.Command, [][]byte) {
 	if !c.local && len(sort.KeyPositions(args)) == 1 {
@@ -341,8 +342,8 @@ func logSort(c *conn, sort *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
 	return sort, args
 }
 
-// refuseShardInMulti is the queued hook of SSUBSCRIBE: the command is queued, and
-// its reply in the transaction is an error.
+// refuseShardInMulti implements hooks.queued for SSUBSCRIBE: MULTI queues the
+// command, but its reply in the transaction is an error.
 func refuseShardInMulti(_ *conn, q *queued) { q.refused = msgShardMulti }
 
 func pubsubChannels(c *conn, args [][]byte) fsm.Reply { return c.topicNames(pubsub.Channels, args) }

@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// A node's replicas are as many other nodes as every write reaches before it is
-// acknowledged: half of the voters. Which voters these are does not matter.
-// INFO, ROLE and WAIT report the same number on every node, whether or not
-// there is a leader. Redisson compares the numbers between any two of its
-// commands.
+// A write is acknowledged when a majority has it: besides the leader, at least as
+// many other nodes as half of the voters. A node reports that many other nodes as
+// its replicas; which nodes these are does not matter. INFO, ROLE and WAIT report
+// the same number on every node, whether or not there is a leader, because Redisson
+// compares the numbers between any two of its commands.
 //
 // In Standalone mode every node calls itself a master, because every node takes
-// writes: see Mode. A node that calls itself a replica answers WAIT too, since
-// writes through it are acknowledged like all others.
+// writes: see Mode. A node that calls itself a replica answers WAIT too, because
+// the writes through that node are acknowledged like all others.
 var replicationRows = []row{
 	{run: role, cmd: &fsm.Command{
 		Name: "role", Arity: 1,
@@ -108,9 +108,9 @@ func intArg(b []byte) (n int64, refusal fsm.Reply, ok bool) {
 	return n, fsm.Reply{}, true
 }
 
-// wait returns at once. The connection's earlier writes were acknowledged,
-// hence are on that many other nodes, and waiting would not change the number
-// that wait reports.
+// wait returns at once. The connection's earlier writes were acknowledged, so they
+// are already on as many other nodes as wait reports. Waiting would not change that
+// number.
 func wait(c *conn, args [][]byte) fsm.Reply {
 	if _, refusal, ok := intArg(args[1]); !ok {
 		return refusal
@@ -148,7 +148,7 @@ func (s *Server) follows() (leader topology.Peer, up, yes bool) {
 	}
 	leader, up = s.cfg.Topology.Leader()
 	switch {
-	case up && leader.Self: // elected after the check above
+	case up && leader.Self: // this node was elected after the check above
 		return leader, true, false
 	case leader.Self: // this node led until now, and cannot be its own replica
 		return topology.Peer{Port: "0"}, false, true
@@ -258,7 +258,7 @@ func (s *Server) cannotHandOver() string {
 	}
 	leader, ok := s.cfg.Topology.Leader()
 	switch {
-	case ok && leader.Self: // elected after the check above
+	case ok && leader.Self: // this node was elected after the check above
 		return ""
 	case ok && leader.Known():
 		return "ERR FAILOVER must be sent to the leader, " + leader.Node + " at " + leader.Addr()

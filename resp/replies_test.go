@@ -157,9 +157,9 @@ func evicted(c *client) (n int) {
 	return n
 }
 
-// TestClientMemory_Replies checks that a large reply waits while other
-// connections hold the memory for clients, until the connections that make no
-// progress are closed.
+// TestClientMemory_Replies checks that a large reply waits while other connections
+// use up the memory for clients, until the connections that make no progress are
+// closed.
 func TestClientMemory_Replies(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f, limited(16<<20))
@@ -344,9 +344,9 @@ func (c *client) closed() {
 	}
 }
 
-// TestClientMemory_Busy checks that a connection that waits for its command is
-// not closed to free memory. A connection that does not read its replies is
-// closed, although it holds less.
+// TestClientMemory_Busy checks that a connection that waits for the result of its
+// command is not closed to free memory. A connection that does not read its replies
+// is closed, although it holds less.
 func TestClientMemory_Busy(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f, limited(16<<20))

@@ -30,8 +30,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// RedisVersion is the version of Redis whose behavior this server provides.
-// Clients choose their code paths by it.
+// RedisVersion is the version of Redis whose behavior this server provides. Client
+// libraries decide by this version how they behave.
 const RedisVersion = "7.0.15"
 
 // Cluster is the node behind the server. Its methods may be called from any
@@ -54,8 +54,9 @@ type Cluster interface {
 	// of its entry, and its position in the entry (fsm.Event.Group). The index
 	// is 0 if it is not known.
 	OwnEventsDelivered(group uint64, f func(index uint64, position int))
-	// FeatureVersion returns the feature version of the cluster. A result below
-	// need is exact; to obtain it, the call may have to wait for the leader.
+	// FeatureVersion returns the feature version of the cluster. If the version
+	// that this node knows is below need, FeatureVersion asks the leader, and may
+	// wait for one. So a result below need is up to date.
 	FeatureVersion(need int) int
 	// State returns this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
@@ -89,7 +90,7 @@ type Listener interface {
 type State struct {
 	NodeID, ClusterID, Role, Leader string
 	Term, Commit, Applied           uint64
-	// Replicas are as many other nodes as every write reaches before it is
+	// Replicas contains as many other nodes as every write reaches before it is
 	// acknowledged. WAIT returns their number.
 	Replicas []Replica
 	Ready    bool
@@ -118,7 +119,7 @@ type State struct {
 // DBState holds the key counts of one database.
 type DBState struct{ Keys, Volatile int }
 
-// Replica is a node that every write reaches before it is acknowledged.
+// Replica is a node that INFO and ROLE report as a replica.
 type Replica struct{ Host, Port string }
 
 // Config is the configuration of a server.
@@ -225,10 +226,10 @@ type lifecycle struct {
 	ctx        context.Context // ends when stopping is closed
 	stop       context.CancelFunc
 	busy       atomic.Int64   // connections that are executing a pipeline
-	idle       chan struct{}  // capacity 1: busy reached 0 while closing
+	idle       chan struct{}  // capacity 1; signals that busy has reached 0 while closing is set
 	background sync.WaitGroup // BGSAVE, outboxes, sentinel.Monitor.Run
-	// users is for bootstrapUsers. Its reads end when a leader answers, after
-	// seconds, or with the cluster.
+	// users waits for bootstrapUsers. The reads of bootstrapUsers end when a leader
+	// answers, after a few seconds, or when the cluster is closed.
 	users sync.WaitGroup
 }
 
@@ -379,8 +380,8 @@ func (s *Server) Close() error {
 	return ignoreClosed(err)
 }
 
-// Wait waits for the goroutines that Close leaves, because the cluster may have to
-// end what they wait for. Call it after Close, when the cluster has been closed.
+// Wait waits for the goroutines that Close does not wait for. Closing the cluster
+// may be what ends these goroutines, so call Wait after both have been closed.
 func (s *Server) Wait() { s.life.users.Wait() }
 
 // refuseWork makes handle refuse pipelines.

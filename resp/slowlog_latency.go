@@ -113,8 +113,9 @@ var latencyRows = []row{
 }
 
 // OwnConn is a connection whose client is the node itself, such as one of the
-// dashboard. The slow log leaves out its commands: an open page repeats them, and
-// they would displace those of clients.
+// dashboard. The slow log leaves out the commands of these connections: an open
+// page of the dashboard repeats its commands, which would displace the commands of
+// clients.
 type OwnConn interface{ OwnNode() }
 
 // fromOwnNode reports whether c is an OwnConn, or contains one.

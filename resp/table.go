@@ -48,8 +48,8 @@ type hooks struct {
 	// arguments, or "". It is called directly before the command joins a group.
 	// For the commands of a transaction, that is at EXEC.
 	check func(c *conn, args [][]byte) (refusal string)
-	// logged returns the form in which a command on data joins a group. It is
-	// called after check.
+	// logged returns the command and the arguments with which a command on data
+	// joins a group. It is called after check.
 	logged func(c *conn, cmd *fsm.Command, args [][]byte) (*fsm.Command, [][]byte)
 	// queued is called when MULTI queues the command. It may set q.refused.
 	queued func(c *conn, q *queued)
@@ -221,8 +221,8 @@ type commandTable struct {
 	machine *fsm.Table
 	catalog *acl.Catalog
 
-	// Rows of machine with which connections replace or extend what a client has
-	// sent: see the hooks of the same names, and conn.position.
+	// These rows of machine replace or extend commands that clients send: see
+	// withReceivers, logSort, logLock and conn.position.
 	publish, spublish, position, sortRO, acquire *fsm.Command
 }
 

@@ -109,7 +109,7 @@ func TestPause(t *testing.T) {
 		if r, err := d.reply(); r != "+OK\n" {
 			t.Errorf("CLIENT PAUSE: %q, %v", r, err)
 		}
-		time.Sleep(time.Second) // in the bubble: the pause is over
+		time.Sleep(time.Second) // the pause ends, by the clock of the bubble
 		a.expect("CLIENT PAUSE 5000 WRITE", "+OK", "CLIENT PAUSE 10 WRITE", "+OK")
 		took(b, "SET a 2", "+OK", 5*time.Second)
 		// UNPAUSE ends the pause, even a pause of ALL.

@@ -78,7 +78,7 @@ const (
 	trackingEnds
 )
 
-// trackingOf is the tracks hook of CLIENT TRACKING.
+// trackingOf implements hooks.tracks for CLIENT TRACKING.
 func trackingOf(args [][]byte) trackingChange {
 	if strings.EqualFold(string(args[2]), "off") {
 		return trackingEnds
@@ -86,7 +86,7 @@ func trackingOf(args [][]byte) trackingChange {
 	return trackingStarts
 }
 
-// cachingOf is the tracks hook of CLIENT CACHING.
+// cachingOf implements hooks.tracks for CLIENT CACHING.
 func cachingOf(args [][]byte) trackingChange {
 	if strings.EqualFold(string(args[2]), "yes") {
 		return trackingStarts
@@ -95,9 +95,10 @@ func cachingOf(args [][]byte) trackingChange {
 }
 
 func (c *conn) trackingOn(next pubsub.Mode) {
-	// Changes that were acknowledged before are not reported: this node's hub
-	// processes them before the connection begins to track. A node without a
-	// leader does not know them, and may report some needlessly.
+	// If there is a leader, this node's hub first processes all changes that were
+	// acknowledged before this command. So the connection gets no invalidations for
+	// them. Without a leader, this node does not know these changes, and the
+	// connection may get invalidations for some of them.
 	if c.srv.cluster.State().Ready {
 		c.awaitCommittedEvents()
 	}
@@ -174,10 +175,10 @@ func clientGetredir(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(c.tracking.Redirect))
 }
 
-// track prepares the group for tracking, if the connection tracks its reads.
-// Reads that go through the log are registered when this node applies them. For
-// other reads, track announces the keys, and adds a command that returns the
-// log index that the group has seen.
+// track prepares the group for tracking, if the connection tracks its reads. Reads
+// that go through the log are registered when this node applies them. For other
+// reads, track announces the keys, and adds a command that returns the log index at
+// which the group is executed.
 func (c *conn) track() (keys []string) {
 	if !c.tracking.Reads() {
 		return nil

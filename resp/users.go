@@ -178,9 +178,10 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 	return set
 }
 
-// applyUser applies the current users to the connection: its rules, and its end if
-// its user is gone. It reports whether the rules have changed; the caller must
-// pass that on to the hub. Any goroutine may call it.
+// applyUser applies the current users to the connection: it updates the rules of
+// the connection, and closes the connection if its user is gone. It reports whether
+// the rules have changed; the caller must then inform the hub. Any goroutine may
+// call it.
 func (c *conn) applyUser() (changed bool) {
 	c.mu.Lock()
 	a := c.srv.accounts.current.Load().find(c.info.user)
@@ -214,8 +215,8 @@ func (c *conn) closeDeleted() {
 	}
 }
 
-// disconnect closes the connection. Any goroutine may call it. It logs failure if
-// the socket cannot be closed.
+// disconnect closes the connection. Any goroutine may call it. failure is the log
+// message if the socket cannot be closed.
 func (c *conn) disconnect(failure string) {
 	if c.killed.Swap(true) {
 		return
@@ -239,11 +240,11 @@ func (c *conn) become(a *account, authed bool) {
 	}
 }
 
-// limitInput applies the limits before a login to a connection that has not
-// authenticated, unless the default user needs no password. While the users are
-// not confirmed, a connection has the limits after a login if the default user
-// that the node knows needs no password: its first command may be a large one.
-// Any goroutine may call limitInput.
+// limitInput sets the limits of a connection that has not authenticated. If the
+// default user needs no password, the limits are those after a login; otherwise,
+// they are those before a login. While the users are not confirmed, the default
+// user that this node knows decides, because the first command of a client may be a
+// large one. Any goroutine may call limitInput.
 func (c *conn) limitInput() {
 	c.mu.Lock()
 	authed := c.info.authed
@@ -287,7 +288,7 @@ func (c *conn) authError(r *row, args [][]byte) string {
 		return msgNoAuth
 	}
 	if c.user.early {
-		// As if the client had connected after the users were confirmed.
+		// Treat the client as if it had connected after the users were confirmed.
 		c.user.early = false
 		c.become(def, true)
 	}
@@ -494,7 +495,7 @@ const oldFeaturesAttempts = 200
 
 // lockDelayChecks is how often a server that has written its --lock-delay reads the
 // setting again. Another node that started at the same time may have found no value
-// either, and may overwrite this one: its write arrives within these seconds.
+// either, and may overwrite the value while this server repeats its reads.
 const lockDelayChecks = 100
 
 // bootstrapUsers reads the users of the cluster as soon as there is a leader,
@@ -616,8 +617,8 @@ func (c userClient) lockDelay() (value string, set bool, err error) {
 	return value, set, nil
 }
 
-// SetDefaultPassword makes password the only password of the default user, on
-// all nodes, as CONFIG SET requirepass does. An error of an unknown outcome says
+// SetDefaultPassword makes password the only password of the default user, on all
+// nodes, as CONFIG SET requirepass does. If the outcome is unknown, the error says
 // so.
 func (s *Server) SetDefaultPassword(password string) error {
 	s.accounts.replaced.Store(true) // the password of the flag is out of date from now on

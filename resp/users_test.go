@@ -35,7 +35,7 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 			t.Errorf("%s before the users are known, without a leader: %q", cmd, got)
 		}
 	}
-	c.expect("PING", "+PONG", "RESET", "+RESET") // the user after RESET is no more than before
+	c.expect("PING", "+PONG", "RESET", "+RESET") // RESET gives the client no more rights
 	if got := c.do("GET k"); !strings.HasPrefix(got, "-CLUSTERDOWN") {
 		t.Errorf("GET after RESET: %q", got)
 	}
@@ -50,8 +50,8 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	}
 }
 
-// TestACLLog_LongKey checks that an entry of ACL LOG does not keep the whole name of a
-// key that a client was refused.
+// TestACLLog_LongKey checks that an entry of ACL LOG keeps only the beginning of a
+// long key that a client was not allowed to read.
 func TestACLLog_LongKey(t *testing.T) {
 	s := serve(t, newFake(t))
 	admin, ann := dial(t, s), dial(t, s)
@@ -119,8 +119,9 @@ func TestLockHelp(t *testing.T) {
 	}
 }
 
-// TestClientList_Commands checks that the list for the dashboard has the number of
-// commands that each connection has sent, and CLIENT LIST does not have it.
+// TestClientList_Commands checks that the list for the dashboard contains the
+// number of commands that each connection has sent, and that CLIENT LIST does not
+// contain it.
 func TestClientList_Commands(t *testing.T) {
 	s := serve(t, newFake(t))
 	c := dial(t, s)
@@ -185,8 +186,9 @@ func TestUsers_KeptPassword(t *testing.T) {
 	c.expect("GET k", "$-1")
 }
 
-// TestUsers_LoginWithoutLeader checks that a login that the node cannot check says
-// so, and that the node accepts a password that it knows.
+// TestUsers_LoginWithoutLeader checks the replies to logins without a leader. If
+// the node cannot check the password, the reply says so. If the node knows the
+// password, it accepts the login.
 func TestUsers_LoginWithoutLeader(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -251,5 +253,5 @@ func TestUsers_OpenCluster(t *testing.T) {
 		"ACL WHOAMI", "$7\ndefault")
 	b := dial(t, serve(t, f))
 	b.expect("CONFIG SET requirepass secret", "+OK", "CONFIG GET requirepass", "*2\n$11\nrequirepass\n$0\n")
-	c.expect("GET k", "$1\nv") // as in Redis, a client that was let in stays in
+	c.expect("GET k", "$1\nv") // as in Redis, a client that was let in stays authenticated
 }

@@ -326,8 +326,8 @@ func (m *Budget) evictLocked(need int64, stalledOnly bool) (chosen []eviction) {
 	return chosen
 }
 
-// closeAll closes connections. That drops their messages, as far as no other
-// connection shares them. It must be called without m.mu.
+// closeAll closes connections. That drops their messages, except messages that
+// other connections share. It must be called without m.mu.
 func closeAll(chosen []eviction) {
 	for _, e := range chosen {
 		e.h.close(e.bytes + e.queued)

@@ -16,16 +16,16 @@ type bulkState struct {
 	rawIn  syscall.RawConn // for More; nil before its first call
 }
 
-// More returns complete commands that the client has sent already, in the form
-// in which Read returns them: at most 1024 commands with together no more than
-// most bytes. It returns nil if there are none, or if most is not positive. With
-// TLS, it returns only commands that Read has already received. More does not
+// More returns complete commands that the client has sent already, in the form in
+// which Read returns them. It returns at most 1024 commands, and no more than most
+// bytes in total. It returns nil if there are none, or if most is not positive.
+// With TLS, it returns only commands that Read has already received. More does not
 // wait.
 //
 // parsed is the number of bytes of commands that the caller has received so far,
-// from Read and from More. If Read has returned more than that, for instance to
-// a buffer between the Conn and the caller, More returns nil, because its
-// commands must not overtake these bytes.
+// from Read and from More. If Read has returned more than parsed, some of the
+// commands are in a buffer between the Conn and the caller. More then returns nil,
+// because its commands must not overtake the commands in that buffer.
 //
 // Like Read, More may only be called by the goroutine of the connection.
 func (g *Conn) More(most int, parsed int64) []byte {

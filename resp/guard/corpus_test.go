@@ -96,7 +96,7 @@ var emptyCases = []corpusCase{
 	{name: "many zeros", in: strings.Repeat("*0\r\n", 5000) + pingLine, want: pongLine},
 }
 
-// countCases are counts of arguments.
+// countCases have unusual counts of arguments.
 var countCases = []corpusCase{
 	{name: "count largest int64", in: "*9223372036854775807\r\n$3\r\nabc\r\n", want: multi, closes: true},
 	{name: "count 9e18", in: "*9000000000000000000\r\n", want: multi, closes: true},
@@ -161,7 +161,7 @@ var lengthCases = []corpusCase{
 	{name: "command over MaxCommand", in: "*9\r\n$4\r\nPING\r\n" + strings.Repeat("$1048576\r\n"+mebi+"\r\n", 7) + "$1048576\r\n", want: protocolError("too big command, the limit is 8388608 bytes"), closes: true, differs: "Redis allows 1 GB"},
 }
 
-// typeCases are bytes where a length must begin.
+// typeCases have another byte where a length must begin.
 var typeCases = []corpusCase{
 	{name: "got plus", in: "*1\r\n+PING\r\n", want: expected("+"), closes: true},
 	{name: "got letter", in: "*1\r\nPING\r\n", want: expected("P"), closes: true},

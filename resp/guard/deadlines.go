@@ -20,8 +20,8 @@ const padAfter = time.Second
 // spends on earlier commands does not count against the client.
 type deadlines struct {
 	command time.Time // end of the incomplete command's time
-	silence time.Time // a client that has not authenticated must have sent a complete command
-	pad     time.Time // errPad is due
+	silence time.Time // time by which a client that has not authenticated must have sent a complete command
+	pad     time.Time // time at which errPad is due
 
 	armed time.Time // the deadline that is set on the socket; zero for none
 	kind  string    // the reason of armed; "" for errPad
@@ -40,9 +40,9 @@ func (c *deadlines) restart() {
 	}
 }
 
-// receive reads from the socket with the deadline that applies. For complete
-// commands of an authenticated client there is none, and no system call is made
-// to set it. partial reports that a command is incomplete.
+// receive reads from the socket with the deadline that applies. No deadline applies
+// while an authenticated client has sent only complete commands. receive then makes
+// no system call to set one. partial reports that a command is incomplete.
 func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 	if g.readErr != nil {
 		return 0, g.readErr

@@ -40,11 +40,11 @@ func newEarlyConns() earlyConns {
 	}
 }
 
-// wait waits until there are fewer than most such connections, but at most for
-// the pause or until closing is closed. Then it yields. Accept and the
-// goroutines that it starts hand the processor to each other, and on a single
-// processor Go's scheduler then neither polls the network nor takes the
-// goroutines that the network has woken, for up to a second.
+// wait waits until n is less than most, but no longer than pause or until closing
+// is closed. Then it yields. Without the yield, Accept and the goroutines that it
+// starts would hand the processor to each other. On a single processor, Go's
+// scheduler would then neither poll the network nor run the goroutines that the
+// network has woken, for up to a second.
 func (e *earlyConns) wait(closing <-chan struct{}) {
 	defer yield.Now()
 	if e.n.Load() < e.most {

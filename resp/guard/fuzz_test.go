@@ -234,7 +234,8 @@ func reference(in []byte, l Limits, auth bool) (res outcome) {
 	return res
 }
 
-// lineEnd is strchr.
+// lineEnd implements C's strchr: it returns the index of end, or -1 if a NUL
+// precedes end.
 func lineEnd(b []byte, end byte) int {
 	if nul := bytes.IndexByte(b, 0); nul >= 0 {
 		b = b[:nul]

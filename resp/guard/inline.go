@@ -5,15 +5,14 @@ import (
 	"strconv"
 )
 
-// splitInline splits the line of an inline command, without its line end,
-// into arguments. It returns false for unbalanced quotes. A blank line has no
-// arguments.
+// splitInline splits the line of an inline command, without its line end, into
+// arguments. It returns false for unbalanced quotes. A blank line has no arguments.
 //
 // The quoting rules are those of sdssplitargs in Redis 7.0. Double quotes
-// understand \xHH, \n, \r, \t, \b and \a; any other escaped byte stands for
-// itself. Single quotes understand only \'. A closing quote must be followed by
-// a blank or by the end of the line. redcon has other rules: it has no quotes
-// inside a word, no \x and no tabs. That is why inline commands never reach it.
+// understand \xHH, \n, \r, \t, \b and \a; any other escaped byte stands for itself.
+// Single quotes understand only \'. A closing quote must be followed by a blank or
+// by the end of the line. redcon has other rules: it has no quotes inside a word,
+// no \x and no tabs. Therefore, inline commands never reach redcon.
 func splitInline(line []byte) ([][]byte, bool) {
 	var args [][]byte
 	for i := 0; ; {
@@ -39,7 +38,7 @@ func inlineWord(line []byte, i int) (word []byte, next int, ok bool) {
 	for ; i < len(line); i++ {
 		switch c := line[i]; c {
 		// A vertical tab or form feed separates words only in front of a word.
-		// Inside a word, Redis keeps it.
+		// Inside a word, Redis keeps that character.
 		case ' ', '\n', '\r', '\t':
 			return word, i, true
 		case '"', '\'':
@@ -142,11 +141,11 @@ func isWebWord(name []byte) bool {
 	return false
 }
 
-// isWebRequest reports whether an inline command is the first line of an
-// HTTP request. Redis executes this line as a command, and drops the reply if
-// the Host: line arrives in the same packet. Here the reply must not depend on
-// packets, so the request line alone decides. None of the methods is a command
-// with two arguments, so no valid command is refused.
+// isWebRequest reports whether an inline command is the first line of an HTTP
+// request. Redis executes this line as a command, and drops the reply if the Host:
+// line arrives in the same packet. Here, the reply must not depend on how the input
+// is split into packets, so the request line alone decides. No method of HTTP is a
+// command with two arguments, so no valid command is refused.
 func isWebRequest(args [][]byte) bool {
 	if len(args) > 0 && isWebWord(args[0]) {
 		return true

@@ -41,20 +41,22 @@ type Limits struct {
 	UnauthArgs int
 	UnauthBulk int
 
-	// MaxClients is the maximum number of open connections. The next one
-	// receives "max number of clients reached" and is closed. 0: no limit.
+	// MaxClients is the maximum number of open connections. A connection beyond
+	// this limit receives "max number of clients reached" and is closed. 0: no
+	// limit.
 	MaxClients int
 
-	// MaxUnauth is the maximum number of connections among MaxClients that have
-	// not authenticated, so that they cannot displace clients that have. When
-	// the limit is exceeded, the node finds the address with the most such
-	// connections and closes the oldest of them. The limit must leave room for
-	// all clients that reconnect at once after a failover. 0: no limit.
+	// MaxUnauth is the maximum number of connections among MaxClients that have not
+	// authenticated. Without this limit, clients that do not log in could displace
+	// clients that have logged in. When the limit is exceeded, the node finds the
+	// address with the most such connections and closes the oldest of them. The
+	// limit must leave room for all clients that reconnect at once after a
+	// failover. 0: no limit.
 	MaxUnauth int
 
-	// MaxUnauthAddr is the maximum number of unauthenticated connections from
-	// one address. For a connection beyond the limit, the oldest one of its
-	// address is closed. 0: no limit.
+	// MaxUnauthAddr is the maximum number of unauthenticated connections from one
+	// address. When a new connection exceeds the limit, the oldest of these
+	// connections from the same address is closed. 0: no limit.
 	MaxUnauthAddr int
 
 	// UnauthRate is the number of bytes per second that all unauthenticated
@@ -71,9 +73,9 @@ type Limits struct {
 	// its first Read until its first complete command. 0: no limit.
 	HandshakeTimeout time.Duration
 
-	// UnauthIdle is how long an unauthenticated connection may be silent
-	// between two later commands. It is long enough for a person who types AUTH
-	// into redis-cli. 0: no limit.
+	// UnauthIdle is how long an unauthenticated connection may be silent after its
+	// first complete command and after each later one. It is long enough for a
+	// person who types AUTH into redis-cli. 0: no limit.
 	UnauthIdle time.Duration
 
 	// CommandTimeout is how long the rest of a command may take after its first

@@ -22,7 +22,7 @@ const (
 	maxRefusals    = 64                     // maximum number of error lines that are being sent
 	refusalTime    = 500 * time.Millisecond // maximum time for sending one of them
 	acceptPause    = 5 * time.Millisecond
-	maxAcceptPause = time.Second // maximum pause
+	maxAcceptPause = time.Second // maximum pause of Accept after an error
 )
 
 // A Listener is a net.Listener whose connections are Conns. It enforces
@@ -38,7 +38,7 @@ type Listener struct {
 	unauth unauthConns
 	early  earlyConns
 
-	mu       sync.Mutex // guards closed and closeErr, and keeps refusing from growing after Close
+	mu       sync.Mutex // guards closed and closeErr, and ensures that refusing does not grow after Close
 	closed   bool
 	closeErr error
 	closing  chan struct{} // closed by Close

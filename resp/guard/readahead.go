@@ -12,12 +12,12 @@ import (
 // after a command that waits, the guard does not notice that it disconnects.
 const maxAhead = 1 << 20
 
-// ReadAhead reads from the socket while a command of the client runs, in order
-// to notice that the client disconnects: then gone is closed. Read delivers the
-// bytes later.
+// ReadAhead reads from the socket while a command of the client runs, in order to
+// notice that the client disconnects. gone is closed when that happens. Read
+// delivers the bytes later.
 //
-// Only the goroutine that calls Read may call it, between two Reads. It must
-// call stop before the next Read. Meanwhile, no read deadline is in effect.
+// Only the goroutine that calls Read may call ReadAhead, between two Reads. It must
+// call stop before the next Read. Until then, no read deadline is in effect.
 func (g *Conn) ReadAhead() (gone <-chan struct{}, stop func(), err error) {
 	g.endEarly()
 	if !g.deadlines.armed.IsZero() {
@@ -30,7 +30,7 @@ func (g *Conn) ReadAhead() (gone <-chan struct{}, stop func(), err error) {
 	var stopping atomic.Bool
 	go func() {
 		defer close(finished)
-		if g.readErr != nil { // an earlier command noticed it
+		if g.readErr != nil { // an earlier call has already noticed the end of the connection
 			close(left)
 		}
 		var part [512]byte // small, because a silent client occupies it for the whole wait

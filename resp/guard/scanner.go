@@ -19,7 +19,7 @@ const (
 	unauthMulti   = "unauthenticated multibulk length"
 	unauthBulk    = "unauthenticated bulk length"
 	expectedBulk  = "expected '$', got '%c'"
-	tooBigCommand = "too big command, the limit is %d bytes" // ours: Redis closes the connection without a reply
+	tooBigCommand = "too big command, the limit is %d bytes" // Redis has no such error: it closes the connection
 )
 
 // An event is the reason for which scanner.next returned.
@@ -68,8 +68,8 @@ type scanner struct {
 	name   int // length of the command's name
 	size   int // bytes of the command so far
 
-	reason string // after eventFail
-	char   byte   // the %c of expectedBulk
+	reason string // set for eventFail
+	char   byte   // the byte that replaces %c in expectedBulk
 }
 
 // next scans b[i:] up to the end of the current command. It returns the index
@@ -246,7 +246,7 @@ func (s *scanner) expectLength() {
 	s.line = 0
 }
 
-// text returns the text of an eventFail.
+// text returns the error text for an eventFail.
 func (s *scanner) text(l *Limits) string {
 	switch s.reason {
 	case tooBigCommand:

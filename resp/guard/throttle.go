@@ -24,8 +24,8 @@ type LoginThrottle struct {
 	by map[throttleKey]*throttleEntry
 }
 
-// throttleKey is what logins are counted by: the address of the client and the
-// name of the user, or, if all is set, the address alone.
+// throttleKey identifies what a login is counted for: the address of the client and
+// the name of the user or, if all is set, the address alone.
 type throttleKey struct {
 	addr, user string
 	all        bool
@@ -48,9 +48,9 @@ const (
 	freeLogins     = 20
 	freeLoginsAll  = 100
 	throttleWindow = time.Minute
-	// throttlePending is the interval between time slots while logins exceed
-	// the free ones only because others are being checked, and none has failed
-	// yet.
+	// throttlePending is the interval between time slots while no login has failed
+	// yet, and the number of logins exceeds the number of free logins only because
+	// other logins are being checked.
 	throttlePending = 10 * time.Millisecond
 	// throttleRefuse is the longest wait. An attempt that would wait longer is
 	// refused.
@@ -65,8 +65,9 @@ const (
 	maxThrottleUser = 64
 )
 
-// After a wrong password, a connection waits before its next wrong password is
-// answered: see LoginPenalty. After MaxWrongPasswords, it is closed.
+// After the first wrong password, the reply to each further wrong password on a
+// connection is delayed: see LoginPenalty. After MaxWrongPasswords wrong passwords,
+// the connection is closed.
 const (
 	MaxWrongPasswords = 10
 	firstPenalty      = 100 * time.Millisecond
@@ -134,8 +135,8 @@ func (e *throttleEntry) expire(now time.Time) {
 	}
 }
 
-// over returns by how much the logins exceed the free ones. kind is the
-// index of the key in throttleKeys.
+// over returns by how much the number of logins exceeds the number of free logins.
+// kind is the index of the key in throttleKeys.
 func (e *throttleEntry) over(kind int) int { return e.failures + e.pending - free(kind) }
 
 func free(kind int) int { return [2]int{freeLogins, freeLoginsAll}[kind] }

@@ -27,8 +27,8 @@ func TestLoginThrottle_ManyConnections(t *testing.T) {
 	}
 }
 
-// TestLoginThrottle_AtOnce checks that logins that are checked at the same time
-// count.
+// TestLoginThrottle_AtOnce checks that a login counts while its password is being
+// checked.
 func TestLoginThrottle_AtOnce(t *testing.T) {
 	var l LoginThrottle
 	now := time.Unix(1000, 0)
@@ -96,7 +96,7 @@ func TestLoginThrottle(t *testing.T) {
 		wants(a, "u", now, 0)
 		l.Done(a, "u", LoginFailed, now)
 	}
-	wants(a, "u", now, 0) // counts as one, and so the next one waits
+	wants(a, "u", now, 0) // the login is counted, so the next one waits
 	l.Done(a, "u", LoginFailed, now)
 	wants(a, "u", now, 2*firstPenalty)
 	l.Done(a, "u", LoginSucceeded, now) // the right password

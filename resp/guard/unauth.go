@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// unauthConns are the open connections of a listener that have not
-// authenticated. Their number and their rate of input are limited, so that
-// clients that do not log in cannot keep others from logging in.
+// unauthConns are the open connections of a listener that have not authenticated.
+// Their number and their rate of input are limited, so that clients that do not log
+// in cannot keep others from logging in.
 //
-// When the limit on all such connections, or on those of one address, is
-// reached, the listener closes the oldest one in favor of a new connection. A
-// client that logs in is unauthenticated only briefly. unauthConns is safe for
-// concurrent use.
+// When the limit on all such connections, or on those of one address, is reached,
+// the listener closes the oldest one in favor of a new connection. That seldom hits
+// a client that logs in, because such a client is unauthenticated only briefly.
+// unauthConns is safe for concurrent use.
 type unauthConns struct {
 	mu     sync.Mutex
 	n      int

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// defaultCount is the number of grants without COUNT.
+// defaultCount is the number of grants in the reply without COUNT.
 const defaultCount = 100
 
 const (
@@ -62,8 +62,8 @@ func ParseHistory(db int, args [][]byte) (q history.Query, fail fsm.Reply) {
 const maxMillis = 1 << 53
 
 // parseTime parses a time and returns it in microseconds since 1970. If the
-// argument is in milliseconds, parseTime adds rest: a millisecond ends 999
-// microseconds after it has begun.
+// argument is in milliseconds, parseTime adds rest microseconds: with a rest of
+// 999, the result is the end of the millisecond.
 func parseTime(arg []byte, rest int64) (us int64, ok bool) {
 	if n, ok := number.ParseInt(arg); ok {
 		return n*1000 + rest, n >= 0 && n < maxMillis/1000*1000

@@ -40,8 +40,8 @@ type Port struct {
 	rate rate
 }
 
-// State is what the state of a port is read from at the time of a scrape. The
-// functions are called only then.
+// State contains functions that return the state of a port. They are called only
+// when the metrics are collected.
 type State struct {
 	Open    func() int   // open connections
 	Blocked func() int64 // connections in a blocking command that waits
@@ -74,9 +74,9 @@ func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(d-1)/uint64(firstBucket)), bucketCount)
 }
 
-// Series contains the metrics of one command. It is safe for concurrent use. It
-// is not a prometheus.Histogram, because that takes a search and three atomic
-// additions per call; a pipeline of a thousand commands would pay them a
+// Series contains the metrics of one command. It is safe for concurrent use. It is
+// not a prometheus.Histogram, because a Histogram needs a search and three atomic
+// additions for each call. A pipeline of a thousand commands would pay this cost a
 // thousand times.
 type Series struct {
 	Name     string
@@ -124,8 +124,8 @@ type Bucket struct {
 	Calls uint64
 }
 
-// Buckets returns the buckets that contain calls of their own. Each counts the
-// calls of those before it too.
+// Buckets returns the buckets into which calls fall. The count of each bucket
+// includes the calls in all lower buckets.
 func (t Sum) Buckets() []Bucket {
 	var all []Bucket
 	n := uint64(0)

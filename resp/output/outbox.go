@@ -75,9 +75,9 @@ type Node struct {
 	Logger hclog.Logger
 }
 
-// NewOutbox returns the outbox of a connection, whose memory is that of the
-// writer. cutOff counts and logs that the client reads too slowly, and closes the
-// connection. cutOff must not call the outbox.
+// NewOutbox returns the outbox of a connection. The outbox charges its messages to
+// the memory account of w. cutOff counts and logs that the client reads too slowly,
+// and closes the connection. cutOff must not call the outbox.
 func NewOutbox(node *Node, client uint64, w *Writer, cutOff func(reason string, bytes int)) *Outbox {
 	return &Outbox{
 		node: node, client: client, w: w, cutOffClient: cutOff, proto: 2,
@@ -116,7 +116,7 @@ func (o *Outbox) EndBefore(waiter fsm.Pos) error { return o.w.endAfter(func() { 
 
 // release writes the queued messages after the replies. The outbox's goroutine
 // sends the messages that arrive meanwhile; if release sent them too, it might
-// never end in a flood of messages. The caller is Writer.endAfter.
+// never end in a flood of messages. Only Writer.endAfter calls release.
 func (o *Outbox) release(waiter fsm.Pos) {
 	o.mu.Lock()
 	o.waiter = waiter
@@ -204,9 +204,9 @@ func (o *Outbox) takeLocked() []Message {
 	return taken
 }
 
-// TakeUntil takes the messages that the given group, or an operation before it
-// in the log, caused. It stops at the first message for which this is not
-// known.
+// TakeUntil takes the messages that the given group, or an operation before it in
+// the log, caused. It stops at the first message that has a later or an unknown
+// cause.
 func (o *Outbox) TakeUntil(group pubsub.Cause) []Message {
 	if group.Index == 0 {
 		return nil
@@ -393,7 +393,7 @@ func (o *Outbox) next() (all []byte, taken []Message) {
 	return all, taken
 }
 
-// Close ends the outbox's goroutine. The caller is the connection's end.
+// Close ends the outbox's goroutine. The connection calls Close when it ends.
 func (o *Outbox) Close() {
 	o.mu.Lock()
 	o.closed = true

@@ -27,7 +27,7 @@ func NewPushers() *Pushers {
 	return p
 }
 
-// send calls try, which must not wait, when there is a slot.
+// send waits for a free slot and then calls try. try must not wait.
 func (p *Pushers) send(try func()) {
 	pace := <-p.slots
 	try()

@@ -91,8 +91,8 @@ func (w *Writer) TakeSent() int {
 	return n
 }
 
-// SetCharged says whether the caller has charged the replies that are written
-// next to the memory of the connection as a whole.
+// SetCharged sets whether the caller has charged the following replies, as a whole,
+// to the memory of the connection.
 func (w *Writer) SetCharged(charged bool) { w.charged = charged }
 
 // Silent reports whether CLIENT REPLY has turned replies off.
@@ -161,7 +161,7 @@ func (w *Writer) sendLocked() {
 	}
 }
 
-// writeLocked writes bytes to the socket, past redcon, which would copy them.
+// writeLocked writes bytes directly to the socket, because redcon would copy them.
 func (w *Writer) writeLocked(b []byte) {
 	w.cfg.Memory.BeginWait()
 	defer w.cfg.Memory.BeginWork()
@@ -178,8 +178,8 @@ func (w *Writer) writeLocked(b []byte) {
 
 var errEnded = errors.New("connection has ended")
 
-// Stream sends a large reply from the memory that it refers to, encoded for a
-// RESP version.
+// Stream sends a large reply, encoded for a RESP version, without copying the parts
+// of the state that the reply refers to.
 func (w *Writer) Stream(r *fsm.Reply, proto int) {
 	if w.Silent() {
 		return
@@ -261,8 +261,8 @@ func (w *Writer) messagesLocked(b []byte) error {
 	return nil
 }
 
-// trySend sends what the socket accepts without waiting, when pushers has a
-// slot. It returns 0 if the connection is encrypted.
+// trySend sends what the socket accepts without waiting, as soon as pushers has a
+// free slot. It returns 0 if the connection is encrypted.
 func (w *Writer) trySend(b []byte) (n int) {
 	g, ok := w.cfg.Net.(*guard.Conn)
 	if !ok || w.cfg.Pushers == nil {

@@ -9,8 +9,8 @@ type Cause struct {
 	Index    uint64
 	Position int
 	Op       int
-	// Wait is the connection's own blocking command, if the operation is that
-	// command when it was served; otherwise it is 0.
+	// If the operation is a blocking command of the connection itself, which had
+	// waited and was served, Wait identifies that command. Otherwise, Wait is 0.
 	Wait fsm.Pos
 }
 
@@ -27,9 +27,9 @@ func causeFor(index uint64, e *fsm.Event, id uint64) Cause {
 	return why
 }
 
-// Relative compares the cause with the group at a position of the entry at
-// index. before means that the cause precedes the group in the log, in that the
-// cause belongs to the group.
+// Relative compares the cause with the group at a position of the entry at index.
+// The result before says whether the cause precedes the group in the log. The
+// result in says whether the cause belongs to the group.
 func (w *Cause) Relative(index uint64, position int) (before, in bool) {
 	switch {
 	case w.Index == 0 || index == 0:

@@ -51,8 +51,9 @@ type Config struct {
 	Refused func()
 	Logger  hclog.Logger
 
-	// Published counts messages, Delivered their deliveries to connections, and
-	// Invalidations those that were sent to connections.
+	// Published counts messages. Delivered counts the deliveries of messages to
+	// connections. Invalidations counts the invalidations that were sent to
+	// connections.
 	Published, Delivered, Invalidations prometheus.Counter
 }
 
@@ -262,7 +263,8 @@ func (h *Hub) Receivers(channel string, sharded bool) int {
 	return n
 }
 
-// nameSteps bounds the matching steps of one command that lists names.
+// nameSteps is the maximum number of matching steps of one command that lists
+// names. Each existing name raises this number by nameShare.
 const nameSteps = 1 << 24
 
 // Names returns the names of the topics of a kind that match a pattern, sorted.
@@ -289,7 +291,7 @@ func (h *Hub) Names(kind Kind, pattern string) (names []string, ok bool) {
 	return names, true
 }
 
-// nameShare is the number of additional steps that each name allows.
+// nameShare is the number of steps by which each existing name raises nameSteps.
 const nameShare = 64
 
 // Count returns the number of subscribers of a topic.

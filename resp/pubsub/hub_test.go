@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
-// mute is a connection that takes no messages.
+// mute is a connection that discards its messages.
 type mute struct{}
 
 func (mute) Push(Cause, func(int) *Payload) {}
@@ -233,8 +233,8 @@ func TestTracking_PrefixesLinear(t *testing.T) {
 	}
 }
 
-// The error for overlapping prefixes is the one that a comparison of all pairs
-// gives.
+// The error for overlapping prefixes equals the error that a comparison of all
+// pairs of prefixes finds.
 func TestTracking_Overlap(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	refusals := 0

@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 )
 
-// Matching channels against the patterns of subscribers is charged in steps,
-// which take a few nanoseconds each. All patterns of a node together have a
-// budget of matchRate steps per second, and of matchBurst at once. When the
-// budget is used up, the node closes the connection whose patterns took the
-// most steps in the current second, if they took at least matchShare. So the
-// messages of other clients are not delayed by it. If many connections take
-// less each, the budget is not enforced.
+// The matching of channels against the patterns of subscribers is charged in steps
+// of a few nanoseconds each. All patterns of a node together have a budget of
+// matchRate steps per second, and of matchBurst steps at once. When the budget is
+// used up, the node closes the connection whose patterns took the most steps in the
+// current second, if they took at least matchShare. So that connection does not
+// delay the messages of other clients. If many connections take fewer than
+// matchShare steps each, the budget is not enforced.
 const (
 	matchRate  = 50_000_000
 	matchBurst = 20_000_000

@@ -10,19 +10,21 @@ import (
 // Mode is the tracking mode of a connection, as CLIENT TRACKING sets it.
 type Mode struct {
 	On, BCast, OptIn, OptOut, NoLoop bool
-	// Caching: the last command was CLIENT CACHING. It decides whether the next
-	// command or transaction is tracked, even if that command is refused.
+	// Caching is true if the last command was CLIENT CACHING, which decides whether
+	// the next command or transaction is tracked. CLIENT CACHING has no effect on
+	// later commands, even if the next command is refused.
 	Caching  bool
 	Redirect uint64
 	Prefixes []string
 }
 
-// Reads reports whether keys that are read now are to be remembered.
+// Reads reports whether the node must remember the keys that the connection reads
+// now.
 func (t *Mode) Reads() bool {
 	return t.On && !t.BCast && (!t.OptIn || t.Caching) && (!t.OptOut || !t.Caching)
 }
 
-// Add makes a next mode the current one. The connection keeps its prefixes.
+// Add replaces the mode by next. The connection also keeps its current prefixes.
 func (t *Mode) Add(next *Mode) {
 	prefixes := t.Prefixes
 	if len(next.Prefixes) == 1 {
@@ -71,8 +73,9 @@ func (t *Mode) Refuses(next *Mode) string {
 }
 
 // overlapRefusal returns the error for a new prefix that overlaps with another
-// prefix of the connection, or "". It names the first new prefix that does, and
-// prefers to name an existing prefix as the other one.
+// prefix of the connection, or "". The error names the first such prefix, and the
+// prefix with which it overlaps: an existing one if possible, otherwise another new
+// one.
 func overlapRefusal(there, added []string) string {
 	i := firstOverlap(there, added)
 	if i < 0 {

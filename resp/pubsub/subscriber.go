@@ -30,7 +30,8 @@ type Conn interface {
 }
 
 // Subscriber is a connection as the hub sees it. Only the connection's own
-// goroutine calls its methods and those of the hub that take it.
+// goroutine calls the methods of Subscriber, and the methods of Hub that have a
+// Subscriber as an argument.
 type Subscriber struct {
 	id       uint64
 	conn     Conn

@@ -49,9 +49,9 @@ type tracking struct {
 	bytes, maxBytes int
 
 	// changedKeys are the keys that the current entry changed, while there are
-	// connections in BCAST mode. The value is the connection that alone changed
-	// the key, or 0. served are the connections whose blocking commands changed
-	// keys when they were served.
+	// connections in BCAST mode. The value is the id of the only connection that
+	// changed the key, or 0 if there is no such connection. served are the
+	// connections whose blocking commands changed keys when they were served.
 	changedKeys map[string]uint64
 	served      map[uint64]fsm.Pos
 	// emptied is the last event in the current entry that emptied a database,
@@ -84,9 +84,8 @@ type prefixGroup struct {
 	changedKeys []string
 }
 
-// own reports whether a change by the connection with the id by needs no
-// invalidation for the connection id, because both are the same and its tracking
-// tr has NOLOOP.
+// own reports whether connection id needs no invalidation for a change by
+// connection by: both are the same connection, and its tracking tr has NOLOOP.
 func (tr *tracker) own(id, by uint64) bool {
 	return tr != nil && tr.noloop && !tr.localReads && id == by
 }
@@ -107,8 +106,8 @@ type reading struct {
 	flushes int // value of tracking.flushes when the reading was refreshed
 }
 
-// Bounds of the table of keys that were read. The first is Redis' default of
-// tracking-table-max-keys. Redis does not bound the bytes.
+// These constants bound the table of keys that were read. MaxTrackedKeys is Redis'
+// default of tracking-table-max-keys. Redis does not bound the bytes.
 const (
 	MaxTrackedKeys  = 1000000
 	maxTrackedBytes = 512 << 20
@@ -173,8 +172,9 @@ func (t *tracking) redirectLocked(to uint64, n int) {
 }
 
 // TrackOn starts tracking for a connection, or changes its mode, and adds the
-// prefixes of the mode to those that it has. The caller has reserved memory for
-// them. localReads: the connection reads without the leader.
+// prefixes of the mode to the prefixes that the connection has. The caller has
+// reserved memory for the new prefixes. localReads says whether the connection
+// reads without the leader.
 func (h *Hub) TrackOn(c *Subscriber, mode *Mode, localReads bool) {
 	id, prefixes := c.id, mode.Prefixes
 	tr := &tracker{c: c, noloop: mode.NoLoop, localReads: localReads, bcast: mode.BCast, redirect: mode.Redirect}

@@ -33,7 +33,7 @@ func TestTracking_Sweep(t *testing.T) {
 	}
 	tr.offLocked(1)
 	if keys, items, _ := h.TrackedSizes(); keys != 0 || items != 0 {
-		t.Errorf("%d keys with %d readings when nobody tracks", keys, items)
+		t.Errorf("%d keys with %d readings when no connection tracks", keys, items)
 	}
 }
 

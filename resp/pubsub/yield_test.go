@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// letIn returns how often a goroutine that wakes every 50 µs runs while work
-// does, on a single processor, and the processor time that the process used.
+// letIn runs work on a single processor. It returns how often a goroutine that
+// wakes every 50 µs runs meanwhile, and the processor time that the process used.
 func letIn(t *testing.T, work func()) (ran int64, took time.Duration) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

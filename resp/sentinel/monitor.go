@@ -24,7 +24,7 @@ type Monitor struct {
 	publish  func(channel, payload string)
 
 	mu        sync.Mutex
-	master    topology.Peer // the leader confirmed last; zero before the first
+	master    topology.Peer // leader that was confirmed last; zero before the first confirmation
 	since     time.Time     // when it became the master, as this node saw it
 	confirmed time.Time     // when a majority confirmed it last
 	down      bool          // not confirmed for longer than downAfter
@@ -76,8 +76,8 @@ func (m *Monitor) refresh(ctx context.Context, limit time.Duration) {
 	m.update(leader, err == nil && leader.Known(), m.topology.Peers(), time.Now())
 }
 
-// update updates the leader, if ok, and the members, and publishes events about
-// the changes. It publishes under m.mu, so that events are in order.
+// update sets the members and, if ok is set, the leader. It publishes events about
+// the changes with m.mu locked, so that the events are in order.
 func (m *Monitor) update(leader topology.Peer, ok bool, peers []topology.Peer, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -66,8 +66,8 @@ func Same(slot int, cmd *fsm.Command, args [][]byte) (_ int, ok bool) {
 	return slot, true
 }
 
-// ForeignDatabase is like ForeignDB, for scripts. cmd is nil for a SELECT,
-// whose argument has been checked.
+// ForeignDatabase is like ForeignDB, for a command that a script calls. cmd is nil
+// for a SELECT, whose argument has been checked.
 func ForeignDatabase(cmd *fsm.Command, args [][]byte) string {
 	if cmd != nil {
 		return ForeignDB(cmd, args)

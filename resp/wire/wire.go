@@ -97,8 +97,8 @@ func Bulks(reply []byte) ([]string, error) {
 	return out, nil
 }
 
-// CutBulk splits the first reply, a bulk string, off encoded replies. It
-// returns false if the first reply is not a bulk string.
+// CutBulk splits encoded replies into the first reply, which must be a bulk string,
+// and the rest. It returns false if the first reply is not a bulk string.
 func CutBulk(b []byte) (value string, rest []byte, ok bool) {
 	n := Len(b)
 	head, payload, _ := Head(b)

@@ -19,7 +19,7 @@ func TestReplyLen(t *testing.T) {
 		{"*9223372036854775807\r\n", 0}, {"%9223372036854775807\r\n", 0}, {"$9223372036854775807\r\n", 0}, {"*1000000\r\n" + strings.Repeat("+\r\n", 10), 0},
 	} {
 		if got := Len([]byte(tc.in)); got != tc.want {
-			t.Errorf("replyLen(%q) = %d, want %d", tc.in, got, tc.want)
+			t.Errorf("Len(%q) = %d, want %d", tc.in, got, tc.want)
 		}
 	}
 	deep := []byte(strings.Repeat("*1\r\n", 1<<20) + ":1\r\n") // must not exhaust the stack
@@ -55,14 +55,14 @@ func FuzzReplyLen(f *testing.F) {
 		}
 		n := Len(b)
 		if n < 0 || n > len(b) {
-			t.Fatalf("replyLen(%q) = %d", b, n)
+			t.Fatalf("Len(%q) = %d", b, n)
 		}
 		if want := slowReplyLen(b); n != want {
-			t.Fatalf("replyLen(%q) = %d, want %d", b, n, want)
+			t.Fatalf("Len(%q) = %d, want %d", b, n, want)
 		}
 		if n > 0 {
 			if n < len(b) && Len(b[:n]) != n || Len(b[:n-1]) != 0 {
-				t.Fatalf("replyLen(%q) = %d, but not of its own bytes", b, n)
+				t.Fatalf("Len(%q) = %d, but Len of only these bytes differs", b, n)
 			}
 			errors := 0
 			EachError(b[:n], func(line []byte) {
@@ -72,7 +72,7 @@ func FuzzReplyLen(f *testing.F) {
 				}
 			})
 			if errors > 0 && !MayHoldError(b[:n]) {
-				t.Fatalf("%q holds %d errors that mayHoldError denies", b[:n], errors)
+				t.Fatalf("MayHoldError(%q) is false for a reply with %d errors", b[:n], errors)
 			}
 		}
 	})
