@@ -203,8 +203,8 @@ type pause struct {
 	over  chan struct{} // closed when another pause, or none, replaces this one
 }
 
-// setPause pauses clients until the given time. As in Redis, it neither
-// shortens a pause in force nor relaxes it.
+// setPause pauses clients until the given time. As in Redis, a new pause neither
+// shortens nor relaxes the pause in force.
 func (s *Server) setPause(until time.Time, all bool) {
 	next := &pause{until: until, all: all, over: make(chan struct{})}
 	for {

@@ -254,9 +254,9 @@ func (c *conn) auditRefused(r *row, args [][]byte, text string) {
 	}
 }
 
-// auditLogin logs a failed login. known says whether there is a user of that
-// name. Other names are not logged, because clients confuse the arguments of
-// AUTH, and the name may be a password.
+// auditLogin logs a failed login. known says whether there is a user of that name.
+// If there is none, the name is not logged, because clients confuse the arguments
+// of AUTH, and the name may be a password.
 func (c *conn) auditLogin(name string, known bool, result string) {
 	a := &c.srv.audit
 	if a.log == nil {

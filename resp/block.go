@@ -19,7 +19,8 @@ type blocking struct {
 	pos     fsm.Pos // identifies the command that waits
 	lock    bool    // the command waits for a lock
 	// paused is nil while the connection does not wait for the end of a CLIENT
-	// PAUSE. The goroutine that takes it closes it to end the wait.
+	// PAUSE. A goroutine that wants to end the wait replaces the channel by nil and
+	// then closes the channel.
 	paused atomic.Pointer[chan struct{}]
 }
 

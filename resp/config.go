@@ -64,10 +64,11 @@ var configRows = []row{
 	}},
 }
 
-// settings returns what CONFIG GET prints: all parameters of Redis 7.0.15, with
-// the value that this server effectively uses if it has one, and the limits
-// that flags of the program set. For settings that are part of the replicated
-// state it returns the initial values: replicated returns the current ones.
+// settings returns what CONFIG GET prints: all parameters of Redis 7.0.15, and the
+// limits that flags of the program set. If this server uses another value than
+// Redis for a parameter, settings returns the value that the server uses. For
+// settings that are part of the replicated state, it returns the initial values:
+// replicated returns the current values.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
 	bind, port := "", strconv.Itoa(s.port.number)

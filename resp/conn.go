@@ -156,9 +156,9 @@ func (c *conn) command(args [][]byte) {
 	}
 }
 
-// take runs one command. A command on data joins the group. Any other command
-// runs at once, after the group. Inside MULTI, both are queued. take returns the
-// row of the command, or nil if there is no such command.
+// take runs one command. A command on data joins the group. Any other command runs
+// at once, after the group. Inside MULTI, take queues commands of both kinds. take
+// returns the row of the command, or nil if there is no such command.
 func (c *conn) take(args [][]byte) *row {
 	r, refusal := c.srv.cmds.find(args)
 	if refusal != "" {
@@ -382,7 +382,8 @@ type busy time.Duration
 // refusalTime is an estimate of the time that it takes to refuse a command.
 const refusalTime = busy(2 * time.Microsecond)
 
-// yield lets other connections run if this one has been busy for a long time.
+// yield lets other connections run if this connection has been busy for a long
+// time.
 func (b *busy) yield() {
 	if *b >= busy(yield.Every) {
 		*b = 0

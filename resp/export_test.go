@@ -9,6 +9,6 @@ func SetMaxEventWait(s *Server, d time.Duration) { s.maxEventWait = d }
 // refilled.
 func StopMatchClock(s *Server) { s.hub.SetMatchClock(func() time.Time { return time.Unix(1, 0) }) }
 
-// ConfirmUsers makes s treat the users that it knows as those of the cluster,
-// as after the first read of the users.
+// ConfirmUsers makes s trust the users that it knows, as after the first read of
+// the users of the cluster.
 func ConfirmUsers(s *Server) { s.accounts.confirmed.Store(true) }

@@ -34,7 +34,7 @@ type batch struct {
 	traced []tracedGroup
 	parsed int64    // bytes of commands that redcon and the method more have delivered
 	args   [][]byte // memory that cut uses again
-	// shortReplies says that the replies of the last group that wrote were less
+	// shortReplies is true if the replies of the last group that wrote were less
 	// than half as long as its commands.
 	shortReplies bool
 	// reserved is the part of conn.mem for the large reply that is being sent.
@@ -353,7 +353,8 @@ func (c *conn) trackedPieces(keys []string) {
 	}
 }
 
-// evict closes the connection because of the memory that it takes.
+// evict closes the connection because it occupies too much of the memory for
+// clients.
 func (c *conn) evict(bytes int64) {
 	c.srv.metrics.Evicted.Add(1)
 	c.srv.refusal("client_memory", "closed a client to free memory for clients",

@@ -104,8 +104,9 @@ type queued struct {
 	answer *fsm.Reply
 }
 
-// maxMultiBytes bounds the arguments that one connection may queue, because a
-// transaction becomes one entry. maxWatched bounds the keys that it may watch.
+// maxMultiBytes bounds the bytes of the arguments that one connection may queue,
+// because a transaction becomes one log entry. maxWatched bounds the number of keys
+// that one connection may watch.
 const (
 	maxMultiBytes = 8 << 20
 	maxWatched    = 64 << 10
@@ -126,7 +127,7 @@ func (m *multi) len() int {
 
 // enqueue adds a command to the transaction. While the data set is larger than
 // maxmemory, it refuses commands that add data, as Redis does. Unlike Redis, it
-// accepts all others, because the transaction may release a lock.
+// accepts all other commands, because the transaction may release a lock.
 func (c *conn) enqueue(r *row, args [][]byte) {
 	if r.data && r.cmd.Grows(args) && c.srv.cluster.RefuseQueued() {
 		c.refuse(r, fsm.MsgOOM)

@@ -16,7 +16,7 @@ import (
 )
 
 // behind makes the fake a node that receives its entries after the leader has
-// answered them. deliver gives the hub the events that were delayed.
+// answered them. deliver passes the delayed events to the hub.
 type behind struct {
 	f *fakeCluster
 
@@ -318,9 +318,9 @@ func TestOwn_Bounded(t *testing.T) {
 	c.expect("PING", "+PONG")
 }
 
-// TestOwn_TrackingOn checks that CLIENT TRACKING ON is answered when this node
-// has received everything that was acknowledged before it. The connection then
-// gets no invalidations for those changes.
+// TestOwn_TrackingOn checks that CLIENT TRACKING ON is answered only when this node
+// has received all changes that were acknowledged before the command. So the
+// connection gets no invalidations for those changes.
 func TestOwn_TrackingOn(t *testing.T) {
 	f, b := follower(t)
 	f.state.Ready = true

@@ -188,19 +188,18 @@ func TestClientMemory_Replies(t *testing.T) {
 		if b, err := io.ReadAll(io.LimitReader(c.r, int64(len(want)))); err != nil || len(b) < len(want) {
 			closed++
 		} else if !bytes.Equal(b, []byte(want)) {
-			t.Error("the other one got something else")
+			t.Error("the connection that was not closed got another reply")
 		}
 	}
 	if closed != 1 {
-		t.Errorf("%d of the first two were closed, want 1", closed)
+		t.Errorf("%d of the first two connections were closed, want 1", closed)
 	}
 	other.expect("CONFIG GET maxmemory-clients", "*2\n$17\nmaxmemory-clients\n$8\n16777216")
 }
 
-// TestClientMemory_WritingGroups checks that the replies of a group that writes
-// are charged as a whole, as long as one of them waits for the client: the
-// connection tracks keys, so its replies are sent one by one, with the
-// invalidations between them.
+// TestClientMemory_WritingGroups checks that the replies of a group that writes are
+// charged as a whole until the last of them has been sent. The connection tracks
+// keys, so its replies are sent one by one, with the invalidations between them.
 func TestClientMemory_WritingGroups(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f, limited(24<<20))
@@ -377,9 +376,9 @@ func TestClientMemory_Busy(t *testing.T) {
 	})
 }
 
-// TestClientMemory_Paused checks that a connection that is closed to free memory
-// while it waits for the end of a CLIENT PAUSE gives its memory back at once,
-// and not when the pause is over.
+// TestClientMemory_Paused checks a connection that is closed to free memory while
+// it waits for the end of a CLIENT PAUSE. The connection must release its memory at
+// once, not only when the pause is over.
 func TestClientMemory_Paused(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f, limited(8<<20))

@@ -81,7 +81,7 @@ func sentinelSub(name string, arity int, syntax, doc string, run func(*conn, [][
 	}}
 }
 
-// sentinelFamilies lists the commands of a Sentinel port. It has some
+// sentinelFamilies lists the commands of a Sentinel port. The list contains some
 // connection commands that Redis' Sentinel lacks, such as QUIT.
 func sentinelFamilies() [][]row {
 	pick := func(family []row, names ...string) []row {
@@ -178,8 +178,8 @@ func sentinelCkquorum(c *conn, args [][]byte) fsm.Reply {
 	})
 }
 
-// sentinelIsDown answers other Sentinels. It gives no votes, because Raft
-// elects the leader.
+// sentinelIsDown answers the question of another Sentinel whether the master is
+// down. It never votes, because Raft elects the leader.
 func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
 	for _, a := range [][]byte{args[3], args[4]} {
 		if _, refusal, ok := intArg(a); !ok {

@@ -49,10 +49,10 @@ type Cluster interface {
 	// log up to index, or will receive no more events. f must not block.
 	EventsDelivered(index uint64, f func())
 	// OwnEventsDelivered calls f once the listener has received all events that
-	// this node's groups up to a number caused (see Executor.Sent), or will
-	// receive no more events. f gets the position of that group in the log: the index
-	// of its entry, and its position in the entry (fsm.Event.Group). The index
-	// is 0 if it is not known.
+	// this node's groups up to the number group caused, or will receive no more
+	// events. Executor.Sent returns the number of a group. f gets the position of
+	// the group in the log: the index of its entry, and its position in the entry
+	// (fsm.Event.Group). The index is 0 if it is not known.
 	OwnEventsDelivered(group uint64, f func(index uint64, position int))
 	// FeatureVersion returns the feature version of the cluster. If the version
 	// that this node knows is below need, FeatureVersion asks the leader, and may
@@ -63,9 +63,9 @@ type Cluster interface {
 	// Admin runs a HOLDFAST subcommand that concerns the cluster and returns
 	// its output.
 	Admin(ctx context.Context, args []string) (string, error)
-	// RefuseQueued reports whether this node, as leader, refuses commands that
-	// add data because the data set is larger than maxmemory. It counts a refusal
-	// if so. The client port asks when it queues such a command for EXEC.
+	// RefuseQueued reports whether this node, as leader, refuses commands that add
+	// data because the data set is larger than maxmemory. If so, it counts a
+	// refusal. The client port asks when it queues such a command for EXEC.
 	RefuseQueued() bool
 	// LockHistory answers a query from the history of locks that this node keeps.
 	// Unless local is set, or this node cannot catch up with a leader, the answer

@@ -112,8 +112,8 @@ var latencyRows = []row{
 	}},
 }
 
-// OwnConn is a connection whose client is the node itself, such as one of the
-// dashboard. The slow log leaves out the commands of these connections: an open
+// OwnConn is a connection whose client is the node itself, such as a connection of
+// the dashboard. The slow log leaves out the commands of these connections: an open
 // page of the dashboard repeats its commands, which would displace the commands of
 // clients.
 type OwnConn interface{ OwnNode() }

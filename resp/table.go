@@ -305,8 +305,8 @@ func lookup(rows map[string]*row, name []byte) *row {
 
 func upper(s string) string { return strings.ToUpper(s) }
 
-// ConnectionCommands returns the commands that connections execute themselves,
-// for the documentation. It leaves out those that only explain why they are not
+// ConnectionCommands returns the commands that connections execute themselves, for
+// the documentation. It leaves out the commands that only reply that they are not
 // supported.
 func ConnectionCommands() []fsm.Command {
 	var out []fsm.Command

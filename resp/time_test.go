@@ -54,7 +54,7 @@ func TestAuth_WrongPasswords(t *testing.T) {
 		if n := metric(t, s, "holdfast_client_refused_total", "reason", "failed_logins"); n != 1 {
 			t.Errorf("%v connections were closed because of failed logins, want 1", n)
 		}
-		// The right password resets the number of wrong ones.
+		// The right password resets the count of wrong passwords.
 		c = dialIn(t, l)
 		c.expect("AUTH wrong", wrong, "AUTH wrong", wrong, "AUTH right", "+OK")
 		start := time.Now()

@@ -211,7 +211,7 @@ func (c *conn) tracked(keys []string, out []byte, err error) []byte {
 	return rest
 }
 
-// rememberReads adds the keys that a command reads to those of the group.
+// rememberReads adds the keys that a command reads to the keys of the group.
 func (c *conn) rememberReads(cmd *fsm.Command, args [][]byte) {
 	cmd = cmd.Routed(args)
 	if cmd.Flags&fsm.ReadOnly == 0 {

@@ -12,7 +12,7 @@ func init() {
 	// limits the memory that one instruction may allocate to 8 MiB.
 	lua.MaxArrayIndex = maxList
 	// With CompatVarArg, gopher-lua makes the table arg in every vararg function.
-	// The rewriter makes it only in those that use it.
+	// The rewriter makes the table only in the functions that use it.
 	lua.CompatVarArg = false
 }
 

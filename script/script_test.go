@@ -31,7 +31,7 @@ func TestRun_HasNoWayOut(t *testing.T) {
 	for _, name := range []string{"io", "os", "package", "debug", "print", "require", "module", "dofile", "loadfile",
 		"newproxy", "setfenv", "getfenv", "jit", "ffi", "arg", "channel", "server"} {
 		if r := eval(t, fmt.Sprintf("return rawget(_G, '%s') == nil", name), fsm.ScriptCall{}); r.Int64() != 1 {
-			t.Errorf("%s is there: %s", name, r.Append(nil, 2))
+			t.Errorf("%s exists: %s", name, r.Append(nil, 2))
 		}
 	}
 	for _, src := range []string{

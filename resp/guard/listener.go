@@ -144,9 +144,9 @@ func (l *Listener) evict(g *Conn) {
 	}
 }
 
-// refuse sends the error line to c on another goroutine, because the client may
-// be slow to read it, and with TLS must complete the handshake first. In a
-// flood of refused connections, those beyond maxRefusals are closed without
+// refuse sends the error line to c on another goroutine, because the client may be
+// slow to read it, and with TLS must complete the handshake first. While
+// maxRefusals error lines are being sent, refuse closes further connections without
 // the line.
 func (l *Listener) refuse(c net.Conn) {
 	l.mu.Lock()

@@ -143,7 +143,7 @@ func (o *Outbox) sent(taken []Message) {
 	o.w.cfg.Memory.Rank(d)
 }
 
-// releaseLocked takes back what was charged for messages.
+// releaseLocked subtracts messages that have left the queue from what is charged.
 func (o *Outbox) releaseLocked(taken []Message) {
 	bytes := 0
 	for i := range taken {
@@ -188,8 +188,8 @@ func (o *Outbox) drainLocked() {
 	o.releaseLocked(taken)
 }
 
-// takeLocked takes the messages that may be sent now from the queue. A message
-// after one that must wait also waits: messages keep their order.
+// takeLocked takes the messages that may be sent now from the queue. If a message
+// must wait, the messages after it wait too, so that messages keep their order.
 func (o *Outbox) takeLocked() []Message {
 	n := len(o.queue)
 	if o.waiter != 0 {

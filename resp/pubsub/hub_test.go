@@ -131,7 +131,7 @@ func TestHub_Model(t *testing.T) {
 		}
 	}
 	if found < 1000 {
-		t.Errorf("only %d patterns matched: the test says nothing", found)
+		t.Errorf("only %d patterns matched, want at least 1000", found)
 	}
 	for _, c := range conns {
 		h.Leave(c)
@@ -270,7 +270,7 @@ func TestTracking_Overlap(t *testing.T) {
 		}
 	}
 	if refusals < 1000 || refusals > 19_000 {
-		t.Errorf("%d refusals: the test says nothing", refusals)
+		t.Errorf("%d refusals, want 1000 to 19000", refusals)
 	}
 }
 
@@ -296,6 +296,6 @@ func TestTracking_TableBytes(t *testing.T) {
 		bytes += trackedKeyBytes + len(key) + len(readers)*readingBytes
 	}
 	if bytes != tr.bytes || len(tr.keys) < 100 {
-		t.Errorf("%d keys are said to take %d bytes, and take %d", len(tr.keys), tr.bytes, bytes)
+		t.Errorf("%d keys: counted %d bytes, want %d", len(tr.keys), tr.bytes, bytes)
 	}
 }

@@ -37,7 +37,7 @@ func TestPrefixTree_Model(t *testing.T) {
 			}
 			tree.walk(w, func(left string, v *string) {
 				if *v != strings.TrimSuffix(w, left) {
-					t.Fatalf("%q is said to leave %q of %q", *v, left, w)
+					t.Fatalf("after the prefix %q, walk returned the rest %q of %q", *v, left, w)
 				}
 				got = append(got, *v)
 			})
@@ -45,7 +45,7 @@ func TestPrefixTree_Model(t *testing.T) {
 				t.Fatalf("step %d: prefixes of %q are %q, want %q", step, w, got, want)
 			}
 			if v := tree.get(w); (v != nil) != model[w] {
-				t.Fatalf("step %d: %q is there: %v, want %v", step, w, v != nil, model[w])
+				t.Fatalf("step %d: %q has a value: %v, want %v", step, w, v != nil, model[w])
 			}
 		}
 		if tree.len() != len(model) {

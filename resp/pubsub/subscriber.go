@@ -24,8 +24,8 @@ type Conn interface {
 	Rules() *acl.User
 	// Subscribed reports whether the connection has any subscription.
 	Subscribed() bool
-	// RedirectBroken records that the connection to which this one redirects
-	// its invalidations is gone.
+	// RedirectBroken records that this connection redirects its invalidations to a
+	// connection that is gone.
 	RedirectBroken()
 }
 

@@ -69,8 +69,8 @@ type tracker struct {
 	localReads bool
 	bcast      bool
 	redirect   uint64 // connection that receives the invalidations instead, or 0
-	// broken: the connection in redirect is gone, and this connection has been
-	// notified of that.
+	// broken is true if the connection in redirect is gone, and this connection has
+	// been notified of that.
 	broken bool
 	// prefixes are the prefixes of BCAST mode.
 	prefixes []string

@@ -26,10 +26,10 @@ func TestTracking_Sweep(t *testing.T) {
 	}
 	keys, items, _ := h.TrackedSizes()
 	if keys != 1 || items > sweepReadings+2 || items != len(tr.keys["k"]) {
-		t.Errorf("%d keys with %d readings, in truth %d, of one connection", keys, items, len(tr.keys["k"]))
+		t.Errorf("counted %d keys with %d readings, want 1 key with %d readings", keys, items, len(tr.keys["k"]))
 	}
 	if r := tr.keys["k"][1]; r == nil || !r.armed {
-		t.Error("the connection that is still there was forgotten")
+		t.Error("the reading of an open connection was removed")
 	}
 	tr.offLocked(1)
 	if keys, items, _ := h.TrackedSizes(); keys != 0 || items != 0 {

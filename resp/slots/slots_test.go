@@ -11,6 +11,6 @@ func TestSlotOf(t *testing.T) {
 		}
 	}
 	if Of([]byte("{}foo")) == Of([]byte("foo")) || Of([]byte("{}")) == 0 {
-		t.Error("an empty tag is none: the whole key counts")
+		t.Error("with an empty tag, the slot must depend on the whole key")
 	}
 }

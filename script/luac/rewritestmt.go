@@ -132,11 +132,11 @@ func (w *rewriter) numberFor(s *ast.NumberForStmt) {
 	w.fn.blocks = w.fn.blocks[:len(w.fn.blocks)-1]
 }
 
-// local rewrites "local a, b = ..." and "local function f". The tree does not
-// distinguish the latter from "local f = function", whose body does not see the
-// new f; the tokens do. gopher-lua compiles both as "local function f" unless
-// the value is something other than a function. A call of HiddenFunction is
-// such a value.
+// local rewrites "local a, b = ..." and "local function f". In "local f = function
+// ... end", the body does not see the new f; in "local function f", it does. The
+// tree does not distinguish these two forms, but the tokens do. gopher-lua compiles
+// a local statement as "local function f" if its value is a function expression. So
+// for "local f = function", the value becomes a call of HiddenFunction.
 func (w *rewriter) local(out []ast.Stmt, s *ast.LocalAssignStmt) []ast.Stmt {
 	isFunction := w.tokens.localFunction(w.localStmt)
 	w.localStmt++
