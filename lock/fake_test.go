@@ -58,7 +58,7 @@ func (f *fake) lock(key string) *fakeLock {
 	return l
 }
 
-// end ends the grant and passes the lock on.
+// end ends the grant and gives the lock to the next waiter.
 func (f *fake) end(l *fakeLock) {
 	l.owner = ""
 	if len(l.waiters) > 0 {

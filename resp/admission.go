@@ -200,7 +200,7 @@ func (c *conn) recheck(m *multi) {
 type pause struct {
 	until time.Time
 	all   bool          // all commands, not only writes
-	over  chan struct{} // closed when another pause, or none, replaces this one
+	over  chan struct{} // closed when this pause is replaced or ended
 }
 
 // setPause pauses clients until the given time. As in Redis, a new pause neither

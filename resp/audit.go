@@ -31,9 +31,9 @@ const auditBurst = 20
 // auditBucket is a token bucket for lines. It is safe for concurrent use.
 type auditBucket struct {
 	mu         sync.Mutex
-	used       float64   // tokens taken
+	used       float64   // tokens that were used at the time at
 	at         time.Time // time for which used was computed
-	suppressed int       // lines since the last one that was written
+	suppressed int       // number of lines suppressed since the last written line
 }
 
 // allow reports whether a line may be written, and how many were suppressed
@@ -123,7 +123,7 @@ const (
 func (r *row) auditText(args [][]byte) string {
 	shown, words := slices.Clone(args), auditWords
 	switch name := r.fullName(); name {
-	case "acl|setuser": // MONITOR hides all of it, as Redis does
+	case "acl|setuser": // MONITOR hides all arguments of this command, as Redis does
 		for i := 3; i < len(args); i++ {
 			shown[i] = auditRule(args[i])
 		}

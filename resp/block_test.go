@@ -86,7 +86,7 @@ func TestBlock_Pipeline(t *testing.T) {
 	other.expect("GET k", "$1\n1", "RPUSH q x", ":1")
 	a.want("*2\n$1\nq\n$1\nx", ":2")
 	awaitBlocked(t, other, "1")
-	a.send("SET late 1") // while it waits
+	a.send("SET late 1") // sent while the second BLPOP waits
 	a.send("GET late", "ECHO "+strings.Repeat("x", 100_000))
 	other.expect("EXISTS late", ":0", "RPUSH q y", ":1")
 	a.want("*2\n$1\nq\n$1\ny", "+PONG", "+OK", "+QUEUED", "*1\n*-1", "$1\n2", "+OK", "$1\n1", "$100000\n"+strings.Repeat("x", 100_000))

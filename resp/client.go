@@ -515,7 +515,7 @@ func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bo
 }
 
 func clientKill(c *conn, args [][]byte) fsm.Reply {
-	if len(args) == 3 { // the old form has one address, which may be the caller's own
+	if len(args) == 3 { // the old form has one argument, an address, which may be the caller's own
 		if c.srv.kill(&killFilter{addr: string(args[2])}, c) == 0 {
 			return fsm.Error("ERR No such client")
 		}

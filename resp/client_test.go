@@ -247,7 +247,7 @@ func TestHooks(t *testing.T) {
 		fmt.Fprint(c.conn, "*1\r\n+PING\r\n")
 		c.want("-ERR Protocol error: expected '$', got '+'")
 		c.wantEOF()
-		_ = c.conn.Close() // the guard waits for this, for at most a second
+		_ = c.conn.Close() // the guard waits for the end of the connection, for at most a second
 		testutil.Eventually(t, "the connection is counted as closed", func() bool { return metric(t, s, "holdfast_clients") == 0 })
 	}
 	c := dial(t, s)

@@ -341,7 +341,7 @@ func (s *Server) keysIn(args [][]byte) (found *spec, keys []int, refusal string)
 // spec is a command as COMMAND describes it.
 type spec struct {
 	cmd  *fsm.Command
-	name string // "client|list"
+	name string // such as "client|list"
 	subs []*spec
 }
 

@@ -96,7 +96,7 @@ func (s *Server) settings() map[string]string {
 		"port":                      port,
 		"proto-max-bulk-len":        strconv.Itoa(l.MaxBulk),
 		"protected-mode":            "no",
-		"requirepass":               "", // only the hash is known
+		"requirepass":               "", // the node knows only the hash of the password
 		"tracking-table-max-keys":   strconv.Itoa(pubsub.MaxTrackedKeys),
 		"tcp-keepalive":             strconv.Itoa(int(guard.KeepAlive.Seconds())),
 	})

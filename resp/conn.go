@@ -48,8 +48,8 @@ type conn struct {
 
 	w   output.Writer      // sends replies and messages
 	out *output.Outbox     // queues messages
-	sub *pubsub.Subscriber // its subscriptions
-	mem *clientmem.Account // its share of the memory for clients
+	sub *pubsub.Subscriber // the subscriptions of the connection
+	mem *clientmem.Account // the connection's share of the memory for clients
 
 	activity activity
 	// Other connections read info, for example for CLIENT LIST. mu guards it.
@@ -61,7 +61,7 @@ type conn struct {
 
 // activity is what a connection did last. Any goroutine may read it.
 type activity struct {
-	last  atomic.Int64           // Unix nanoseconds of the last command
+	last  atomic.Int64           // time of the last command, in Unix nanoseconds
 	doing atomic.Pointer[string] // name of the last command
 	// commands counts the commands that have arrived. A pipeline is counted as a
 	// whole, before its first command is executed.

@@ -302,7 +302,7 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 		fsm.Bulk("id"), fsm.Int(int64(c.id)),
 		fsm.Bulk("mode"), fsm.Bulk(c.srv.cfg.Mode.String()),
 	}
-	if c.srv.cfg.Mode != Sentinel { // as Redis does
+	if c.srv.cfg.Mode != Sentinel { // Redis' Sentinel omits the role
 		role := "master"
 		if _, _, follows := c.srv.follows(); follows {
 			role = "replica" // as in Redis, only HELLO uses this word; other commands say slave

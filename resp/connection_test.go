@@ -191,8 +191,8 @@ func TestPipeline_Groups(t *testing.T) {
 	s := serve(t, f)
 	for name, tc := range map[string]struct {
 		lines []string
-		most  int // operations of one group
-		least int // groups
+		most  int // maximum number of operations of one group
+		least int // minimum number of groups
 	}{
 		"one":        {repeat(100, "SET k v"), 100, 1},
 		"by count":   {repeat(3000, "SET k v"), 1024, 3},

@@ -42,7 +42,7 @@ func debugCommand(c *conn, args [][]byte) fsm.Reply {
 	case len(args) != 3:
 	case word == "sleep":
 		return debugSleep(c, args[2])
-	case word == "error": // an error is one line
+	case word == "error": // an error reply must be one line
 		return fsm.Error(strings.NewReplacer("\r", " ", "\n", " ").Replace(string(args[2])))
 	case word == "log":
 		c.srv.log.Warn("DEBUG LOG", "text", string(args[2]), "client", c.id)

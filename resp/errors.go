@@ -55,7 +55,7 @@ func errorText(err error) string {
 	}
 	var refused refusedError
 	if errors.As(err, &refused) {
-		return refused.Error() // contains its own error code
+		return refused.Error() // the text contains its own error code
 	}
 	return "ERR " + err.Error()
 }

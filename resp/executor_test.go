@@ -101,7 +101,7 @@ func TestExecutor_Pipeline(t *testing.T) {
 	fake, f := newFake(t), &failing{}
 	fake.before = f.before
 	c := dial(t, serve(t, fake))
-	f.fail(3, outcome.ErrNoLeader) // SETUSER: users, change, users
+	f.fail(3, outcome.ErrNoLeader) // the groups of SETUSER: read the users, change one, read the users
 	c.send("ACL SETUSER bob on", "SET k v", "ACL SETUSER bob off")
 	c.want("+OK", "-CLUSTERDOWN no leader, the command was not executed", "-CLUSTERDOWN no leader, the command was not executed")
 }

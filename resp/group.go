@@ -108,7 +108,7 @@ func (c *conn) more(received int) (total int) {
 func (b *batch) cut(packet []byte) (cmd redcon.Command, rest []byte) {
 	ok, args, _, rest, err := redcon.ReadNextCommand(packet, b.args)
 	if err != nil || !ok {
-		panic("the guard returned an invalid command") // see recover
+		panic("the guard returned an invalid command") // closes the connection: see recover
 	}
 	cmd.Raw = bytes.Clone(packet[:len(packet)-len(rest)])
 	cmd.Args = make([][]byte, len(args))
@@ -168,7 +168,7 @@ func (c *conn) do(local bool) ([]byte, error) {
 	if !c.batch.ownEvents {
 		return c.exec.Do(&c.group, local, c.w.Early())
 	}
-	out, err := c.exec.Do(&c.group, local, nil) // not early: see ownevents.go
+	out, err := c.exec.Do(&c.group, local, nil) // replies must not be sent early: see ownevents.go
 	if err == nil {
 		c.awaitOwnEvents()
 	}
@@ -330,7 +330,7 @@ func (c *conn) skip(n int, left bool) bool {
 		return false
 	}
 	if err := c.group.Skip(n); err != nil {
-		panic(err) // the connection built the group itself
+		panic(err) // cannot happen: the connection built the group itself
 	}
 	c.batch.rows = append(c.batch.rows[:0], c.batch.rows[min(n, len(c.batch.rows)):]...)
 	return true

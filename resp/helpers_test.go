@@ -40,12 +40,12 @@ type fakeCluster struct {
 	machine *fsm.Machine
 	index   uint64
 	seq     uint64
-	sizes   []int // operations of each group
+	sizes   []int // number of operations of each group
 	locals  []bool
 	// featureWaits counts the calls of FeatureVersion that would wait for a
 	// leader.
 	featureWaits int
-	waits        map[uint64]chan []byte // by origin
+	waits        map[uint64]chan []byte // by the id of the connection
 
 	// before, if set, is called before a group runs. An error that it returns
 	// replaces the group's outcome. It may block.
@@ -306,7 +306,7 @@ var noop = []byte{0, 0}
 // must be held; it is released while a piece is reported.
 func (e *fakeExecutor) runPiecesLocked(g *fsm.Group) error {
 	f := e.cluster
-	if _, err := f.applyLocked(noop); err != nil { // the whole group, which was refused
+	if _, err := f.applyLocked(noop); err != nil { // stands for the whole group, which was refused
 		return err
 	}
 	e.first, e.buf = f.seq, e.buf[:0]

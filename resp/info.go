@@ -100,7 +100,7 @@ func info(c *conn, args [][]byte) fsm.Reply {
 		p.WriteString("# " + title + "\r\n")
 		s.write(p)
 	}
-	if c.srv.cfg.Mode == Sentinel { // as Redis does
+	if c.srv.cfg.Mode == Sentinel { // Redis' Sentinel sends a bulk string
 		return fsm.Bulk(p.String())
 	}
 	return fsm.Verbatim(p.String())

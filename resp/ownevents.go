@@ -114,7 +114,7 @@ func (c *conn) awaitOwnEvents() {
 	if last == 0 {
 		return
 	}
-	if len(c.pieces) == 0 { // executed as a whole
+	if len(c.pieces) == 0 { // the group was executed as a whole
 		c.pieces = pieces{&piece{}}
 	}
 	p := c.pieces[len(c.pieces)-1]

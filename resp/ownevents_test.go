@@ -332,7 +332,7 @@ func TestOwn_TrackingOn(t *testing.T) {
 	for _, mode := range []string{"", " BCAST"} {
 		w, c, rest := dial(t, s), dial(t, s), dial(t, s)
 		rest.do("HELLO 3")
-		rest.expect("CLIENT TRACKING ON BCAST", "+OK") // so that there are events
+		rest.expect("CLIENT TRACKING ON BCAST", "+OK") // makes the node create events
 		c.do("HELLO 3")
 		w.expect("SET k v", "+OK", "FLUSHALL", "+OK")
 		c.expect("CLIENT TRACKING ON"+mode, "+OK")

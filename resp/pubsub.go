@@ -150,7 +150,7 @@ func (c *conn) subscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	}
 	before := c.sub.Count(kind)
 	hub.Subscribe(c.sub, kind, fresh, since)
-	c.showSubscriptions() // before the ACL check below: see Server.install
+	c.showSubscriptions() // must precede the ACL check below: see Server.install
 	var pace yield.Pace
 	for i, name := range fresh {
 		if i%topicSlice == 0 {

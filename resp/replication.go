@@ -226,7 +226,7 @@ func failover(c *conn, args [][]byte) fsm.Reply {
 			others++
 		}
 	}
-	switch { // in the order of Redis
+	switch { // Redis checks in this order
 	case others == 0:
 		return fsm.Error(noReplicas)
 	case o.force && (o.timeout == 0 || o.host == ""):

@@ -175,7 +175,7 @@ func TestClientMemory_Replies(t *testing.T) {
 	}
 	slow := dial(t, s)
 	slow.send("GET big", "PING")
-	other.expect("SET k v", "+OK", "GET k", "$1\nv") // does not wait
+	other.expect("SET k v", "+OK", "GET k", "$1\nv") // small replies do not wait
 	slow.readSlowly(want + "+PONG\r\n")
 	if n := evicted(other); n != 1 {
 		t.Errorf("%d connections were closed, want 1", n)

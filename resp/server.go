@@ -124,7 +124,7 @@ type Replica struct{ Host, Port string }
 
 // Config is the configuration of a server.
 type Config struct {
-	Addr string // client port
+	Addr string // address of the client port
 	// RequirePass is the password of the default user of a cluster that has
 	// none yet. It is "" for no password.
 	RequirePass string
@@ -200,7 +200,7 @@ type diagnostics struct {
 // saves records the snapshots that clients ask for.
 type saves struct {
 	running atomic.Bool
-	last    atomic.Int64 // time of the last one, in Unix seconds
+	last    atomic.Int64 // time of the last snapshot, in Unix seconds
 }
 
 // port is the client port: its listener, and the server that reads from it.

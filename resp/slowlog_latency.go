@@ -271,9 +271,9 @@ func latencyHistogram(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Map(out)
 }
 
-// Settings of the slow log: bounds and initial values.
+// These are the bounds and the initial values of the settings of the slow log.
 const (
-	maxSlowlog      = 100_000 // slowlog-max-len
+	maxSlowlog      = 100_000 // maximum of slowlog-max-len
 	startSlowlog    = 128
 	startSlowerThan = 10_000
 )

@@ -79,7 +79,7 @@ func (c *cachingClient) round(optin bool) {
 			if c.noloop {
 				continue
 			}
-			k := key() // read, then changed, in one entry
+			k := key() // a key that is read and then changed in one entry
 			if optin {
 				add("CLIENT CACHING YES", ignore)
 			}

@@ -102,7 +102,7 @@ func TestPause(t *testing.T) {
 		}()
 		synctest.Wait()
 		d := dialIn(t, l)
-		go func() { d.send("CLIENT PAUSE 1 WRITE") }() // is delayed itself
+		go func() { d.send("CLIENT PAUSE 1 WRITE") }() // the pause delays this command too
 		if got := <-done; got != 2*time.Second {
 			t.Errorf("GET took %v, want 2s", got)
 		}

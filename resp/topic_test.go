@@ -108,7 +108,7 @@ func TestTracking_BroadcastRights(t *testing.T) {
 	const everything = ">2\n$10\ninvalidate\n_"
 	admin.expect("ACL SETUSER ann resetkeys ~b*", "+OK", "MSET a1 1 b1 1", "+OK")
 	ann.want(everything, invalid("b1"))
-	bob.want(everything) // bob receives the invalidations of another connection of ann, whose rules have changed
+	bob.want(everything) // bob gets the invalidations of a connection of ann, whose rules have changed
 	admin.expect("ACL SETUSER bob resetkeys ~b1", "+OK", "MSET a1 1 b1 1 b2 1", "+OK")
 	bob.want(everything, invalid("b1"))
 	ann.want(invalid("b1", "b2"))

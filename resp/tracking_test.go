@@ -29,7 +29,7 @@ func TestTracking_Modes(t *testing.T) {
 	normal.expect("GET a1", "_", "MGET c1 c2", "*2\n_\n_")
 	optin.expect("GET a1", "_", "CLIENT CACHING YES", "+OK", "GET b1", "_", "GET c1", "_")
 	optout.expect("GET a1", "_", "CLIENT CACHING NO", "+OK", "GET b1", "_", "GET c1", "_")
-	noloop.expect("GET a1", "_", "SET a1 v", "+OK") // drops the key, without an invalidation
+	noloop.expect("GET a1", "_", "SET a1 v", "+OK") // NOLOOP: the node forgets the key without an invalidation
 	for _, c := range []*struct {
 		c    interface{ want(...string) }
 		keys []string

@@ -28,7 +28,7 @@ type account struct {
 type userSet struct {
 	table *fsm.Users // the table that it was made from
 	list  []*account // sorted by name
-	def   *account   // the user default
+	def   *account   // the user named default
 }
 
 func (u *userSet) find(name string) *account {
@@ -63,8 +63,8 @@ type identity struct {
 	limits         atomic.Pointer[acl.User]
 	born           fsm.Pos     // see account; guarded by conn.mu
 	deleting       atomic.Bool // the connection runs a command that may delete its user: see delayEnd
-	early          bool        // accepted before the users were confirmed: see authError
-	wrongPasswords int         // failed AUTHs: see auth
+	early          bool        // the connection was accepted before the users were confirmed: see authError
+	wrongPasswords int         // number of failed AUTH commands: see wrongPassword
 	// unconfirmed is the user as which the connection logged in before the users
 	// were confirmed, until checkLogin has compared it with the user of the cluster.
 	unconfirmed atomic.Pointer[acl.User]
@@ -569,7 +569,8 @@ func (c userClient) bootstrap() error {
 	return c.refresh()
 }
 
-// errOldFeatures means that the cluster cannot have a setting yet.
+// errOldFeatures means that the feature version of the cluster is too low for a
+// setting.
 var errOldFeatures = errors.New("feature version of the cluster is too low")
 
 // seedLockDelay makes the value of --lock-delay the setting of the cluster, if it

@@ -155,7 +155,7 @@ func TestUsers_ReplacedPassword(t *testing.T) {
 	f.mu.Lock()
 	f.before = nil
 	f.mu.Unlock()
-	b := dial(t, s) // reads the users
+	b := dial(t, s) // makes the node read the users
 	b.expect("AUTH old", "-WRONGPASS invalid username-password pair or user is disabled.", "AUTH new", "+OK")
 	c.send("GET k")
 	if got, err := c.reply(); err == nil {

@@ -42,8 +42,8 @@ const (
 	stringBytes = 32
 	valueBytes  = 16
 	tableBytes  = 128
-	slotBytes   = 40  // per element of a table's list: Go's append reserves room
-	pairBytes   = 200 // per entry of a table's map: the pair, and its position in the order of next
+	slotBytes   = 40  // bytes per element of a table's list: Go's append reserves room
+	pairBytes   = 200 // bytes per entry of a table's map: the pair, and its position in the order of next
 )
 
 // budget holds the remainder of a run's limits. It is the context of the run's
@@ -57,8 +57,8 @@ const (
 type budget struct {
 	limits    Limits
 	fuel      int // steps until the next check of the clock
-	steps     int // remaining after fuel is used up
-	bytes     int // remaining
+	steps     int // steps that remain when fuel is used up
+	bytes     int // bytes that remain
 	longest   int // length of the longest string seen
 	deleted   int // values removed from tables
 	deadline  time.Time

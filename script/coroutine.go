@@ -56,7 +56,7 @@ func fillCoroutine() {
 	freeze(coroutineTable)
 }
 
-// suspend returns control to resume.
+// suspend implements yield: it returns control to resume.
 func suspend(L *lua.LState) int {
 	st := stateOf(L)
 	st.cur = L

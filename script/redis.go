@@ -171,7 +171,7 @@ func redisLog(st *State, args []Value) []Value {
 	}
 	st.Step(callSteps)
 	log := st.runner.log
-	if log == nil || st.lib.loading && st.call.Register == nil { // already logged at loading
+	if log == nil || st.lib.loading && st.call.Register == nil { // a library logs only while it is loaded
 		return nil
 	}
 	var words []string

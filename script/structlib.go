@@ -165,8 +165,8 @@ func (l *layout) grow(out []byte, n int) []byte {
 	return append(l.reserve(out, n), make([]byte, n)...)
 }
 
-// putInteger appends an integer of up to 32 bytes. Only 8 of them can differ from
-// zero, as in the C library.
+// putInteger appends an integer of up to 32 bytes. Only the 8 low bytes can differ
+// from zero, as in the C library.
 func (l *layout) putInteger(out []byte, f float64, size int) []byte {
 	var v uint64
 	if f < 0 {

@@ -104,7 +104,7 @@ type Conn struct {
 type lifeState struct {
 	lifeMu sync.Mutex // guards closed, and keeps auth consistent with the owner's counts
 	closed bool
-	early  atomic.Bool // counted in the owner's earlyConns
+	early  atomic.Bool // the connection is counted in the owner's earlyConns
 }
 
 // unauthState is the part of a Conn that matters until the client has
@@ -134,7 +134,7 @@ type inputEnd struct {
 	refused  bool   // the input has ended in an error, and nothing more is read
 	reported bool   // the error has been sent to the client
 	reason   string // the error text; "" for a web request
-	readErr  error  // came with the last bytes read
+	readErr  error  // error that came with the last bytes
 }
 
 // Hooks are functions that a Conn or Listener calls for logging and

@@ -22,10 +22,10 @@ import (
 // A feed is a connection with fixed input. It counts the calls of its methods.
 type feed struct {
 	net.Conn         // nil: no other method may be called
-	in        []byte // still to be read
+	in        []byte // input that is still to be read
 	next      func() int
 	replies   bytes.Buffer
-	deadlines int // calls of SetReadDeadline
+	deadlines int // number of calls of SetReadDeadline
 	closed    bool
 }
 

@@ -286,7 +286,7 @@ func toNUL(arg []byte) string {
 type testServer struct {
 	*Listener
 	addr     string
-	protocol atomic.Int64 // calls of hooks
+	protocol atomic.Int64 // number of calls of the hook ProtocolError
 	cross    atomic.Int64
 	write    chan struct{} // receives one value for each write timeout
 }

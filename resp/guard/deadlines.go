@@ -19,12 +19,12 @@ const padAfter = time.Second
 // when a read first waits for the client, so that the time that the server
 // spends on earlier commands does not count against the client.
 type deadlines struct {
-	command time.Time // end of the incomplete command's time
+	command time.Time // deadline of the incomplete command
 	silence time.Time // time by which a client that has not authenticated must have sent a complete command
 	pad     time.Time // time at which errPad is due
 
 	armed time.Time // the deadline that is set on the socket; zero for none
-	kind  string    // the reason of armed; "" for errPad
+	kind  string    // kind of the deadline in armed; "" for errPad
 }
 
 // restart clears all deadlines after a complete command.

@@ -43,7 +43,7 @@ func TestEarlyConns(t *testing.T) {
 	}
 	defer func() {
 		for _, c := range append(clients, conns...) {
-			_ = c.Close() // closed twice, or by the other side
+			_ = c.Close() // the connection may be closed already
 		}
 	}()
 	counted := func(when string, want int64) {

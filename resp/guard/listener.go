@@ -20,7 +20,7 @@ const KeepAlive = 60 * time.Second
 
 const (
 	maxRefusals    = 64                     // maximum number of error lines that are being sent
-	refusalTime    = 500 * time.Millisecond // maximum time for sending one of them
+	refusalTime    = 500 * time.Millisecond // maximum time for sending one error line
 	acceptPause    = 5 * time.Millisecond
 	maxAcceptPause = time.Second // maximum pause of Accept after an error
 )

@@ -81,7 +81,7 @@ func TestListenerMaxUnauth(t *testing.T) {
 			t.Fatalf("got %q, %v", got, err)
 		}
 	}
-	for range 5 { // these make room when they authenticate
+	for range 5 { // each connection makes room when it authenticates
 		auth(dial(t, s))
 	}
 	oldest := dial(t, s)
@@ -220,7 +220,7 @@ func TestListenerRefusalDoesNotStall(t *testing.T) {
 		}
 		began := time.Now()
 		for range 3 * maxRefusals {
-			near, far := net.Pipe() // a write to it blocks
+			near, far := net.Pipe() // a write to near blocks
 			defer far.Close()
 			fake.accepts <- near
 		}

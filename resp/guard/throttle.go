@@ -55,7 +55,8 @@ const (
 	// throttleRefuse is the longest wait. An attempt that would wait longer is
 	// refused.
 	throttleRefuse = 5 * time.Second
-	// throttleTrust is how long a successful login counts.
+	// throttleTrust is how long after a successful login the user is exempt from
+	// the limit of the address.
 	throttleTrust = 24 * time.Hour
 	// maxThrottled bounds the number of entries. When it is reached, the entries
 	// whose window is over are dropped. If that is not enough, all are dropped.
@@ -114,7 +115,7 @@ func (t *LoginThrottle) Reserve(addr net.Addr, user string, now time.Time) (wait
 			wait = max(wait, e.next.Sub(now))
 		}
 	}
-	if wait > throttleRefuse { // without a new entry: refused names must not take memory
+	if wait > throttleRefuse { // no entry is added: refused names must not take memory
 		return 0, false
 	}
 	for i, key := range keys {
@@ -172,7 +173,7 @@ func (t *LoginThrottle) Done(addr net.Addr, user string, outcome LoginOutcome, n
 	defer t.mu.Unlock()
 	for i, key := range throttleKeys(ip, user) {
 		e := t.by[key]
-		if e == nil { // dropped by makeRoom
+		if e == nil { // makeRoom has dropped the entry
 			continue
 		}
 		e.pending = max(0, e.pending-1)

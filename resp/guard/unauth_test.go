@@ -71,7 +71,7 @@ func TestUnauthRate(t *testing.T) {
 		p := testutil.NewListener(testutil.Addr("client"))
 		l := NewListener(p, limits, Hooks{})
 		near, far := net.Pipe()
-		go func() { _ = p.Deliver(t.Context(), far) }() // Accept fails if this does
+		go func() { _ = p.Deliver(t.Context(), far) }() // if this fails, Accept fails
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)

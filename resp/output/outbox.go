@@ -32,7 +32,7 @@ type Outbox struct {
 	mu      sync.Mutex
 	proto   int  // RESP version of the connection
 	serving bool // the connection's goroutine serves a pipeline and writes
-	running bool // the goroutine has been started
+	running bool // the outbox's goroutine has been started
 	closed  bool
 	queue   []Message
 	// waiter is the blocking command that the connection waits for while

@@ -20,7 +20,7 @@ import (
 // that does not read makes the node store little, and its further commands do
 // not run.
 const (
-	SliceBytes  = 64 << 10  // replies that are collected before they are sent
+	SliceBytes  = 64 << 10  // bytes of replies that are collected before they are sent
 	strideBytes = 256 << 10 // part of a large reply that is sent under one deadline
 )
 

@@ -86,11 +86,11 @@ type Hub struct {
 	track     tracking
 }
 
-// These numbers bound what is processed before the lock is released for others.
-// hubSlice is the number of deliveries. topicSlice is the number of topics that a
-// connection joins or leaves, or of prefixes that it begins or ceases to track. One
-// topic or prefix takes about a microsecond, so a slice of topics ends in time for
-// the connection to yield: see yield.Every.
+// These numbers bound how much is processed before the hub's lock is released for
+// others. hubSlice is the number of deliveries. topicSlice is the number of topics
+// that a connection joins or leaves, or of prefixes that it begins or ceases to
+// track. One topic or prefix takes about a microsecond, so a slice of topics ends
+// in time for the connection to yield: see yield.Every.
 const (
 	hubSlice   = 256
 	topicSlice = 64

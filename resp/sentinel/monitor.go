@@ -25,9 +25,9 @@ type Monitor struct {
 
 	mu        sync.Mutex
 	master    topology.Peer // leader that was confirmed last; zero before the first confirmation
-	since     time.Time     // when it became the master, as this node saw it
-	confirmed time.Time     // when a majority confirmed it last
-	down      bool          // not confirmed for longer than downAfter
+	since     time.Time     // when the leader became the master, as this node saw it
+	confirmed time.Time     // when a majority last confirmed the leader
+	down      bool          // the master has not been confirmed for longer than downAfter
 	seen      map[string]topology.Peer
 }
 
@@ -119,7 +119,7 @@ func (m *Monitor) setMaster(leader topology.Peer, now time.Time) (switched bool)
 	if !old.Known() {
 		return false
 	}
-	m.down = false // down concerned the old master
+	m.down = false // down referred to the old master
 	m.event("+switch-master", fmt.Sprintf("%s %s %s %s %s", m.name, old.Host, old.Port, leader.Host, leader.Port))
 	return true
 }

@@ -27,7 +27,7 @@ const maxSamples = 160
 // series contains the samples of one event, at most one per second, newest last.
 type series struct {
 	list []Sample
-	most int64 // maximum ever
+	most int64 // longest time ever, in milliseconds
 }
 
 // Sample is the longest time of a command in one second.
@@ -38,7 +38,7 @@ type Sample struct{ Second, Millis int64 }
 type Event struct {
 	Name    string
 	Samples []Sample
-	Most    int64 // maximum ever, in milliseconds
+	Most    int64 // longest time ever, in milliseconds
 }
 
 // Record records that a command took d.

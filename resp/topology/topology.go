@@ -41,9 +41,9 @@ type Peer struct {
 	Host, Port                 string
 	SentinelHost, SentinelPort string
 	BusPort                    string
-	RunID                      string    // run of its process
-	Offset                     uint64    // its applied index
-	Heard                      time.Time // when it answered last
+	RunID                      string    // identifies the run of the peer's process
+	Offset                     uint64    // applied index of the peer
+	Heard                      time.Time // when the peer last answered
 	Voter, Alive, Self         bool
 }
 

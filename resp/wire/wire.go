@@ -42,7 +42,7 @@ func Head(b []byte) (head, payload, inner int) {
 		case err != nil || n > len(b):
 			return 0, 0, 0
 		case n < 0:
-			return end + 1, 0, 0 // the nulls of RESP2
+			return end + 1, 0, 0 // a null of RESP2
 		case b[0] == '$' || b[0] == '=':
 			if last := end + 1 + n; last+1 < len(b) && (b[last] != '\r' || b[last+1] != '\n') {
 				return 0, 0, 0

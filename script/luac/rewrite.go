@@ -141,7 +141,7 @@ func (w *rewriter) resolve(name string) string {
 // register returns 0 when the register is unknown.
 func (fn *function) register(name string) int {
 	if fn.arg {
-		return 0 // arg may come before or after the variable
+		return 0 // the register of the table arg may be before or after that of the variable
 	}
 	reg, found := 0, 0
 	for _, names := range fn.blocks[1:] {

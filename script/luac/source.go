@@ -11,7 +11,7 @@ import (
 // pacedReader reads a text in small parts, and yields between them. Its caller,
 // gopher-lua's scanner or parser, works on each part before it reads the next.
 type pacedReader struct {
-	text string // the rest
+	text string // the rest of the text
 	pace *yield.Pace
 }
 
