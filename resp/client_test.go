@@ -121,9 +121,8 @@ func TestClient_Kill(t *testing.T) {
 		"CLIENT KILL FOO 1 SKIPME no", "-ERR syntax error")
 }
 
-// TestClient_KillPaused checks that a connection that is closed while it waits
-// for the end of a CLIENT PAUSE does not stay, with its commands, until the
-// pause is over.
+// TestClient_KillPaused checks that a connection that is closed while it waits for
+// the end of a CLIENT PAUSE ends at once, and not only when the pause is over.
 func TestClient_KillPaused(t *testing.T) {
 	s := serve(t, newFake(t))
 	me, paused := dial(t, s), dial(t, s)
@@ -399,9 +398,9 @@ func TestConfig_NoLeader(t *testing.T) {
 	}
 }
 
-// TestAdmin_Outcome: the error for a change of members with an unknown outcome
-// contains its own advice. The error for a change that was not made has a code
-// after which clients retry.
+// TestAdmin_Outcome: if the outcome of a change of members is unknown, the error
+// says what the operator must check. If the change was not made, the error has a
+// code after which clients retry.
 func TestAdmin_Outcome(t *testing.T) {
 	f := newFake(t)
 	var fails error

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// redis starts a redis-server of the version that Holdfast reports, and returns
-// the path of its socket. If there is none, it skips the test.
+// redis starts a redis-server of the version that Holdfast reports, and returns the
+// path of its socket. If that version is not installed, redis skips the test.
 func redis(t *testing.T, options ...string) string {
 	t.Helper()
 	socket := testutil.StartRedis(t,

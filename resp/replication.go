@@ -193,8 +193,8 @@ func (o *failoverOptions) parse(args [][]byte) (refusal fsm.Reply, ok bool) {
 	return fsm.Reply{}, true
 }
 
-// failover transfers leadership before it replies. In Redis, the failover
-// continues after the reply; here none is ever in progress.
+// failover transfers leadership before it replies. In Redis, the failover continues
+// after the reply; here, no failover is ever in progress.
 func failover(c *conn, args [][]byte) fsm.Reply {
 	var o failoverOptions
 	source := c.srv.cfg.Topology

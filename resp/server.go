@@ -125,14 +125,14 @@ type Replica struct{ Host, Port string }
 // Config is the configuration of a server.
 type Config struct {
 	Addr string // address of the client port
-	// RequirePass is the password of the default user of a cluster that has
-	// none yet. It is "" for no password.
+	// RequirePass is the password that the default user gets if the cluster has no
+	// default user yet. It is "" for no password.
 	RequirePass string
-	// Users are the users of --acl-file. A cluster without users takes them
+	// Users are the users of --acl-file. A cluster without users takes these users
 	// over. They contain no default user if RequirePass is set.
 	Users []*acl.User
-	// LockDelay is the setting lock-delay of a cluster that has none yet, "" for
-	// none.
+	// LockDelay is the value that the setting lock-delay gets if the cluster has no
+	// value yet. It is "" if the setting must not get a value.
 	LockDelay string
 	DataDir   string // as CONFIG GET dir prints it
 	Limits    guard.Limits
@@ -140,7 +140,7 @@ type Config struct {
 	LimitFlags map[string]LimitFlag
 	Logger     hclog.Logger
 	// Audit receives a line for each administrative command and for each failed
-	// login. Nil means none.
+	// login. If Audit is nil, there is no audit log.
 	Audit hclog.Logger
 	// NodeID is the name of this node in Audit.
 	NodeID   string

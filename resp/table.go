@@ -244,10 +244,10 @@ func newCommandTable(machine *fsm.Table, sentinel bool) commandTable {
 // internal returns the row of a command that the server itself uses.
 func (t *commandTable) internal(name string) *fsm.Command { return t.machine.Find([]byte(name)) }
 
-// find returns the row of the command that args call, or of its subcommand. If
-// there is none, it returns the error for the client, and the container of an
-// unknown subcommand. For a subcommand that the cluster executes, find returns the
-// row of the container.
+// find returns the row of the command that args call, or of its subcommand. If the
+// command is unknown, find returns the error for the client. If only the subcommand
+// is unknown, find returns the error and the row of the container. For a subcommand
+// that the cluster executes, find returns the row of the container.
 func (t *commandTable) find(args [][]byte) (r *row, refusal string) {
 	r = lookup(t.rows, args[0])
 	switch {

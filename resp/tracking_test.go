@@ -55,7 +55,7 @@ func TestTracking_Modes(t *testing.T) {
 
 // TestTracking_OwnChanges checks a connection that reads a key and changes it, in
 // one pipeline or transaction. The connection receives an invalidation if the
-// change follows the read, and none if the change precedes the read.
+// change follows the read, and no invalidation if the change precedes the read.
 func TestTracking_OwnChanges(t *testing.T) {
 	s := serve(t, newFake(t))
 	c, w := dial(t, s), dial(t, s)

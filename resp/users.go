@@ -548,9 +548,9 @@ func (s *Server) bootstrapUsers() {
 	}
 }
 
-// bootstrap reads the users of the cluster. If there are none, it writes those
-// of this node's flags. If there is no default user, it writes one with the
-// password of --requirepass, so that all nodes need the same password.
+// bootstrap reads the users of the cluster. If the cluster has no users, bootstrap
+// writes the users of this node's flags. If there is no default user, it writes one
+// with the password of --requirepass, so that all nodes need the same password.
 func (c userClient) bootstrap() error {
 	s := c.srv
 	if s.cfg.Mode == Sentinel { // the client port writes the users

@@ -18,8 +18,8 @@ const (
 	// library, and callbacks of gsub and sort. It is similar to LUAI_MAXCCALLS
 	// of C's Lua.
 	maxCalls = 195
-	// maxResults is how many values a function may return at once. In C it is
-	// the limit of Lua's C stack.
+	// maxResults is how many values a function may return at once. C's Lua has the
+	// same limit, because of its limit on the C stack.
 	maxResults = 8000
 
 	registrySize = 2048

@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// A corpusCase is what a client sends on a new connection, and everything that
-// it must receive. If stranger is set, the server has the password "pw",
-// otherwise none.
+// A corpusCase is what a client sends on a new connection, and everything that the
+// client must receive. If stranger is set, the server has the password "pw";
+// otherwise, the server has no password.
 type corpusCase struct {
 	name     string
 	in       string

@@ -9,15 +9,15 @@ import (
 )
 
 // earlyConns counts the connections that need the processor for their first
-// command: the accepted ones that have not tried to read yet, and those whose
-// first command is being read, parsed or executed. A connection that waits for
-// input, or in a blocking command, is not counted.
+// command: accepted connections that have not tried to read yet, and connections
+// whose first command is being read, parsed or executed. A connection that waits
+// for input, or in a blocking command, is not counted.
 //
-// Accept waits while there are too many of them, and yields before each
-// connection: see wait. The yield is what keeps a flood of connections from
-// delaying other clients. It lets all goroutines that can run have a turn, so the
-// limit bounds how many of them belong to new connections. Connections that
-// Accept has not taken wait in the kernel. earlyConns is safe for concurrent use.
+// While there are too many such connections, Accept waits. It also yields before
+// each connection: see wait. The yields keep a flood of connections from delaying
+// other clients. A yield lets all goroutines run that can run, and the limit bounds
+// how many of these goroutines belong to new connections. Connections that Accept
+// has not taken wait in the kernel. earlyConns is safe for concurrent use.
 type earlyConns struct {
 	most  int64
 	pause time.Duration // the longest wait of one Accept

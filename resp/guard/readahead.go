@@ -50,8 +50,8 @@ func (g *Conn) ReadAhead() (gone <-chan struct{}, stop func(), err error) {
 	}()
 	stop = func() {
 		stopping.Store(true)
-		// An error means that the connection is closed, which ends Read as
-		// well.
+		// If this call fails, the connection is closed, and the read has ended for
+		// that reason.
 		_ = g.Conn.SetReadDeadline(time.Unix(1, 0))
 		<-finished
 		_ = g.Conn.SetReadDeadline(time.Time{})

@@ -56,7 +56,7 @@ func TestUnauthConns_Most(t *testing.T) {
 	if got := u.add(guard("c"), &l); got != first {
 		t.Errorf("evicted %v, want the oldest of a", got)
 	}
-	u.remove(first) // was evicted before
+	u.remove(first) // first was evicted before
 	if u.len() != 5 {
 		t.Errorf("%d connections, want 5", u.len())
 	}
@@ -103,8 +103,8 @@ func TestUnauthRate(t *testing.T) {
 	})
 }
 
-// TestUnauthConns_Debt checks that input beyond the rate delays reads for at most
-// a second: it does not delay other connections after that.
+// TestUnauthConns_Debt checks that input beyond the rate delays reads for at most a
+// second, and does not delay other connections after that.
 func TestUnauthConns_Debt(t *testing.T) {
 	var u unauthConns
 	const rate = 1 << 20

@@ -595,7 +595,8 @@ type broadcast struct {
 	// all caches the encoding of all keys of the group for each version of
 	// RESP: nearly every connection receives all of them.
 	all [2][]byte
-	// limited caches the keys that restricted users may read.
+	// limited caches, for each restricted user, the keys of the group that the
+	// user may read.
 	limited map[*acl.User][]string
 }
 

@@ -1,5 +1,5 @@
-// Package slots presents the cluster as a Redis Cluster. It has one shard, whose
-// master is the leader and which has all hash slots.
+// Package slots presents the cluster as a Redis Cluster with one shard. The shard
+// has all hash slots, and its master is the leader.
 package slots
 
 import (

@@ -14,13 +14,14 @@ import (
 type Source interface {
 	// Leads reports whether this node leads.
 	Leads() bool
-	// Leader returns the leader and true. Without a leader it returns the last
-	// one, or the zero Peer before the first, and false.
+	// Leader returns the leader and true. If there is no leader, it returns the
+	// last known leader and false. Before the first leader is known, that is the
+	// zero Peer.
 	Leader() (Peer, bool)
 	// AwaitLeader is like Leader, but waits for a leader until ctx ends.
 	AwaitLeader(ctx context.Context) (Peer, bool)
 	// ConfirmLeader returns the leader after a majority has confirmed it. The
-	// confirmation began after the call.
+	// majority confirms the leader after the call of ConfirmLeader, not before.
 	ConfirmLeader(ctx context.Context) (Peer, error)
 	// Peers returns the members in an order that does not change.
 	Peers() []Peer

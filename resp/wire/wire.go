@@ -77,8 +77,8 @@ func EachError(b []byte, f func(line []byte)) {
 	}
 }
 
-// Bulks returns all bulk strings in a reply, at any depth. It returns an error
-// if there is none.
+// Bulks returns all bulk strings in a reply, at any depth. It returns an error if
+// the reply contains no bulk string.
 func Bulks(reply []byte) ([]string, error) {
 	var out []string
 	for rest := reply; len(rest) > 0; {

@@ -38,7 +38,7 @@ type function struct {
 	parent *function
 	blocks [][]string // names of local variables, by block
 	vararg bool
-	dots   bool // the body uses ...
+	dots   bool // the body uses the expression ...
 	arg    bool // the body uses the table arg
 	loops  int
 	consts map[string]struct{}
