@@ -104,7 +104,7 @@ func (c *conn) block(r *row, args [][]byte) {
 	}
 	if c.batch.ownEvents && err == nil && !c.done {
 		c.awaitOwnEvents()
-		if c.wait.pos != 0 { // another group than the last one that was sent served the command
+		if c.wait.pos != 0 { // the group that served the command is not the last group that was sent
 			c.pieces = nil
 		}
 	}

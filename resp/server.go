@@ -55,8 +55,9 @@ type Cluster interface {
 	// (fsm.Event.Group). The index is 0 if it is not known.
 	OwnEventsDelivered(group uint64, f func(index uint64, position int))
 	// FeatureVersion returns the feature version of the cluster. If the version
-	// that this node knows is below need, FeatureVersion asks the leader, and may
-	// wait for one. So a result below need is up to date.
+	// that this node knows is below need, FeatureVersion first catches up with the
+	// leader, for which it may wait. Without a leader, it returns the version that
+	// this node knows.
 	FeatureVersion(need int) int
 	// State returns this node's view of the cluster, for INFO, ROLE and WAIT.
 	State() State
