@@ -359,8 +359,8 @@ func TestConfig(t *testing.T) {
 	c.expect("CONFIG GET replica-read-only", "%1\n$17\nreplica-read-only\n$3\nyes", "CONFIG GET nope", "%0")
 }
 
-// TestConfig_MaxMemoryDefault checks that CONFIG GET prints the maxmemory of the
-// state after the linearizable read. Before that read the node may not know yet
+// TestConfig_MaxMemoryDefault checks that CONFIG GET takes maxmemory from the state
+// only after the linearizable read. Before that read, the node may not know yet
 // that CONFIG SET maxmemory default was executed through another node.
 func TestConfig_MaxMemoryDefault(t *testing.T) {
 	f := newFake(t)

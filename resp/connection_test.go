@@ -536,7 +536,7 @@ func TestCompareRights(t *testing.T) {
 
 // TestPipeline_Long checks that a long pipeline of writes is divided into large
 // groups, although redcon reads 4 KiB at a time, and that the order is kept. A
-// pipeline whose replies are long is divided into small groups: see more.
+// pipeline whose replies are long is divided into small groups: see conn.more.
 func TestPipeline_Long(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)

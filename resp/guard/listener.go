@@ -67,9 +67,9 @@ func (l *Listener) Open() int { return int(l.open.Load()) }
 // authenticated.
 func (l *Listener) Unauthenticated() int { return l.unauth.len() }
 
-// Accept returns the next connection within the limits, as a *Conn. Its error
-// always wraps net.ErrClosed. After any other error, it reports the error,
-// pauses and tries again.
+// Accept returns the next connection within the limits, as a *Conn. The error that
+// Accept returns always wraps net.ErrClosed. If accepting a connection fails for
+// another reason, Accept reports that to Hooks.AcceptError, pauses and tries again.
 func (l *Listener) Accept() (net.Conn, error) {
 	pause := time.Duration(0)
 	for {

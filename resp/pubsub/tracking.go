@@ -258,9 +258,9 @@ func (h *Hub) ReadsBehind(id uint64) {
 // sweepReadings is the number of readings before the first sweep.
 const sweepReadings = 1 << 16
 
-// sweep forgets the readings of connections that no longer track. Without it
-// they would accumulate at keys that never change. sweep runs when there are
-// twice as many readings as the last sweep left, plus sweepReadings, so its
+// sweep forgets the readings of connections that no longer track. Without sweep,
+// these readings would accumulate at keys that never change. sweep runs when there
+// are twice as many readings as the last sweep left, plus sweepReadings, so its
 // amortized cost per reading is small. It releases the hub's lock from time to
 // time: see walk.
 func (t *tracking) sweep() {

@@ -136,7 +136,8 @@ func (w *rewriter) numberFor(s *ast.NumberForStmt) {
 // ... end", the body does not see the new f; in "local function f", it does. The
 // tree does not distinguish these two forms, but the tokens do. gopher-lua compiles
 // a local statement as "local function f" if its value is a function expression. So
-// for "local f = function", the value becomes a call of HiddenFunction.
+// the rewriter turns the value of "local f = function" into a call of
+// HiddenFunction.
 func (w *rewriter) local(out []ast.Stmt, s *ast.LocalAssignStmt) []ast.Stmt {
 	isFunction := w.tokens.localFunction(w.localStmt)
 	w.localStmt++
