@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// serve performs the handshake with a dialer and then runs what the connection
-// is for. It owns the connection until raft takes it or the handler returns.
+// serve performs the acceptor's half of the handshake. It then passes the
+// connection to raft or runs the handler of the service. serve owns the
+// connection until raft takes it or the handler returns.
 func (m *Mux) serve(c *conn) {
 	hello, handler, layer, err := m.welcome(c)
 	if err != nil {
@@ -127,8 +128,9 @@ func (m *Mux) hint(c *conn) error {
 		return err
 	}
 	// Client libraries send further commands after an error, and report the
-	// error of the last one. If unread bytes were left when the connection is
-	// closed, the client would get a reset and perhaps not the hint.
+	// error of the last one. So answer each of them with the hint. If the
+	// connection were closed while bytes are unread, TCP would send a reset,
+	// and the client might not get the hint.
 	buf := make([]byte, 4<<10)
 	for range 16 {
 		if _, err := io.WriteString(c, "-ERR "+m.cfg.ClientHint+"\r\n"); err != nil {
@@ -189,7 +191,8 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrClosedPipe),
 		errors.Is(err, ErrClosed):
 		// The client may be a health check that only connects. Or the Mux has
-		// closed the connection, to make room or because the Mux is closed.
+		// closed the connection, either to make room for another connection or
+		// because the Mux itself is closed.
 		m.log.Debug("handshake ended", "remote", c.RemoteAddr(), "error", err)
 	default:
 		if n, ok := m.notPeers.allow(); ok {
@@ -199,10 +202,10 @@ func (m *Mux) logHandshake(c *conn, hello Hello, err error) {
 }
 
 // Bounds of the log lines about refused nodes. A node that was removed may keep
-// running for weeks and is refused for the same reason each time, so the pause
-// between two lines of a node and a reason doubles from throttlePause to
-// maxRefusalPause. At most maxRefusalKinds of them are remembered, because a
-// stranger may claim any name.
+// running for weeks, and is refused for the same reason each time. So the pause
+// between two log lines with the same node and reason doubles from
+// throttlePause to maxRefusalPause. At most maxRefusalKinds pairs of node and
+// reason are remembered, because a stranger may claim any name.
 const (
 	maxRefusalPause = time.Hour
 	maxRefusalKinds = 100
@@ -219,7 +222,7 @@ type refusalKind struct {
 	refusal
 }
 
-// allow is like throttle.allow.
+// allow is like throttle.allow, for log lines about this node and this refusal.
 func (r *refusals) allow(node string, why *refusal) (skipped int, ok bool) {
 	r.mu.Lock()
 	kind := refusalKind{node, *why}
@@ -240,7 +243,7 @@ const throttlePause = 5 * time.Second
 
 // throttle limits one kind of log line.
 type throttle struct {
-	longest time.Duration // if not 0, the pause doubles up to this after each line
+	longest time.Duration // if not 0, the pause doubles after each line, up to longest
 
 	mu      sync.Mutex
 	next    time.Time // earliest time of the next line

@@ -30,12 +30,13 @@ const (
 	flagOptional = 1 << 0 // the dialer also accepts nodes without a secret
 
 	// statusChallenge is the status of an answer that is neither a welcome nor
-	// a refusal. It shares its numbers with Reason.
+	// a refusal. No Reason may have the same number.
 	statusChallenge = 7
 )
 
-// Distinct labels ensure that a value computed for one purpose is of no use for
-// another. They are part of the protocol, with their spelling.
+// Each label names the purpose of a derived value, so that a value computed for
+// one purpose is of no use for another. The exact spelling of the labels is
+// part of the protocol.
 const (
 	labelProof    = "holdfast peer 1 proof"
 	labelHint     = "holdfast peer 1 hint"
@@ -43,8 +44,8 @@ const (
 	labelAcceptor = "holdfast peer 1 acceptor"
 )
 
-// keyring contains the secrets that a node accepts, the current one first. It is
-// nil on a node without a secret, and never changed.
+// keyring contains the secrets that a node accepts, the current one first. It
+// is immutable. A node without a secret has a nil keyring.
 type keyring struct {
 	keys     []*authenticator
 	optional bool
@@ -134,8 +135,8 @@ type offer struct {
 	hints    []byte // one of hintSize bytes for each secret; older versions send none
 }
 
-// newOffer returns the field of the prelude, with a new nonce. It returns nil
-// without a secret.
+// newOffer returns the field that a dialer appends to its hello, with a new
+// nonce. It returns nil if the node has no secret.
 func (k *keyring) newOffer() []byte {
 	if k == nil {
 		return nil
@@ -165,8 +166,9 @@ func parseOffer(rest []byte) offer {
 	}
 }
 
-// hint returns a value by which another node with the same secret recognizes the
-// secret. It proves nothing, because it can be repeated.
+// hint returns a value by which another node with the same secret recognizes
+// the secret. The hint proves nothing, because any host that has seen it can
+// send it again.
 func (a *authenticator) hint(nonce []byte) []byte {
 	mac := hmac.New(sha256.New, a.proofKey)
 	mac.Write([]byte(labelHint))
@@ -194,10 +196,10 @@ func newNonce() []byte {
 	return nonce
 }
 
-// proof returns a value that only a node with the secret can compute, and that
-// is valid only for this connection: the prelude contains the dialer's nonce,
-// the names of both nodes, the cluster and the service, and nonce is the
-// acceptor's.
+// proof returns a value that only a node with the secret can compute. The value
+// is valid only for this connection, because the prelude contains the dialer's
+// nonce, the names of both nodes, the cluster and the service. The parameter
+// nonce is the acceptor's nonce.
 func (a *authenticator) proof(label string, prelude, nonce []byte) []byte {
 	sum := sha256.Sum256(prelude)
 	mac := hmac.New(sha256.New, a.proofKey)
@@ -291,7 +293,7 @@ func (k *keyring) prove(c *conn, prelude, challenge []byte) (proof []byte, a *au
 		proof = a.proof(labelDialer, prelude, nonce)
 	}
 	// A proof of zeros tells the acceptor that the secrets differ, so that the
-	// acceptor can log it. It reveals nothing about the secret.
+	// acceptor can log this reason. The zeros reveal nothing about the secret.
 	if _, err := c.Write(proof); err != nil && matches {
 		return nil, nil, fmt.Errorf("answer challenge: %w", err)
 	}

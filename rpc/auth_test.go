@@ -17,8 +17,8 @@ import (
 
 func secret(b byte) []byte { return bytes.Repeat([]byte{b}, rpc.MinSecret) }
 
-// twoNodes starts nodes a and b with secrets, nil for none, and returns them
-// with their logs.
+// twoNodes starts nodes a and b and returns them with their logs. change sets
+// the secrets in their configurations; by default, they have none.
 func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *testutil.Log) {
 	t.Helper()
 	network := newVirtualNet()
@@ -199,8 +199,8 @@ func TestSecret_Optional(t *testing.T) {
 	}
 }
 
-// tamper forwards the bytes of both directions. It can change what the dialer
-// sends, by offset.
+// tamper forwards the bytes of both directions. It passes the bytes that the
+// dialer sends, and their offset, to change, which may modify the bytes.
 type tamper struct {
 	net.Conn
 	change func(at int, b []byte)
@@ -248,8 +248,8 @@ func TestSecret_EveryByteCounts(t *testing.T) {
 			})
 			var stream *rpc.Stream
 			if stream, err = a.Dial(t.Context(), "b:1", rpc.ServiceWrite, ""); err == nil {
-				_ = stream.Send(1, []byte(frame)) // no check of the error: what the acceptor has received decides
-				time.Sleep(2 * time.Second)       // moves the clock of the bubble: a changed length may keep b waiting
+				_ = stream.Send(1, []byte(frame)) // the test checks what the acceptor has received, not this error
+				time.Sleep(2 * time.Second)       // advances the bubble's clock: b may wait for a changed length
 				stream.Close()
 			}
 			synctest.Wait()
@@ -281,9 +281,10 @@ func TestListen_ShortSecret(t *testing.T) {
 }
 
 // TestSecret_Replaced checks that nodes connect while an operator replaces the
-// secret on one node after the other, in any order: first, each node gets the new
-// secret and keeps the previous one, and then it loses the previous one. The
-// connections that the previous secret has authenticated end then.
+// secret on one node after the other, in any order: first, each node gets the
+// new secret and keeps the previous one, and then it loses the previous one.
+// When a node loses the previous secret, the connections that were
+// authenticated with it end.
 func TestSecret_Replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, logA, logB := twoNodes(t, func(a, b *rpc.Config) { a.Secret, b.Secret = secret(1), secret(1) })

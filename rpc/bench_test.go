@@ -16,7 +16,7 @@ func BenchmarkStream_Throughput(b *testing.B) {
 	}
 }
 
-// benchNode is tcpNode, with or without a secret.
+// benchNode returns the config of tcpNode, with a secret if keyed is true.
 func benchNode(id string, keyed bool) rpc.Config {
 	cfg := tcpNode(id)
 	if keyed {

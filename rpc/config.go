@@ -26,8 +26,8 @@ type Config struct {
 
 	// Self returns the current identity of this node. The Mux calls it in every
 	// handshake, because the cluster id becomes known after the port is open.
-	// The Mux fills in Service, Proto and To. Self must not block. The texts
-	// together may have about 4000 bytes.
+	// The Mux fills in Service, Proto and To. Self must not block. The strings
+	// of the Hello together may have about 4000 bytes.
 	Self func() Hello
 
 	// Secret is known to all nodes of the cluster and to no other host. It has
@@ -37,9 +37,10 @@ type Config struct {
 	// which is the default, a node's identity is only claimed.
 	Secret []byte
 
-	// PreviousSecret is also accepted, while an operator replaces it by Secret on
-	// one node after the other. Two nodes use a secret that both have.
-	// Mux.SetSecrets changes both secrets.
+	// PreviousSecret is a second secret that this node accepts while an
+	// operator replaces it by Secret on one node after the other. Two nodes
+	// that connect use a secret that both have. Mux.SetSecrets changes both
+	// secrets.
 	PreviousSecret []byte
 
 	// SecretOptional lets a node with a Secret connect to and accept nodes that
@@ -80,8 +81,8 @@ type Config struct {
 
 	// MaxConns bounds the accepted connections. At the limit, the oldest
 	// connection that has not finished its handshake is closed to make room for
-	// the next one. If there is none, the next one is closed. The default is
-	// 512.
+	// the next one. If all have finished it, the new connection is closed. The
+	// default is 512.
 	MaxConns int
 
 	// MaxFrame bounds the payload of a frame in bytes, sent or received. It

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// conn is a connection that its Mux tracks, so that closing the Mux ends reads
-// without a deadline.
+// conn is a connection that its Mux tracks, so that closing the Mux also ends
+// reads that have no deadline.
 type conn struct {
 	sealedConn
 	mux      *Mux

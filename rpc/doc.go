@@ -62,16 +62,16 @@
 // data is not encrypted: use a Listener and Dialer with TLS for that; this
 // handshake then runs inside TLS.
 //
-// While the secret is being replaced, a node has two (Config.PreviousSecret).
-// From the hints, which are HMACs of the dialer's nonce, the acceptor recognizes
-// the secrets of the dialer, and it uses the first of its own that the dialer has
-// too. Without a hint, or if none matches, it uses its current secret. The dialer
-// finds out by the proof which of its secrets the acceptor has chosen.
+// While an operator replaces the secret, a node has two secrets
+// (Config.PreviousSecret). The hints are HMACs of the dialer's nonce, one for
+// each secret of the dialer. The acceptor uses the first of its own secrets
+// that matches a hint, or its current secret if none matches. The proof shows
+// the dialer which secret the acceptor has chosen.
 //
 // If only one of the two nodes has a secret, or the secrets differ, both sides
-// refuse and log it. A node of an older version ignores the offer, and the
-// dialer then misses the challenge. Without a secret the protocol is the same
-// as in versions without authentication.
+// refuse the connection and log the reason. A node of an older version ignores
+// the offer and sends no challenge, so the dialer refuses it. Without a secret
+// the protocol is the same as in versions without authentication.
 //
 // # Frames
 //

@@ -48,7 +48,7 @@ var (
 	ErrFrameTooLarge = errors.New("rpc: frame too large")
 
 	// ErrQueueFull reports that more than Config.MaxQueue bytes wait to be
-	// written, and the call must not wait.
+	// written, and that the method that failed does not wait for room.
 	ErrQueueFull = errors.New("rpc: stream queue is full")
 
 	// ErrDamaged reports that bytes were changed in transit.
@@ -71,7 +71,7 @@ const (
 	ReasonMalformed    Reason = 4 // the hello cannot be decoded
 	ReasonLayout       Reason = 5 // the acceptor does not know this layout of the handshake
 	ReasonSecret       Reason = 6 // the two secrets differ, or only one of the two nodes has a secret
-	// 7 is statusChallenge.
+	// The number 7 is taken by statusChallenge.
 	ReasonNotMember Reason = 8 // Config.Authorize returned ErrNotMember; the text is that of the error
 )
 
@@ -88,8 +88,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("rpc: %s refused a connection for %s: %s", e.Addr, e.Service, e.Text)
 }
 
-// Is makes errors.Is(err, ErrSecret) true for a refusal because of the secret, and
-// errors.Is(err, ErrNotMember) for one because the dialer is not a member.
+// Is makes errors.Is(err, ErrSecret) true for a refusal with ReasonSecret, and
+// errors.Is(err, ErrNotMember) true for a refusal with ReasonNotMember.
 func (e *RefusedError) Is(target error) bool {
 	return target == ErrSecret && e.Reason == ReasonSecret ||
 		target == ErrNotMember && e.Reason == ReasonNotMember
@@ -98,7 +98,7 @@ func (e *RefusedError) Is(target error) bool {
 // FrameSizeError reports a frame over Config.MaxFrame. If Send returns it, the
 // stream is intact; if Recv returns it, the stream has ended.
 type FrameSizeError struct {
-	Size  int64 // bytes of payload, as sent, or as the header claims
+	Size  int64 // bytes of payload: as passed to Send, or as the received header claims
 	Limit int64 // bytes
 }
 

@@ -80,8 +80,8 @@ func (f *frameReader) next() (typ byte, payload []byte, err error) {
 }
 
 // readBig reads a payload that does not fit into the read buffer. The buffer
-// grows with the bytes that arrive and not to the claimed size: a header alone
-// must not allocate MaxFrame bytes.
+// grows as bytes arrive. It is not allocated with the size that the header
+// claims, because a header alone must not allocate MaxFrame bytes.
 func (f *frameReader) readBig(size int) ([]byte, error) {
 	buf := f.big[:0]
 	for len(buf) < size {

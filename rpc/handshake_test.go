@@ -217,7 +217,7 @@ func relayAs(t *testing.T, l net.Listener, network *virtualNet, addr, from, to s
 		t.Errorf("relay: %v", err)
 		return
 	}
-	_, _ = io.Copy(front, back) // ends when either side hangs up, which this test needs
+	_, _ = io.Copy(front, back) // ends when either side closes its connection
 }
 
 func TestAccept_OtherProgramsAreLoggedAndClosed(t *testing.T) {

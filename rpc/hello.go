@@ -177,7 +177,7 @@ func readPrelude(r io.Reader) (h Hello, rest []byte, err error) {
 	return decodeHello(body)
 }
 
-// answer is an acceptor's answer, not decoded.
+// answer is an acceptor's answer before decoding.
 type answer struct {
 	layout, status byte
 	body           []byte
@@ -202,8 +202,8 @@ func readAnswer(r io.Reader) (answer, error) {
 // decode returns the acceptor's hello, or the reason and text of its refusal.
 func (a answer) decode() (peer Hello, reason Reason, text string, err error) {
 	if a.status != statusOK {
-		// A refusal is read in any layout: a newer node's own text is the best
-		// explanation.
+		// A refusal is accepted in any layout, because the text that a newer
+		// node sends explains best why it refused.
 		return Hello{}, Reason(a.status), strings.Map(dropControl, strings.ToValidUTF8(string(a.body), "?")), nil
 	}
 	if a.layout != layout {
@@ -232,10 +232,9 @@ func readBody(r io.Reader, size uint16) ([]byte, error) {
 	return body, nil
 }
 
-// readMagic fills buf with the magic. It fails at the first byte that differs,
-// because the greeting of another protocol may be shorter than the magic, and
-// waiting for the rest would only end in a timeout. io.EOF means that no byte
-// was read.
+// readMagic fills buf with the magic. It fails at the first byte that differs.
+// The greeting of another protocol may be shorter than the magic, so waiting
+// for more bytes could end in a timeout. io.EOF means that no byte was read.
 func readMagic(r io.Reader, buf []byte) error {
 	for have := 0; have < len(buf); {
 		n, err := r.Read(buf[have:])

@@ -56,7 +56,7 @@ func TestAnswer_RoundTrip(t *testing.T) {
 	if _, reason, _, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode {
 		t.Errorf("other layout: got %d, %v", reason, err)
 	}
-	msg[len(magic)+1] = statusOK // its welcome is not
+	msg[len(magic)+1] = statusOK // the welcome of a later node is not
 	var unknown layoutError
 	if _, _, _, err := decodeAnswer(bytes.NewReader(msg)); !errors.As(err, &unknown) {
 		t.Errorf("other layout: got %v, want a layoutError", err)

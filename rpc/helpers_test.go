@@ -99,8 +99,8 @@ func echo(s *rpc.Stream) {
 	}
 }
 
-// handOver returns a handler that gives its streams to the test and waits for
-// their end.
+// handOver returns a handler that sends each stream on the channel and then
+// waits for the stream to end.
 func handOver(streams chan<- *rpc.Stream) func(*rpc.Stream) {
 	return func(s *rpc.Stream) {
 		streams <- s

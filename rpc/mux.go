@@ -100,10 +100,10 @@ func (m *Mux) BoundAddr() net.Addr { return m.listener.Addr() }
 
 // Handle sets the handler of accepted streams of service s. h runs on one
 // goroutine per stream. When it returns, the frames that it sent are written,
-// for at most Config.WriteTimeout, and the stream is closed. A nil h makes the
-// Mux refuse the service again; existing streams stay. A second handler for a
-// service, or a handler for ServiceRaft, is a mistake in the program, and
-// Handle panics.
+// for at most Config.WriteTimeout, and the stream is closed. If h is nil, the
+// Mux refuses new connections for the service, and existing streams stay open.
+// A second handler for a service, or a handler for ServiceRaft, is a mistake in
+// the program, and Handle panics.
 func (m *Mux) Handle(s Service, h func(*Stream)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,9 +270,9 @@ func (m *Mux) welcomedLocked(c *conn) {
 	}
 }
 
-// assign calls set, which sets the owner of a connection after its handshake,
-// under the lock. It fails if the connection has been closed meanwhile, for
-// example by Close of the Mux or of the raft layer.
+// assign calls set while it holds the lock; set records the owner of a
+// connection after its handshake. assign fails if the connection has been
+// closed meanwhile, for example by Close of the Mux or of the raft layer.
 func (m *Mux) assign(c *conn, set func()) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

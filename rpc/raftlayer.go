@@ -12,7 +12,7 @@ import (
 // raftLayer provides raft.NetworkTransport with connections over the peer port.
 type raftLayer struct {
 	mux    *Mux
-	conns  chan *conn    // from the handshakes to Accept
+	conns  chan *conn    // from the handshake goroutines to Accept
 	closed chan struct{} // closed by Close, under mux.mu
 }
 
@@ -45,9 +45,9 @@ func (l *raftLayer) Accept() (net.Conn, error) {
 	}
 }
 
-// deliver passes an accepted connection to Accept. If Accept does not take it
-// within Config.HandshakeTimeout, deliver fails: by then the dialer may have
-// closed it.
+// deliver passes an accepted connection to Accept. deliver fails if Accept does
+// not take the connection within Config.HandshakeTimeout, because the dialer
+// may have closed it after so long.
 func (l *raftLayer) deliver(c *conn) error {
 	timer := time.NewTimer(l.mux.cfg.HandshakeTimeout)
 	defer timer.Stop()

@@ -41,7 +41,8 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sealedConn is a connection that carries raw bytes until seal, and records
-// afterwards. Only one goroutine at a time may call Read, and one Write.
+// afterwards. At any time, only one goroutine may call Read, and only one may
+// call Write.
 type sealedConn struct {
 	net.Conn
 
@@ -174,9 +175,9 @@ func (c *sealedConn) next() error {
 	return nil
 }
 
-// Write implements net.Conn. After a deadline, the caller's next Write must
-// continue with the bytes that this one has not counted, because the rest of a
-// record that was partly written goes out unchanged.
+// Write implements net.Conn. If a Write fails at a deadline, the caller's next
+// Write must begin with the first byte that the failed Write did not count.
+// This is because Write sends the rest of a partly written record unchanged.
 func (c *sealedConn) Write(p []byte) (n int, err error) {
 	if !c.sealed {
 		return c.Conn.Write(p)

@@ -17,7 +17,7 @@ type pipeEnd struct {
 	net.Conn // nil: only Read and Write are used
 	in, out  *bytes.Buffer
 	rng      *rand.Rand
-	limit    int // maximum number of bytes that one Write takes, 0 for no limit
+	limit    int // maximum number of bytes that one Write accepts, 0 for no limit
 }
 
 func (p *pipeEnd) Read(b []byte) (int, error) {
@@ -195,7 +195,7 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 		for range test.times - 1 {
 			wire.Write(record)
 		}
-		wire.Write(make([]byte, keyedHeader)) // so that a shorter header is read to its end
+		wire.Write(make([]byte, keyedHeader)) // fills the header if it was shorter than keyedHeader
 		got, err := io.ReadAll(end(ours, true, wire))
 		if string(got) != test.want || !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %q, %v; want %q and then damage", test.name, got, err, test.want)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// maxWrite is the maximum size of one Write in bytes. It lets WriteTimeout
-// measure progress even if a connection cannot report a partial write (TLS),
-// and lets senders that wait for room continue early.
+// maxWrite is the maximum size of one Write in bytes. Because of this limit,
+// WriteTimeout can measure progress even if a connection cannot report a
+// partial write (TLS). It also lets senders that wait for room continue early.
 const maxWrite = 1 << 20
 
 // Stream is a connection that carries frames in both directions. Send,
@@ -74,8 +74,9 @@ func (s *Stream) Peer() Hello { return s.peer }
 
 // Send queues a frame. It copies the payload, which may be reused at once. It
 // blocks only while more than Config.MaxQueue bytes wait to be written. A nil
-// error means queued, not delivered. After the end of the stream it returns
-// Err. A payload over Config.MaxFrame is a *FrameSizeError and has no effect.
+// error means that the frame is queued, not that it is delivered. After the end
+// of the stream, Send returns Err. For a payload over Config.MaxFrame, it
+// returns a *FrameSizeError and queues nothing.
 func (s *Stream) Send(typ byte, payload []byte) error {
 	if len(payload) > s.maxFrame {
 		return &FrameSizeError{Size: int64(len(payload)), Limit: int64(s.maxFrame)}
@@ -167,9 +168,9 @@ func (s *Stream) Flush() error {
 }
 
 // Recv returns the next frame. The payload is valid until the next Recv. Only
-// one goroutine may call it. It fails with Err: io.EOF if the peer closed the
-// connection between two frames, io.ErrUnexpectedEOF (wrapped) if inside a
-// frame.
+// one goroutine may call Recv. When the stream has ended, Recv returns Err:
+// io.EOF if the peer closed the connection between two frames, or a wrapped
+// io.ErrUnexpectedEOF if the connection ended inside a frame.
 func (s *Stream) Recv() (typ byte, payload []byte, err error) {
 	if s.shut.Load() {
 		return 0, nil, s.Err()
@@ -177,8 +178,8 @@ func (s *Stream) Recv() (typ byte, payload []byte, err error) {
 	typ, payload, err = s.frames.next()
 	if err != nil {
 		s.fail(err)
-		// The first reason counts: after Close, the connection's own error is
-		// meaningless.
+		// Return the first reason for the end of the stream: after Close, the
+		// connection's own error is meaningless.
 		return 0, nil, s.Err()
 	}
 	return typ, payload, nil
@@ -292,7 +293,8 @@ func (s *Stream) writeLoop() {
 	}
 }
 
-// takeLocked takes the outbox for writing. The caller resets writing.
+// takeLocked returns the outbox and sets writing. The caller writes the outbox
+// and then clears writing.
 func (s *Stream) takeLocked() []byte {
 	full := s.outbox
 	s.outbox, s.spare = s.spare, nil
@@ -300,8 +302,9 @@ func (s *Stream) takeLocked() []byte {
 	return full
 }
 
-// promptWrite bounds how long SendNow may delay its caller. The writer sends
-// the bytes that the connection has not accepted by then.
+// promptWrite bounds how long SendNow may delay its caller. If the connection
+// has not accepted all bytes within that time, the stream's writer sends the
+// rest.
 const promptWrite = 2 * time.Millisecond
 
 // SendNow is like TrySendFunc, for small frames that must be sent with low

@@ -382,7 +382,7 @@ func TestWriteTimeout_SlowProgress(t *testing.T) {
 	})
 }
 
-// slowConn takes one byte per write deadline.
+// slowConn accepts one byte per write deadline.
 type slowConn struct {
 	net.Conn
 	slow     bool
@@ -447,10 +447,10 @@ func TestSend_ManyGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
-// countConn counts writes and lets them pass one by one.
+// countConn lets each write wait for the gate and then counts it.
 type countConn struct {
 	net.Conn
-	gate   chan struct{} // nil: open
+	gate   chan struct{} // nil: writes neither wait nor count
 	writes int
 }
 
