@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// The numbers continue in the block that was reserved in time, and a reply
-// without a block changes nothing.
+// TestAllocator_Blocks checks that the numbers continue in the next block if it
+// was reserved in time, and that a reply that reserves no block changes
+// nothing.
 func TestAllocator_Blocks(t *testing.T) {
 	ids := New(fsm.SessionID{NodeID: "n1", Boot: 7}, nil)
 	other := New(fsm.SessionID{NodeID: "n1", Boot: 8}, nil)
