@@ -11,10 +11,10 @@ import "time"
 // each entry costs three nodes an fsync and about a dozen messages.
 //
 // Wait is not a fixed delay. An entry is delayed only if more groups are
-// expected, the wait ends when they have arrived, and after a wait in which
-// they did not arrive, several entries are not delayed. A Wait is
-// not safe for concurrent use: the leadership's lock must be held for all
-// methods. The zero value is ready for use.
+// expected, and the wait ends when they have arrived. If they do not arrive
+// during a wait, the next entries are not delayed. A Wait is not safe for
+// concurrent use: the leadership's lock must be held for all methods. The zero
+// value is ready for use.
 type Wait struct {
 	// expected is the number of groups in the entry that was applied last whose
 	// clients were answered, plus the number of groups that were waiting at that
@@ -58,8 +58,8 @@ func (t *Wait) Begin(groups int) time.Duration {
 	return wait
 }
 
-// Waited notes with how many groups a wait ended. An entry is delayed at most
-// once.
+// Waited notes the number of groups at the end of a wait. After that, Begin
+// does not delay the same entry again.
 func (t *Wait) Waited(groups int) {
 	if groups >= t.enough {
 		t.missed = 0

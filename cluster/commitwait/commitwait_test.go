@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// entry lets groups wait, proposes them, and applies them with waiting groups
-// for the next entry.
+// entry proposes an entry with a number of groups, and applies it at a time
+// when other groups wait for the next entry.
 func (t *Wait) entry(groups, waiting int) {
 	t.Proposed(groups)
 	t.Applied(waiting, 0, time.Millisecond)
@@ -83,7 +83,7 @@ func TestWait_InVain(t *testing.T) {
 	u.Waited(11)
 	u.entry(6, 5)
 	if u.Begin(5) == 0 {
-		t.Error("a wait that was not in missed is not repeated")
+		t.Error("after a wait in which the groups arrived, the proposer does not wait")
 	}
 }
 
