@@ -40,9 +40,9 @@ type Status struct {
 // go while the free space is near the reserve.
 func (s Status) Enough() int64 { return s.DiskReserve + s.DiskReserve/16 }
 
-// The reserve has three purposes: deletions, releases and renewals of locks
-// still need room in the log, a snapshot needs room before the log can become
-// shorter, and a log segment is allocated as a whole.
+// The reserve keeps room for three things. Deletions, releases and renewals of
+// locks still need room in the log. A snapshot needs room before the log can
+// become shorter. And a log segment is allocated as a whole.
 const (
 	maxDefaultReserve = 1 << 30
 	// logSegment is the default size of a log segment, in bytes. A default
@@ -104,10 +104,11 @@ type Peer struct {
 //     a majority of the voters has room. Otherwise, and until that has
 //     succeeded, it refuses commands that add data (fsm.Command.Grows) before
 //     they get into the log. All other commands work.
-//   - A leader also refuses them if so many voters are below their reserve that
-//     the rest is not a majority. If a majority can store no entries, then no
-//     command that changes data can be committed, not even a deletion. A few
-//     voters that are short of room do not stop the cluster.
+//   - A leader also refuses commands that add data if so many voters are below
+//     their reserve that the other voters are not a majority. If a majority can
+//     store no entries, then no command that changes data can be committed, not
+//     even a deletion. A few voters that are short of room do not stop the
+//     cluster.
 //   - A follower with less room than the next log segment needs accepts no more
 //     entries and no snapshots of a leader (see Scarce). Its log stays intact,
 //     and the node continues to vote and to serve reads. It catches up when
@@ -154,7 +155,7 @@ func Of(dir string) (free, total int64, err error) {
 	return int64(st.Bavail) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
 }
 
-// reserve returns the reserve for a file system of a size.
+// reserve returns the reserve for a file system with the size total.
 func (d *Monitor) reserve(total int64) int64 {
 	if r := d.cfg.Reserve; r >= 0 {
 		return r
@@ -269,8 +270,8 @@ func (d *Monitor) Keep(ctx context.Context) {
 	}
 }
 
-// lead decides for a leader. It refuses commands before it hands over
-// leadership, because that may take seconds.
+// lead acts on a measurement if this node leads. It refuses commands before it
+// hands over leadership, because a hand-over may take seconds.
 func (d *Monitor) lead(ctx context.Context, own Status, members []member.Member) {
 	text, next := d.decide(own, members)
 	d.refuse(text)

@@ -78,8 +78,8 @@ func TestDisk_RefusalText(t *testing.T) {
 	}
 }
 
-// A refusal while the disk heals names the space that is needed: the reserve alone
-// is not enough.
+// While a low disk gets more room, the refusal names the free space that ends
+// it, which is more than the reserve.
 func TestDisk_LowHysteresis(t *testing.T) {
 	disks := newTestDisks(100 << 20)
 	d := New(disks.Config)
