@@ -166,10 +166,9 @@ func (q *Queue) Lost(index uint64, why string) {
 	q.signal()
 }
 
-// missLocked replaces the waiting events by a note that events up to index are
-// missing, which include the waiting ones. The note comes before the marks,
-// because a mark means that the events before it have been delivered. mu must
-// be held.
+// missLocked replaces the waiting events by a note that all events up to index
+// are missing. The note comes before the marks, because a mark means that the
+// events before it have been delivered. mu must be held.
 func (q *Queue) missLocked(index uint64, why string) {
 	marks := slices.DeleteFunc(q.entries, func(e entryEvents) bool { return e.mark == nil })
 	q.entries = slices.Insert(marks, 0, entryEvents{index: index, missed: why})
