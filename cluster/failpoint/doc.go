@@ -41,8 +41,8 @@ const (
 	// name it (wal).
 	SegmentUnlisted = "segment-unlisted"
 	// SegmentUndeleted: the list no longer names old segments, and the file of
-	// one of them is about to be deleted (wal). The second time is in the
-	// middle of a deletion.
+	// one of them is about to be deleted (wal). If several files are deleted,
+	// the second hit of this failpoint is in the middle of the deletion.
 	SegmentUndeleted = "segment-undeleted"
 )
 

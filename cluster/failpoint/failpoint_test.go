@@ -79,7 +79,7 @@ func TestAll_NamesEachOnce(t *testing.T) {
 	all := failpoint.All()
 	slices.Sort(all)
 	if n := len(all); n != len(slices.Compact(all)) {
-		t.Errorf("a point stands there twice: %v", all)
+		t.Errorf("a failpoint is listed twice: %v", all)
 	}
 }
 
