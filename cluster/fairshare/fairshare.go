@@ -12,11 +12,11 @@ import (
 )
 
 // Slots is a number of slots for work of one kind. A free slot goes to the user
-// that has had the least processor time recently, among the connections of that
-// user to the one that has had the least, and among the work of one connection to
-// the first that arrived. Work that runs for longer than a slice gives its slot to
-// waiting work and waits to get it back. So short work waits for few slices, no
-// matter how much work the others have.
+// that has had the least processor time recently. Among the connections of that
+// user, it goes to the connection that has had the least. Among the work of
+// that connection, it goes to the work that arrived first. Work that runs for
+// longer than a slice gives its slot to waiting work and waits to get it back.
+// So short work waits for few slices, no matter how much work the others have.
 type Slots struct {
 	mono  func() time.Duration // the time since an arbitrary moment
 	slice time.Duration
@@ -38,8 +38,8 @@ type Worker struct {
 }
 
 // usage is the recent time for which a user or a connection has had slots. It
-// decays by half every usageHalfLife. So a newcomer goes first for about that
-// long, no matter how much time the others have had.
+// decays by half every usageHalfLife. So a new user or connection goes first
+// for about usageHalfLife, no matter how much time the others have had.
 type usage struct {
 	spent float64       // nanoseconds
 	at    time.Duration // the time at which spent was computed
