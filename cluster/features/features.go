@@ -111,7 +111,8 @@ func (f *Features) OfTerm() (int, error) {
 	if now := f.cfg.Machine.Features(); now >= fsm.FeatureMend {
 		return now, nil // the state machine ignores it
 	}
-	// An earlier leader may have set it, so apply the whole log first.
+	// An earlier leader may have set the feature version, so apply the whole
+	// log first.
 	if err := f.cfg.Barrier(); err != nil {
 		return 0, err
 	}
