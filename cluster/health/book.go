@@ -42,8 +42,9 @@ type Book struct {
 	trip  map[string]int // position of the next round trip, by id
 }
 
-// roundTrips is the number of last round trips of which Link returns the shortest
-// one. Work of the processes may have delayed the others.
+// roundTrips is how many of the last round trips to a member are kept. Link
+// returns the shortest of them, because work of the two processes may have
+// delayed the others.
 const roundTrips = 8
 
 // NewBook returns an empty Book. wall returns the time of the wall clock. changed

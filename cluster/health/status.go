@@ -68,9 +68,10 @@ type Link struct {
 	Silent float64 `json:"silent_seconds,omitempty"`
 }
 
-// MarkSilent marks the links of a node to members that have just not answered it:
-// nodes is what the node has learned about all members. The links are from earlier
-// requests.
+// MarkSilent updates the links of a node, which describe the answers to earlier
+// requests. It marks the links to members that have not answered the node's
+// latest request as not alive. nodes is the result of that request for all
+// members.
 func MarkSilent(links []Link, nodes []NodeStatus) {
 	for i := range links {
 		for _, n := range nodes {
