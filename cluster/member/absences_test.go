@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A node that is removed and added again starts a new absence, even if note has
-// not run in between.
+// A node that is removed and added again starts a new absence, even if Note is
+// not called in between.
 func TestAbsences_AddedAgain(t *testing.T) {
 	away := func(m Member) bool { return m.ID == "n3" }
 	all := []Member{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}
