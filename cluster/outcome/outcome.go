@@ -43,7 +43,7 @@ func NewUnknown(why error) error {
 }
 
 // NewNotExecuted returns an error that says that a group was certainly not
-// executed. retryable: the same group may succeed later.
+// executed. retryable says that the same group may succeed later.
 func NewNotExecuted(retryable bool, text string) error {
 	return &Error{outcome: NotExecuted, retryable: retryable, text: text}
 }
