@@ -10,9 +10,9 @@ import (
 // restAfter is how long nothing must happen before a Ticker slows down.
 const restAfter = time.Second
 
-// A Ticker is for one goroutine, its owner, that looks after something at
-// intervals. The owner receives from C and from Woken, and calls Next after each
-// of them. Any goroutine may call Touch and Resting.
+// A Ticker serves one goroutine, its owner, which does its work at intervals.
+// The owner receives from C and from Woken, and calls Next after each of them.
+// Any goroutine may call Touch and Resting.
 type Ticker struct {
 	fast, slow time.Duration
 	timer      *time.Timer
@@ -35,8 +35,8 @@ func (t *Ticker) C() <-chan time.Time { return t.timer.C }
 // Woken returns the channel that receives a token when Touch has ended a rest.
 func (t *Ticker) Woken() <-chan struct{} { return t.woken }
 
-// Touch says that something happens. It ends a rest. It is cheap enough to be
-// called for each command.
+// Touch tells the Ticker that something has happened, and ends a rest. It is
+// cheap enough to be called for each command.
 func (t *Ticker) Touch() {
 	if t.touched.Load() {
 		return
