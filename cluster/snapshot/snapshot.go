@@ -199,8 +199,8 @@ func (s *Taker) Take(ctx context.Context) error {
 
 // Refused records that this node does not accept a snapshot that the leader
 // sent. If the cluster uses a feature version that this program does not know,
-// the node ends, as it does at the entry that raises the version: it can never
-// apply an entry again.
+// the node ends, as it does at the entry that raises the version, because it
+// could never apply another entry.
 func (s *Taker) Refused(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -219,8 +219,8 @@ func (s *Taker) Refused(ctx context.Context, err error) {
 	}
 }
 
-// Done records the outcome of an attempt to get a snapshot: of this node's own
-// state, or one of the leader that was accepted.
+// Done records the outcome of an attempt to get a snapshot: this node has
+// written one of its own state, or has accepted one of the leader.
 func (s *Taker) Done(err error) {
 	wait := s.health.note(err, s.cfg.Mono(), s.cfg.Wall())
 	if err == nil {
