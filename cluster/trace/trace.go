@@ -28,11 +28,13 @@ type Span struct {
 	Start, End time.Time
 }
 
-// Names of the stages. The node of the client records Command, which contains all
-// others; Forward, from sending the group until its replies arrived; and Reply. The
-// leader records Propose, from the arrival of the group until its entry was encoded;
-// Commit, until a majority has the entry on disk and the leader's state machine
-// begins to execute it; and Apply.
+// Names of the stages. The node of the client records three stages: Command,
+// which contains all others, Forward, from sending the group until its replies
+// have arrived, and Reply, from then until the replies are written to the
+// socket. The leader records three stages, too: Propose, from the arrival of
+// the group until its entry is encoded, Commit, until a majority has the entry
+// on disk and the leader's state machine begins to execute it, and Apply, until
+// the state machine has executed it.
 const (
 	Command = "command"
 	Forward = "forward"
