@@ -38,9 +38,10 @@ type commitNotices struct {
 	mu     sync.Mutex
 	commit uint64 // highest index that this node has applied
 	armed  bool   // a call of fire is due
-	// armedAt is the value of commit when that call was arranged. If an append
-	// request has carried armedAt to a follower before the call, further append
-	// requests carry later commits, and the call leaves the follower out.
+	// armedAt is the value of commit when the due call of fire was arranged. If
+	// an append request has carried armedAt to a follower before the call,
+	// further append requests carry later commits, and the call leaves the
+	// follower out.
 	armedAt uint64
 	closed  bool
 	// followers contains the members that have acknowledged a request of this
@@ -139,7 +140,7 @@ func (n *commitNotices) fire() {
 		if upTo == 0 || f.sending {
 			continue
 		}
-		if f.due(n.armedAt) == 0 { // an append request has carried it meanwhile, and more are coming
+		if f.due(n.armedAt) == 0 { // an append request has carried armedAt meanwhile, and more are coming
 			n.armLocked()
 			continue
 		}

@@ -122,10 +122,10 @@ var errNoEntry = errors.New("only a snapshot contains the entry")
 // ends, but does not wait for them. Such a goroutine reads the preceding entry
 // and the entries one by one. Meanwhile the main loop may already be replacing
 // the log by that of the next leader, or emptying it for a snapshot. The
-// goroutine then has a mixture: an entry of the next leader that follows one of
-// this leader, which the next leader does not have. A member that has not heard
-// of the next term would store the mixture, and the next leader would take the
-// preceding entry for its own.
+// goroutine then has a mixture: an entry of the next leader that follows an
+// entry of this leader, although the next leader does not have the latter. A
+// member that has not heard of the next term would store the mixture, and the
+// next leader would take the preceding entry for its own.
 //
 // So AppendEntries sends the request only if this node leads the term after
 // everything was read. raft changes the state and the term before it changes
@@ -153,7 +153,7 @@ func (t *Transport) AppendEntries(
 	})
 }
 
-// appendTo sends an append request that is no heartbeat.
+// appendTo sends an append request that is not a heartbeat.
 func (t *Transport) appendTo(
 	id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
@@ -189,12 +189,13 @@ func (t *Transport) Close() error {
 }
 
 // commitFor returns the commit index that a request may carry: at most the
-// index of the request's last entry. A follower may have other entries behind
-// that one, from an earlier leader. In the Raft paper a follower ignores a
+// index of the request's last entry. After that entry, a follower may have
+// other entries, from an earlier leader. In the Raft paper a follower ignores a
 // commit index beyond the last new entry. hashicorp/raft 1.7.3 instead treats
 // everything in the follower's log up to the commit index as committed. Its
-// leader reads the end of the log before the commit index, so a goroutine that
-// is slow in between sends a commit index without the entry.
+// leader reads the end of the log before it reads the commit index. If an entry
+// is appended and committed in between, the leader sends a commit index beyond
+// the entries of the request.
 func commitFor(args *raft.AppendEntriesRequest) uint64 {
 	return min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }
