@@ -52,8 +52,8 @@ type Problem struct {
 // late.
 const MaxHealthyLag = 20_000
 
-// Assess returns the verdict about a cluster. nodes is what one node reports about all
-// of them, so the verdict says nothing about nodes that this node does not reach.
+// Assess returns the verdict about a cluster. nodes is what one node reports
+// about all nodes, so the verdict depends on which nodes that node reaches.
 func Assess(nodes []health.NodeStatus) Verdict {
 	v := Verdict{Leader: LeaderOf(nodes), Problems: []Problem{}, Advice: []string{}}
 	current := 0 // voters that accept entries and are not far behind the leader
