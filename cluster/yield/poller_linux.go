@@ -9,8 +9,9 @@ import (
 )
 
 // poller makes the scheduler poll the network. The goroutine waits for a file
-// descriptor that it has just made readable. It is parked until the scheduler
-// asks the kernel which descriptors are ready, and that includes the sockets.
+// descriptor that it has just made readable. The goroutine is parked until the
+// scheduler asks the kernel which descriptors are ready. The kernel's answer
+// includes the sockets.
 type poller struct {
 	conn    syscall.RawConn       // connection to an eventfd; nil if none has been opened
 	signal  func(fd uintptr) bool // p.signaled, stored so that poll does not allocate
