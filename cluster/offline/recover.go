@@ -36,7 +36,8 @@ type Recovery struct {
 	TokenEpoch uint64
 }
 
-// CheckNew returns an error unless a new data directory can have the path dir.
+// CheckNew returns an error unless a new data directory can be created at the
+// path dir.
 func CheckNew(dir string) error {
 	_, err := os.Lstat(dir)
 	switch {
@@ -48,10 +49,10 @@ func CheckNew(dir string) error {
 	return nil
 }
 
-// Recover writes a new data directory with the state of o, for a new cluster whose
-// only member is the node of o. The new cluster has another id, so nodes of the old
-// cluster cannot talk to it. Recover writes the directory under a temporary name
-// and renames it at the end.
+// Recover writes a new data directory with the state of o, for a new cluster
+// whose only member is the node of o. The new cluster has another id, so nodes
+// of the old cluster cannot connect to it. Recover writes the directory under a
+// temporary name and renames it at the end.
 func (o *State) Recover(cfg RecoverConfig) (rec Recovery, err error) {
 	if err := CheckNew(cfg.To); err != nil {
 		return rec, err

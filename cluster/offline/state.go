@@ -1,5 +1,5 @@
 // Package offline reads the data directory of a stopped node, and makes a new
-// cluster of it after the loss of a majority.
+// cluster from it after the loss of a majority.
 package offline
 
 import (
@@ -78,8 +78,9 @@ func Read(dir, scratch string) (o State, err error) {
 	return o, errors.Join(err, s.Close(), failed)
 }
 
-// located returns an error that names the file in dir, and a remedy for a stopped node,
-// if err says that a file of the copy is damaged.
+// located adds dir to err. If err says that a file of the copy is damaged,
+// located returns an error that names the same file in dir, and a remedy for a
+// stopped node.
 func (o *State) located(err error, dir, copied string) error {
 	var corrupt *storage.CorruptError
 	if !errors.As(err, &corrupt) {
