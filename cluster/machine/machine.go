@@ -257,7 +257,7 @@ func (a *Machine) Snapshot() (raft.FSMSnapshot, error) {
 
 // Restore implements raft.FSM. It replaces the state only after it has read the
 // whole snapshot and has found it valid, unless there is too little memory for
-// both: see crowded.
+// both states: see crowded.
 func (a *Machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	meta := raftlog.MetaOf(r)

@@ -97,8 +97,8 @@ func TestMachine_Lease(t *testing.T) {
 	}
 }
 
-// The log describes the content of a slow entry, but does not report each of
-// many.
+// TestEntryWatch checks that the log describes the content of a slow entry, and
+// that only some of many slow entries are logged.
 func TestEntryWatch(t *testing.T) {
 	var out bytes.Buffer
 	w := &entryWatch{log: hclog.New(&hclog.LoggerOptions{Output: &out}), metrics: testMetrics()}

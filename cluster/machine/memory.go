@@ -38,19 +38,20 @@ func (a *Machine) publishMemory() {
 	a.maxMemory.Store(limit)
 }
 
-// InMemory estimates how many bytes of memory a state takes whose snapshot or backup
-// has the given size in bytes: one and a half times as many. A state of small keys takes
-// more: see cluster.RoomForRestore.
+// InMemory estimates the memory that a state takes, in bytes, from the size of
+// its snapshot or backup file: one and a half times that size. A state of small
+// keys takes more: see cluster.RoomForRestore.
 func InMemory(file int64) float64 { return float64(file) * 1.5 }
 
-// programMemory is what a process needs besides its data and its garbage, however
-// little memory it may use: the program, its stacks and buffers, and the pages of the
-// log that are not on the disk yet.
+// programMemory is the memory that every process needs in addition to its data
+// and its garbage, in bytes: the program, its stacks and buffers, and the pages
+// of the log that are not on the disk yet.
 const programMemory = 48 << 20
 
-// Usable returns how many bytes the data of a node may take, if the process may
-// use a number of bytes of memory: three quarters, and all but programMemory at
-// most. The rest is for garbage and for the program.
+// Usable returns how many bytes the data of a node may take if its process may
+// use the given number of bytes of memory. It is three quarters of that memory,
+// but it always leaves programMemory free. The rest is for garbage and for the
+// program.
 func Usable(memory uint64) float64 {
 	return max(min(float64(memory)/4*3, float64(memory)-programMemory), 0)
 }
@@ -66,13 +67,14 @@ func DefaultMaxMemory(memory uint64) int64 {
 	return max(int64(Usable(memory)/(1+InMemory(1))), leastMaxMemory)
 }
 
-// crowded reports whether a state of a number of bytes and the state in a snapshot
-// file may together take more than half of the memory that the Go runtime may use.
-// Then the node discards its state before it reads the snapshot of the leader, and
-// everything that reads the state waits meanwhile. raftlog has already read the file
-// back, so the file is known to be readable. The limit is lower than that of a
-// restore (Usable): to discard the state too early costs only a wait, and a restore
-// that is refused too early costs the data.
+// crowded reports whether a state of a number of bytes and the state in a
+// snapshot file may together take more than half of the memory that the Go
+// runtime may use. Then the node discards its state before it reads the
+// snapshot of the leader, and everything that reads the state waits meanwhile.
+// raftlog has already read the file back, so the file is known to be readable.
+// The limit is lower than that of a restore (Usable), because an error has
+// different costs: if the state is discarded needlessly, readers only wait, but
+// if a restore is refused needlessly, the cluster stays without its data.
 func crowded(bytes, file int64) bool {
 	limit := debug.SetMemoryLimit(-1) // a negative number changes nothing
 	return float64(bytes)+InMemory(file) > float64(limit)/2

@@ -6,8 +6,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Starting says that raft is being created, and that it restores this node's
-// own snapshot first. It must be called before that, if at all.
+// Starting announces that raft will be created, and that the first snapshot
+// that raft restores is this node's own. It must be called before raft is
+// created.
 func (a *Machine) Starting() { a.starting = true }
 
 // Unread returns the reason why the snapshot of Starting could not be read, or
@@ -71,7 +72,8 @@ func (a *Machine) TryView(f func(m *fsm.Machine)) bool {
 // Read executes a group that only reads, under the read lock.
 func (a *Machine) Read(dst []byte, req fsm.ReadRequest) (reply []byte, expiryPending bool, err error) {
 	a.mu.RLock()
-	// deferred: the caller may recover from a panic, and the node must continue
+	// Unlock in a deferred call, because the caller may recover from a panic,
+	// and the node must then continue.
 	defer a.mu.RUnlock()
 	return a.m.Read(dst, req)
 }
