@@ -37,12 +37,13 @@ type Locks struct {
 	starts          lockStarts
 }
 
-// lockStarts remembers when grants began that LOCK ACQUIRE did not make, because
-// the event of the end of such a grant does not say it. Fencing tokens are numbered
-// in the order of the grants. The time is exact for the newest tokens. For an older
-// token, it is the time of an earlier token. Less than a thousandth of the tokens
-// that were given since that earlier token lie between the two. The levels have a
-// constant size.
+// lockStarts remembers when a grant began if LOCK ACQUIRE did not make it,
+// because the event that ends such a grant does not contain its beginning.
+// Grants are looked up by their fencing tokens, which ascend in the order of
+// the grants. The time is exact for the newest tokens. For an older token, it
+// is the time of a token that was given slightly earlier. Less than a
+// thousandth of all tokens that were given since then lie between the two. The
+// levels have a constant size.
 type lockStarts struct {
 	levels [3][]lockStart // nil until there is a grant
 	first  fsm.Pos        // earlier tokens are not known
@@ -95,7 +96,7 @@ func (s *lockStarts) of(token fsm.Pos) (lease int64, known bool) {
 // forget makes the tokens of all earlier grants unknown.
 func (s *lockStarts) forget() { s.first = 0 }
 
-// durations is a histogram.
+// durations is a histogram of times.
 type durations struct {
 	counts [len(lockBuckets) + 1]uint64 // not cumulative
 	sum    time.Duration

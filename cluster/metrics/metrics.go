@@ -312,8 +312,9 @@ func (c nodeCollector) collectCluster(ch chan<- prometheus.Metric) {
 	gauge(descWall, float64(c.node.Wall().UnixMicro())/1e6)
 }
 
-// linkedRevision is the revision of the source, which the Makefile passes to the linker
-// (-X), or "": what Go records by itself depends on the kind of working tree.
+// linkedRevision is the revision of the source, which the Makefile passes to
+// the linker (-X), or "". The revision that Go itself records depends on the
+// kind of working tree.
 var linkedRevision string
 
 // revision returns the revision of the source that the program was built from, or
