@@ -1,13 +1,14 @@
 // Package history keeps the history of locks on a node: which client held which
-// lock, from when to when, and how the grant ended. The state machine reports the
-// events of locks when it applies an entry (fsm.LockEvent). A Store writes them into
-// files. When the files would exceed their size, the store removes the oldest file.
+// lock, from when to when, and how the grant ended. The state machine reports
+// the events of locks when it applies an entry (fsm.LockEvent). A Store writes
+// them into files. When the files would exceed their maximum size, the store
+// removes the oldest file.
 //
-// The history is no part of the state. It is written after the entry has been
-// applied, by a goroutine of its own, and a failure to write it never delays an
-// entry. If events could not be written, the store records a gap, and answers to
-// queries report the gap. Without gaps, the stores of all nodes contain the same
-// events.
+// The history is not a part of the state. A goroutine of its own writes it
+// after the entry has been applied. A failure to write it never delays an
+// entry. If events could not be written, the store records a gap, and answers
+// to queries report the gap. Without gaps, the stores of all nodes contain the
+// same events.
 //
 // # Files
 //
@@ -24,10 +25,11 @@
 //
 // # Restarts
 //
-// When a node starts, raft applies the entries after the last snapshot again. The
-// store ignores the entries that its files already cover. A snapshot lets the node
-// delete the log before it, so the files are synced before the snapshot is complete
-// (Store.Sync). So after a crash, the log has the entries that the files lack. If a
-// snapshot covers more than the files, its node got it from the leader, or the
-// history was turned off. That is a gap.
+// When a node starts, raft applies the entries after the last snapshot again.
+// The store ignores the entries that its files already cover. A snapshot lets
+// the node delete the log before it, so the files are synced before the
+// snapshot is complete (Store.Sync). So after a crash, the log has the entries
+// that the files lack. If a snapshot covers more entries than the files, the
+// node got the snapshot from the leader, or its history was turned off for a
+// time. The missing entries are a gap.
 package history

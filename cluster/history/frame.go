@@ -40,7 +40,7 @@ type event struct {
 // ends with the index of its frame.
 type gap struct {
 	from uint64
-	wall int64 // wall clock before the first of them in microseconds, 0 if it is not known
+	wall int64 // wall clock before the first of these entries in microseconds, 0 if it is not known
 }
 
 // beginFrame appends a frame without events. finishFrame must follow, after the
@@ -98,7 +98,8 @@ func decodeFrame(payload []byte) (f frame, err error) {
 	return f, err
 }
 
-// decode is decodeFrame into f. It uses the memory of the events that f had.
+// decode is like decodeFrame, but it decodes into f and reuses the memory of
+// the events in f.
 func (f *frame) decode(payload []byte) error {
 	d := codec.Decoder{Rest: payload}
 	text := func() string { return codec.View(d.Bytes()) }

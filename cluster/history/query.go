@@ -95,7 +95,7 @@ type Grant struct {
 	Renewals uint64
 }
 
-// Gap is a time without history.
+// Gap is a period for which the store has no history.
 type Gap struct {
 	From, To int64 // wall clock in microseconds; From is 0 if it is not known
 }
@@ -188,7 +188,7 @@ type walk struct {
 	seen     int                 // number of ends so far
 	gap      bool                // there is a gap after the current position
 	newer    bool                // there is a grant after the current position
-	replaced bool                // one of these grants is not shared
+	replaced bool                // one of the grants after the current position is not shared
 	found    []Grant
 	// back contains the grants that a restore has brought back, and whose
 	// beginning was not found yet: their positions in found, by token.
@@ -202,7 +202,8 @@ type ending struct {
 	order int // among the ends, in the order of the walk
 }
 
-// frame goes through a frame. It reports whether the walk is complete.
+// frame handles the events of a frame, from the last one to the first. It
+// reports whether the walk is complete.
 func (w *walk) frame(f *frame) (done bool) {
 	for i, e := range slices.Backward(f.events) {
 		w.to(position{f.index, i})
@@ -293,10 +294,11 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	return (len(w.found) >= w.query.Count || early) && len(w.back) == 0
 }
 
-// begins completes a grant that a restore has brought back, and that has ended after
-// the restore. g and e describe its beginning. It is one grant, because it has one
-// token. For how long the owner had the lock is not known: it may have ended before
-// the restore, too, and the restore may have moved the lease clock.
+// begins completes a grant that a restore has brought back, and that has ended
+// after the restore. g and e describe its beginning. The grant is listed once,
+// because it has one token. It is not known for how long the owner had the
+// lock: the grant may have ended once before the restore, too, and the restore
+// may have moved the lease clock.
 func (w *walk) begins(i int, g *Grant, e *event) {
 	old := &w.found[i]
 	g.Ended, g.How, g.EndedBy, g.Renewals = old.Ended, old.How, old.EndedBy, old.Renewals
@@ -343,8 +345,8 @@ func copied(e fsm.LockEvent) fsm.LockEvent {
 	return e
 }
 
-// rest ends a walk that has come to the beginning of the history. The ends that are
-// left belong to grants that began earlier.
+// rest ends a walk that has reached the beginning of the history. The ends that
+// are left belong to grants that began earlier.
 func (w *walk) rest() {
 	ends := make([]*ending, 0, len(w.ends))
 	for _, e := range w.ends {
@@ -354,7 +356,7 @@ func (w *walk) rest() {
 	for _, e := range ends {
 		g := Grant{Token: e.Token, Held: -1}
 		g.ends(e)
-		// A grant that two restores have brought back is already there.
+		// A grant that two restores have brought back is already in the answer.
 		if _, found := w.back[e.Token]; !found && len(w.found) < w.query.Count {
 			w.add(g, &event{LockEvent: fsm.LockEvent{Owner: e.Owner}})
 		}

@@ -16,9 +16,9 @@ const (
 	urgentBytes = maxQueued / 4
 	// maxKept bounds the memory of an empty queue that is used again, in bytes.
 	maxKept = 1 << 20
-	// gatherTime is the time after the first event in an empty queue in which the
-	// goroutine that writes waits for more. Otherwise it would wake and call the
-	// system for each entry.
+	// gatherTime is how long the goroutine that writes waits for more events
+	// after the first event in an empty queue. Without this wait, it would wake
+	// and make a system call for each entry.
 	gatherTime = 50 * time.Millisecond
 )
 
@@ -43,7 +43,8 @@ type item struct {
 	done   chan struct{} // request: closed when all earlier items are written; nil if no goroutine waits
 }
 
-// reset removes everything. It keeps the memory unless that is a lot.
+// reset removes everything. It keeps the memory of buf unless that exceeds
+// maxKept.
 func (q *queue) reset() {
 	if cap(q.buf) > maxKept {
 		*q = queue{}
@@ -80,7 +81,7 @@ func (q *queue) addEvents(index uint64, clock fsm.Clock, events []fsm.LockEvent,
 	return true
 }
 
-// addGap adds a frame with a gap that ends with an entry.
+// addGap adds a frame that contains the gap g.
 func (q *queue) addGap(g lostRange) {
 	at := len(q.buf)
 	q.buf = appendGap(beginFrame(q.buf, g.index, g.clock), g.gap)

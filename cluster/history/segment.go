@@ -97,7 +97,7 @@ func (g *segment) frames(hash uint32) (offsets []int64) {
 	return offsets
 }
 
-// readAhead is the number of bytes that a read of a frame begins with.
+// readAhead is how many bytes of a frame are read before its length is known.
 const readAhead = 1024
 
 // read reads the frame at an offset. It returns os.ErrClosed if the segment was
@@ -154,17 +154,19 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// segmentReader opens segments one after another. It keeps its memory from one to
-// the next, because a node waits for this when it starts.
+// segmentReader opens segments one after another. It reuses its memory for the
+// next segment, because a node that starts waits until all segments have been
+// read.
 type segmentReader struct {
 	text  bytes.Buffer // content of the file
 	frame frame        // last frame
 	keys  []uint64     // as segment.keys
 }
 
-// open opens a segment, and calls f for each frame. The frame, and the texts of its
-// events, are valid until f returns. If the file has further bytes after the last
-// valid frame, which ends at g.size, bad says why they are no frame.
+// open opens a segment, and calls f for each frame. The frame, and the texts of
+// its events, are valid until f returns. If the file has further bytes after
+// the last valid frame, which ends at g.size, bad is the reason why they are
+// not a valid frame.
 func (r *segmentReader) open(path string, number uint64, f func(f *frame)) (g *segment, bad, err error) {
 	g = &segment{number: number, path: path}
 	if g.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {

@@ -45,8 +45,8 @@ type Config struct {
 // A Store owns one goroutine, which writes. Close stops it.
 type Store struct {
 	cfg          Config
-	segmentBytes int64         // a segment gets no more frames from this size on
-	writeBytes   int           // frames are written from this size on
+	segmentBytes int64         // size at which a segment gets no more frames
+	writeBytes   int           // size at which queued frames are written together
 	maxFrame     int           // size of the largest frame
 	covered      uint64        // the files covered this log index when they were opened
 	wall         int64         // wall clock of that entry in microseconds
@@ -384,8 +384,8 @@ func (s *Store) writeFrames(q *queue) error {
 		at += q.items[i].bytes
 	}
 	if _, err := g.file.WriteAt(q.buf, g.size); err != nil {
-		// The next write may be shorter. Then bytes of this write must not be left
-		// behind its frames.
+		// The write has failed in the middle. Remove its bytes, because the
+		// next write may be shorter, and they would then follow its frames.
 		return errors.Join(err, g.file.Truncate(g.size))
 	}
 	s.index.Lock()

@@ -152,7 +152,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStore_Fields: a grant comes back with all that is known about it.
+// TestStore_Fields: an answer contains all that the events say about a grant.
 func TestStore_Fields(t *testing.T) {
 	l := newLog(t, MinBytes)
 	b := fsm.LockEvent{
@@ -230,7 +230,8 @@ func TestStore_RestoredToken(t *testing.T) {
 }
 
 // TestStore_RestoredTwice: locks that one or two restores have brought back are
-// listed once, also if they were held at the restore, and COUNT holds.
+// listed once, also if they were held at the restore. The answer has at most
+// COUNT grants.
 func TestStore_RestoredTwice(t *testing.T) {
 	l := newLog(t, MinBytes)
 	l.add(begins(1, "k", "a")) // 1
@@ -411,7 +412,7 @@ func TestStore_Snapshot(t *testing.T) {
 		l.s.Sync(11, clockAt(11))
 		l.restart(10)
 	}
-	// The history of the node was off meanwhile.
+	// The node applies the next entries while its history is turned off.
 	l.s.Close()
 	l.add()
 	l.add(ends(9, "new", "x", fsm.LockReleased))
