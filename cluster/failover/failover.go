@@ -48,9 +48,9 @@ type Config struct {
 	Ask func(ctx context.Context, m member.Member) (st health.NodeStatus, ok bool)
 	// Silent records that the process of a node has ended.
 	Silent func(id string)
-	// Changed receives a token when the leader that raft names may have changed.
-	// Its capacity is 1. The Campaigner gives back the tokens of changes that
-	// its caller must see.
+	// Changed receives a token when the leader that raft names may have
+	// changed. Its capacity is 1. If the Campaigner receives the token of a
+	// change that its caller must see, it puts the token back.
 	Changed  chan struct{}
 	Stopping func() bool // this node must not become leader
 	Logger   hclog.Logger

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
-// silenceAsk bounds how long CampaignSilent waits for what the other voters say.
+// silenceAsk bounds how long CampaignSilent waits for the answers of the other
+// voters.
 const silenceAsk = 100 * time.Millisecond
 
 // CampaignSilent starts an election if a majority of the voters, including this
@@ -36,8 +37,8 @@ func (c *Campaigner) CampaignSilent(ctx context.Context, leader Leader) {
 	})
 }
 
-// majoritySilent reports whether a majority of the voters agrees that the leader
-// is silent. This node has found that it is.
+// majoritySilent reports whether a majority of the voters agrees that the
+// leader is silent. It counts this node as one that agrees.
 func (c *Campaigner) majoritySilent(ctx context.Context, leader raft.ServerID) bool {
 	ctx, cancel := context.WithTimeout(ctx, silenceAsk)
 	all := slices.DeleteFunc(c.cfg.Members(), func(m member.Member) bool { return !m.Voter })
