@@ -39,7 +39,8 @@ const (
 	// laneTimes bounds how long a dry run waits in a lane, in multiples of
 	// ScriptConfig.Limit. It waits for ScriptConfig.Wait if that is longer.
 	laneTimes = 60
-	// laneUsers divides the limit of a lane: one user may have one part of it.
+	// laneUsers is the divisor of a lane's limit: one user may have at most
+	// most/laneUsers waiting dry runs.
 	laneUsers = 4
 	// maxLaneBytes limits the bytes of the groups whose dry runs wait in a lane.
 	maxLaneBytes = 64 << 20

@@ -14,8 +14,9 @@ import (
 // laneMost is the limit of the lanes of tests.
 const laneMost = 1024
 
-// A short dry run waits for few others, however many connections repeat long
-// ones, and most of the proposer's time is left to other clients.
+// TestLane_Short checks that a short dry run waits for few others, even if many
+// connections repeat long dry runs, and that most of the proposer's time is
+// left to other clients.
 func TestLane_Short(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const brief, long = 10 * time.Millisecond, 400 * time.Millisecond
@@ -65,8 +66,8 @@ func TestLane_Short(t *testing.T) {
 	})
 }
 
-// The number of waiting dry runs is limited, per user and in total, and dry
-// runs that give up free their room.
+// The number of waiting dry runs is limited, per user and in total, and a dry
+// run that gives up no longer counts.
 func TestLane_Full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLane(math.MaxInt64, laneMost, platform.Elapsed)

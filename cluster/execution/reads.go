@@ -16,11 +16,12 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Reads runs groups that only read, on any node. Under the machine's read
-// lock, where a group delays the entries of the log, it has a small budget. If
-// the budget does not suffice, the result is discarded, and the group runs
-// again as a slow read: on a copy-on-write clone, once it has a slot. If the
-// last read of a connection was slow, the next one starts as a slow read.
+// Reads runs groups that only read, on any node. A group first runs under the
+// machine's read lock. There it delays the entries of the log, so it has a
+// small budget. If the budget does not suffice, the result is discarded, and
+// the group runs again as a slow read: on a copy-on-write clone, once it has a
+// slot. If the last read of a connection was slow, the next one starts as a
+// slow read.
 //
 // The methods of Reads are safe for concurrent use.
 type Reads struct {
@@ -47,8 +48,8 @@ type ReadConfig struct {
 	Mono    func() time.Duration // monotonic time
 	Slots   int                  // number of slow reads that run at a time
 	// Quick bounds a read under the machine's read lock. Time bounds a slow
-	// read, Wait its wait for a slot, and Memory the bytes that all slow reads
-	// together are charged.
+	// read, and Wait bounds its wait for a slot. Memory bounds the bytes that
+	// all slow reads together are charged.
 	Quick, Time, Wait time.Duration
 	Memory            int64
 	Metrics           ReadMetrics
@@ -129,7 +130,8 @@ type Run struct {
 	Watch WatchFunc
 }
 
-// WorkerOf returns the origin of a group, which a client of a node has sent.
+// WorkerOf returns the origin of a group that a client of the given node has
+// sent.
 func WorkerOf(node string, body []byte) fairshare.Worker {
 	conn, user := fsm.GroupOrigin(body)
 	return fairshare.Worker{User: user, Node: node, Conn: conn}
@@ -288,8 +290,9 @@ func (s *slowRead) noSlot(err error) error {
 	return err
 }
 
-// stop is called between the steps of the read. It yields the processor, which
-// may be the only one, and the slot if another read goes first.
+// stop is called between the steps of the read. It yields the processor,
+// because the node may have only one, and it yields the slot if another read
+// goes first.
 func (s *slowRead) stop() error {
 	h := s.h
 	now := h.cfg.Mono()
@@ -319,8 +322,9 @@ func (s *slowRead) stop() error {
 }
 
 // awaitSlot makes a read with scripts wait until a slot is free, and frees the
-// slot at once. The read must not keep it: its script waits for a slot for
-// scripts, and reads that have such a slot may wait for this one.
+// slot at once. The read must not keep the slot while its script waits for a
+// slot for scripts. Otherwise, reads that have a slot for scripts could wait
+// for this slot, and none of them would continue.
 func (s *slowRead) awaitSlot(took time.Duration) error {
 	l, err := s.h.slots.Enter(s.run.Who, s.h.cfg.Wait, s.run.Done)
 	if err != nil {

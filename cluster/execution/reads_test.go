@@ -127,8 +127,8 @@ var slowReads = []struct {
 }
 
 // TestSlowRead checks that a group that takes long releases the lock of the
-// machine before its time is over, by the clock or by its steps, and that it
-// then runs on a clone without the lock.
+// machine when its time or its steps are used up, and that it then runs on a
+// clone without the lock.
 func TestSlowRead(t *testing.T) {
 	for _, step := range []time.Duration{0, 300 * time.Microsecond} {
 		clock := &tickingClock{}

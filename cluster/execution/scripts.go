@@ -36,9 +36,9 @@ type Scripts struct {
 	mu      sync.Mutex       // guards the fields below
 	running []*runningScript // oldest first
 	// slow contains the scripts, by SHA1 and function, that exceeded the brief
-	// limit when they last ran, with a minimum of the time that they took. RunScript
-	// does not run such a script briefly first, so its session requests a dry
-	// run at once.
+	// limit when they last ran, with a lower bound of the time that they need.
+	// RunScript does not run such a script briefly first, so its session
+	// requests a dry run at once.
 	slow map[string]time.Duration
 }
 
@@ -204,15 +204,16 @@ func (h *Scripts) tooLong() string {
 }
 
 // allowance returns how long a script that begins at since may run. shared says
-// that the rest of its group has left it less than its own time.
+// that the script may run for less than its own limit, because the group's
+// earlier scripts have used up most of the common limit.
 func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit time.Duration, shared bool) {
 	limit, all := h.cfg.Limit, groupTimes*h.cfg.Limit
 	switch call.ScriptBudget {
 	case fsm.Briefly:
-		// Other clients' writes wait for the attempt, however many brief scripts
-		// the group has. A pipeline that exceeds the limit is run in pieces, so a
-		// client that sends such pipelines without a pause causes one attempt
-		// after the other.
+		// Other clients' writes wait for the whole attempt, so all scripts of
+		// the group share one brief limit. A pipeline that exceeds the limit is
+		// run in pieces, so a client that sends such pipelines without a pause
+		// causes one attempt after the other.
 		limit, all = h.brief, h.brief
 	case fsm.GivenUp:
 		limit = h.brief

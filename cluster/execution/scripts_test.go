@@ -23,7 +23,7 @@ func scriptMetrics() ScriptMetrics {
 }
 
 // The scripts of a group share one time limit, in addition to the limit of each
-// script: before a dry run, what one script may take there.
+// script. Before a dry run, the common limit is that of one script.
 func TestScriptHost_Allowance(t *testing.T) {
 	h := &Scripts{cfg: ScriptConfig{Limit: 500 * time.Millisecond}, brief: 2 * time.Millisecond}
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
