@@ -46,10 +46,11 @@ type asyncWriter struct {
 	leads         func() bool
 	full          func() error // see Config.Full; nil if there is always room
 
-	// cut is the first index of the last deletion of the end of the log, or 0. If
-	// the append that follows begins there, it replaces those entries and must
-	// not be refused: raft would remember a wrong end of the log. After a
-	// snapshot that replaced the whole log, the append begins at a later index.
+	// cut is the index at which the last deletion of the end of the log began,
+	// or 0. If the next append begins there, it replaces the deleted entries.
+	// Such an append must not be refused, because raft would then remember a
+	// wrong end of the log. After a snapshot that replaced the whole log, the
+	// next append begins at a later index.
 	cut atomic.Uint64
 
 	first atomic.Uint64 // index of open[0], or 0 if open is empty; written with mu held

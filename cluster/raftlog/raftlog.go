@@ -20,8 +20,8 @@
 // A snapshot is read back before it counts as complete, because raft then
 // deletes the log that it replaces. A snapshot that is older than the log is
 // not installed (see Outdated). A node that received a snapshot knows the entry
-// at which the snapshot ends. A snapshot that takes the place of entries that no
-// other node has ends the process, because raft then remembers a wrong end of
+// at which the snapshot ends. If a snapshot takes the place of entries that no
+// other node has, the process ends, because raft then remembers a wrong end of
 // its log until it starts again.
 package raftlog
 

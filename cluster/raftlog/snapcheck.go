@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// raft deletes the entries that a snapshot covers, and the older snapshots, when
-// the snapshot's sink has been closed without an error. If no node can read
-// that snapshot, the data is lost with them. So each sink is read back before
+// raft deletes the entries that a snapshot covers, and the older snapshots,
+// when the snapshot's sink has been closed without an error. If no node could
+// read that snapshot, the data would be lost. So each sink is read back before
 // it is closed, by the code that reads a snapshot at start. If this fails, the
 // sink is canceled. The log and the older snapshots remain, and the node
 // continues.

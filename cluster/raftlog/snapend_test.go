@@ -17,8 +17,8 @@ func (noFSM) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.New("none
 func (noFSM) Restore(r io.ReadCloser) error       { return r.Close() }
 
 // TestSnapshotEnd: a member gets a snapshot and the entries after it, and ends
-// before it can acknowledge them. It then takes the same entries again, and
-// others in their place.
+// before it can acknowledge them. It must then accept the same entries again,
+// and also other entries in their place.
 func TestSnapshotEnd(t *testing.T) {
 	const snapshot, last = 10, 15
 	entries := func(term uint64) (list []*raft.Log) {

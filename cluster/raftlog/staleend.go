@@ -20,14 +20,15 @@ import (
 // and again, until a newer snapshot passes the remembered end. In a quiet
 // cluster that never happens. When raft starts, it reads the end from the disk.
 //
-// The problem needs a leader that has no entries before a snapshot of its own,
-// because it received that snapshot from another leader. Any other leader sends
-// the entries, which replace such an end correctly.
+// The problem occurs only if the leader itself received its snapshot from
+// another leader, so that its log has no entries before the snapshot. Any other
+// leader sends the entries, which replace the end of this node's log correctly.
 var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: " +
 	"the node must start again to continue after it")
 
 // endedLog is a log that notices when a snapshot has emptied it as errStaleEnd
-// describes. It also knows the entry before its first one: see snapend.go.
+// describes. Its GetLog also returns the entry before the first one in the log:
+// see snapend.go.
 type endedLog struct {
 	raft.LogStore
 	snaps raft.SnapshotStore

@@ -101,7 +101,7 @@ func TestVoteGuard(t *testing.T) {
 		t.Errorf("vote of a node without a log: %v, want %v", err, errVoteGuarded)
 	}
 	if _, err := stable.GetUint64([]byte(keyLastVoteTerm)); err == nil {
-		t.Error("the vote is there all the same")
+		t.Error("the vote was stored nevertheless")
 	}
 	if _, err := (voteGuard{unreadable{}, joined, settling}).GetUint64([]byte(keyCurrentTerm)); !errors.Is(err, errDisk) {
 		t.Errorf("a disk that fails was hidden: %v", err)
