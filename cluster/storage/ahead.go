@@ -9,8 +9,8 @@ import (
 )
 
 // aheadBytes is how many bytes of a segment are zeroed at a time. A larger
-// value makes the fsync of that append longer; a smaller value makes such
-// appends more frequent.
+// value makes the fsync of the append that zeroes them longer. A smaller value
+// makes such appends more frequent.
 const aheadBytes = 256 << 10
 
 // zeros is never written to.

@@ -18,9 +18,9 @@ import (
 // mapping, which no caller can turn into an error. A damaged count of keys
 // makes it lose keys without an error. If the newer of its two meta pages is
 // damaged, bolt uses the older one, and the last transaction, which may contain
-// a vote, is lost. So checkBolt requires both meta pages to be valid. This
-// refuses no file after a crash: the 80 bytes that matter lie within one
-// sector, which a disk writes completely or not at all.
+// a vote, is lost. So checkBolt requires both meta pages to be valid. Every
+// file that a crash can leave fulfills this: the 80 bytes of a meta page that
+// matter lie within one sector, which a disk writes completely or not at all.
 //
 // Our own checksums protect the values (kv.go, trailer.go).
 func checkBolt(path string, bad corrupter) error {

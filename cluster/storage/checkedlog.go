@@ -58,12 +58,12 @@ var (
 // IsMonotonic implements raft.MonotonicLogStore. It returns true for both kinds
 // of log, so that the log never has a gap.
 //
-// hashicorp/raft 1.7.3 uses it after it has installed a snapshot from the
-// leader, and after a user restore. With true it deletes the whole log. With
-// false it keeps old entries and appends later ones after a gap. raft-wal
-// refuses that. raft-boltdb accepts it, but then Open could not tell the gap
-// from lost entries. With raft-boltdb the price is that a log of bounded size
-// is deleted in a rare event.
+// hashicorp/raft 1.7.3 calls it after it has installed a snapshot from the
+// leader, and after a user restore. If the result is true, raft deletes the
+// whole log. If it is false, raft keeps old entries and appends later ones
+// after a gap. raft-wal refuses such an append. raft-boltdb accepts it, but
+// then Open could not distinguish the gap from lost entries. With raft-boltdb
+// the price is that a log of bounded size is deleted in a rare event.
 //
 // raft only logs an error of that deletion; here the error is final. raft also
 // keeps the last index in memory after the deletion (hashicorp/raft issue 697),

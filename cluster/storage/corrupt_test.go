@@ -51,8 +51,8 @@ func damaged(t *testing.T, kind string, ackedTo, last uint64) storage.Config {
 	return cfg
 }
 
-// TestWAL_Flip flips a byte in every region of every segment. Nothing is known
-// about how far the log was acknowledged.
+// TestWAL_Flip flips a byte in every region of every segment. The acked file
+// does not say how far the log was acknowledged.
 func TestWAL_Flip(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 0, 160)
 	segs := segments(t, cfg.Dir)
@@ -111,8 +111,8 @@ func TestWAL_Flip(t *testing.T) {
 	wantLog(t, open(t, cfg), entries(1, 160, 200))
 }
 
-// TestWAL_FlipInLastAppend checks that such a flip is detected when the end of
-// the log is known.
+// TestWAL_FlipInLastAppend checks that a flipped byte in the last append is
+// detected if the acked file records the end of the log.
 func TestWAL_FlipInLastAppend(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 40, 40)
 	path := segments(t, cfg.Dir)[0]

@@ -44,7 +44,7 @@ func (g *guard) fail(err error) error {
 	return err
 }
 
-// open ends the opening of the stores. It returns the first failure. Each
+// open marks the stores as opened, and returns the first failure so far. Each
 // failure is either returned here or passed to fatal.
 func (g *guard) open() error {
 	g.opened.Store(true)

@@ -296,7 +296,8 @@ func TestGuard_Open(t *testing.T) {
 	}
 }
 
-// TestRotation_ErrorIsFinal: raft-wal itself only logs that a rotation failed.
+// TestRotation_ErrorIsFinal checks that the failure of a rotation is final,
+// although raft-wal itself only logs it.
 func TestRotation_ErrorIsFinal(t *testing.T) {
 	cfg, fatal := testConfig(t)
 	s, err := Open(cfg)
@@ -367,7 +368,8 @@ func TestOpen_CrashWhileNew(t *testing.T) {
 	}
 }
 
-// TestAcked_Follows checks that the acked file follows the log by itself.
+// TestAcked_Follows checks that the goroutine of the acked file records how far
+// the log has grown.
 func TestAcked_Follows(t *testing.T) {
 	cfg, _ := testConfig(t)
 	cfg.noteEvery = time.Millisecond

@@ -10,8 +10,8 @@ import (
 )
 
 // Copy copies the data directory of a stopped node to a directory that does not
-// exist. It fails with ErrLocked if a process uses dir. It changes nothing in dir
-// but the lock.
+// exist. It fails with ErrLocked if a process uses dir. It changes nothing in
+// dir except the lock file.
 func Copy(dir, to string) (err error) {
 	if _, err := os.Stat(nodePath(dir)); err != nil {
 		return fmt.Errorf("%s is not the data directory of a node: %w", dir, err)

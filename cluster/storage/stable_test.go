@@ -34,7 +34,8 @@ func wantVote(t testing.TB, s raft.StableStore, term uint64, candidate string) {
 	}
 }
 
-// TestVote_CrashBetween is raft#661: a crash between the two writes of a vote.
+// TestVote_CrashBetween reproduces hashicorp/raft issue 661: a crash between
+// the two writes of a vote.
 func TestVote_CrashBetween(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		s, cfg := newNode(t, kind)

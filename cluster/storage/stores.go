@@ -345,7 +345,8 @@ func (s *Stores) Identity() Identity {
 
 // SetClusterID durably records the cluster, and whether the node joins it or
 // was a member when it was formed. The cluster can be set once. Setting the
-// same cluster again does nothing; another cluster is ErrWrongCluster.
+// same cluster again does nothing. For another cluster, SetClusterID returns
+// ErrWrongCluster.
 func (s *Stores) SetClusterID(id string, joins bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -189,9 +189,9 @@ func TestLog_Model(t *testing.T) {
 	})
 }
 
-// TestLog_ReadWhileCompacting reads entries while they are deleted, which raft
-// does for a slow follower. Every read returns the right entry or reports that
-// the entry no longer exists.
+// TestLog_ReadWhileCompacting reads entries while they are deleted, as raft may
+// do when it replicates to a slow follower. Every read returns the right entry
+// or reports that the entry no longer exists.
 func TestLog_ReadWhileCompacting(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		cfg := config(t, t.TempDir(), kind)
@@ -274,8 +274,8 @@ func TestLog_RefusesGaps(t *testing.T) {
 	})
 }
 
-// TestLog_RefusesGapBehindSnapshot is raft#697: raft still remembers its last
-// entry after the log has been deleted.
+// TestLog_RefusesGapBehindSnapshot reproduces hashicorp/raft issue 697: raft
+// still remembers its last entry after the log has been deleted.
 func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		var f fatals

@@ -49,9 +49,9 @@ func openWAL(list *segmentList, segmentBytes int, log hclog.Logger) (walLog, err
 	return walLog{WAL: w, list: list}, nil
 }
 
-// repair completes what a crash interrupted in the last segment and raft-wal
-// itself would not complete. It must be called only after every check has
-// passed.
+// repair completes the operations on the last segment that a crash has
+// interrupted and that raft-wal itself would not complete. It must be called
+// only after every check has passed.
 func (t tailScan) repair(list *segmentList, segmentBytes int) error {
 	if t.path == "" {
 		return nil // a new log
@@ -69,10 +69,11 @@ func (t tailScan) repair(list *segmentList, segmentBytes int) error {
 	return nil
 }
 
-// wipe zeroes the remains of a torn append. raft-wal would append over them,
-// and the next scan would take the rest of them after a shorter append for
-// damage. raft-wal also keeps the index position of a torn seal, and then
-// refuses every append (raft-wal v0.4.2 segment/writer.go, recoverTail).
+// wipe zeroes the remains of a torn append. Otherwise, raft-wal would append
+// over them. After a shorter append, the next scan would take the rest of the
+// remains for damage. raft-wal also keeps the index position of a torn seal,
+// and then refuses every append (raft-wal v0.4.2 segment/writer.go,
+// recoverTail).
 func (t tailScan) wipe() error {
 	f, err := os.OpenFile(t.path, os.O_RDWR, 0)
 	if err != nil {

@@ -111,10 +111,11 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 }
 
 // checkOthers checks the segment files that the list does not name. raft-wal
-// deletes them. Such files exist if the process crashed after it had committed a
-// list without them and before it had deleted them, or after makeFile and before
-// the commit of the list. Files of the second kind are empty. If one is not, the
-// list is older than the files.
+// deletes them. Such files exist if the process crashed after it had committed
+// a list without them and before it had deleted them, or after makeFile and
+// before the commit of the list. Files of the second kind are empty. If a file
+// that could only be of this kind is not empty, the list is older than the
+// files.
 func (s *segmentScanner) checkOthers(state types.PersistentState) error {
 	listed := make(map[string]bool)
 	for _, info := range state.Segments {
