@@ -77,7 +77,7 @@ type adminReply struct {
 	Commit uint64 `json:"commit,omitempty"`
 
 	// Index and Term are set by opJoin. The leader of Term states that the node
-	// is a member after Index.
+	// is a member once its log has reached Index.
 	Index uint64 `json:"index,omitempty"`
 	Term  uint64 `json:"term,omitempty"`
 
@@ -254,6 +254,6 @@ func (f *founder) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s already has data or another cluster id", ErrOtherCluster, f.cfg.NodeID)
 	}
-	f.features.SetFounding(req.Features) // before the id is stored, because then this node starts
+	f.features.SetFounding(req.Features) // before the id is stored: storing it lets this node start
 	return f.stores.SetClusterID(req.ClusterID, false)
 }

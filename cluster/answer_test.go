@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Before any call is ended, the replies of all calls with an early function are
-// passed to it, once each. Replies that are not for clients are not passed to
-// it.
+// TestForwarder_AnswersEarly checks that deliver passes the reply of each call
+// with an early function to that function once, before it ends any call. It
+// does not pass replies that are not for clients.
 func TestForwarder_AnswersEarly(t *testing.T) {
 	const n = 100
 	stats := metrics.New()

@@ -27,8 +27,9 @@ func (n *Node) BeginBackup(ctx context.Context) (BackupInfo, error) {
 	return n.backups.Begin(n.ctx, n.wg.Go)
 }
 
-// ReadBackup returns the next bytes of a backup, at most limit, and none at the
-// end. The backup ends if it is not read for a minute.
+// ReadBackup returns the next bytes of a backup, at most limit bytes. At the
+// end of the backup, it returns no bytes. The backup ends if it is not read for
+// a minute.
 func (n *Node) ReadBackup(id string, limit int) ([]byte, error) {
 	return n.backups.Read(id, limit)
 }
@@ -36,8 +37,8 @@ func (n *Node) ReadBackup(id string, limit int) ([]byte, error) {
 // CloseBackup ends a backup.
 func (n *Node) CloseBackup(id string) { n.backups.Close(id) }
 
-// CheckEmpty returns an error if a restore needs to replace data. The restore itself
-// checks it again.
+// CheckEmpty returns an error if the cluster contains data that a restore would
+// replace. The restore itself checks this again.
 func (n *Node) CheckEmpty(ctx context.Context) error {
 	if err := n.catchUp(ctx); err != nil {
 		return err
@@ -59,8 +60,9 @@ func (n *Node) CheckEmpty(ctx context.Context) error {
 const applyLimit = 10 * time.Minute
 
 // Restore executes a step of a restore: see fsm.RestoreCommand. args are its
-// arguments. The token epoch of the step "apply" is at least that of this node's
-// wall clock. An error with an unknown outcome may come after the step was done.
+// arguments. The token epoch of the step "apply" is at least that of this
+// node's wall clock. If Restore returns an error with an unknown outcome, the
+// step may have been executed.
 func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	if len(args) == 5 && string(args[0]) == "apply" {
 		var asked uint64
@@ -120,9 +122,10 @@ const (
 	collectionOverhead = 400
 )
 
-// RoomForRestore returns an error if a restore would take more memory than the data of
-// a member may take. keys contains the number of keys of the backup by type, which the
-// cluster does not know before it has the backup.
+// RoomForRestore returns an error if a restore would take more memory than the
+// data of a member may take. keys maps each type to the number of keys of that
+// type in the backup. The cluster itself does not know these numbers before it
+// has received the backup.
 func RoomForRestore(member NodeStatus, size int64, keys map[string]int) error {
 	need := float64(size)
 	for kind, n := range keys {
@@ -136,11 +139,12 @@ func RoomForRestore(member NodeStatus, size int64, keys map[string]int) error {
 }
 
 // roomForRestore returns an error if a restore would take more memory than the
-// data of a member may take: the kernel would then end its process, also when it
-// starts again and applies the same entry. When the data is replaced, a node holds
-// its data, the staging area of size bytes and the new data of inMemory bytes. The
-// member may not answer, or may run an older version: then its memory is not known, and
-// there is no error.
+// data of a member may take. Without this check, the kernel would end the
+// member's process, and again after each restart, because the new process
+// applies the same entry. While a node replaces its data, it holds the old
+// data, the staging area of size bytes and the new data of inMemory bytes. If
+// the member does not answer or runs an older version, its memory is not known,
+// and roomForRestore returns no error.
 func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 	held, memory := member.DatasetBytes, member.ProcessMemory
 	if size < 0 || held < 0 {
@@ -164,9 +168,10 @@ func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 type replay struct {
 	last uint64 // the last log index of the log and the snapshots at the start
 	done bool   // an entry after last has been executed
-	// quarantine reports whether a quarantine was in force after the last entry or
-	// snapshot that began or ended one. If a snapshot of the leader has none, the
-	// quarantine has ended in entries that this node does not execute.
+	// quarantine reports whether a quarantine was in force after the last entry
+	// or snapshot that began or ended one. If the leader sends a snapshot
+	// without a quarantine, the quarantine has ended in entries that this node
+	// does not execute.
 	quarantine bool
 }
 
@@ -218,8 +223,8 @@ func (n *Node) announceQuarantine() {
 	}
 }
 
-// quarantine returns how long the quarantine lasts, as of the last entry that this
-// node has applied, 0 if there is none.
+// quarantine returns the time that is left of the quarantine after the last
+// entry that this node has applied, or 0 if no quarantine is in force.
 func (n *Node) quarantine() (left time.Duration) {
 	n.machine.View(func(m *fsm.Machine) { left = quarantineOf(m) })
 	return left

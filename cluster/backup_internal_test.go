@@ -25,8 +25,9 @@ func TestRoomForRestore(t *testing.T) {
 		{0, DefaultMaxMemory(256 * mb), 256 * mb, ""}, // the backup of a full cluster of the same size
 		{70 * mb, 64 * mb, 256 * mb, "or delete their data first (FLUSHALL)"},
 		{0, DefaultMaxMemory(64 * mb), 64 * mb, ""},
-		// The kernel ended three nodes with 64 MiB during this restore, before the
-		// limit left room for the program itself.
+		// An earlier limit left no room for the program itself. With it, this
+		// restore was accepted, and the kernel ended three nodes with 64 MiB of
+		// memory.
 		{0, 17 * mb, 64 * mb, "the restore needs about 42.5MiB of memory on every node, and n2 may use 16MiB for it"},
 		{0, mb, 32 * mb, "n2 may use 0B for it"},
 	} {
@@ -39,8 +40,9 @@ func TestRoomForRestore(t *testing.T) {
 	}
 }
 
-// TestRoomForRestore_SmallKeys checks that the number of the keys counts, and that a
-// backup of a full cluster of the same size is still accepted.
+// TestRoomForRestore_SmallKeys checks that a backup with too many small keys is
+// refused, and that a backup of a full cluster of the same size is still
+// accepted.
 func TestRoomForRestore_SmallKeys(t *testing.T) {
 	const mb = 1 << 20
 	st := NodeStatus{ID: "n2"}
@@ -57,8 +59,8 @@ func TestRoomForRestore_SmallKeys(t *testing.T) {
 	}
 }
 
-// TestDefaultMaxMemory checks that the default is 30 % of the memory, less if there is
-// little memory, and never 0, which is no limit.
+// TestDefaultMaxMemory checks that the default is 30 % of the memory, less if
+// there is little memory, and never 0, which would mean no limit.
 func TestDefaultMaxMemory(t *testing.T) {
 	const mb = 1 << 20
 	for memory, want := range map[uint64]int64{512 * mb: 1536 * mb / 10, 192 * mb: 576 * mb / 10, 128 * mb: 32 * mb,

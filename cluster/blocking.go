@@ -35,7 +35,8 @@ type waits struct {
 	forget *call // group in flight that sweep has sent, nil for none; used only by sweep
 }
 
-// ownedLock is a lock and an owner that a client asks for. The key is "" for none.
+// ownedLock names the lock for which a client waits, and the owner that is to
+// get it. The key is "" if the client does not wait for a lock.
 type ownedLock struct {
 	db         int
 	key, owner string
@@ -50,13 +51,13 @@ type wait struct {
 	// waiter earlyPos.
 	early    []byte
 	earlyPos fsm.Pos
-	// own means that the reply must come from this node's own state machine. By
-	// then the machine has noted the events of the entry. Replies that the
-	// leader sends are ignored.
+	// own means that the reply must come from this node's own state machine.
+	// When the machine reports the reply, it has noted the events of the entry.
+	// Replies that the leader sends are ignored.
 	own bool
 	// claimed means that the reply may be a grant of a lock, which the
-	// connection has to claim. The wait stays registered until then: otherwise
-	// sweep would pass the grant on.
+	// connection has to claim. The wait stays registered until the claim,
+	// because otherwise sweep would pass the grant to the next waiter.
 	claimed bool
 	lock    ownedLock
 	again   bool        // the owner got the lock before pos was known
@@ -211,10 +212,11 @@ func (ws *waits) woken(list []fsm.Woken) {
 	}
 }
 
-// granted notes which waits ask for an owner that has got the lock. A client whose
-// connection hangs asks again on another one, so several connections can wait for one
-// owner. When the first of them gets the lock, the others get the same grant. granted is
-// called for the events of an entry, before woken, with the lock of the machine held.
+// granted notes which waits ask for a lock on behalf of an owner that has got
+// it. Several connections can wait for one owner, because a client whose
+// connection hangs asks again on another connection. When one of these
+// connections gets the lock, the others get the same grant. granted is called
+// for the events of an entry, before woken, with the lock of the machine held.
 func (ws *waits) granted(list []fsm.LockEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -263,8 +265,8 @@ const (
 )
 
 // sweep removes the waiters for which no connection of this node waits. It does
-// nothing while an earlier group of its own is in flight. It reports whether
-// the state machine may have waiters of this node.
+// nothing while the group that it sent before is still in flight. It reports
+// whether the state machine may have waiters of this node.
 func (ws *waits) sweep() (waiters bool) {
 	if ws.forget != nil {
 		select {
@@ -355,7 +357,7 @@ func (s *Session) Unblock() ([]byte, error) {
 			return reply, nil
 		}
 	}
-	if !w.claimed { // an unclaimed grant of a lock is not the client's
+	if !w.claimed { // the client does not own a lock whose grant it has not claimed
 		select {
 		case reply := <-w.out: // the wait was served and then removed
 			return reply, nil

@@ -111,8 +111,8 @@ func (c *testCluster) forgotten() {
 }
 
 // TestWaits_LeaderDies: the leader dies while clients of all nodes wait. The
-// clients of the other nodes get every element that is pushed from then on,
-// once and in the order in which they came.
+// clients of the other nodes get every element that is pushed afterward, each
+// element once, in the order in which the clients began to wait.
 func TestWaits_LeaderDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -172,8 +172,8 @@ func (w *waiter) entry(t testing.TB, consumer string) string {
 
 // TestWaits_GroupLeaderDies: the leader dies while consumers of a group wait on
 // all nodes. The consumers on the other nodes get every entry that is added
-// from then on, once and in the order in which they came. The entry is pending
-// for them.
+// afterward, each entry once, in the order in which the consumers began to
+// wait. Each entry is pending for its consumer.
 func TestWaits_GroupLeaderDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -260,8 +260,9 @@ func TestWaits_FollowerDies(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaits_CutOff: a node that was cut off sends its clients' commands again,
-// or gives the clients what they were served meanwhile.
+// TestWaits_CutOff: a node is cut off while its clients wait. Afterward, it
+// sends their commands again, or delivers the elements with which the cluster
+// has served them meanwhile.
 func TestWaits_CutOff(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -387,7 +388,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 		cl.node.View(func(m *fsm.Machine) { left = m.Waiting() })
 		return left == 0
 	})
-	// The leader has ended the waits, and must not propose that again.
+	// The leader has ended the waits, and must not propose to end them again.
 	const ends = "state=" + fsm.SuspendEnd
 	logged := c.log.Count(ends)
 	if logged == 0 {
@@ -434,9 +435,9 @@ func TestWaits_ServedToRemoved(t *testing.T) {
 	eventually(t, "the reply to be forgotten", func() bool { return kept(cl) == 0 })
 }
 
-// TestWaits_ServedToReplaced checks that the state machine also forgets the replies
-// that were served to a node if the node has lost its data and has become a member
-// again without them.
+// TestWaits_ServedToReplaced checks that the state machine also forgets the
+// replies that were served to a node if the node has lost its data and has
+// become a member again with an empty directory.
 func TestWaits_ServedToReplaced(t *testing.T) {
 	t.Parallel()
 	c, gone, cl := servedAndGone(t, 50*time.Millisecond)
@@ -490,7 +491,7 @@ func (c *testCluster) remove(id string) {
 	})
 }
 
-// dropGraces is larger than the constant of package cluster.
+// dropGraces is larger than the constant dropGraces of package cluster.
 const dropGraces = 100
 
 // mended waits until all given nodes use fsm.FeatureMend. Without arguments it
@@ -531,9 +532,9 @@ func TestWaits_UnblockWithoutLeader(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaits_Prompt checks that the leader sends a result to the node itself. A
-// waiter does not wait until raft informs the follower that the entry is
-// committed.
+// TestWaits_Prompt checks that the leader sends the reply of a wait to the
+// waiter's node. So the client does not have to wait until raft informs that
+// node that the entry is committed.
 func TestWaits_Prompt(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.CommitTimeout = time.Minute })

@@ -18,8 +18,9 @@ func (c *testCluster) advance(d time.Duration, ids ...string) {
 		c.members[id].clock.advance(d)
 	}
 	for _, id := range ids {
-		// A forwarder that has not swept yet would consider a new call to be as
-		// old as the step.
+		// Wait for a sweep: until then, the forwarder stamps new calls with the
+		// time before the step, and would consider them to be as old as the
+		// step.
 		if n := c.members[id].running(); n != nil {
 			now := c.members[id].clock.Mono()
 			eventually(c.t, id+" to notice the time", func() bool { return n.Swept() >= now })
@@ -33,8 +34,8 @@ func TestTTL_ThroughLeaders(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	cl := c.client("n2")
-	// Taken before the request, so the lock has lived a little less than the
-	// time since.
+	// granted is read before the request, so the lock has lived for slightly
+	// less than the time since granted.
 	granted := time.Now()
 	var moved time.Duration
 	lived := func() time.Duration { return time.Since(granted) + moved }
@@ -59,7 +60,8 @@ func TestTTL_ThroughLeaders(t *testing.T) {
 			t.Fatalf("lock of 5 s is gone after %v", lived())
 		}
 	}
-	// One leadership that lasts for 5 s of its clock: the key must be gone.
+	// When one leadership has lasted for 5 s by its own clock, the key must be
+	// gone.
 	leader := c.leader()
 	c.client(leader).want(t, ok, "SET", "other", "x")
 	c.advance(5100*time.Millisecond, leader)
@@ -74,8 +76,9 @@ func TestTTL_ThroughLeaders(t *testing.T) {
 func TestTTL_ReadOfPendingExpiryCommits(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections, func(o *cluster.Options) {
-		// Only reads cause clock entries here. The leadership checks its rounds
-		// as rarely, so no confirmation may be lost.
+		// With these options, only reads cause clock entries. The leadership
+		// repeats lost questions of ReadIndex rounds just as rarely, so the
+		// test must lose no confirmation.
 		o.ExpireEvery, o.ClockEntryEvery = time.Hour, time.Hour
 	})
 	c.transfer("n1")
@@ -196,7 +199,7 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	if n := c.log.Count(alarm); n != 1 {
 		t.Errorf("%d alarms for one jump, want 1", n)
 	}
-	// The leadership's clock continues from there.
+	// After the jump, the leadership's clock advances normally again.
 	c.advance(10*time.Second, leader)
 	if next := cl.number(t, "PTTL", "long"); next > left-9_900 || next < left-60_000 {
 		t.Errorf("10 s later %d ms are left, %d before", next, left)
@@ -230,7 +233,7 @@ func TestTTL_WholeClusterRestart(t *testing.T) {
 	c.ready(c.ids()...)
 	c.client("n3").want(t, bulk("me"), "GET", "lock")
 	if left := c.client("n2").number(t, "PTTL", "lock"); left < 20_000 || left > 41_000 {
-		t.Errorf("%d ms left, about 40 s before the weekend", left)
+		t.Errorf("%d ms left, about 40 s when the nodes stopped", left)
 	}
 	c.advance(41 * time.Second)
 	c.client("n1").want(t, absent, "GET", "lock")

@@ -56,8 +56,9 @@ type Config struct {
 	// Features is the highest feature version that the node claims to know, or
 	// 0 for fsm.MaxFeatures. Tests use it to simulate an older program. Such a
 	// node stops at the entries at which that program would stop. If Features
-	// is below fsm.FeatureMend, the node also reports no feature version and
-	// sets it with each TermStart.
+	// is below fsm.FeatureMend, the node also does what the programs before
+	// that version did: it reports no feature version, and it sets the
+	// cluster's feature version with each TermStart.
 	Features int
 
 	Options Options
@@ -147,17 +148,19 @@ type Options struct {
 	ConfirmRetry time.Duration
 
 	// ExpireEvery is how often the leader looks for expired keys.
-	// ClockEntryEvery is how far the logged clock may fall behind while any key
-	// has a TTL, which is also the most that a failover may add to a TTL.
+	// ClockEntryEvery is how far the logged clock may fall behind the leader's
+	// clock while any key has a TTL. A failover may lengthen a TTL by this
+	// time, in addition to the time without a leader.
 	ExpireEvery, ClockEntryEvery time.Duration
 
 	// ScriptTime is the time limit of one script. A script that takes longer
 	// than BriefScriptTime first gets a dry run outside of the log, before it may
 	// delay the writes of other clients.
 	ScriptTime, BriefScriptTime time.Duration
-	// ScriptWait is how long a slow script, or a heavy write, waits for its
-	// lane, and laneTimes times ScriptTime if that is longer. ScriptQueue bounds
-	// how many wait in a lane. A user may have a quarter of them.
+	// ScriptWait is how long a slow script or a heavy write may wait in its
+	// lane. If laneTimes times ScriptTime is longer, that time applies instead.
+	// ScriptQueue bounds how many scripts and writes may wait in a lane, and
+	// one user may have at most a quarter of that number.
 	ScriptWait  time.Duration
 	ScriptQueue int
 
@@ -192,14 +195,16 @@ type Options struct {
 type RaftOptions struct {
 	// HeartbeatTimeout is the minimum time that a follower waits for its leader
 	// before it campaigns; the maximum is twice as long. Failover after a loss
-	// of the network takes 1 to 2 of them. It must stay well above the slowest
-	// fsync of a healthy disk, because heartbeats wait for fsyncs.
+	// of the network takes one to two times this timeout. It must stay well
+	// above the slowest fsync of a healthy disk, because heartbeats wait for
+	// fsyncs.
 	HeartbeatTimeout time.Duration
 	// LeaderSilence is the shortest time for which the leader may send nothing
 	// before the other voters elect another leader, if a majority of the voters
-	// agrees that it is silent: see transport.Silence. It is raised to two fifths
-	// of HeartbeatTimeout, because a heartbeat may come after a fifth. 0 leaves
-	// silent leaders to HeartbeatTimeout.
+	// agrees that it is silent: see transport.Silence. A lower value is raised
+	// to two fifths of HeartbeatTimeout, because an idle leader may send a
+	// heartbeat only after one fifth. 0 means that only HeartbeatTimeout
+	// detects a silent leader.
 	LeaderSilence time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.
@@ -443,11 +448,12 @@ func (c *Config) peerList() string {
 //   - CommitTimeout is two fifths of the heartbeat timeout, 200 ms by default:
 //     transport.Transport tells the followers of commits.
 //   - MaxAppendEntries is 64, because entries contain hundreds of groups each.
-//   - BatchApplyCh is off, so that Apply returns when raft has taken the entry.
+//   - BatchApplyCh is off, so that Apply returns when raft has accepted the
+//     entry.
 //   - ShutdownOnRemove is off: a removed node keeps running and reports its
 //     removal to its operator.
-//   - Snapshots are taken by the log's bytes (see snapshotter), not by raft's
-//     count of entries.
+//   - Snapshots are taken by the log's bytes (see snapshot.Taker), not by
+//     raft's count of entries.
 func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(c.NodeID)

@@ -60,8 +60,7 @@ func TestDisk_Reserve(t *testing.T) {
 				strings.Contains(got, "100MiB free and a reserve of 512MiB")
 		})
 		c.client(id).want(t, bulk("v"), "GET", "k")
-		// The leader refuses one command of a pipeline or transaction that
-		// also contains others.
+		// A script that releases a lock is not refused.
 		if got, err := c.client(id).do("EVAL", compareAndDeleteScript, "1", "absent", "token"); err != nil || got != ":0\r\n" {
 			t.Errorf("release through %s: %q, %v", id, got, err)
 		}

@@ -6,17 +6,18 @@
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.
 //
-// Each package below it can be understood by itself: raftlog (the log, the vote
-// and the snapshots), transport (raft's messages), machine (the state machine of
-// a node), execution (reads and scripts within their budgets), readindex
-// (confirmation of reads), fairshare (slots for work that takes long), features
-// (the feature version of the cluster), health (what nodes report), diskspace,
-// events and clientid. The files of this package are named by what they do:
+// Each package below this one can be understood by itself: raftlog (the log,
+// the vote and the snapshots), transport (raft's messages), machine (the state
+// machine of a node), execution (reads and scripts within their budgets),
+// readindex (confirmation of reads), fairshare (slots for work that takes
+// long), features (the feature version of the cluster), health (what nodes
+// report), diskspace, events and clientid. The files of this package are named
+// by what they do:
 //
 //   - leadership*.go: the objects that only a leader has. They stamp and propose
 //     entries. leadership_term.go opens and closes the leadership.
-//   - session.go, forwarder.go, link.go, streams.go: the way of a client's group
-//     to the leader, and of its replies back.
+//   - session.go, forwarder.go, link.go, streams.go: the path of a client's
+//     group to the leader, and of the replies back.
 //   - blocking.go: the waits of clients in blocking commands.
 //   - script_dryrun.go: dry runs of scripts, and pipelines that are executed in
 //     pieces because they are costly.

@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Errors of a change of the members, besides refusals that have their own text
-// and outcome.NewChangeUnknown. After these errors, nothing was changed.
+// Errors of a change of the members. Each of them means that nothing was
+// changed. Other errors of such a change are refusals with a text of their own,
+// and outcome.NewChangeUnknown.
 var (
 	errNotLed      = outcome.NewNotExecuted(true, "this node does not lead")
 	errChanging    = outcome.NewNotExecuted(true, "another change of the members is under way")
@@ -89,7 +90,7 @@ func (e *environment) absence(p Peer, err error) string {
 }
 
 func noPeerPort(p Peer, answers string) string {
-	return p.Addr + " is no peer port: " + answers + "; --peers needs the --peer-addr of each node, " +
+	return p.Addr + " is not a peer port: " + answers + "; --peers needs the --peer-addr of each node, " +
 		"not its --client-addr or --http-addr"
 }
 

@@ -63,8 +63,9 @@ func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDe
 // goroutine that applies the log calls f, so f must not block.
 func (n *Node) WatchExpiries(f func(fsm.LockEvent)) { n.expiries.Store(&f) }
 
-// locksChanged passes on what an entry has done to locks. Only the leader counts it and
-// announces the leases that have ended, so that the nodes' counts can be added up.
+// locksChanged reports what an entry has done to locks to this node's waits.
+// Only the leader also counts the changes and announces the leases that have
+// ended. So the counts of all nodes can be added up.
 func (n *Node) locksChanged(term uint64, res *fsm.Result) {
 	n.waits.granted(res.Locks)
 	if !n.leaderships.leads(term) {
@@ -135,7 +136,7 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 	if n.history == nil {
 		return history.Answer{}, history.ErrOff
 	}
-	led := false // there is a leader, so the lease clock does not stand still
+	led := false // there is a leader, so the lease clock advances
 	if !local && n.awaitLeader(ctx, historyLeaderWait) {
 		ctx, cancel := context.WithTimeout(ctx, historyWait)
 		err := n.catchUp(ctx)

@@ -73,8 +73,8 @@ func (c *testCluster) listen(id string) *audience {
 	return l
 }
 
-// Every node passes every message to its listener, once and in log order, while
-// a leader dies meanwhile.
+// Every node passes every message to its listener, once and in log order, even
+// if a leader dies meanwhile.
 func TestEvents_InLogOrder(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -120,8 +120,8 @@ func TestEvents_InLogOrder(t *testing.T) {
 			t.Fatalf("message %d is %s, want %s", i, m, want)
 		}
 		next[from]++
-		// Connection 1 of each node has sent all messages. Only its own node
-		// may know the connection.
+		// Connection 1 of each node has sent that node's messages. Only that
+		// node may report the connection as the origin of a message.
 		if own := originsA[i]; (own == 1) != (from == rest[0]) {
 			t.Errorf("%s: connection %d of %s", m, own, rest[0])
 		}
@@ -273,9 +273,9 @@ func TestEvents_OwnPieces(t *testing.T) {
 	}
 }
 
-// A wait that ends by the node's own state machine ends only when the state
-// machine has queued the events of the entry that served it, even if the leader
-// reports the wait's end earlier.
+// A wait with own set ends only when the node's own state machine has queued
+// the events of the entry that served the wait, even if the leader reports the
+// wait's end earlier.
 func TestWaits_Own(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -124,7 +124,7 @@ func (n *Node) Vote(id, addr string, index uint64) error {
 }
 
 // Raise proposes a higher feature version and does not wait for the outcome.
-// A leader does the same if its call has ended early.
+// The same remains of a leader's raise whose call has ended early.
 func (n *Node) Raise(next int) {
 	ld := n.leaderships.current()
 	ld.forwarder.command(n.machine.Table(), [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})

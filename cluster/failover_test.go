@@ -83,9 +83,10 @@ func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 	}
 }
 
-// As above, but the next node receives the first candidate's request before it
-// notices that the leader is gone, and then raft names no leader. It still
-// campaigns in its order once the lost leader's port refuses connections.
+// As in TestFailover_FirstInOrderIsBehind, the first candidate lacks an entry.
+// The next node receives that candidate's vote request before it notices that
+// the leader is gone, so its raft names no leader. The next node still
+// campaigns in its order, once the lost leader's port refuses connections.
 func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
@@ -167,8 +168,9 @@ func TestExactlyOnce_BrokenStreams(t *testing.T) {
 	c.caughtUp()
 }
 
-// A stream that its node gave up still delivers the groups in flight, after
-// they have been sent again and executed.
+// A node gives up a stream and sends the groups in flight again over another
+// one. After the cluster has executed them, the first stream still delivers the
+// same groups.
 func TestExactlyOnce_LateDuplicates(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 400 * time.Millisecond })
@@ -244,7 +246,8 @@ func TestTermFence(t *testing.T) {
 // got its state from a snapshot answers it with the kept reply.
 func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	t.Parallel()
-	// The pings must not detect the missing replies before the test ends.
+	// With slow elections, the pings do not detect the missing replies before
+	// the test ends.
 	c := start(t, 3, smallSnapshots, slowElections)
 	c.transfer("n1")
 	asker := c.client("n2")
@@ -381,7 +384,7 @@ func TestRestart_WholeCluster(t *testing.T) {
 			c.client("n2").want(t, ":202\r\n", "DBSIZE")
 			c.caughtUp()
 			if _, after := c.hash("n1"); after == before {
-				t.Error("the hash chain stands still")
+				t.Error("the hash chain does not advance")
 			}
 		})
 	}
@@ -406,10 +409,10 @@ func TestFailover_WaitsForCandidate(t *testing.T) {
 	eventually(t, "n2 to wait for n1", func() bool { return c.log.Count("n2: another voter is already campaigning") > 0 })
 }
 
-// A voter with a slow disk may not have stored its own vote yet when the
-// candidate order lets it campaign, so it waits until it has. It does not
-// campaign against a candidate that gets its vote, and it does campaign against
-// one that does not.
+// When the candidate order lets a voter with a slow disk campaign, the voter
+// may still be storing its vote for another candidate. So it first waits until
+// its raft is idle. If it has voted for the other candidate, it does not
+// campaign; otherwise, it does.
 func TestFailover_SlowVote(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -38,7 +38,8 @@ func TestFatal_Divergence(t *testing.T) {
 	})
 	l := c.load("n", 1, "n1", "n2")
 	c.wantFatal("n3", "state differs from the leader's at index")
-	// The node must be unreachable, and the others must not be.
+	// After the error, n3 must serve no client, and the other nodes must
+	// continue.
 	c.crash("n3")
 	l.progress(20)
 	l.check("n2")
@@ -50,8 +51,8 @@ func TestFatal_Divergence(t *testing.T) {
 func TestFatal_LogWriteFails(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1, func(o *cluster.Options) {
-		// raft panics when it cannot store the next term, which must not happen
-		// here.
+		// raft panics when it cannot store the next term. Long timeouts keep
+		// the node from starting a new term before the test ends.
 		o.HeartbeatTimeout, o.LeaseTimeout = 1500*time.Millisecond, 1500*time.Millisecond
 	})
 	c.members["n1"].dies = true
@@ -98,8 +99,8 @@ func breakFiles(t *testing.T, dir string) int {
 	return broken
 }
 
-// TestTwin_AtAnotherAddress checks that a copy of a data directory that is started
-// with another address says that the original runs.
+// TestTwin_AtAnotherAddress checks that a node that starts with a copy of a
+// data directory and another address reports that the original node runs.
 func TestTwin_AtAnotherAddress(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

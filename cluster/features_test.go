@@ -48,9 +48,9 @@ func (c *testCluster) needs(id, command string, feature int) {
 	c.node(id).View(func(m *fsm.Machine) { m.Table().Find([]byte(command)).Feature = feature })
 }
 
-// A cluster whose founding nodes know all features has them from its first
+// If its founding nodes know all features, a cluster allows them from its first
 // entry on. A follower that has not applied that entry yet must not refuse a
-// command because of that.
+// command for lack of a feature.
 func TestFeatures_Fresh(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3)
@@ -121,9 +121,9 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.wantFatal("n3", fmt.Sprintf("the cluster uses feature version %d and this program knows %d: install the newer program again", fsm.MaxFeatures, older))
 }
 
-// A node with an older program that gets its state from a snapshot ends, as it
-// does when it applies the entry that raises the feature version. It can never
-// apply an entry again.
+// A node with an older program ends if the feature version is raised, no matter
+// whether it receives the entry that raises it or a snapshot. Such a node never
+// applies another entry.
 func TestFeatures_NewerSnapshot(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n1": older, "n2": older, "n3": older}
@@ -178,8 +178,8 @@ func TestFeatures_Join(t *testing.T) {
 }
 
 // A command that the cluster's feature version does not include never enters
-// the log: either its own node refuses it, or, if that node does not know
-// better, the leader does.
+// the log: either the client's node refuses it, or, if that node does not know
+// the feature version yet, the leader does.
 func TestFeatures_Command(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n3": older}

@@ -51,8 +51,8 @@ type forwarder struct {
 // link sends groups to the leader.
 type link interface {
 	// send sends a group. It copies body and does not block for long. Neither
-	// an error nor a missing reply says whether the group is executed: the end
-	// of the link is reported by unlinked.
+	// an error nor a missing reply says whether the group is executed. When the
+	// link ends, its owner calls unlinked.
 	send(ackFloor, seq uint64, body []byte) error
 }
 
@@ -76,8 +76,9 @@ func newForwarder(e *environment) *forwarder {
 // for timeouts of seconds, and usually saves the system call that reads the clock.
 func (fw *forwarder) recent() int64 {
 	if fw.pulse.Resting() {
-		// Touch may end the rest before the next sweep. Later calls then load coarse,
-		// which must not be the time of the last sweep.
+		// While the ticker rests, coarse may be old. Renew it, because Touch
+		// may end the rest before the next sweep, and later calls of recent
+		// then load coarse.
 		fw.coarse.Store(int64(fw.clock.Mono()))
 	}
 	return fw.coarse.Load()
@@ -97,7 +98,7 @@ func memberOf(id fsm.SessionID) string {
 }
 
 // write sends a group that must go through the log. The call ends when the
-// group's outcome is known, or is given up as unknown.
+// group's outcome is known, or when the node reports the outcome as unknown.
 func (fw *forwarder) write(c *call) {
 	c.since = fw.recent()
 	fw.pulse.Touch()
@@ -406,8 +407,9 @@ func (fw *forwarder) readmit() {
 	fw.readMu.Unlock()
 }
 
-// giveUp ends all groups that were sent as unknown, if this node is not a member
-// and has no link: no leader will report their outcome.
+// If this node is not a member and has no link, giveUp ends all groups that
+// were sent, with an unknown outcome, because no leader will report their
+// outcome.
 func (fw *forwarder) giveUp() {
 	fw.mu.Lock()
 	var unknown []*call
@@ -418,8 +420,8 @@ func (fw *forwarder) giveUp() {
 	fw.endUnknown(unknown)
 }
 
-// abandonLocked replaces the sent groups that match by abandoned and returns
-// them. mu must be held.
+// abandonLocked replaces each sent group for which match returns true by
+// abandoned, and returns the replaced groups. mu must be held.
 func (fw *forwarder) abandonLocked(match func(*call) bool) (unknown []*call) {
 	for i, c := range fw.pending {
 		if c != nil && c != abandoned && match(c) {
@@ -438,8 +440,9 @@ func (fw *forwarder) endUnknown(calls []*call) {
 	fw.stats.Unknown.Add(float64(len(calls)))
 }
 
-// drained reports whether no group of a client waits for its outcome. Groups
-// that were given up do not count once no leader accepts them.
+// drained reports whether no group of a client waits for its outcome. A group
+// that was given up still counts, except on a node that was removed, from which
+// no leader accepts groups.
 func (fw *forwarder) drained() bool {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -480,8 +483,8 @@ func (fw *forwarder) close() {
 	fw.answering.Wait()
 }
 
-// sweepEvery is the time between two sweeps, and sweepRest the time between two
-// sweeps while the node has no such calls and no waiters: see pulse.Ticker.
+// sweepEvery is the time between two sweeps. sweepRest is the time between two
+// sweeps while no calls and no waiters of this node wait: see pulse.Ticker.
 const (
 	sweepEvery = 100 * time.Millisecond
 	sweepRest  = 500 * time.Millisecond

@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// leaked returns the stacks of goroutines of nodes, once none of them has ended
-// for the given time.
+// leaked waits until no goroutine of a node is left, for at most waitLimit. It
+// returns the stacks of those that are left.
 func leaked(waitLimit time.Duration) string {
 	deadline := time.Now().Add(waitLimit)
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
@@ -75,7 +75,8 @@ var eventually = testutil.Eventually
 // it.
 const waitLimit = slowdown * 30 * time.Second
 
-// during lets d pass while the background of a test works.
+// during waits for d, while the nodes and the other goroutines of a test
+// continue.
 func during(d time.Duration) { <-time.After(d) }
 
 // testClock is a node's clock. It advances with the machine's clock and can be
@@ -311,8 +312,9 @@ func (c *testCluster) stop(id string) {
 	}
 }
 
-// crash ends a node as far as the others can tell: its connections break and
-// its port refuses new ones before the node does anything else.
+// crash ends a node in such a way that the other nodes see a process that has
+// died: first its connections break and its port refuses new ones, and only
+// then is the node closed.
 func (c *testCluster) crash(id string) {
 	c.t.Helper()
 	c.net.unplug(id)
@@ -403,8 +405,8 @@ func (c *testCluster) caughtUp(ids ...string) {
 	if len(ids) == 0 {
 		ids = c.ids()
 	}
-	// Clock entries and the like are still added meanwhile, so wait for one
-	// moment at which all nodes are at the same index.
+	// The leader still adds entries such as clock entries, so wait for a moment
+	// at which all nodes are at the same index.
 	eventually(c.t, fmt.Sprintf("%v at the same index", ids), func() bool {
 		var index, commit uint64
 		for i, id := range ids {

@@ -99,7 +99,8 @@ func singleRaft(t *testing.T) *raft.Raft {
 	return r
 }
 
-// The outcome of a change that raft has ended with an error.
+// TestChangeError checks the outcome of a change of the members that raft has
+// ended with an error.
 func TestChangeError(t *testing.T) {
 	for err, want := range map[error]outcome.Outcome{
 		raft.ErrNotLeader:       outcome.NotExecuted,
@@ -125,7 +126,8 @@ func TestChangeError(t *testing.T) {
 		t.Errorf("change of an older configuration: %v, outcome %d", stale, outcome.Of(got))
 	}
 
-	// A leader that handed over and did not see its own removal.
+	// These are the texts for a leader that has transferred its leadership and
+	// whose own removal has then failed.
 	for err, want := range map[error]string{
 		errMoved:  "n2 leads now, but n1 is still a member: ",
 		transport: "n2 leads now, but it is unknown whether n1 was removed: ",

@@ -18,7 +18,7 @@ type leading struct {
 	// pointer is the same at two moments, one link has lasted from the first to
 	// the second.
 	now  atomic.Pointer[string]
-	last atomic.Pointer[string] // the previous leader, or now
+	last atomic.Pointer[string] // the leader to which this node was linked last
 
 	watchers watchers // watchers of Node.Watch
 }

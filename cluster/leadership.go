@@ -153,9 +153,9 @@ func (ld *leadership) close() {
 func (ld *leadership) join() { ld.wg.Wait() }
 
 // attach adds s to the result receivers of a session. It returns the highest
-// number that the leadership has accepted of the session, and the replies that
-// the state machine has kept. From now on, s receives the results of groups in
-// flight. It may receive a result twice.
+// number of the session's groups that the leadership has accepted, and the
+// replies that the state machine has kept. From the call on, s receives the
+// results of the groups in flight. It may receive a result twice.
 //
 // A session may have several result receivers, and each receives every result.
 // Over a slow link, a stream that a node gave up can arrive after the stream
@@ -290,8 +290,9 @@ func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 	return groups
 }
 
-// expireAgain divides Options.ExpireEvery: see keepTime. Between two entries that
-// only expire keys, the writes of clients have most of the time.
+// expireAgain is the divisor of Options.ExpireEvery for the pause between two
+// clock entries while expired keys are left: see keepTime. During most of this
+// pause, the leader can execute the writes of clients.
 const expireAgain = 5
 
 // expireRest is the interval of keepTime's checks while clients send nothing to the
@@ -299,12 +300,14 @@ const expireAgain = 5
 const expireRest = 500 * time.Millisecond
 
 // keepTime suspends and ends the waiters of nodes without a link, and commits
-// clock entries while keys have a TTL. It commits one when a key has expired, so
-// that the key is removed and its events are delivered. One entry removes a
-// bounded number of keys (see fsm.FeatureBudget), so keepTime commits the next one
-// soon if keys are left. Likewise, one entry removes a bounded number of waiters
-// whose wait has ended (see fsm.FeatureDivide). keepTime also commits one at least every ClockEntryEvery, which
-// bounds how much elapsed time a failover loses.
+// clock entries while keys have a TTL. When a key has expired, it commits a
+// clock entry, so that the key is removed and its events are delivered. One
+// entry removes a bounded number of keys (see fsm.FeatureBudget), so keepTime
+// soon commits another clock entry if expired keys are left. In the same way,
+// one entry removes a bounded number of waiters whose wait has ended (see
+// fsm.FeatureDivide). While keys have a TTL, keepTime commits a clock entry at
+// least every ClockEntryEvery, which bounds how much elapsed time a failover
+// loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
 	defer ld.pulse.Stop()
@@ -347,9 +350,9 @@ func (ld *leadership) keepTime() {
 	}
 }
 
-// clockEntryDue reports whether a clock entry is due at a time of the lease clock:
-// a key has expired by then, or keys have a TTL and the last entry is
-// ClockEntryEvery old by then.
+// clockEntryDue reports whether a clock entry is due at the given time of the
+// lease clock. A clock entry is due if a key has expired at that time, or if
+// keys have a TTL and the last entry is at least ClockEntryEvery old.
 func (ld *leadership) clockEntryDue(at int64) bool {
 	due := ld.machine.Deadline()
 	return due != 0 && (due <= at || at-ld.machineLease() >= int64(ld.opts.ClockEntryEvery))
@@ -372,8 +375,8 @@ type reader interface {
 	// confirmed is called once the read may run on the current state of the
 	// machine. now is the lease clock that decides expiry; it is read once for
 	// all reads of a round. index is the lowest log index that the read must
-	// include; the machine has applied it. confirmed must be short, because the
-	// goroutine may be the one that applies the log.
+	// include; the machine has applied it. confirmed must return quickly,
+	// because its caller may be the goroutine that applies the log.
 	confirmed(ld *leadership, now int64, index uint64)
 	// Lost is called when the leadership ended before the read ran.
 	Lost()

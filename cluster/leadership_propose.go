@@ -87,8 +87,9 @@ func (ld *leadership) propose() {
 		}
 		header := fsm.Header{Term: ld.term, Wall: ld.wall(), Seed: rand.Uint64()}
 		ld.machine.View(func(m *fsm.Machine) { header.HashIndex, header.Hash = m.Hash() })
-		// After the hash index was read: if it includes a restore, the stamp is
-		// that of the clock after the restore.
+		// Read the clock after the hash index: if the entries up to that index
+		// include a restore, the stamp must come from the clock as the restore
+		// has set it.
 		header.Stamp = ld.stamp()
 		var err error
 		if b.Depends() {
@@ -126,7 +127,7 @@ func (ld *leadership) propose() {
 		// Ignore the future: the state machine delivers the results in log
 		// order. A future that fails means that the node is no longer leader,
 		// and then the leadership is closed. Apply returns when raft's main
-		// loop has taken the entry.
+		// loop has accepted the entry.
 		ld.raft.Apply(entry, 0)
 		if groups > 0 {
 			failpoint.Hit(failpoint.EntryProposed)
@@ -266,7 +267,8 @@ func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 	limits.Full = ld.host.NoRoom()
 	ld.machine.View(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, limits) })
 	if err != nil {
-		// Table.Check has accepted every group before speculative execution.
+		// Divide never fails unless there is a bug, because Table.Check has
+		// accepted every group.
 		return nil, fmt.Errorf("divide a batch: %w", err)
 	}
 	switch limits.Full {
@@ -322,14 +324,14 @@ func (ld *leadership) windowLocked() int {
 }
 
 // speculate executes a batch on a clone of the state machine and returns the
-// batch that is to be proposed in its place, in which the scripts are replaced
-// by their effects. No entry may be in flight: see windowLocked. The groups for
-// which there was no time become the next batch.
+// batch that is to be proposed in its place, with the effects of the scripts in
+// place of the scripts. No entry may be in flight: see windowLocked. The groups
+// for which there was no time become the next batch.
 //
-// The proposer waits meanwhile, for at most half of EntryWork and the time of
-// the last group: BriefScriptTime, or as long as one script may run whose dry
-// run has shown that it ends (see script_dryrun.go). Reads, elections and
-// heartbeats do not wait.
+// The proposer waits meanwhile. The wait is bounded by half of EntryWork plus
+// the time limit of the last group. That limit is BriefScriptTime, or, after a
+// dry run has shown that the scripts end, the limit for scripts after a dry run
+// (see script_dryrun.go). Reads, elections and heartbeats do not wait.
 func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
@@ -342,8 +344,9 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 		return ld.ended() || ld.clock.Mono()-begun > ld.opts.EntryWork/2
 	})
 	if err != nil {
-		// Table.Check has accepted every group, so this state machine and its
-		// table disagree. The same batch would stop every node.
+		// Table.Check has accepted every group, so the state machine
+		// contradicts its own command table. The same batch would stop every
+		// node.
 		return nil, fmt.Errorf("speculatively execute a batch with scripts: %w", err)
 	}
 	rest.Weighed(0, true)

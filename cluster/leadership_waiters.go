@@ -13,9 +13,9 @@ import (
 // served. An element that is given to a waiter whose node is gone would be
 // lost. So the leader suspends, in the log, the waiters of a node that is not
 // connected. If the node is still not connected after passAfter, other waiters
-// get the locks that its waiters wait for. After WaiterGrace, the leader ends its
-// waiters. Replies that were served before remain until the node has received
-// them, has restarted, or is no longer a member.
+// get the locks that its waiters wait for. After WaiterGrace, the leader
+// removes the waiters of the node. Replies that were served before remain until
+// the node has received them, has restarted, or is no longer a member.
 //
 // keepTime calls checkWaiters every ExpireEvery, and when a link begins or ends.
 // Only that goroutine uses the suspender, so it needs no lock.

@@ -34,14 +34,15 @@ func (ld *leadership) now() int64 {
 // wall returns the wall clock in microseconds, as entries contain it.
 func (ld *leadership) wall() int64 { return ld.clock.Wall().UnixMicro() }
 
-// stamp returns now, but never less than the last stamp, and at most maxAdvance
-// more.
+// stamp returns the lease clock for the next entry. It is now, but not less
+// than the last stamp, and at most maxAdvance more than the last stamp.
 func (ld *leadership) stamp() int64 {
 	// maxAdvance does not limit the step that a restore makes.
 	ld.lastEntryStamp = max(ld.lastEntryStamp, ld.floor.Load())
 	now := max(ld.now(), ld.lastEntryStamp)
 	if now-ld.lastEntryStamp > maxAdvance {
-		// Without a TTL, no clock entries are committed, and no key can expire.
+		// A large step is an error only if a key has a TTL. Without TTLs, no
+		// clock entries are committed, and no key can expire.
 		if ld.machine.Deadline() != 0 {
 			ld.log.Error("lease clock jumped, the step was limited",
 				"step", time.Duration(now-ld.lastEntryStamp), "cut_to", time.Duration(maxAdvance))

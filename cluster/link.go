@@ -90,8 +90,9 @@ func (l *localLink) served(*fsm.Woken) {}
 
 func (l *localLink) read(c *call) { l.ld.read(c) }
 
-// forget implements readLink. A read of this node waits for the leadership's
-// confirmation only, and its session runs it.
+// forget implements readLink. It returns false, because a read of this node
+// waits only for the leadership's confirmation. The read's session then runs
+// it.
 func (l *localLink) forget(*call) bool { return false }
 
 // remoteLink is the link to a leader on another node. It has one stream for
@@ -137,7 +138,7 @@ type linker struct {
 }
 
 // dialLeader opens both streams to the leader, and waits until the leadership
-// has sent the highest number that it has accepted of this node's session.
+// has sent the highest number of this node's groups that it has accepted.
 func (k *linker) dialLeader(
 	ctx context.Context, addr raft.ServerAddress, id raft.ServerID,
 ) (*remoteLink, uint64, error) {
@@ -277,8 +278,8 @@ func (l *remoteLink) serveWrites() error {
 // takeReplies decodes a frame of replies and delivers them.
 func (fw *forwarder) takeReplies(payload []byte) error {
 	var groups []fsm.GroupResult
-	// The calls' owners read their replies after this frame's buffer has been
-	// reused. One copy serves all of them.
+	// The owners of the calls read their replies after the frame's buffer has
+	// been reused. So copy the frame, once for all of them.
 	b := slices.Clone(payload)
 	for len(b) > 0 {
 		seq, k := binary.Uvarint(b)
@@ -319,7 +320,7 @@ func (l *remoteLink) send(ackFloor, seq uint64, body []byte) error {
 		return err
 	}
 	failpoint.HitAfter(failpoint.GroupSent, func() {
-		_ = l.writes.Flush() // fails if the stream has ended meanwhile, which is a case to test too
+		_ = l.writes.Flush() // fails if the stream has ended meanwhile; tests cover that case too
 	})
 	return nil
 }
@@ -345,8 +346,8 @@ func (l *remoteLink) read(c *call) {
 	if c.front != nil && !c.dryRun && l.pieces() {
 		kind |= readPiece
 	}
-	// If the stream cannot take the read, close it. run then passes the call
-	// back.
+	// If the stream does not accept the read, close it. run then passes the
+	// call back to the forwarder.
 	typ := byte(frameRead)
 	if l.vouched.Load() && l.follows(l.term) {
 		typ = frameVouched
@@ -512,9 +513,10 @@ func (k *linker) keep() {
 	}
 }
 
-// maxRefusedPause bounds the pause between two attempts to link to a leader that
-// refuses this node because it is not a member. The node may have been added
-// again, or the refusing node may not know yet that this one was added.
+// maxRefusedPause bounds the pause between two attempts to link to a leader
+// that refuses this node because it is not a member. The node continues its
+// attempts, because it may be added again, or the leader may not have applied
+// its addition yet.
 const maxRefusedPause = time.Second
 
 // linkOnce links to the current leader and returns when that link has ended. It
@@ -559,7 +561,7 @@ func (k *linker) linkOnce(last *failover.Leader) error {
 	k.forwarder.linked(l, accepted)
 	k.forwarder.readLinked(l)
 	k.leading.linked(string(id))
-	_ = l.ping()      // for pongVouched; if it fails, the link has ended, as the loop below finds
+	_ = l.ping()      // asks for pongVouched; if ping fails, the loop below ends
 	k.health.AskNow() // the previous leader may have died
 	k.log.Info("linked to leader", "leader", id, "address", addr)
 	defer func() {

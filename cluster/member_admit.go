@@ -116,7 +116,7 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 		return err
 	}
 	ms.operatorChanged()
-	ms.away.Forget(req.Node) // what precedes an earlier removal does not count
+	ms.away.Forget(req.Node) // absences before an earlier removal do not count
 	id, addr := raft.ServerID(req.Node), raft.ServerAddress(req.Addr)
 	added := ms.raft.running().AddNonvoter(id, addr, index, enqueueTimeout(ctx))
 	if err := ms.changed(ctx, added); err != nil {
@@ -128,11 +128,11 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	return nil
 }
 
-// answersAt asks the address at which a node is to be added which process
-// answers there. If another node or another program does, wrong says so, because
-// then the new node cannot use the address. note tells the operator about a
-// problem that may pass. If nothing answers, both are empty: the node may be
-// started later.
+// answersAt finds out which process answers at the address with which a node is
+// to be added. If another node or another program answers, answersAt returns
+// the error wrong, because the new node cannot use the address. note tells the
+// operator about a problem that may pass. If no process answers, both are
+// empty, because the node may be started later.
 func (ms *membership) answersAt(ctx context.Context, p Peer) (note string, wrong error) {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
@@ -158,7 +158,7 @@ func (ms *membership) answersAt(ctx context.Context, p Peer) (note string, wrong
 }
 
 func notPeerPort(addr, answers string) error {
-	return fmt.Errorf("%s is no peer port: %s; a new node is added with its peer address (its --peer-addr)",
+	return fmt.Errorf("%s is not a peer port: %s; a new node is added with its peer address (its --peer-addr)",
 		addr, answers)
 }
 
@@ -204,7 +204,7 @@ func wrongAddress(m member.Member, addr string) error {
 // reply.Alive if another process runs under the node's id.
 func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 	// A refusal needs no committed members. The node repeats the request
-	// several times a second, and that must not make the log grow.
+	// several times a second, and these requests must not make the log grow.
 	if ld := ms.leaderships.current(); ld != nil {
 		if _, ok := member.Find(membersOf(ld.raft), req.Node); !ok {
 			return ms.notAdded(req)
@@ -281,10 +281,11 @@ func (ms *membership) commitAdmission(ctx context.Context, req adminRequest, rep
 	if err != nil {
 		return err
 	}
-	// An entry that raises the feature version may have been applied since admit
-	// checked it: WhileUnchanged cannot prevent this if the call that proposed
-	// the entry ended without knowing the outcome. Such an entry is before the
-	// one that committedMembers has committed, so this check sees its effect.
+	// Check again: an entry that raises the feature version may have been
+	// applied since admit checked the node's version. WhileUnchanged cannot
+	// prevent this if the call that proposed the entry ended without an
+	// outcome. Such an entry precedes the one that committedMembers has
+	// committed, so this check sees its effect.
 	if err := ms.features.Allow(req.Node, req.Features); err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ func (c *testCluster) add(id string) {
 	})
 }
 
-// listed reports whether id is among the members as the node at knows them, and
-// whether it votes.
+// listed reports whether id is a member according to the node at, and whether
+// id is a voter.
 func (c *testCluster) listed(at, id string) (voter, ok bool) {
 	for _, m := range c.node(at).ClusterStatus(context.Background()) {
 		if m.ID == id {
@@ -55,7 +55,7 @@ func TestAdmission_NotAdded(t *testing.T) {
 		c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 		c.change = func(cfg *cluster.Config) { cfg.ClientAddr = "client-of-" + cfg.NodeID }
 		leader := c.leader()
-		c.crash(leader) // so that its client address is known
+		c.crash(leader) // restarts with a client address
 		c.open(leader)
 		c.ready(leader)
 
@@ -101,7 +101,7 @@ func TestAdmission_SurvivesTheLeader(t *testing.T) {
 	}
 	c.crash("n1")
 	c.leader("n2", "n3")
-	// A member that does not answer does not count.
+	// The added node, which was not started, does not count for the majority.
 	c.client("n2").want(t, ok, "SET", "k", "v")
 	for _, id := range []string{"n2", "n3"} {
 		c.crash(id)
@@ -190,8 +190,8 @@ func TestAdmission_OtherProgram(t *testing.T) {
 	c.ready("n1")
 	add := func(id, addr string) (string, error) { return c.node("n1").Add(t.Context(), id, addr, false) }
 	for addr, want := range map[string]string{
-		"web:80":     "web:80 is no peer port: an HTTP port answers",
-		"other:6379": "other:6379 is no peer port: a client port (Redis protocol) answers",
+		"web:80":     "web:80 is not a peer port: an HTTP port answers",
+		"other:6379": "other:6379 is not a peer port: a client port (Redis protocol) answers",
 	} {
 		if done, err := add("n2", addr); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("add at %s: %q, %v, want %q", addr, done, err, want)

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
-// settingVoters is the number of voters before the leader removed the first one
-// that was away. It is "" while no such removal has happened since an operator
-// last changed the members.
+// settingVoters names the setting of the cluster that contains the number of
+// voters before the first automatic removal. The setting is "" if no automatic
+// removal has happened since an operator last changed the members.
 const settingVoters = "voters"
 
 // awayRetryAfter is the minimum time between an automatic removal that failed
@@ -36,8 +36,8 @@ func (ms *membership) removeAway() {
 			voters++
 		}
 	}
-	// The leader has to see the absence itself for the whole time, by its
-	// monotonic clock: a jump of the wall clock must not remove anything.
+	// The leader itself must observe the absence for the whole time, by its
+	// monotonic clock, so that a jump of the wall clock removes no member.
 	mono := ms.clock.Mono()
 	away, longest := ms.away.Note(members, mono, func(m member.Member) bool {
 		return m.ID != ms.cfg.NodeID && !ms.health.Of(m.ID).Alive

@@ -147,9 +147,9 @@ func (ms *membership) keep() {
 const promotionLag = 256
 
 // promote makes a non-voter a voter if it has caught up. It reads the log index
-// of the latest configuration before it asks the node, and raft refuses the
-// change if the log contains another configuration by then. Otherwise AddVoter
-// would add again a node that was removed meanwhile.
+// of the latest configuration before it asks the node. raft refuses the change
+// if the log contains a later configuration. Otherwise AddVoter would add again
+// a node that was removed meanwhile.
 func (ms *membership) promote(m member.Member) error {
 	index, err := ms.listed(m)
 	if err != nil {

@@ -32,9 +32,10 @@ import (
 // have missed the change that added or removed the node.
 //
 // The node makes the leader's answer durable before it asks to be admitted, and
-// the leader admits only non-voters. So if an empty directory says that it
-// joins, its node has not taken part in the cluster yet, and may ask again.
-// raftlog/votes.go describes what the node may do while it receives the log.
+// the leader admits only non-voters. So if a directory contains the leader's
+// answer but no log, its node has not taken part in the cluster yet, and may
+// ask again. raftlog/votes.go describes what the node may do while it receives
+// the log.
 
 // probeEvery is the time between attempts to form or join a cluster.
 const probeEvery = 200 * time.Millisecond

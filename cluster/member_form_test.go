@@ -156,8 +156,8 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c.stop("n3")
 	c.members["n3"].dies = false
 
-	// The remedy works: once removed and added, it joins as a new member and
-	// gets the data.
+	// The remedy works: once n3 has been removed and added, it joins as a new
+	// member and gets the data.
 	eventually(t, "n3 to be removed", func() bool {
 		err := c.node("n2").RemoveMember("n3")
 		if err != nil {
@@ -169,15 +169,15 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c.open("n3")
 	c.ready("n3")
 	eventually(t, "n3 to vote", func() bool { return c.node("n3").Status().Voter })
-	// Its new directory counts starts from 1 again. The new session must not be
-	// confused with the earlier one, which has higher numbers.
+	// The new directory of n3 counts starts from 1 again. The cluster must not
+	// confuse the new session with the earlier one, which has higher numbers.
 	for i := range 5 {
 		if got := c.client("n3").number(t, "INCR", "n"); got != int64(i+1) {
 			t.Fatalf("INCR through the new n3: %d, want %d", got, i+1)
 		}
 	}
 	c.caughtUp()
-	// Its vote counts.
+	// The vote of the new n3 counts.
 	c.crash("n2")
 	c.client("n3").want(t, ok, "SET", "k", "w")
 	c.client("n1").want(t, bulk("w"), "GET", "k")
@@ -247,7 +247,8 @@ func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	c.wantFatal("n5", cluster.ErrWiped.Error())
 }
 
-// A leader that is cut off must not admit a node by what it believes.
+// A leader that is cut off must not admit a node, because its members may be
+// outdated.
 func TestJoin_LeaderCutOff(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections)
@@ -278,7 +279,7 @@ func TestJoin_CutShort(t *testing.T) {
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.add("n4")
 
-	// Not added: the node has stored the cluster id, and then it died.
+	// First, n4 was not added: it stored the cluster id and then died.
 	s, err := storage.Open(storage.Config{Dir: c.members["n4"].dir, NodeID: "n4", LogKind: "wal", Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +295,7 @@ func TestJoin_CutShort(t *testing.T) {
 	c.net.refuse(rpc.ServiceRaft, "n4") // it gets no data
 	c.net.heal()
 
-	// Added, with nothing on its disk yet.
+	// Second, n4 was added, and it dies before its log contains an entry.
 	eventually(t, "n4 to be admitted", func() bool { return c.log.Count("n4: joined cluster") > 0 })
 	eventually(t, "n4 to be asked", func() bool {
 		return c.log.Count("member cannot become a voter yet: node=n4 error=\"still catching up\"") > 2
@@ -315,7 +316,7 @@ func TestJoin_CutShort(t *testing.T) {
 
 // A node that was removed while it was cut off does not know of its removal. It
 // asks another node for its vote. That node was removed too, lost its data, and
-// has just been admitted again. Found by the simulator, seed 357 of 70 s.
+// has just been admitted again. The simulator found this case (seed 357, 70 s).
 func TestJoin_VoteWithoutLog(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -346,7 +347,7 @@ func TestJoin_VoteWithoutLog(t *testing.T) {
 		return c.log.Count("n3.raft: pre-vote denied: from=n2") > denied+1 || c.log.Count("n3.raft: pre-vote granted: from=n2") > granted
 	})
 	if c.log.Count("n3.raft: pre-vote granted: from=n2") > granted {
-		t.Error("a node without data encourages a candidate")
+		t.Error("a node without data grants a pre-vote")
 	}
 	if c.log.Count("n3.raft: election won") > won {
 		t.Fatal("a node that was removed leads by the vote of a node without data")

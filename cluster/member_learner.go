@@ -13,8 +13,8 @@ import (
 )
 
 // A node that was added with "holdfast member add --learner" remains a
-// non-voter until an operator promotes it. The log's configuration has no place
-// for this, so a setting of the cluster lists these nodes.
+// non-voter until an operator promotes it. raft's configuration cannot record
+// this, so a setting of the cluster lists these nodes.
 const settingLearners = "learners"
 
 // membersSetting returns a setting of the cluster that changes of the members

@@ -91,7 +91,7 @@ const tellLimit = 500 * time.Millisecond
 
 // tellRemoved tells a node that it was removed, so that it stops sending the
 // commands of its clients while this leader still serves its streams. A node
-// that does not hear it finds out by itself: see removalWatch.
+// that does not receive this message finds out by itself: see removalWatch.
 func (ms *membership) tellRemoved(ctx context.Context, m member.Member) {
 	ctx, cancel := context.WithTimeout(ctx, tellLimit)
 	defer cancel()
@@ -198,9 +198,9 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 // it answers and is at most transferLag entries behind. live returns how many
 // voters can, and for the others the reasons why not.
 //
-// It returns as soon as need voters have answered. A leader that has just lost
-// another voter may be about to lose its lease, which the removal of that voter
-// prevents.
+// It returns as soon as need voters have answered. If the leader has just lost
+// another voter, it may be about to lose its lease, and only a quick removal of
+// that voter prevents this.
 func (ms *membership) live(ctx context.Context, voters []member.Member, need int) (live int, reasons []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	answers := make(chan error, len(voters))

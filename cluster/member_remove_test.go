@@ -150,14 +150,14 @@ func TestRemove_MembersHaveChanged(t *testing.T) {
 		t.Errorf("outcome %d, want not executed", got)
 	}
 	if _, ok := c.listed("n1", "n3"); !ok {
-		t.Error("n3 is no member any more")
+		t.Error("n3 is no longer a member")
 	}
 }
 
-// TestRemove_Waited: a removal that has waited for another change has little
-// time left to ask the members, or its node no longer leads. The node must not
-// take members for dead then, and must not advise the operator to force the
-// removal.
+// TestRemove_Waited: a removal has waited for another change, so it has little
+// time left to ask the members, or its node no longer leads. In both cases, the
+// node must not consider members dead, and must not advise the operator to
+// force the removal.
 func TestRemove_Waited(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
@@ -198,6 +198,6 @@ func TestRemove_Waited(t *testing.T) {
 	})
 	c.net.admit(rpc.ServiceAdmin, "n3")
 	if _, ok := c.listed("n1", "n2"); !ok {
-		t.Error("n2 is no member any more")
+		t.Error("n2 is no longer a member")
 	}
 }

@@ -13,9 +13,10 @@ import (
 )
 
 // removalWatch finds out whether this node was removed from its cluster. raft
-// does not tell it: the leader sends nothing more to a removed node, which may
-// never receive the change. So a node without a leader asks the other members
-// for the leader, and the leader for its members.
+// does not report the removal to the node: the leader sends nothing more to a
+// removed node, so the node may never receive the change. Therefore a node
+// without a leader asks the other members who leads, and asks the leader for
+// its members.
 type removalWatch struct {
 	*environment
 	raft    *raftInstance
@@ -23,22 +24,24 @@ type removalWatch struct {
 	founder *founder
 	// changed is called after removed has changed.
 	changed func(removed bool)
-	// now, of capacity 1, makes keep ask at once: the leader has reported to this
-	// node that it was removed, or has refused it.
+	// now, of capacity 1, makes keep ask at once. It receives a token when the
+	// leader has reported to this node that it was removed, or has refused its
+	// link.
 	now chan struct{}
 
 	unlisted unlisted      // belongs to keep
 	listedAt string        // address at which the leader lists this node; belongs to keep
-	asked    time.Duration // by Clock.Mono, of the last question of a removed node; belongs to keep
+	asked    time.Duration // Clock.Mono when this node, once removed, last asked; belongs to keep
 
 	removed atomic.Bool
 	twin    atomic.Bool // another process runs as this node
 }
 
-// A node asks after goneAfter without a leader, and then at intervals of
-// goneEvery. Once it knows that it was removed, it asks at intervals of
-// againEvery whether it has been added again. If there is a hint that it was
-// removed, it asks at once, up to hintedTries times at intervals of hintedEvery.
+// After goneAfter without a leader, a node asks whether it was removed, and
+// then asks again at intervals of goneEvery. Once it knows that it was removed,
+// it asks at intervals of againEvery whether it has been added again. If there
+// is a hint that it was removed, it asks at once, up to hintedTries times at
+// intervals of hintedEvery.
 const (
 	goneAfter   = 2 * time.Second
 	goneEvery   = time.Second
@@ -103,8 +106,8 @@ func (w *removalWatch) askHealthEvery() time.Duration {
 }
 
 // askAtOnce asks until it is certain whether this node was removed, for about a
-// second. The removal may have been made by a leader that has not committed it
-// yet, so one answer is not enough: see unlisted.
+// second. The leader may not have committed the removal yet, so one answer is
+// not enough: see unlisted.
 func (w *removalWatch) askAtOnce() {
 	t := time.NewTicker(hintedEvery)
 	defer t.Stop()
@@ -132,9 +135,9 @@ type unlisted struct {
 }
 
 // confirmed reports whether the answer r of a leader, which does not list this
-// node either, proves that the removal is committed: the node led all the time
-// since the first answer, and has committed its log up to the index that it gave
-// there.
+// node either, proves that the removal is committed: the leader has led all the
+// time since its first answer, and has committed its log up to the index in
+// that answer.
 func (u *unlisted) confirmed(r adminReply) bool {
 	if u.leader != r.Leader || u.term != r.Term {
 		*u = unlisted{leader: r.Leader, term: r.Term, last: r.Last}

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
-// TestRemoved_Says checks that a removed node reports it in its status and log,
-// also after a restart.
+// TestRemoved_Says checks that a removed node reports its removal in its status
+// and log, also after a restart.
 func TestRemoved_Says(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -97,8 +97,8 @@ func TestRemoved_AnswersAtOnce(t *testing.T) {
 	}
 }
 
-// TestAdd_LearnersConcurrently checks that no name is lost when several nodes
-// are added as learners at the same time.
+// TestAdd_LearnersConcurrently checks that the list of learners is complete
+// after several nodes were added as learners at the same time.
 func TestAdd_LearnersConcurrently(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

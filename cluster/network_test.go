@@ -99,7 +99,7 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// dialer returns the network as node from sees it.
+// dialer returns the function with which the node from dials other nodes.
 func (n *network) dialer(from string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		to := testutil.Host(addr)
@@ -215,8 +215,8 @@ type relay struct {
 	far      *net.UnixConn
 	done     chan struct{}
 	service  atomic.Uint32 // service that the dialer asked for, 0 before it asks
-	frozen   atomic.Bool   // passes no more bytes, and neither end notices
-	mute     atomic.Bool   // the same, but only towards the dialer
+	frozen   atomic.Bool   // discards all bytes, and neither end notices
+	mute     atomic.Bool   // discards the bytes to the dialer, and neither end notices
 	// The bytes of each direction are delayed until its channel is closed.
 	forth, back atomic.Pointer[chan struct{}]
 	once        sync.Once
@@ -281,9 +281,8 @@ func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 }
 
 // delay is like stall, for the opposite direction: it delays what is sent to
-// the node to. The bytes arrive when flow is called, although the sender has
-// given the connection up long before. The replies are lost, because the answer
-// that the connection no longer exists is delayed as long.
+// the node to. The bytes arrive when flow is called, even if the sender has
+// long given up the connection. The node to cannot send anything back.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) {
@@ -302,10 +301,10 @@ type straggler struct {
 	caught   chan struct{} // closed when something is delayed
 }
 
-// straggle delays the bytes on the next connection for a service from one node to
-// another. The first writes of the dialer, as many as after, pass at once. The
-// following ones arrive when flow is called; the node may use a newer connection
-// by then. caught is closed when something is delayed.
+// straggle delays the bytes on the next connection for a service from one node
+// to another. The first writes of the dialer, as many as after, pass at once.
+// The later writes arrive when flow is called, even if the dialer already uses
+// a newer connection. caught is closed when something is delayed.
 func (n *network) straggle(service rpc.Service, from, to string, after int) (caught <-chan struct{}, flow func()) {
 	s := &straggler{service, from, to, after, make(chan struct{}), make(chan struct{})}
 	n.mu.Lock()
@@ -360,7 +359,7 @@ func (n *network) isRefused(service rpc.Service, to string) bool {
 	return n.refused[refusal{service, to}]
 }
 
-// mute is like freeze, for the opposite direction only: what comes back.
+// mute is like freeze, but discards only the bytes that the node to sends back.
 func (n *network) mute(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.mute.Store(true) })
 }

@@ -168,7 +168,9 @@ func (n *Node) listen() error {
 	if n.cfg.ClientAddr != "" {
 		rc.ClientHint += ": use its client port, " + n.cfg.ClientAddr
 	}
-	// A request ends with the error of the handshake, which says why: see absence.
+	// The handshake must time out before a request does, so that the request
+	// fails with the error of the handshake, which contains the reason: see
+	// absence.
 	rc.HandshakeTimeout = adminTimeout - time.Second
 	rc.MaxFrame = 64 << 20
 	rc.Secret, rc.PreviousSecret, rc.SecretOptional = n.cfg.Secret, n.cfg.PreviousSecret, n.cfg.SecretOptional
@@ -642,7 +644,7 @@ func (n *Node) Close() error {
 }
 
 // ClientID returns the number for a new connection. Once this start of the node
-// has reserved its first block of numbers, they ascend.
+// has reserved its first block of numbers, the returned numbers ascend.
 func (n *Node) ClientID() uint64 { return n.clientIDs.Take() }
 
 // newClientIDs returns the allocator of client ids, which reserves blocks of
@@ -660,8 +662,9 @@ func newClientIDs(e *environment, m *machine.Machine, fw *forwarder) *clientid.A
 // ID returns the name of this node.
 func (n *Node) ID() string { return n.cfg.NodeID }
 
-// SetSecrets replaces the secrets by which the nodes of the cluster authenticate
-// each other. Connections that another secret has authenticated end.
+// SetSecrets replaces the secrets by which the nodes of the cluster
+// authenticate each other. Connections that were authenticated with another
+// secret end.
 func (n *Node) SetSecrets(secret, previous []byte) error { return n.mux.SetSecrets(secret, previous) }
 
 // ClusterID returns the id of the cluster. It is "" before the node belongs to
@@ -696,7 +699,7 @@ func (n *Node) FeatureVersion(need int) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.Options.LeaderWait)
 	defer cancel()
-	_ = n.awaitApplied(ctx, index) // if it fails, what this node knows is the best answer
+	_ = n.awaitApplied(ctx, index) // after an error, this node's own version is the best answer
 	return n.Features()
 }
 
@@ -761,8 +764,8 @@ func (n *Node) Collectors() []prometheus.Collector {
 	})
 }
 
-// blockers says of each member whether it keeps the feature version from being
-// raised.
+// blockers reports for each member whether it keeps the feature version from
+// being raised.
 func (n *Node) blockers() map[string]bool {
 	blocked := n.features.Blockers()
 	all := make(map[string]bool)

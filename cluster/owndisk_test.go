@@ -124,16 +124,16 @@ func TestOwnDisk_Slow(t *testing.T) {
 	}
 }
 
-// TestOwnDisk_SlowAndDeposed checks that a leader that is deposed while its
-// disk is slow follows the next leader only when everything that it treated as
-// stored is on disk or has been cut off.
+// TestOwnDisk_SlowAndDeposed checks a leader that is deposed while its disk is
+// slow. It follows the next leader only when every entry that it treated as
+// stored is on disk or has been removed from its log.
 func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	t.Parallel()
 	var c *testCluster
 	var letGo func()
 	var lost <-chan result
-	// On a busy machine the leader's lease may end before it takes the entry.
-	// The test tries again then.
+	// On a busy machine the leader's lease may end before the leader accepts
+	// the entry. If so, the test tries again.
 	for took := false; !took; {
 		c, letGo = slowLeader(t)
 		defer letGo()

@@ -12,8 +12,8 @@ import (
 
 // TestPacking_HeavyWrites checks that a pipeline of heavy writes gets several
 // entries, that a single write that is heavier waits for its slot, and that a
-// write that would take too long is refused. All of this holds through any
-// node.
+// write that would take too long is refused. The client is connected to a
+// follower.
 func TestPacking_HeavyWrites(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.MaxWriteTime = 50 * time.Millisecond })

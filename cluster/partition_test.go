@@ -77,11 +77,11 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 					c.net.hold(id, old)
 				}
 			}
-			// The old leader takes this command before it knows that it is
+			// The old leader accepts this command before it knows that it is
 			// deposed. The command has a number and must get its outcome.
 			sent := c.client(old).start("INCR", "sent")
 			c.leader(rest...)
-			eventually(t, "the old leader to lose its way", func() bool { return !c.node(old).Linked() })
+			eventually(t, "the old leader to lose its link", func() bool { return !c.node(old).Linked() })
 			for _, id := range rest {
 				c.client(id).want(t, ok, "SET", "k", "after")
 			}
@@ -211,9 +211,9 @@ func TestPartition_SilentStream(t *testing.T) {
 	}
 }
 
-// TestPartition_StreamsOutOfOrder: a stream that its node gave up can reach the
-// leader after the stream that the node opened next, and it ends soon. It must
-// not leave the node without a stream.
+// TestPartition_StreamsOutOfOrder: a node gives up a stream and opens the next
+// one. The first stream can reach the leader later than the second, and soon
+// ends. Its end must not leave the node without a stream.
 func TestPartition_StreamsOutOfOrder(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {
@@ -295,8 +295,8 @@ func TestUnknownOutcome(t *testing.T) {
 					t.Fatalf("group without a majority: %q, %v, want ErrUnknown", r.reply, r.err)
 				}
 			}
-			// Nothing is sent from here on.
-			eventually(t, "the node to lose its way", func() bool { return !c.node(at).Linked() })
+			// From here on, the node has no link, so it sends no command.
+			eventually(t, "the node to lose its link", func() bool { return !c.node(at).Linked() })
 			if _, err := c.client(at).do("INCR", "n"); !errors.Is(err, outcome.ErrNoLeader) {
 				t.Errorf("without a leader: %v, want ErrNoLeader", err)
 			}

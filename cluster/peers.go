@@ -127,7 +127,7 @@ type keptStream struct {
 
 // keepStream is how long a stream is kept without a request, so that streams to
 // removed members are closed. streamAge is how long a stream is used: only the
-// handshake of a new one checks whether this node may still open streams.
+// handshake of a new stream checks whether this node may still open streams.
 const (
 	keepStream = 10 * time.Second
 	streamAge  = time.Minute
@@ -187,7 +187,7 @@ func (p *peers) askContext(ctx context.Context, addr, id string, req adminReques
 }
 
 // exchange sends one request on an admin stream and waits for the reply. If ctx
-// ends before, it closes the stream.
+// ends first, it closes the stream.
 func (p *peers) exchange(
 	ctx context.Context, s *rpc.Stream, addr, id string, req adminRequest, reply *adminReply,
 ) error {

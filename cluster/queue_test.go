@@ -44,8 +44,9 @@ func testQueue(t *testing.T, restarts bool) {
 	c.mended()
 	patient := &queue{c: c, name: "patient", restarts: restarts}
 	hasty := &queue{c: c, name: "hasty", timeout: time.Second, restarts: restarts}
-	// Nodes that are cut off always have clients that were not served. Only
-	// then are waits ended.
+	// No element is pushed to this queue before the end, so a node that is cut
+	// off always has waiters that were not served. Only such waits can be
+	// ended.
 	quiet := &queue{c: c, name: "quiet", quiet: true, restarts: restarts}
 	queues := []*queue{patient, hasty, quiet}
 	for i, q := range queues {
@@ -247,8 +248,8 @@ func (w *waiter) tryBlock(args []string) ([]byte, error) {
 	return w.s.Block(&w.group, w.origin, false)
 }
 
-// finish stops the clients. It stops those that wait by pushing an element for
-// each of them.
+// finish stops the clients. It pushes an element for each client that waits, so
+// that the client stops waiting.
 func (q *queue) finish() {
 	close(q.stopProducers)
 	q.producers.Wait()

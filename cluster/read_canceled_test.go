@@ -17,7 +17,7 @@ type leaving struct {
 	leave   chan struct{}
 	mu      sync.Mutex
 	watched int // watches that were begun
-	open    int // and not stopped
+	open    int // watches that were begun and not stopped
 }
 
 func (l *leaving) watch() (<-chan struct{}, func(), error) {

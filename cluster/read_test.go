@@ -30,8 +30,8 @@ func TestRead_StaleLeader(t *testing.T) {
 	c.caughtUp()
 	term := c.node(old).Status().Term
 
-	// These are ReadIndex rounds whose answers are on their way. Each retry
-	// adds one.
+	// Delay the followers' confirmations of the ReadIndex rounds that begin
+	// now. Each retry of a round adds confirmations.
 	for _, id := range rest {
 		c.net.hold(id, old)
 	}

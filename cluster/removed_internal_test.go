@@ -2,8 +2,8 @@ package cluster
 
 import "testing"
 
-// A removal counts when the same leader has committed its log as of its first
-// answer.
+// TestRemoved_NeedsCommit checks that a removal counts only when the same
+// leader has committed the whole log that it had at its first answer.
 func TestRemoved_NeedsCommit(t *testing.T) {
 	var u unlisted
 	for i, c := range []struct {

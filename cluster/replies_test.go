@@ -36,7 +36,7 @@ func TestReplies_Large(t *testing.T) {
 		want.WriteString(bulk(value))
 	}
 	cl.want(t, want.String(), mget...)
-	// The same with a write goes through the log.
+	// With a write in the same group, the read goes through the log.
 	reply, err := cl.pipeline([]string{"INCR", "n"}, mget)
 	if err != nil || reply != ":1\r\n"+want.String() {
 		t.Errorf("INCR and MGET in one group: %d bytes, %v: %.200s", len(reply), err, reply)

@@ -114,9 +114,9 @@ func (ld *leadership) yielding() func() error {
 // so a pipeline with many slow scripts delays them no longer than one slow
 // script does. Each piece that goes through the log is reported to s.piece.
 //
-// A client may send a pipeline of writes and close its connection, and the
-// pipeline is executed all the same. That ends when the replies exceed
-// maxUnread: then the rest of the group is not executed.
+// If a client sends a pipeline of writes and closes its connection, the
+// pipeline is still executed. But when the replies exceed maxUnread, inPieces
+// does not execute the rest of the group.
 func (s *Session) inPieces() ([]byte, error) {
 	c := &s.call
 	c.early = nil
@@ -186,8 +186,8 @@ func (s *Session) inPieces() ([]byte, error) {
 }
 
 // maxUnread is the size in bytes of the replies to the executed pieces of a
-// group above which inPieces ends if the client has left. A group of writes with
-// short replies never has so many.
+// group above which inPieces ends if the client has left. The replies of a
+// group of writes with short replies never reach this size.
 const maxUnread = 256 << 10
 
 // pieceRead executes the group of the call as a read.

@@ -16,9 +16,9 @@ import (
 
 // lines interprets a language with one command per line, which is all that the
 // cluster's side of scripting needs. "spin" runs until it is interrupted. "spin
-// once" and "spin twice" spin only in the first one or two scripts, on
-// whichever node. "nap" runs for longer than the first script budget. "panic"
-// panics. In a library, "register f" begins a function.
+// once" and "spin twice" spin only in the first one or two runs of a script on
+// any node. "nap" runs for longer than the first script budget. "panic" panics.
+// In a library, "register f" begins a function.
 type lines struct {
 	runs     atomic.Int64
 	spinning chan struct{} // gets a token when a script begins to spin
@@ -60,8 +60,9 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 			until := time.Now().Add(3 * cluster.DefaultOptions().BriefScriptTime)
 			for over := false; text == "" && !over; {
 				over = !time.Now().Before(until)
-				// Ask once more when the nap is over. Otherwise a pause without
-				// a processor could hide that the budget was exceeded.
+				// Call Interrupt once more when the nap is over. Otherwise the
+				// goroutine could get no processor for the whole nap, and would
+				// not notice that the budget is exceeded.
 				text = call.Interrupt()
 			}
 		case "panic":
@@ -99,8 +100,8 @@ func scripted(t *testing.T, l *lines, options ...func(*cluster.Options)) *testCl
 	return c
 }
 
-// patient gives scripts a large budget, so that they run on the path of the
-// writes.
+// patient gives scripts a large budget, so that the proposer executes them
+// without a dry run.
 func patient(o *cluster.Options) { o.ScriptTime, o.BriefScriptTime = 10*waitLimit, 10*waitLimit }
 
 // changeLeaders makes other nodes lead while a load runs. Every third change is
@@ -251,8 +252,8 @@ func TestFunctions_LoadTime(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestScripts_Time checks that scripts that loop end within their budget, each
-// for itself, and that other commands run between them.
+// TestScripts_Time checks that each script that loops ends within its own
+// budget, and that other commands run between such scripts.
 func TestScripts_Time(t *testing.T) {
 	t.Parallel()
 	l := newLines()
@@ -293,8 +294,8 @@ func TestScripts_OthersGoOn(t *testing.T) {
 		looping := c.client(from).start("EVAL", "SET k w\nspin", "0")
 		<-l.spinning
 		if i == 0 {
-			<-l.spinning // the first time, it is not known that the script is slow
-			<-l.spinning // nor how slow it is
+			<-l.spinning // at first, the leader does not know that the script is slow
+			<-l.spinning // and then, it does not know how slow the script is
 		}
 		for _, id := range c.ids() {
 			c.client(id).want(t, ":1\r\n", "INCR", from+id)

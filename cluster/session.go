@@ -101,8 +101,8 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 		return nil, outcome.ErrFeature
 	}
 	if g.Grow > 0 && g.Grow == g.Ops() {
-		// The leader would refuse the whole group. A refusal here costs no room
-		// in the log.
+		// The leader would refuse the whole group too. A refusal here takes no
+		// space in the log.
 		if refusal := s.node.growthRefusal(); refusal != "" {
 			if refusal == fsm.MsgOOM {
 				s.node.stats.MemoryRefused.Add(float64(g.Ops()))
@@ -259,9 +259,8 @@ func (s *Session) read(local bool) ([]byte, error) {
 
 // WatchClient sets the function that watches the session's client. A slow read
 // then ends when the client leaves, and so does a costly pipeline with large
-// replies: see inPieces. A nil function, the initial value, watches
-// no client. The session calls watch while Do runs, and has called stop when Do
-// returns.
+// replies: see inPieces. A nil function, the initial value, watches no client.
+// The session calls watch while Do runs, and calls stop before Do returns.
 func (s *Session) WatchClient(watch execution.WatchFunc) { s.watch = watch }
 
 // watching returns the watch function for the group of the call, nil for none.
@@ -275,7 +274,7 @@ func (s *Session) watching() execution.WatchFunc {
 }
 
 // awaitRead waits until the forwarder has ended the read of the call. It
-// returns false if the client has left before and the read was given up.
+// returns false if the client has left first and the read was given up.
 func (s *Session) awaitRead() bool {
 	c := &s.call
 	watch := s.watching()

@@ -50,7 +50,7 @@ func TestStarts_SlowDisk(t *testing.T) {
 	c, letGo := slowLeader(t, steadyLeader)
 	defer letGo()
 	before := c.node("n1").Status().Commit                  // another entry may be in flight
-	flying := c.client("n1").start("SET", "k", "in flight") // takes the window
+	flying := c.client("n1").start("SET", "k", "in flight") // fills the window
 	eventually(t, "an entry to be in flight", func() bool { return c.node("n2").Status().LastIndex > before })
 	c.restartWithinEntry(letGo)
 	if res := awaitResult(t, "entry in flight", flying); res.err != nil && !errors.Is(res.err, outcome.ErrUnknown) {
@@ -58,8 +58,8 @@ func TestStarts_SlowDisk(t *testing.T) {
 	}
 }
 
-// TestStarts_SlowScript is the same with healthy disks: a slow script keeps the
-// entry open.
+// TestStarts_SlowScript is like TestStarts_SlowDisk, but all disks are healthy,
+// and a slow script keeps the entry open.
 func TestStarts_SlowScript(t *testing.T) {
 	t.Parallel()
 	g := &gate{entered: make(chan struct{}, 1), letGo: make(chan struct{})}

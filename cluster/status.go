@@ -59,10 +59,10 @@ type statusReporter struct {
 	reporter  atomic.Pointer[func(query string) ([]byte, error)]
 }
 
-// stateReader reads the part of a node's status that needs the lock of the state
-// machine. An entry that restores a backup has the lock for seconds, and so has a
-// snapshot of the leader. The node must answer the other members meanwhile.
-// Otherwise they report that they get no answers from it.
+// stateReader reads the part of a node's status that needs the lock of the
+// state machine. An entry that restores a backup holds the lock for seconds,
+// and so does the installation of a snapshot. The node must answer the other
+// members meanwhile. Otherwise they report that they get no answers from it.
 type stateReader struct {
 	mu   sync.Mutex
 	last stateSummary
@@ -191,8 +191,8 @@ type memoryReader struct {
 	memory uint64
 }
 
-// memoryEvery is how long a node may report a limit of its control groups that has
-// changed.
+// memoryEvery is how long a node may continue to report the old memory limit
+// after the limit of its control group has changed.
 const memoryEvery = 10 * time.Second
 
 // read returns the result of measure, or the one of an earlier call. now is the

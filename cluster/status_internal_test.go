@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// TestShortReason checks that the reason in the status says why, and not what failed.
+// TestShortReason checks that the reason in the status says why a request
+// failed, but not which request.
 func TestShortReason(t *testing.T) {
 	for want, err := range map[string]error{
 		"connection refused":         &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED},

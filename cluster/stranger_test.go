@@ -9,7 +9,8 @@ import (
 )
 
 // TestAdmission_WhileOneIsSilent: a node that was added joins although another
-// member does not answer, which keeps the feature version from being raised.
+// member does not answer. While that member is silent, the feature version
+// cannot be raised.
 func TestAdmission_WhileOneIsSilent(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n1": older, "n2": older, "n3": older}

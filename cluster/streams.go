@@ -436,8 +436,8 @@ func (r *remoteRead) confirmed(ld *leadership, now int64, index uint64) {
 			return
 		}
 	}
-	// It may take long, so it must not run on the goroutine that serves the
-	// other reads.
+	// The read may take long, so it must not run on the goroutine that serves
+	// the other reads.
 	go r.run(ld, now)
 }
 

@@ -30,8 +30,8 @@ import (
 // raft chooses the voter with the highest next index, whether that voter is
 // alive or not.
 //
-// So Holdfast never sets that flag. A transfer has four steps. Each has a time
-// limit, and nothing of it remains after the transfer:
+// So Holdfast never sets that flag. A transfer has four steps. Each step has a
+// time limit, and leaves no state behind after the transfer:
 //
 //  1. Ask the target for its status. Refuse a target that does not answer, is
 //     not a voter, or is more than transferLag entries behind.
@@ -219,8 +219,8 @@ func (t *transfers) target(ctx context.Context, to string) (member.Member, error
 	return best.m, nil
 }
 
-// behind is the error of a target whose log ends at index, when that of the
-// leader ends at last.
+// behind returns the error for a target whose log ends at index while the
+// leader's log ends at last.
 func behind(m member.Member, index, last uint64) error {
 	return fmt.Errorf("%s is too far behind: its log ends at index %d, that of the leader at %d", m.ID, index, last)
 }
@@ -300,9 +300,9 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m member.Mem
 	}
 }
 
-// electionError returns the error of a failed StartElection, with its outcome. A
-// connection that was refused has carried nothing. After any other error, the
-// target may have received the message, or may receive it later.
+// electionError returns the error of a failed StartElection, with its outcome.
+// If the connection was refused, the message was not sent. After any other
+// error, the target may have received the message, or may receive it later.
 func electionError(target string, err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return outcome.NewNotExecuted(true, fmt.Sprintf("%s could not be asked to campaign: %v", target, err))

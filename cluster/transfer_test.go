@@ -83,7 +83,7 @@ func TestTransfer_Refused(t *testing.T) {
 
 // TestTransfer_TargetStopsCatchingUp checks that the leader gives up on a
 // target that does not get the last entries in time. The leader continues
-// leading, and processes what has been waiting meanwhile.
+// leading, and executes the commands that have waited meanwhile.
 func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -111,13 +111,13 @@ func TestTransfer_AskedTooLate(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3, func(o *cluster.Options) { o.HeartbeatTimeout = slowdown * time.Second })
 	c.change = func(cfg *cluster.Config) {
-		if cfg.NodeID == "n3" { // or it campaigns on its own while the transfers wait
+		if cfg.NodeID == "n3" { // otherwise it would campaign while the transfers wait
 			cfg.Options.HeartbeatTimeout = slowdown * time.Minute
 		}
 	}
 	c.open(c.ids()...)
 	c.ready(c.ids()...)
-	c.quiet() // or an entry leaves n3 behind
+	c.quiet() // otherwise n3 could lack an entry
 	c.transfer("n1")
 	c.caughtUp()
 	flows := []func(){c.net.delay(rpc.ServiceRaft, "n1", "n3")}
@@ -229,7 +229,7 @@ func TestHandOver_ChoosesTheLiving(t *testing.T) {
 
 // TestTransfer_TargetIsStopping checks that a node that is being stopped is not
 // given leadership. If all other voters are being stopped, the leader does not
-// wait for one that is not.
+// wait for a target.
 func TestTransfer_TargetIsStopping(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

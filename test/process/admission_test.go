@@ -95,8 +95,8 @@ func TestMember_Add(t *testing.T) {
 		{"n2", process.Loopback(1), `n2 is already a member`},
 		{"n5", c.Nodes[1].Peers, "is in use by the member n2"},
 		{"n5", localhost(c.Nodes[1].Peers), `this is node "n2", not "n5"`},
-		{"n5", localhost(c.Nodes[1].Clients), "is no peer port: a client port (Redis protocol) answers"},
-		{"n5", localhost(c.Nodes[1].HTTP), "is no peer port: an HTTP port answers"},
+		{"n5", localhost(c.Nodes[1].Clients), "is not a peer port: a client port (Redis protocol) answers"},
+		{"n5", localhost(c.Nodes[1].HTTP), "is not a peer port: an HTTP port answers"},
 		{"n5@", process.Loopback(1), "contains whitespace or one of the characters"},
 		{"n5", "nowhere", "missing port"},
 	} {
