@@ -100,8 +100,8 @@ func (ids *Allocator) Sweep() {
 }
 
 // reserved handles the reply to a reservation. If the reservation failed, its
-// numbers stay unused in case it was executed, and Sweep reserves another
-// block.
+// numbers stay unused, because it may have been executed nevertheless. Sweep
+// then reserves another block.
 func (ids *Allocator) reserved(reply []byte, err error) {
 	text, isInt := strings.CutPrefix(strings.TrimSuffix(string(reply), "\r\n"), ":")
 	first, notInt := strconv.ParseUint(text, 10, 64)
