@@ -16,8 +16,8 @@ import "time"
 // concurrent use: the leadership's lock must be held for all methods. The zero
 // value is ready for use.
 type Wait struct {
-	// expected is the number of groups in the entry that was applied last whose
-	// clients were answered, plus the number of groups that were waiting at that
+	// expected is the sum of two numbers of groups: those in the last applied
+	// entry whose clients were answered, and those that were waiting at that
 	// time.
 	expected int
 	last     int           // groups in the last entry
@@ -46,8 +46,9 @@ func (t *Wait) Applied(waiting, block int, took time.Duration) {
 }
 
 // Begin returns how long to wait for more groups than there are, or 0 to
-// propose at once. After a result above 0, the caller must wait and then call
-// Waited: until then, Suffices says which group must wake the proposer.
+// propose at once. If the result is above 0, the caller must wait for that time
+// and then call Waited. In between, Suffices says which group must wake the
+// proposer.
 func (t *Wait) Begin(groups int) time.Duration {
 	enough := t.expected - t.expected/16 // do not wait for the last few
 	wait := min(2*t.took, maxCommitWait)

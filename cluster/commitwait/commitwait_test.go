@@ -87,8 +87,9 @@ func TestWait_InVain(t *testing.T) {
 	}
 }
 
-// TestWait_Blocked checks that the proposer does not wait for clients whose commands
-// block: one of two clients was answered, and its next command is there.
+// TestWait_Blocked checks that the proposer does not wait for clients whose
+// commands block: one of two clients was answered, and its next command has
+// arrived.
 func TestWait_Blocked(t *testing.T) {
 	var u Wait
 	u.Proposed(2)
