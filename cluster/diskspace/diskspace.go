@@ -35,9 +35,9 @@ type Status struct {
 	WritesRefused string `json:"writes_refused,omitempty"`
 }
 
-// Enough returns the free space in bytes from which on a low disk counts as having
-// room again. It is more than the reserve, so that the restrictions do not come and
-// go while the free space is near the reserve.
+// Enough returns the free space, in bytes, at which a low disk counts as having
+// room again. It is more than the reserve, so that the restrictions do not come
+// and go while the free space is near the reserve.
 func (s Status) Enough() int64 { return s.DiskReserve + s.DiskReserve/16 }
 
 // The reserve keeps room for three things. Deletions, releases and renewals of
@@ -124,8 +124,8 @@ type Monitor struct {
 	status  Status // guarded by mu
 	failing bool   // the last measurement failed; guarded by mu
 
-	// handOver is the monotonic time before which leadership is not handed over.
-	// failed counts the hand-overs to each voter that failed. Both belong to
+	// handOver is the monotonic time before which leadership is not handed
+	// over. failed counts the failed hand-overs to each voter. Both belong to
 	// Keep.
 	handOver time.Duration
 	failed   map[string]int
@@ -299,8 +299,9 @@ func (d *Monitor) refuse(text string) {
 
 // decide returns why this node, as leader, must refuse commands that add data,
 // or "". next is a voter with room that should lead in place of this node, or
-// "": the voter to which the fewest hand-overs have failed, and of several such
-// voters the one that has applied most.
+// "" if there is none. decide chooses the voter to which the fewest hand-overs
+// have failed. Among several such voters, it chooses the voter that has applied
+// the most entries.
 func (d *Monitor) decide(own Status, members []member.Member) (refusal, next string) {
 	var low []string
 	voters, roomy, storing := 0, 0, 0
