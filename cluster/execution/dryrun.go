@@ -17,7 +17,7 @@ type DryRun struct {
 	work     time.Duration // estimated for a group without scripts: see Weigh
 }
 
-// Weigh sets the time that a group without scripts takes. Such a group is not
+// Weigh sets the estimated time of a group without scripts. Such a group is not
 // run.
 func (t *DryRun) Weigh(work time.Duration) { t.work, t.exceeded = work, work > t.limit }
 

@@ -10,9 +10,9 @@ import (
 )
 
 // lane is a queue of dry runs of scripts, which run one at a time. The leader
-// has two. Every dry run begins in the lane for short dry runs, and is moved to
-// the other lane when it takes longer than the first lane allows. So a short
-// script never waits for a long one.
+// has two lanes. Every dry run begins in the lane for short dry runs, and is
+// moved to the other lane when it takes longer than the first lane allows. So a
+// short script never waits for a long one.
 //
 // After a dry run that ends, the proposer executes the script, which takes
 // about as long again, and writes wait meanwhile. So a lane pauses after a dry

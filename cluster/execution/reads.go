@@ -73,8 +73,9 @@ const (
 func ReadRefusals() []string { return []string{refusedSlot, refusedTime, refusedMemory} }
 
 const (
-	// inlineSteps limits a read on a goroutine that serves others, possibly the
-	// one that applies the log. It corresponds to about 0.1 ms.
+	// inlineSteps limits a read on a goroutine that also serves other reads,
+	// and that may be the goroutine that applies the log. It corresponds to
+	// about 0.1 ms.
 	inlineSteps = 8 << 10
 	// quickSteps limits a read under the read lock, in addition to
 	// ReadConfig.Quick. Work that is done in one piece, such as encoding a
@@ -169,8 +170,9 @@ func (h *Reads) Read(dst []byte, run Run) (reply []byte, expiryPending bool, err
 	return h.runSlow(dst, run)
 }
 
-// ReadInline executes a group under the read lock, on a goroutine that serves
-// others. It returns ErrSlow if the group may take long, or has taken too long.
+// ReadInline executes a group under the read lock, on a goroutine that also
+// serves other reads. It returns ErrSlow if the group may take long, or has
+// taken too long.
 func (h *Reads) ReadInline(run *Run) (reply []byte, expiryPending bool, err error) {
 	if h.isSlow(run) {
 		return nil, false, ErrSlow
@@ -222,8 +224,8 @@ func (h *Reads) runSlow(dst []byte, run Run) (reply []byte, expiryPending bool, 
 	return reply, expiryPending, err
 }
 
-// readRefusal is the reason why a slow read has no replies. reason is the label of
-// the metric, text the error for the client.
+// readRefusal is the reason why a slow read has no replies. reason is the label
+// of the metric, and text is the error for the client.
 type readRefusal struct{ reason, text string }
 
 func (r readRefusal) Error() string { return r.text }

@@ -103,8 +103,9 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		case r.dryRun != nil && now-r.dryRun.begun > r.dryRun.limit:
 			text, r.dryRun.exceeded = tooLong, true
 		default:
-			// The processor may be the only one. A short script does not
-			// yield, because it would delay the work that waits for its slot.
+			// Yield, because the node may have only one processor. A short
+			// script does not yield, because it would delay the work that waits
+			// for its slot.
 			pace.Check()
 			return ""
 		}

@@ -29,8 +29,8 @@ type Scripts struct {
 	brief time.Duration // limit of scripts that have had no dry run: see fsm.ScriptBudget
 
 	short, long *lane // for short dry runs, and for the others
-	// A read-only script needs a slot of reads. A slow one needs a slot of
-	// slowSlots too, and takes that first: see enter.
+	// A read-only script needs a slot of reads. A slow read-only script also
+	// needs a slot of slowSlots, and takes that slot first: see enter.
 	reads, slowSlots *fairshare.Slots
 
 	mu      sync.Mutex       // guards the fields below
@@ -74,8 +74,8 @@ type ScriptConfig struct {
 	Mono        func() time.Duration                         // monotonic time
 	// Limit bounds a script, and Brief a script that has had no dry run.
 	Limit, Brief time.Duration
-	// Wait bounds the wait for a dry run, and Queue the dry runs that wait in a
-	// lane.
+	// Wait bounds the wait for a dry run, and Queue bounds the number of dry
+	// runs that wait in a lane.
 	Wait  time.Duration
 	Queue int
 	// MostWork is the limit of the steps that the writes of a group's scripts
@@ -234,9 +234,9 @@ func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit ti
 // full memory limit and occupy a processor, so there are few slots, and the
 // client that has had the least time goes first. Half of the slots are reserved
 // for scripts that are not known to be slow. Those wait only briefly but may
-// arrive in large numbers, so their time limit is longer. The wait is limited
-// because the clone that the script reads becomes outdated, and the client
-// gives up.
+// arrive in large numbers, so their time limit is longer. The wait is limited,
+// because the clone that the script reads becomes outdated, and because clients
+// give up.
 func (h *Scripts) enter(name string, who fairshare.Worker, done <-chan struct{}) (leave func(), refusal string) {
 	if !h.isSlow(name) {
 		p, refusal := h.takeSlot(h.reads, who, groupTimes*h.cfg.Limit, done)
