@@ -67,13 +67,13 @@ type Leader struct {
 	Addr raft.ServerAddress
 }
 
-// SeekLast dials the last leader while raft knows no leader. If its port
-// refuses the connection, the leader's process has died and another node has
-// campaigned before this node noticed; then this node campaigns one step later
-// than its rank requires. If the last leader accepts the connection, it is
-// alive, and the election is left to raft's timers. The caller dials again only
-// if the dial got no answer. SeekLast returns an error if the last leader says
-// that this node is not a member.
+// SeekLast dials the last leader while raft knows no leader. If that leader's
+// port refuses the connection, the leader's process has died, and another node
+// has campaigned before this node noticed. Then this node campaigns one step
+// later than its rank requires. If the last leader accepts the connection, it
+// is alive, and the election is left to raft's timers. The caller dials again
+// only if the dial got no answer. SeekLast returns an error if the last leader
+// says that this node is not a member.
 func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 	if last.ID == "" || last.ID == c.cfg.ID || !c.cfg.Enabled {
 		return nil
@@ -114,8 +114,8 @@ func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 // its rank. A node calls Campaign once for each leader that it loses.
 //
 // A wrong suspicion is safe, because an election still needs a majority and an
-// up-to-date log. The election is started by the TimeoutNow message that raft
-// uses for a transfer of leadership, which the node sends to itself.
+// up-to-date log. To start the election, the node sends itself TimeoutNow, the
+// message that raft uses for a transfer of leadership.
 func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
 	lost := *last
 	*last = Leader{}
@@ -160,12 +160,12 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 	switch _, leader := c.cfg.Raft().LeaderWithID(); leader {
 	case id:
 	case "":
-		// Another node campaigned first. If this node voted for it, it may
-		// still win. If this node did not, the candidate's log is behind this
-		// node's log, so it cannot win here, and waiting for raft's timers
-		// would leave the cluster without a leader. A follower forgets its
-		// leader only after its term has risen, so a vote of this term is not
-		// the vote that elected the lost leader.
+		// Another node campaigned first. If this node voted for that node, that
+		// node may still win. If this node did not, the candidate's log is
+		// behind this node's log, so it cannot win here, and waiting for raft's
+		// timers would leave the cluster without a leader. A follower forgets
+		// its leader only after its term has risen, so a vote of this term is
+		// not the vote that elected the lost leader.
 		if c.voted() {
 			return
 		}
