@@ -52,8 +52,8 @@ const (
 	// very unlikely to be durable on any node yet.
 	EntryProposed = "entry-proposed"
 	// EntryOpen: a leader has passed an entry to the goroutine that writes to
-	// its disk and to those that send it. It is not written here, and may have
-	// been sent.
+	// its disk and to those that send it. The entry is not on the leader's
+	// disk, and may have been sent.
 	EntryOpen = "entry-open"
 	// EntryDurable: an entry is durable on the leader, and perhaps on no other
 	// node.
@@ -62,10 +62,10 @@ const (
 	// reply.
 	EntryApplied = "entry-applied"
 	// LeadershipUnopened: a node has won an election and has passed its
-	// TermStart to raft. It is not committed.
+	// TermStart to raft. The TermStart is not committed.
 	LeadershipUnopened = "leadership-unopened"
-	// MemberProposed: a leader has passed a change of the members to raft. It
-	// is not committed.
+	// MemberProposed: a leader has passed a change of the members to raft. The
+	// change is not committed.
 	MemberProposed = "member-proposed"
 	// MemberChanged: a change of the members is committed and has not been
 	// reported.
