@@ -24,14 +24,15 @@ import (
 // package fsm. The leader raises it when every member, voter or not, has
 // reported that its program knows the next feature version.
 //
-// A raise must never meet a member whose program does not know it. The leader
-// holds Features.checking while it reads the latest configuration, checks the
-// members' reports and proposes the raise, and it admits no member meanwhile.
-// The raise is in the log after the configuration that was checked, so a later
-// leader has both entries or does not have the raise. The raise names its term,
-// so it has no effect if it is proposed again in another term. A member that
-// was added but not started does not answer, which blocks the raise. A member
-// that is removed, wiped and added again is checked when it joins.
+// A member must never apply a raise to a version that its program does not
+// know. The leader holds Features.checking while it reads the latest
+// configuration, checks the members' reports and proposes the raise, and it
+// admits no member meanwhile. The raise is in the log after the configuration
+// that was checked, so a later leader has both entries or does not have the
+// raise. The raise names its term, so it has no effect if it is proposed again
+// in another term. A member that was added but not started does not answer,
+// which blocks the raise. A member that is removed, wiped and added again is
+// checked when it joins.
 //
 // One case remains: a member whose program is replaced by an older one after
 // the member has reported. No order of messages can exclude that, because a
@@ -199,7 +200,7 @@ func (f *Features) WhileUnchanged(admit func() error) error {
 }
 
 // Allow returns an error if the program of a joining node, which knows the
-// feature version known, does not know that of the cluster.
+// feature version known, does not know the feature version of the cluster.
 func (f *Features) Allow(node string, known int) error {
 	if now := f.cfg.Machine.Features(); now >= fsm.FeatureMend && known < now {
 		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: "+
