@@ -11,8 +11,8 @@ const (
 	// maxQueued bounds the frames that wait for the goroutine that writes, in
 	// bytes.
 	maxQueued = 16 << 20
-	// urgentBytes is the size of the queue at which the goroutine that writes no
-	// longer waits for more.
+	// urgentBytes is the size of the queue, in bytes, at which the goroutine
+	// that writes no longer waits for more events.
 	urgentBytes = maxQueued / 4
 	// maxKept bounds the memory of an empty queue that is used again, in bytes.
 	maxKept = 1 << 20

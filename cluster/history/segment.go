@@ -48,8 +48,8 @@ type segment struct {
 	wall  int64  // wall clock of the first frame, in microseconds
 }
 
-// add adds a frame at an offset to the index. hashes are those of the keys of its
-// events.
+// add adds a frame at an offset to the index. hashes contains the hashes of the
+// keys of the frame's events.
 func (g *segment) add(index uint64, clock fsm.Clock, hashes []uint32, offset int64) {
 	if g.first == 0 {
 		g.first, g.wall = index, clock.Wall
