@@ -32,8 +32,9 @@ type Config struct {
 	// got no lock, in log order, with the lock of the machine held. The events are
 	// valid only during the call.
 	Locks func(term uint64, res *fsm.Result)
-	// Applied is called for each entry that was applied, in log order. began and
-	// ended are the times on the clock Mono between which it was applied.
+	// Applied is called for each entry that was applied, in log order. began
+	// and ended are the times, on the clock Mono, at which the machine began
+	// and ended to apply it.
 	Applied func(index, term uint64, res *fsm.Result, began, ended time.Duration)
 	// TermStarted is called when a TermStart is applied, with the lock of the
 	// machine held. lease is the lease clock.

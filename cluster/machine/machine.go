@@ -28,10 +28,10 @@ type Machine struct {
 	// starting is set while raft is being created. The first snapshot that raft
 	// restores then is this node's own.
 	starting bool
-	// unread is the reason why that snapshot could not be read. Restore fails
-	// with it from then on, because raft would otherwise continue with an older
-	// snapshot, although the entries that follow the older one may have been
-	// deleted.
+	// unread is the reason why that snapshot could not be read. If it is set,
+	// Restore always fails with it. Otherwise raft would continue with an older
+	// snapshot, although the entries that follow the older snapshot may have
+	// been deleted.
 	unread error
 
 	// mu guards m. A function that changes the state or makes a clone needs the

@@ -56,20 +56,22 @@ func Usable(memory uint64) float64 {
 	return max(min(float64(memory)/4*3, float64(memory)-programMemory), 0)
 }
 
-// leastMaxMemory is the least default of maxmemory, because 0 is no limit.
+// leastMaxMemory is the least default of maxmemory, because 0 would mean no
+// limit.
 const leastMaxMemory = 1 << 20
 
-// DefaultMaxMemory returns the default size that the data set may have, if the
-// process may use a number of bytes of memory. It is as large as possible such that
-// a backup of a full cluster can be restored into an empty cluster of the same
-// size. A node then holds the backup and the new state at the same time.
+// DefaultMaxMemory returns the default size that the data set may have if the
+// process may use the given number of bytes of memory. It is the largest size
+// at which a backup of a full cluster can be restored into an empty cluster of
+// the same size. A node then holds the backup and the new state at the same
+// time.
 func DefaultMaxMemory(memory uint64) int64 {
 	return max(int64(Usable(memory)/(1+InMemory(1))), leastMaxMemory)
 }
 
-// crowded reports whether a state of a number of bytes and the state in a
-// snapshot file may together take more than half of the memory that the Go
-// runtime may use. Then the node discards its state before it reads the
+// crowded reports whether two states together may take more than half of the
+// memory that the Go runtime may use: a state of the given size, and the state
+// in a snapshot file. Then the node discards its state before it reads the
 // snapshot of the leader, and everything that reads the state waits meanwhile.
 // raftlog has already read the file back, so the file is known to be readable.
 // The limit is lower than that of a restore (Usable), because an error has
