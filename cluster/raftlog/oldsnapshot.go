@@ -16,9 +16,9 @@ import (
 // same.
 
 // errOldSnapshot makes raft reject a snapshot instead of installing it. Usually
-// the sender has given up long before. A sender that has not continues with the
-// entries that follow this node's log; the check of the preceding entry
-// succeeds because of endedLog.GetLog (snapend.go).
+// the sender has given up long before. If the sender still waits, it continues
+// with the entries that follow this node's log. The check of the preceding
+// entry then succeeds because of endedLog.GetLog (snapend.go).
 var errOldSnapshot = errors.New("the log is already ahead of the snapshot")
 
 // metaSnapshots is a snapshot store whose readers carry the metadata of the

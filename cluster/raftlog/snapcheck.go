@@ -17,9 +17,9 @@ import (
 // sink is canceled. The log and the older snapshots remain, and the node
 // continues.
 //
-// This covers both origins of a snapshot: a snapshot of the node's own state,
-// which is also compared with that state, and a snapshot that the leader sent,
-// which raft completes on disk before the machine reads it.
+// The check covers both origins of a snapshot: a snapshot of the node's own
+// state, which is also compared with that state, and a snapshot that the leader
+// sent, which raft completes on disk before the machine reads it.
 
 // errUnreadable means that a snapshot was deleted because it could not be read
 // back.

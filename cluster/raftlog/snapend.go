@@ -23,8 +23,9 @@ import (
 
 // SnapshotEnd is the type of the entry that GetLog returns for the last entry
 // of the newest snapshot. Its index and term are valid. Its content is unknown,
-// so the entry must not be sent to other nodes. A node that has just lost its
-// leadership may still read its log in order to replicate it.
+// so the entry must not be sent to other nodes. Package transport checks this,
+// because a node that has just lost its leadership may still read its log in
+// order to replicate it.
 const SnapshotEnd raft.LogType = 255
 
 // GetLog implements raft.LogStore. On a node that does not lead it also returns

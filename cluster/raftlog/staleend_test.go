@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// restoreOnly is a machine that only restores snapshots. It refuses those for
-// which the function keeps says that the current state stays.
+// restoreOnly is a machine that only restores snapshots. It refuses a snapshot
+// if the function keeps says that the current state stays.
 type restoreOnly struct {
 	log   *endedLog
 	snaps raft.SnapshotStore

@@ -19,10 +19,10 @@ const (
 //
 // hashicorp/raft 1.7.3 stores a vote under the candidate's address, and grants
 // it again to a candidate with that address that asks again in the same term.
-// If two members restart with each other's address within a term, this gives a
-// second vote. The store does not know which node asks. So it never returns the
-// address that received the vote, and raft refuses every second request in a
-// term.
+// If two members restart with each other's address within a term, a voter thus
+// votes for both. The store does not know which node asks. So it never returns
+// the address that received the vote, and raft refuses every second request in
+// a term.
 //
 // raft asks each voter once in a term, and a candidate that restarts or tries
 // again does so in the next term. Only package transport repeats a request, if
