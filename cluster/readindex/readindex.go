@@ -42,8 +42,8 @@ type Config[R Reader] struct {
 	WhenApplied func(index uint64, f func(ok bool))
 	// Confirmed is called with the reads of a confirmed round, which may now
 	// run on the state of the machine. index is the lowest log index that they
-	// must include; the machine has applied it. Confirmed must be short,
-	// because the goroutine may be the one that applies the log.
+	// must include; the machine has applied it. Confirmed must return quickly,
+	// because its caller may be the goroutine that applies the log.
 	Confirmed func(readers []R, index uint64)
 
 	Mono  func() time.Duration
@@ -145,10 +145,11 @@ func (r *Rounds[R]) Add(rd R) {
 	r.finish(done)
 }
 
-// A vouch says that, after a read began, the node that sends it followed this
-// leader in a term. Suffices reports whether a vouch alone confirms the read: it
-// does if the node and this leader are a majority. The vouch is then as good as a
-// confirmation that the leader asked for after the read arrived at the node.
+// Suffices reports whether a vouch alone confirms a read. A vouch says that,
+// after the read began, the node that sends it followed this leader in a term.
+// It suffices if that node and this leader are a majority. The vouch is then as
+// good as a confirmation that the leader asked for after the read arrived at
+// the node.
 func (r *Rounds[R]) Suffices(from raft.ServerID, term uint64) bool {
 	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
 	voter := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == from && s.Suffrage == raft.Voter })
