@@ -104,8 +104,8 @@ func (b *Backups) forget(id string) *openBackup {
 	return o
 }
 
-// Read returns the next bytes of a backup, at most limit. It returns none at the
-// end.
+// Read returns the next bytes of a backup, at most limit bytes. At the end of
+// the backup, it returns no bytes.
 func (b *Backups) Read(id string, limit int) ([]byte, error) {
 	b.mu.Lock()
 	o := b.open[id]

@@ -136,7 +136,7 @@ type Config struct {
 	Mono    func() time.Duration // monotonic time
 	Wall    func() time.Time
 	// Every is how many bytes of log are applied between two snapshots, and
-	// Trailing how many bytes of log remain after a snapshot.
+	// Trailing is how many bytes of log remain after a snapshot.
 	Every, Trailing int64
 	Taken, Failed   prometheus.Counter
 	Version         string // version of this program
