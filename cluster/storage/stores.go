@@ -324,9 +324,9 @@ func (s *Stores) Err() error { return s.g.err() }
 // Empty reports whether the node never took part in a cluster: it has no log
 // entry, no snapshot, no vote, and no term but the first. raft writes the first
 // term just before the first entry when it forms a cluster, and no election is
-// ever held in that term. If the first term is there alone, a crash happened
-// between these two writes. A node that joins has received its term from the
-// leader that added it, and gives no vote before it has a log.
+// ever held in that term. If the first term is stored without an entry, a crash
+// happened between these two writes. A node that joins has received its term
+// from the leader that added it, and gives no vote before it has a log.
 func (s *Stores) Empty() (bool, error) {
 	last, err := s.log.LastIndex()
 	if err != nil {

@@ -78,8 +78,8 @@ func (l *segmentList) path(s types.SegmentInfo) string {
 func (l *segmentList) Load(string) (types.PersistentState, error) { return l.current(), nil }
 
 // CommitState implements types.MetaStore. raft-wal calls it from one goroutine
-// at a time. That is often a goroutine of its own, where raft-wal only logs the
-// error. So CommitState itself makes a failure final.
+// at a time. Often, this is a background goroutine of raft-wal, which only logs
+// the error. So CommitState itself makes a failure final.
 func (l *segmentList) CommitState(state types.PersistentState) error {
 	if err := l.commit(state); err != nil {
 		if errors.Is(err, ErrClosed) {
