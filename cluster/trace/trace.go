@@ -122,9 +122,9 @@ func (a *Arrivals) Take(res *fsm.Result) (all []Arrived) {
 	return all
 }
 
-// Applied records the stages of groups on the leader. stamped is when their entry
-// was encoded, applying when the state machine began to execute it, and applied
-// when it had done so.
+// Applied records the stages of groups on the leader. stamped is when their
+// entry was encoded, applying is when the state machine began to execute it,
+// and applied is when the state machine had executed it.
 func (a *Arrivals) Applied(groups []Arrived, stamped, applying, applied time.Time) {
 	for _, g := range groups {
 		if g.At.After(stamped) { // the group came a second time
