@@ -11,14 +11,14 @@ import (
 // commitNotices tells followers of a commit index when no entry follows that
 // would carry it.
 //
-// A follower learns the commit index from the append requests of its leader.
-// raft sends one after each Config.CommitTimeout without entries, whether the
-// commit index has changed or not. Followers should learn of a commit within
-// milliseconds, because clients wait for it: a read on a follower, a message, a
-// lock that is passed on. With such a short CommitTimeout, an idle leader would
-// send hundreds of useless requests a second. So raft's timeout is long, and
-// commitNotices sends a request when a follower has not learned of a commit within
-// the time given by after.
+// A follower learns the commit index from the append requests of its leader. If
+// raft has no entries to send, it sends such a request after each
+// Config.CommitTimeout, whether the commit index has changed or not. Followers
+// should learn of a commit within milliseconds, because clients wait for it: a
+// read on a follower, a message, a lock that is passed on. With such a short
+// CommitTimeout, an idle leader would send hundreds of useless requests a
+// second. So raft's timeout is long, and commitNotices sends a request when a
+// follower has not learned of a commit within the time given by after.
 //
 // Such a request is an append request without entries, as raft itself would send
 // it, and Transport sends it under the same rules. Its preceding entry is one that
@@ -55,7 +55,7 @@ type noticed struct {
 	header raft.RPCHeader
 	term   uint64 // term of the leader
 	// last is the last entry that the follower is known to share with the
-	// leader, and lastTerm the term of that entry.
+	// leader, and lastTerm is the term of that entry.
 	last, lastTerm uint64
 	accepted       uint64 // highest commit index that the follower has accepted
 	sending        bool
@@ -153,8 +153,8 @@ func (n *commitNotices) fire() {
 }
 
 // tell sends a request to a follower. If the follower does not accept it, tell
-// forgets the follower until it has accepted another request of raft: it may be
-// down, and this node may no longer lead.
+// forgets the follower until it has accepted another request of raft: the
+// follower may be down, or this node may no longer lead.
 func (n *commitNotices) tell(
 	id raft.ServerID, f *noticed, target raft.ServerAddress, req *raft.AppendEntriesRequest,
 ) {

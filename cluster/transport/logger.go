@@ -12,8 +12,8 @@ import (
 // of the same peer.
 const repeatEvery = 30 * time.Second
 
-// repeatLogger is the logger that raft uses. raft contacts a member that does
-// not answer several times a second and logs every failure. A node that is
+// repeatLogger is the logger that raft uses. If a member does not answer, raft
+// tries again several times a second and logs every failure. A node that is
 // down, or that was added and has not been started, would thus fill the
 // leader's log. The leader also sends a snapshot again and again to a member
 // that does not accept it. repeatLogger logs the first failure, and then one in

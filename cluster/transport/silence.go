@@ -17,8 +17,8 @@ import (
 // detectors of Chen, Toueg and Aguilera ("On the Quality of Service of Failure
 // Detectors", 2002): twice the longest pause of the last 10 to 20 s, plus 50
 // ms. So a leader whose heartbeats are late because its processor is busy gets
-// more time. The limit is at least the shortest time and at most the longest
-// one that NewSilence was given.
+// more time. The limit is never below the shortest or above the longest time
+// that was passed to NewSilence.
 //
 // A pause is the time from the answer of this node to the next request. While a
 // request is unanswered, this node may be writing to a slow disk, and the leader

@@ -66,9 +66,9 @@ type Config struct {
 	ReplicatesTo func(id raft.ServerID, term uint64) bool
 	// Durable is raftlog.Log.Durable.
 	Durable func(index uint64) uint64
-	// LeaderSilence and MaxSilence are the shortest and the longest time for which
-	// a node may send nothing before it counts as silent: see Silence. If
-	// LeaderSilence is 0, no node does.
+	// LeaderSilence and MaxSilence are the shortest and the longest time for
+	// which a node may send nothing before it counts as silent: see Silence. If
+	// LeaderSilence is 0, no node counts as silent.
 	LeaderSilence, MaxSilence time.Duration
 	// CommitNotice is how long followers wait for a commit index that no entry
 	// follows.
@@ -108,8 +108,8 @@ func New(ctx context.Context, cfg Config) *Transport {
 // Silence returns the measure of the pauses between the requests of other nodes.
 func (t *Transport) Silence() *Silence { return t.silence }
 
-// errDeposed prevents a request from being sent whose entries may not be those
-// of this leader.
+// errDeposed ends a request before it is sent, because its entries may not be
+// those of this leader.
 var errDeposed = errors.New("this node no longer leads the term of the request")
 
 // errNoEntry prevents the stand-in for the last entry of a snapshot from being
@@ -127,12 +127,13 @@ var errNoEntry = errors.New("only a snapshot contains the entry")
 // member that has not heard of the next term would store the mixture, and the
 // next leader would take the preceding entry for its own.
 //
-// So AppendEntries sends the request only if this node leads the term after
-// everything was read. raft changes the state and the term before it changes
-// the log, so in that case the log was not replaced while it was read. This
-// also excludes the stand-in for the last entry of a snapshot, because GetLog
-// returns it only on a node that does not lead (see raftlog.SnapshotEnd).
-// AppendEntries searches the whole request for the stand-in nevertheless.
+// So AppendEntries sends the request only if this node still leads the term
+// after everything was read. raft changes the state and the term before it
+// changes the log, so in that case the log was not replaced while it was read.
+// This also excludes the stand-in for the last entry of a snapshot, because
+// GetLog returns it only on a node that does not lead (see
+// raftlog.SnapshotEnd). AppendEntries searches the whole request for the
+// stand-in nevertheless.
 func (t *Transport) AppendEntries(
 	id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
@@ -179,8 +180,8 @@ func (t *Transport) notify(id raft.ServerID, target raft.ServerAddress, req *raf
 // entry is committed. If this node leads, it tells the followers.
 func (t *Transport) Committed(index uint64) { t.notices.committed(index) }
 
-// Close implements raft.WithClose. The connections of requests that are on their
-// way must be closed before.
+// Close implements raft.WithClose. The connections of requests that are on
+// their way must be closed first.
 func (t *Transport) Close() error {
 	t.notices.close()
 	err := t.NetworkTransport.Close()

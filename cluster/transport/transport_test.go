@@ -43,9 +43,9 @@ func logOf(term, first, last uint64) (list []*raft.Log) {
 }
 
 // TestTransport_CommitIndex: a goroutine of the leader read the end of its log
-// long before the commit index. It sends a commit index beyond the entries that
-// the follower is known to have. The follower has other entries there, of an
-// earlier leader.
+// long before it read the commit index. So it sends a commit index beyond the
+// entries that the follower shares with the leader. After these entries, the
+// follower has entries of an earlier leader.
 func TestTransport_CommitIndex(t *testing.T) {
 	t.Parallel()
 	store := raft.NewInmemStore()
