@@ -262,8 +262,9 @@ func votersThatAnswer(nodes []health.NodeStatus) (answering, witnessed int) {
 	return answering, witnessed
 }
 
-// leaderOutOfReach returns the unreachable node that a reachable one with the highest
-// term follows and gets answers from, or "".
+// leaderOutOfReach returns the leader if it is unreachable, or "". A node
+// counts as that leader if a reachable node with the highest term follows it
+// and some node gets answers from it.
 func leaderOutOfReach(nodes []health.NodeStatus) string {
 	leader, highest := "", uint64(0)
 	for _, n := range nodes {
@@ -280,7 +281,7 @@ func leaderOutOfReach(nodes []health.NodeStatus) string {
 }
 
 // LeaderOf returns the id of the leader with the highest term, or "" if there
-// is none. A deposed leader that has not noticed has a lower term.
+// is none. A deposed leader that still believes that it leads has a lower term.
 func LeaderOf(nodes []health.NodeStatus) string {
 	leader, highest := "", uint64(0)
 	for _, n := range nodes {
