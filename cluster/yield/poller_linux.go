@@ -45,7 +45,7 @@ func (p *poller) poll() {
 		return
 	}
 	// The scheduler may have continued this goroutine before those that the
-	// network has woken.
+	// network has woken. Let them run first.
 	runtime.Gosched()
 }
 
