@@ -64,15 +64,15 @@ type adminReply struct {
 	LeaderAddr string          `json:"leader_addr,omitempty"`
 	Features   int             `json:"features,omitempty"` // as in NodeStatus
 
-	// Known is set by opVacant and opJoin if the node is a voter. Then its
-	// directory has been wiped.
+	// opVacant and opJoin set Known if the node is a voter, which means that
+	// its directory has been wiped.
 	Known bool `json:"known,omitempty"`
 	// Alive is set by opVacant: the address at which another process answers
 	// under the node's id.
 	Alive string `json:"alive,omitempty"`
 
-	// Last and Commit are set by opProbe: the last log index, read after Members,
-	// and the commit index. opProbe also sets Term, to the node's term.
+	// opProbe sets Last to the last log index, which it reads after Members. It
+	// sets Commit to the commit index, and Term to the node's term.
 	Last   uint64 `json:"last,omitempty"`
 	Commit uint64 `json:"commit,omitempty"`
 

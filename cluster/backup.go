@@ -60,9 +60,9 @@ func (n *Node) CheckEmpty(ctx context.Context) error {
 const applyLimit = 10 * time.Minute
 
 // Restore executes a step of a restore: see fsm.RestoreCommand. args are its
-// arguments. The token epoch of the step "apply" is at least that of this
-// node's wall clock. If Restore returns an error with an unknown outcome, the
-// step may have been executed.
+// arguments. For the step "apply", Restore raises the token epoch to at least
+// the epoch of this node's wall clock. If Restore returns an error with an
+// unknown outcome, the step may have been executed.
 func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	if len(args) == 5 && string(args[0]) == "apply" {
 		var asked uint64
@@ -76,8 +76,8 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 			fsm.FeatureOperate, now)
 	}
 	if step := string(args[0]); step == "begin" || step == "data" {
-		// The steps of a restore are entries of the log, but not commands that add
-		// data, so the leader itself does not refuse them.
+		// Check the disks here, because the leader does not refuse the steps of
+		// a restore: they do not count as commands that add data.
 		if full := n.disk.Full(); full != "" {
 			return errors.New("the restore is refused: " + strings.TrimPrefix(full, "MISCONF "))
 		}

@@ -243,9 +243,9 @@ func (ws *waits) restored() {
 	}
 }
 
-// giveUp ends all waits, because this node was removed: no reply will arrive. The
-// connections then run their commands again. That fails, and the connections
-// report that the outcome is unknown.
+// giveUp ends all waits, because this node was removed: no reply will arrive.
+// The connections then run their commands again. These commands fail, and the
+// connections report that the outcome is unknown.
 func (ws *waits) giveUp() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -334,10 +334,10 @@ func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 // be executed again.
 func (s *Session) Waited() <-chan []byte { return s.wait.out }
 
-// Unblock ends the current wait. The reply is not nil if the wait had been
-// served. The outcome of an error is always unknown: the blocking command may
-// have been served before, even if the command that ends the wait was not
-// executed.
+// Unblock ends the current wait. The reply is not nil if the cluster has
+// already served the wait. The outcome of an error is always unknown: the
+// blocking command may have been served before, even if the command that ends
+// the wait was not executed.
 func (s *Session) Unblock() ([]byte, error) {
 	w, ws := s.wait, s.node.waits
 	left := true

@@ -364,13 +364,13 @@ func TestWaits_Unblock(t *testing.T) {
 }
 
 // TestWaits_ServedWhileCutOff: a node was cut off, and an element was given to
-// its client before the leader noticed. The element stays reserved for the
-// client without a time limit, while clients of the node that were not served
-// lose their positions.
+// its client before the leader noticed the cut. The element stays reserved for
+// the client without a time limit, while clients of the node that were not
+// served lose their positions.
 func TestWaits_ServedWhileCutOff(t *testing.T) {
 	t.Parallel()
-	// The leader notices after 3/5 of LeaderWait, which is after the element is
-	// pushed.
+	// The leader notices the cut after 3/5 of LeaderWait. The element is pushed
+	// before that.
 	c := start(t, 3, smallSnapshots, func(o *cluster.Options) { o.LeaderWait = slowdown * 8 * time.Second })
 	c.mended()
 	cut := c.others(c.leader())[0]

@@ -126,16 +126,17 @@ type Options struct {
 	// Window is how many entries may be in flight in the log at a time.
 	Window int
 	// MaxEntryBytes and MaxEntryGroups limit the size of an entry. A single
-	// group that is larger still gets its own entry.
+	// group that exceeds a limit gets an entry of its own.
 	MaxEntryBytes, MaxEntryGroups int
 	// EntryWork limits how long applying an entry may take. A single command or
-	// transaction that takes longer gets its own entry. The leader refuses it if
-	// it would take longer than MaxWriteTime. Both are counted in steps, so they
-	// do not depend on the load of the machine: see fsm.StepNanos.
+	// transaction that takes longer gets its own entry. The leader refuses a
+	// command or transaction that would take longer than MaxWriteTime. Both
+	// limits are counted in steps, so they do not depend on the load of the
+	// machine: see fsm.StepNanos.
 	EntryWork, MaxWriteTime time.Duration
 
-	// LeaderWait is how long a group waits for a leader before it fails as not
-	// executed.
+	// LeaderWait is how long a group waits for a leader before it fails with
+	// the outcome "not executed".
 	LeaderWait time.Duration
 	// ResolveWait is how long the outcome of a sent group may stay open before
 	// the node replies to its client that the outcome is unknown.
@@ -178,9 +179,9 @@ type Options struct {
 
 	// WaiterGrace is how long a node may be disconnected from the leader before
 	// the waiters of its clients in blocking commands are removed. Until then,
-	// elements are kept for them. A node that is alive adds its clients'
-	// waiters again, after the others. Replies that were served before are
-	// kept: see fsm.SuspendEnd.
+	// the waiters keep their positions. A node that is alive then adds its
+	// clients' waiters again, after the others. Replies that were served before
+	// are kept: see fsm.SuspendEnd.
 	WaiterGrace time.Duration
 
 	SnapshotOptions
@@ -491,9 +492,9 @@ type Clock interface {
 }
 
 // systemClock is the system's clock. Mono reads a clock that, unlike Go's own
-// monotonic clock, advances while the machine is suspended. Without that,
-// leases would last longer by the time that the machine was suspended, which
-// would still be safe.
+// monotonic clock, advances while the machine is suspended. With Go's clock,
+// leases would last longer by the time for which the machine was suspended,
+// which would still be safe.
 type systemClock struct{}
 
 func (systemClock) Mono() time.Duration { return platform.Elapsed() }

@@ -78,7 +78,7 @@
 //   - leaderships.watchLeader wakes the linker when the leader changes,
 //   - linker.keep links the forwarder to the leader, and owns two goroutines for
 //     each remoteLink, one per stream,
-//   - membership.keep makes non-voters that have caught up voters, and raises the
+//   - membership.keep promotes non-voters that have caught up, and raises the
 //     feature version,
 //   - snapshot.Taker.Keep takes snapshots,
 //   - health.Book.Keep asks the members for their status.

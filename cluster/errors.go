@@ -34,7 +34,7 @@ var ErrStaleSession = errors.New("the cluster knows a later start of this node: 
 // Errors that keep a node from starting or joining.
 var (
 	// ErrWiped means that the directory is empty and has not asked to join, but
-	// the node is a voter of the cluster, so it may have voted.
+	// the node is a voter of the cluster, so the record of its votes is lost.
 	ErrWiped = errors.New("data directory is empty, but the cluster knows this node as a member")
 	// ErrAlive means that the directory is empty and another process runs under
 	// this node's id.
@@ -45,8 +45,8 @@ var (
 	ErrOtherCluster = errors.New("peer belongs to another cluster")
 )
 
-// unreached returns the error of a change that was not made because the leader
-// could not be asked for it.
+// unreached returns the error of a change that was not made because the request
+// for it did not reach the leader.
 func unreached(leader string, why error) error {
 	return outcome.NewNotExecuted(true, "the leader "+leader+" cannot be reached: "+why.Error())
 }
@@ -96,8 +96,8 @@ func noPeerPort(p Peer, answers string) string {
 
 // silentPort returns which kind of port answers at an address where the
 // handshake between nodes got no answer. A client port and an HTTP port do not
-// answer the handshake, because they wait for the end of a line. It returns ""
-// if neither of them answers.
+// answer the handshake, because they wait for the end of a line. silentPort
+// returns "" if neither of them answers.
 func (e *environment) silentPort(addr string) string {
 	ctx, cancel := context.WithTimeout(e.ctx, statusLimit)
 	defer cancel()

@@ -63,9 +63,10 @@ func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDe
 // goroutine that applies the log calls f, so f must not block.
 func (n *Node) WatchExpiries(f func(fsm.LockEvent)) { n.expiries.Store(&f) }
 
-// locksChanged reports what an entry has done to locks to this node's waits.
-// Only the leader also counts the changes and announces the leases that have
-// ended. So the counts of all nodes can be added up.
+// locksChanged handles the changes that an entry has made to locks. It informs
+// the waits of this node. If this node leads, it also counts the changes and
+// announces the leases that have ended. Because only the leader counts them,
+// the counts of all nodes can be added up.
 func (n *Node) locksChanged(term uint64, res *fsm.Result) {
 	n.waits.granted(res.Locks)
 	if !n.leaderships.leads(term) {
@@ -127,11 +128,11 @@ const (
 	historyWait = 5 * time.Second
 )
 
-// LockHistory answers a query from this node's history of locks. Unless local is
-// set, the answer contains everything that was acknowledged before the call, as
-// long as there is a leader and this node is not far behind it. Answer.Until says
-// up to which time the answer is complete. It returns history.ErrOff if the node
-// keeps no history.
+// LockHistory answers a query from this node's history of locks. Unless local
+// is set, the answer contains everything that was acknowledged before the call,
+// as long as there is a leader and this node is not far behind it. Answer.Until
+// says up to which time the answer is complete. LockHistory returns
+// history.ErrOff if the node keeps no history.
 func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (history.Answer, error) {
 	if n.history == nil {
 		return history.Answer{}, history.ErrOff

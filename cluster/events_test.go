@@ -15,7 +15,7 @@ import (
 type audience struct {
 	t  *testing.T
 	mu sync.Mutex
-	// messages are the published messages, origins the connections that
+	// messages are the published messages, and origins are the connections that
 	// published them.
 	messages []string
 	origins  []uint64
@@ -155,8 +155,8 @@ func TestEvents_MissedBySnapshot(t *testing.T) {
 }
 
 // A mark for a group of this node is called after the group's events, although
-// the leader has answered the group before this node learned that it is
-// committed. If the node stops first, the mark is called too.
+// the leader has answered the group before this node learned that the group's
+// entry is committed. If the node stops first, the mark is called too.
 func TestEvents_OwnDelivered(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.CommitTimeout = time.Minute })

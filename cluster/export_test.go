@@ -89,7 +89,7 @@ func (n *Node) ReadsConfirmed() float64 {
 func (n *Node) SessionID() fsm.SessionID { return n.session }
 
 // Accepted returns the highest number of a session's groups that the node's
-// leadership has accepted, or 0 if it has none.
+// leadership has accepted, or 0 if the node does not lead.
 func (n *Node) Accepted(id fsm.SessionID) uint64 {
 	ld := n.leaderships.current()
 	if ld == nil {
@@ -123,8 +123,8 @@ func (n *Node) Vote(id, addr string, index uint64) error {
 	return n.members.vote(member.Member{ID: id, Addr: addr}, index)
 }
 
-// Raise proposes a higher feature version and does not wait for the outcome.
-// The same remains of a leader's raise whose call has ended early.
+// Raise proposes a higher feature version and does not wait for the outcome. A
+// leader's call that ends early has the same effect.
 func (n *Node) Raise(next int) {
 	ld := n.leaderships.current()
 	ld.forwarder.command(n.machine.Table(), [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})

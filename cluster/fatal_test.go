@@ -68,7 +68,7 @@ func TestFatal_LogWriteFails(t *testing.T) {
 	}
 }
 
-// breakFiles makes the files in dir that this process has open unwritable, and
+// breakFiles makes unwritable all files in dir that this process has open, and
 // returns their number.
 func breakFiles(t *testing.T, dir string) int {
 	t.Helper()
@@ -122,8 +122,9 @@ func TestTwin_AtAnotherAddress(t *testing.T) {
 }
 
 // Two processes use one identity, and the older one must notice that it is
-// obsolete. If its copy is one start behind, it has the same start count as the
-// other process; if it is further behind, it has a lower one.
+// obsolete. The directory of the older process may be one start behind, so that
+// both processes have the same start count, or further behind, so that the
+// older process has a lower one.
 func TestFatal_CopiedDataDirectory(t *testing.T) {
 	t.Parallel()
 	for starts := 1; starts <= 2; starts++ {

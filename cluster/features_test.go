@@ -16,9 +16,10 @@ import (
 // fsm.FeatureMend.
 const older = fsm.FeatureMend - 1
 
-// mixed prepares a cluster of nodes that know different feature versions:
-// claims by id, and fsm.MaxFeatures for all others. A changed claim takes
-// effect at the node's next start.
+// mixed prepares a cluster of nodes that know different feature versions.
+// claims maps the id of a node to the version that the node knows. All other
+// nodes know fsm.MaxFeatures. A changed claim takes effect at the node's next
+// start.
 func mixed(t *testing.T, nodes int, claims map[string]int) *testCluster {
 	t.Helper()
 	c := prepare(t, nodes)

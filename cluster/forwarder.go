@@ -16,9 +16,9 @@ import (
 
 // forwarder sends the groups of this node's clients to the current leader. In
 // the log it is one session, (node id, start count), whose groups are numbered.
-// It keeps every group until it has the group's reply, and after a change of
-// leader sends the groups again that the new leader does not have. The state
-// machine executes no group twice.
+// It keeps every group until it has the group's reply. After a change of
+// leader, it sends again the groups that the new leader does not have. The
+// state machine executes no group twice.
 type forwarder struct {
 	id    fsm.SessionID
 	clock Clock

@@ -137,7 +137,8 @@ func TestChangeError(t *testing.T) {
 		}
 	}
 
-	// An outcome survives the way from the leader to the node that was asked.
+	// An outcome is preserved when the leader sends it to the node that was
+	// asked.
 	for _, err := range []error{errMoved, transport, outcome.NewExecuted("n1 is still a member")} {
 		var reply, got adminReply
 		reply.fail(fmt.Errorf("remove n3: %w", err))
@@ -160,8 +161,8 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// The next group wakes the proposer while a clock entry is due, regardless of how
-// many groups the proposer expected.
+// While a clock entry is due, the next group wakes the proposer, no matter how
+// many groups the proposer expects.
 func TestLeadership_ClockEntryEndsTheWait(t *testing.T) {
 	ld := &leadership{
 		leaderParts: leaderParts{opts: Options{Window: 1}},

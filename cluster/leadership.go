@@ -382,8 +382,8 @@ type reader interface {
 	Lost()
 }
 
-// maxInline is how many remote reads confirm runs on its own goroutine. Each of
-// them may take as long as execution.Reads.ReadInline permits.
+// maxInline is how many remote reads confirm runs on the goroutine of its
+// caller. Each of them may take as long as execution.Reads.ReadInline permits.
 const maxInline = 16
 
 // confirm executes the reads. After maxInline remote reads it passes the rest

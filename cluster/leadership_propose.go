@@ -136,7 +136,7 @@ func (ld *leadership) propose() {
 }
 
 // next waits until there is work and room in the window, and then takes the
-// work. It takes it as late as possible, so that the entry contains all groups
+// work. It does so as late as possible, so that the entry contains all groups
 // that have arrived.
 func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
 	for {
@@ -182,8 +182,8 @@ func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
 }
 
 // commitWaitLocked waits until the expected number of groups has arrived, or
-// until there is other work to do. mu must be held; commitWaitLocked releases
-// it.
+// until there is other work to do. mu must be held, and is released when
+// commitWaitLocked returns.
 func (ld *leadership) commitWaitLocked(wait time.Duration) {
 	select { // discard an earlier token
 	case <-ld.work:
@@ -323,10 +323,10 @@ func (ld *leadership) windowLocked() int {
 	return ld.opts.Window
 }
 
-// speculate executes a batch on a clone of the state machine and returns the
-// batch that is to be proposed in its place, with the effects of the scripts in
-// place of the scripts. No entry may be in flight: see windowLocked. The groups
-// for which there was no time become the next batch.
+// speculate executes a batch on a clone of the state machine, and returns the
+// batch to propose. That batch contains the effects of the scripts instead of
+// the scripts. No entry may be in flight: see windowLocked. The groups for
+// which there was no time become the next batch.
 //
 // The proposer waits meanwhile. The wait is bounded by half of EntryWork plus
 // the time limit of the last group. That limit is BriefScriptTime, or, after a

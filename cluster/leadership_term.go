@@ -99,7 +99,7 @@ func (ls *leaderships) startTerm(term uint64) error {
 }
 
 // termStarted is called by the machine, with its lock held, when a TermStart is
-// applied. If the TermStart is that of this node, the leadership opens. The
+// applied. If this node has proposed the TermStart, the leadership opens. The
 // clock of the leadership starts from the lease clock at exactly this log
 // index.
 func (ls *leaderships) termStarted(index, term uint64, t fsm.TermStart, lease int64) {

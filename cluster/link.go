@@ -48,9 +48,9 @@ const pongVouched = "v"
 
 // pingsPerWait and maxPings let a node detect a dead connection. A connection
 // can die silently, and TCP retransmits for about a quarter of an hour before
-// it reports that. So a node sends pings on both streams, pingsPerWait in each
-// LeaderWait, and replaces a link on which it has received nothing for maxPings
-// pings.
+// it reports the failure. So a node sends pings on both streams, pingsPerWait
+// in each LeaderWait. It replaces a link if one of the streams has received
+// nothing while maxPings pings were sent.
 const (
 	pingsPerWait = 5
 	maxPings     = 10

@@ -19,8 +19,8 @@ import (
 // loss of the leader. A non-voter counts for no majority, and no candidate asks
 // it for a vote. A node that is added and never started therefore does no harm.
 //
-// A node with an empty directory is admitted if it is a non-voter: since it was
-// added, no vote and no acknowledgment of an entry by it has counted.
+// A node with an empty directory is admitted if it is a non-voter: since the
+// node was added, none of its votes and acknowledgments has counted.
 // raftlog/votes.go covers what the node may have done before an earlier
 // removal. If the node is a voter, its directory has been wiped: see
 // member_form.go.
@@ -29,7 +29,7 @@ import (
 // to be wrong: a node that does not lead may not have received the latest
 // change, a node may believe wrongly that it still leads, and the next leader
 // may undo a change that is not committed. So the leader reads its
-// configuration and commits an entry after it in its term.
+// configuration, and then commits an entry in its term.
 //
 // index is the log index of the configuration, or a lower one. A change that
 // relies on the answer must pass index to raft, which refuses the change if
@@ -67,7 +67,7 @@ func (ms *membership) ledSince(ld *leadership) bool {
 // Add permits a node to join the cluster, and returns a description of what was
 // done. No member may have the same id, and no port of a member may have the
 // address. Add works on any node. The new node becomes a voter once it has been
-// started and has caught up, unless learner is set: then it becomes one by
+// started and has caught up. If learner is set, it becomes a voter only by
 // Promote.
 func (n *Node) Add(ctx context.Context, id, addr string, learner bool) (done string, err error) {
 	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opAdd, Node: id, Addr: addr, Learner: learner})

@@ -165,9 +165,9 @@ func TestAdmission_InUse(t *testing.T) {
 	})
 }
 
-// The leader looks at the address of a new node. It refuses the address if
-// another program answers there, and reports a name that it cannot resolve,
-// which may get an address later.
+// The leader checks the address of a new node. It refuses the address if
+// another program answers there. If it cannot resolve the name, it only reports
+// this, because the name may get an address later.
 func TestAdmission_OtherProgram(t *testing.T) {
 	t.Parallel()
 	var programs sync.WaitGroup

@@ -148,8 +148,8 @@ const promotionLag = 256
 
 // promote makes a non-voter a voter if it has caught up. It reads the log index
 // of the latest configuration before it asks the node. raft refuses the change
-// if the log contains a later configuration. Otherwise AddVoter would add again
-// a node that was removed meanwhile.
+// if the log contains a later configuration. Without the index, AddVoter would
+// add a node again that was removed meanwhile.
 func (ms *membership) promote(m member.Member) error {
 	index, err := ms.listed(m)
 	if err != nil {
@@ -184,9 +184,9 @@ func (ms *membership) vote(m member.Member, index uint64) error {
 
 // listed returns the log index of the latest configuration if that
 // configuration contains m as a non-voter. The index comes from the state
-// machine, because the one of raft.GetConfiguration is always 0 (hashicorp/raft
-// 1.7.3). listed reads the index before the members. If the index is then too
-// low, raft refuses the change and keep tries again.
+// machine, because the index that raft.GetConfiguration returns is always 0
+// (hashicorp/raft 1.7.3). listed reads the index before the members. If the
+// index is then too low, raft refuses the change and keep tries again.
 func (ms *membership) listed(m member.Member) (index uint64, err error) {
 	if index = ms.machine.Configured(); index == 0 {
 		return 0, errors.New("no configuration has been applied yet")

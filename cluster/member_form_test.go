@@ -221,7 +221,7 @@ func TestJoin_PastDifferentPeers(t *testing.T) {
 }
 
 // A node that has lost its votes since it was added must not be admitted by a
-// member that does not know yet that it became a voter.
+// member that does not know yet that the node became a voter.
 func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	t.Parallel()
 	c := start(t, 4)

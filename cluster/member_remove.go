@@ -52,9 +52,9 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 	// A removal that is not committed in time may be committed later. Unlocking
 	// before that is safe, because raft refuses the next change until then.
 	defer ms.changes.unlock()
-	// This node may have lost its leadership while it waited for the lock. The
-	// membership that a deposed leader knows is no reason to refuse a removal,
-	// and even less to advise --force.
+	// This node may have lost its leadership while it waited for the lock. A
+	// deposed leader must not refuse a removal because of the members that it
+	// knows, which may be outdated, and it must not advise --force.
 	if !ms.raft.leads() {
 		return errNotLed
 	}

@@ -20,8 +20,8 @@ import (
 // network connects the nodes of one test. Each connection is a pair of socket
 // pairs with a relay between them. So both ends are real connections with
 // buffers, deadlines and half-close, and the test can delay the bytes of each
-// direction separately. As in a network that drops packets, bytes arrive late
-// and are never lost.
+// direction separately. As with TCP over a network that drops packets, bytes
+// arrive late but are not lost.
 type network struct {
 	mu      sync.Mutex
 	closed  bool
@@ -33,8 +33,9 @@ type network struct {
 	late    []*straggler // for future connections
 	wg      sync.WaitGroup
 
-	// held and reads count the bytes that arrived first at a cut: all of them,
-	// and those on read streams. They show that a fault took effect.
+	// held counts the bytes that had to wait at a cut link, and reads counts
+	// those of them that belong to read streams. The counters show that a fault
+	// took effect.
 	held, reads atomic.Int64
 	dropped     atomic.Int64 // dials that met a cut
 }
@@ -282,7 +283,8 @@ func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 
 // delay is like stall, for the opposite direction: it delays what is sent to
 // the node to. The bytes arrive when flow is called, even if the sender has
-// long given up the connection. The node to cannot send anything back.
+// long given up the connection. Bytes that the node to sends back are
+// discarded.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) {

@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// addressBook knows the addresses of the members. It uses --peers first, so that
-// a restart can change addresses, and then the configuration in the log.
+// addressBook finds the addresses of the members. It looks first in --peers, so
+// that a restart can change addresses, and then in the configuration in the
+// log.
 type addressBook struct {
 	cfg  *Config
 	raft *raftInstance
@@ -126,15 +127,16 @@ type keptStream struct {
 }
 
 // keepStream is how long a stream is kept without a request, so that streams to
-// removed members are closed. streamAge is how long a stream is used: only the
-// handshake of a new stream checks whether this node may still open streams.
+// removed members are closed. streamAge is how long a stream may be used: only
+// the handshake of a new stream checks whether this node may still open
+// streams.
 const (
 	keepStream = 10 * time.Second
 	streamAge  = time.Minute
 )
 
-// take returns the stream to a node and removes it. It returns false if there is
-// none. It closes old streams.
+// take removes the kept stream to a node, and returns it. It returns false if
+// there is none. It also closes old streams.
 func (k *keptStreams) take(key streamKey) (found keptStream, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -263,9 +265,9 @@ func (hs handshake) authorize(h rpc.Hello) error {
 	}
 	if h.Service == rpc.ServiceRaft {
 		// Accept nodes that are not members as far as this node knows. This
-		// node may have been down while the current leader was added, and would
-		// never receive the change otherwise. raft makes sure that this node
-		// does not vote for a node that it does not know.
+		// node may have been down while the current leader was added. If it
+		// refused that leader, it would never receive the change. raft makes
+		// sure that this node does not vote for a node that it does not know.
 		return nil
 	}
 	servers := r.GetConfiguration().Configuration().Servers

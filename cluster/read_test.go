@@ -116,8 +116,8 @@ func TestRead_AfterWriteElsewhere(t *testing.T) {
 	wg.Wait()
 }
 
-// TestRead_Local checks that READONLY reads never go back, although they may be
-// old, and that they work without a leader.
+// TestRead_Local checks that READONLY reads may return an old state, but never
+// an older one than before, and that they work without a leader.
 func TestRead_Local(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, smallSnapshots)

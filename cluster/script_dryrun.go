@@ -19,12 +19,12 @@ import (
 // leader for a dry run of the group, as a read: on a copy-on-write clone,
 // outside of the log. If the scripts end in the dry run, the session sends the
 // group again, and they may then use Options.ScriptTime. A script that does not
-// end in its dry run has delayed other clients only for the brief time.
+// end in its dry run has delayed other clients only for BriefScriptTime.
 //
 // The dry run shows only that a script ends, not what it will do, because the
 // state may be different when the script is executed. A script that was quick
-// in its dry run and is slow then is stopped after Options.ScriptTime, as any
-// other script.
+// in its dry run, but is slow when it is executed, is stopped after
+// Options.ScriptTime, as any other script.
 
 // Kinds of reads, in a read frame.
 const (
@@ -37,8 +37,8 @@ const (
 	readPiece = 1 << 7
 )
 
-// remotePiece is how many bytes of replies a leader sends at most to a node
-// that can run the read itself.
+// remotePiece is the maximum number of bytes of replies that a leader sends to
+// a node that can run the read itself.
 const remotePiece = 256 << 10
 
 // Results of a dry run, encoded as the first byte of its answer.
@@ -185,8 +185,8 @@ func (s *Session) inPieces() ([]byte, error) {
 	return replies, nil
 }
 
-// maxUnread is the size in bytes of the replies to the executed pieces of a
-// group above which inPieces ends if the client has left. The replies of a
+// maxUnread bounds the replies, in bytes, that inPieces collects for a client
+// that has left. When the replies exceed it, inPieces ends. The replies of a
 // group of writes with short replies never reach this size.
 const maxUnread = 256 << 10
 

@@ -177,9 +177,10 @@ func (s *Session) Traced(number uint64) bool {
 	return r != nil && r.Sampled(trace.Group{Session: s.node.session, Number: number})
 }
 
-// Trace records the stages of a group for which Traced has returned true. command is
-// the name of its first command. begun is when Do was called, replied when it
-// returned, and sent when the replies were passed to the socket of the client.
+// Trace records the stages of a group for which Traced has returned true.
+// command is the name of its first command. begun is when Do was called,
+// replied is when it returned, and sent is when the replies were passed to the
+// socket of the client.
 func (s *Session) Trace(number uint64, command string, begun, replied, sent time.Time) {
 	middle := trace.Forward
 	if number == 0 {
@@ -191,11 +192,11 @@ func (s *Session) Trace(number uint64, command string, begun, replied, sent time
 		trace.Span{Name: trace.Reply, Start: replied, End: sent})
 }
 
-// OnPiece sets the function that Do calls, on its own goroutine, after each
-// piece that it has executed through the log, if it executes its group in
-// pieces. group is the number of the piece, as in Sent. op is the position of
-// the piece's first operation in the whole group. A nil function, the initial
-// value, is not called.
+// OnPiece sets the function that reports the pieces of a group to the caller.
+// If Do executes its group in pieces, it calls f, on its own goroutine, after
+// each piece that it has executed through the log. group is the number of the
+// piece, as in Sent. op is the position of the piece's first operation in the
+// whole group. A nil function, the initial value, is not called.
 func (s *Session) OnPiece(f func(group uint64, op int)) { s.piece = f }
 
 // read executes the call's group as a read.

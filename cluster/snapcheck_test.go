@@ -146,8 +146,8 @@ func (m *member) snapshotFiles(t *testing.T) (complete, unfinished []string) {
 }
 
 // TestSnapshot_Unreadable: a snapshot cannot be read back or cannot be written.
-// The log and the previous snapshot stay. The node reports what happened, keeps
-// serving, and starts again from what it has.
+// The log and the previous snapshot stay. The node reports what happened,
+// continues to serve clients, and can start again from the data that it has.
 func TestSnapshot_Unreadable(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ mode, says string }{
@@ -247,7 +247,7 @@ func TestSnapshot_Retry(t *testing.T) {
 
 // TestSnapshot_UnreadableFromLeader: a snapshot from the leader arrives
 // unreadable and replaces nothing. The follower keeps its log, its snapshot and
-// its state, reports the error, and takes the next snapshot.
+// its state, reports the error, and accepts the next snapshot.
 func TestSnapshot_UnreadableFromLeader(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{snapshotsFlip, snapshotsFile, snapshotsFull} {

@@ -287,8 +287,8 @@ func (r *readServer) cancelLocked(rd *remoteRead) {
 	}
 }
 
-// ended returns a channel that is closed when the read is canceled. Nothing
-// waits for the replies of a canceled read. It is also closed when the
+// ended returns a channel that is closed when the read is canceled, because
+// nothing waits for its replies then. The channel is also closed when the
 // leadership ends, because the stream ends then.
 func (r *readServer) ended(rd *remoteRead) <-chan struct{} {
 	r.mu.Lock()
