@@ -94,8 +94,8 @@ func (k *keyring) has(a *authenticator) bool {
 }
 
 // SetSecrets replaces Config.Secret and Config.PreviousSecret. It closes the
-// connections that were authenticated by another secret; the other node dials
-// again. A node that was started without a secret does not get one.
+// connections that were authenticated with another secret; the other node dials
+// again. SetSecrets fails if the node was started without a secret.
 func (m *Mux) SetSecrets(secret, previous []byte) error {
 	old := m.ring.Load()
 	if old == nil {
@@ -274,7 +274,8 @@ func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (transcript 
 }
 
 // prove is the dialer's half of the authentication. It checks the acceptor's
-// proof, sends and returns its own, and returns the secret that both nodes have.
+// proof, and sends the dialer's proof. It returns the dialer's proof and the
+// secret that both nodes have.
 func (k *keyring) prove(c *conn, prelude, challenge []byte) (proof []byte, a *authenticator, err error) {
 	switch {
 	case k == nil:

@@ -160,8 +160,8 @@ func TestSecret_OlderAcceptor(t *testing.T) {
 }
 
 // TestSecret_Optional checks that nodes with and without the secret can connect
-// while an operator distributes it to one node after the other, and that nodes
-// with different secrets still cannot.
+// while an operator distributes the secret to one node after the other, and
+// that nodes with different secrets still cannot.
 func TestSecret_Optional(t *testing.T) {
 	for _, test := range []struct {
 		name string

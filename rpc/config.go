@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Config is the configuration of a Mux. Zero values take the defaults of
-// DefaultConfig; Self is required.
+// Config is the configuration of a Mux. A field that is zero has the value that
+// DefaultConfig returns. Self is required.
 type Config struct {
 	// BindAddr is the TCP address to listen on, "host:port". Port 0 takes any
 	// free port. It is ignored if Listener is set.
@@ -114,8 +114,8 @@ func DefaultConfig() Config {
 	return cfg
 }
 
-// KeepAlive is for a Dialer or Listener of a Config. It detects a vanished host on an idle connection after 5 + 3*2
-// seconds.
+// KeepAlive is the TCP keepalive for a Dialer or a Listener of a Config. On an
+// idle connection, it detects a vanished host after 5 + 3*2 seconds.
 var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // fill replaces zero values by defaults.

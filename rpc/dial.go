@@ -10,9 +10,9 @@ import (
 )
 
 // Dial opens a stream for service s to the node at addr. If to is not empty,
-// the node at addr must have that id. ctx bounds the dialing only, as does
-// Config.HandshakeTimeout. The stream lives until it is closed, breaks, or the
-// Mux is closed.
+// the node at addr must have that id. ctx and Config.HandshakeTimeout bound
+// only the dialing. The stream lives until it is closed, breaks, or the Mux is
+// closed.
 //
 // The error is, or wraps, *RefusedError if the node refused, ErrNotPeer if
 // another program answers at addr, ErrHandshakeTimeout, ErrWrongNode,

@@ -34,8 +34,8 @@ var (
 	// it.
 	ErrNotMember = errors.New("not a member of this cluster")
 
-	// ErrWrongNode reports that another node than the expected one answered,
-	// and did not refuse.
+	// ErrWrongNode reports that a node other than the expected one accepted the
+	// connection.
 	ErrWrongNode = errors.New("rpc: another node answered")
 )
 

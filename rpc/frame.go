@@ -35,9 +35,9 @@ func newFrameReader(r io.Reader, limit int) *frameReader {
 }
 
 // next returns the next frame. The payload is valid until the following call.
-// io.EOF means that the connection ended between two frames,
-// io.ErrUnexpectedEOF that it ended inside a frame. next must not be called
-// after an error.
+// io.EOF means that the connection ended between two frames.
+// io.ErrUnexpectedEOF means that it ended inside a frame. next must not be
+// called after an error.
 func (f *frameReader) next() (typ byte, payload []byte, err error) {
 	if f.toDiscard > 0 {
 		if _, err := f.br.Discard(f.toDiscard); err != nil {

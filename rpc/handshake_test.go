@@ -116,7 +116,7 @@ func TestDial_RaftWithoutLayerIsRefused(t *testing.T) {
 			t.Errorf("got %v, want ReasonNoService", err)
 		}
 		if _, err := a.Dial(t.Context(), "b:1", rpc.ServiceRaft, ""); err == nil {
-			t.Error("a framed stream for raft was dialled")
+			t.Error("a framed stream for raft was dialed")
 		}
 	})
 }

@@ -16,10 +16,10 @@ import (
 // Mux owns a node's peer port, and every connection that was accepted on it or
 // dialed from it. All methods may be called from any goroutine.
 //
-// A Mux has one goroutine that accepts connections, one goroutine for each
-// accepted connection, which performs the handshake and then runs the handler,
-// and one goroutine for each stream, which writes. Close ends all of them and
-// waits for them.
+// A Mux has one goroutine that accepts connections. Each accepted connection
+// has a goroutine that performs the handshake and then runs the handler. Each
+// stream has a goroutine that writes. Close ends all goroutines and waits for
+// them.
 type Mux struct {
 	cfg      Config
 	log      hclog.Logger
