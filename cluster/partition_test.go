@@ -237,7 +237,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 			select {
 			case <-caught:
 			case <-time.After(waitLimit):
-				t.Fatal("the node has not dialled again")
+				t.Fatal("the node has not dialed again")
 			}
 			eventually(t, "the node to give the stream up and open another one", func() bool { return c.log.Count(linked) > links })
 			flow()

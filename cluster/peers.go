@@ -38,7 +38,7 @@ func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 }
 
 // idAt returns the id of the member at an address, or "" if there is none. raft
-// dials by address alone, and must not accept an acknowledgement from another
+// dials by address alone, and must not accept an acknowledgment from another
 // node that now has that address.
 func (b addressBook) idAt(addr string) string {
 	for _, p := range b.cfg.Peers {

@@ -17,7 +17,7 @@
 // Rounds.Suffices.
 //
 // Holdfast does not use raft.VerifyLeader, because it counts non-voters, and
-// also acknowledgements of heartbeats that were sent before the call
+// also acknowledgments of heartbeats that were sent before the call
 // (hashicorp/raft; the same class of bug as etcd issue 20418).
 package readindex
 

@@ -444,6 +444,6 @@ func (s *snapshotSink) Cancel() error {
 	if s.closed {
 		return nil
 	}
-	s.closed, s.err = true, errors.New("snapshot was cancelled")
+	s.closed, s.err = true, errors.New("snapshot was canceled")
 	return errors.Join(s.f.Close(), os.RemoveAll(s.tmp))
 }
