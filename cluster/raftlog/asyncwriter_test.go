@@ -77,7 +77,7 @@ func TestAsyncWriter_Read(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, disk, _ := newSlowWriter(t)
 		store(t, b, entries(raft.LogCommand, 11, 11))
-		synctest.Wait() // 11 is being written
+		synctest.Wait() // entry 11 is being written
 		store(t, b, entries(raft.LogCommand, 12, 12))
 		store(t, b, entries(raft.LogCommand, 13, 13))
 		look := func(when string) {
@@ -124,7 +124,7 @@ func TestAsyncWriter_Await(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, disk, _ := newSlowWriter(t)
 		store(t, b, entries(raft.LogCommand, 11, 11))
-		synctest.Wait() // 11 is being written
+		synctest.Wait() // entry 11 is being written
 		store(t, b, entries(raft.LogCommand, 12, 12))
 		if !b.await(10) {
 			t.Error("10 is not on disk")

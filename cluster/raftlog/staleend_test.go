@@ -61,7 +61,7 @@ func TestStaleEnd(t *testing.T) {
 				_, trans := raft.NewInmemTransport("n1")
 				rc := raft.DefaultConfig()
 				rc.LocalID, rc.Logger = "n1", hclog.NewNullLogger()
-				rc.HeartbeatTimeout, rc.ElectionTimeout = time.Hour, time.Hour // only what the test sends has an effect
+				rc.HeartbeatTimeout, rc.ElectionTimeout = time.Hour, time.Hour // raft acts only on requests of the test
 				r, err := raft.NewRaft(rc, restoreOnly{log, snaps}, log, stores.Stable(), snaps, trans)
 				if err != nil {
 					t.Fatal(err)

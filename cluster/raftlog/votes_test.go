@@ -20,7 +20,7 @@ func TestSingleVote(t *testing.T) {
 	members := raft.Configuration{Servers: []raft.Server{{ID: "v", Address: "v"}, {ID: "a", Address: "x"}, {ID: "b", Address: "y"}}}
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.Logger = "v", hclog.NewNullLogger()
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // only what the test sends has an effect
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // raft acts only on requests of the test
 	_, from := raft.NewInmemTransport("x")
 	snaps := raft.NewInmemSnapshotStore()
 	_, first := raft.NewInmemTransport("v")
