@@ -32,7 +32,7 @@ func TestSilence_FollowsPauses(t *testing.T) {
 		time.Sleep(60 * time.Millisecond)
 		left(t, s, 140*time.Millisecond)
 		s.beat()
-		left(t, s, 200*time.Millisecond) // 2 x 60 ms and the margin are less
+		left(t, s, 200*time.Millisecond) // twice the longest pause (60 ms) plus the margin is less
 
 		// Heartbeats become late, so the limit rises at once.
 		time.Sleep(150 * time.Millisecond)
@@ -44,7 +44,7 @@ func TestSilence_FollowsPauses(t *testing.T) {
 		left(t, s, 850*time.Millisecond)
 		time.Sleep(700 * time.Millisecond)
 		s.beat()
-		left(t, s, time.Second) // not 1.45 s
+		left(t, s, time.Second) // the longest time, although the pauses would allow 1.45 s
 
 		// A pause longer than the longest time counts as a failure, and does not
 		// raise the limit.

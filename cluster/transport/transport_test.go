@@ -54,7 +54,7 @@ func TestTransport_CommitIndex(t *testing.T) {
 	}
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.Logger = "a", hclog.NewNullLogger()
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // only what the test sends has an effect
+	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour // raft acts only on requests of the test
 	follower, err := raft.NewTCPTransport("127.0.0.1:0", nil, 1, 10*time.Second, io.Discard)
 	if err != nil {
 		t.Fatal(err)
