@@ -127,7 +127,7 @@ func (a *Arrivals) Take(res *fsm.Result) (all []Arrived) {
 // and applied is when the state machine had executed it.
 func (a *Arrivals) Applied(groups []Arrived, stamped, applying, applied time.Time) {
 	for _, g := range groups {
-		if g.At.After(stamped) { // the group came a second time
+		if g.At.After(stamped) { // the leader received the group a second time
 			g.At = stamped
 		}
 		a.Slot.Get().Record(g.Group, "", Span{Propose, g.At, stamped}, Span{Commit, stamped, applying},
