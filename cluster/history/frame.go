@@ -26,14 +26,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // frame is what the store keeps of one log entry.
 type frame struct {
 	index  uint64
-	clock  fsm.Clock // after the entry
+	clock  fsm.Clock // clock after the entry
 	events []event
 }
 
 // event is an event of locks, or a gap.
 type event struct {
 	fsm.LockEvent
-	gap gap // kindGap
+	gap gap // valid for kindGap
 }
 
 // gap is a range of log entries whose events the store does not have. The range

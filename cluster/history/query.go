@@ -83,11 +83,11 @@ type Grant struct {
 	Limit  int
 	// Acquired is the wall clock at the beginning of the grant, in microseconds.
 	Acquired int64
-	Waited   int64 // nanoseconds
+	Waited   int64 // how long the client waited for the lock, in nanoseconds
 	// Ended is the wall clock at the end of the grant in microseconds, 0 if it has
 	// not ended, or if its end is not known.
 	Ended int64
-	How   string // fsm.LockReleased and the others, StillHeld, or Unknown
+	How   string // how the grant ended: a constant such as fsm.LockReleased, StillHeld, or Unknown
 	// Held is how long the owner had the lock, in nanoseconds of the lease clock,
 	// up to now if it still has the lock. It is -1 if that is not known.
 	Held     int64
@@ -181,10 +181,10 @@ type walk struct {
 	query Query
 	now   fsm.Clock
 	db    int    // the database that had the key at the current position
-	marks []mark // those before the current position
+	marks []mark // marks before the current position
 
 	ends     map[fsm.Pos]*ending // ends of grants whose beginning was not found yet
-	all      *ending             // the next end of all grants of the database
+	all      *ending             // the next event that ends all grants of the database
 	seen     int                 // number of ends so far
 	gap      bool                // there is a gap after the current position
 	newer    bool                // there is a grant after the current position
@@ -199,7 +199,7 @@ type walk struct {
 type ending struct {
 	fsm.LockEvent
 	clock fsm.Clock
-	order int // among the ends, in the order of the walk
+	order int // position among the ends, in the order of the walk
 }
 
 // frame handles the events of a frame, from the last one to the first. It

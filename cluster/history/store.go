@@ -95,7 +95,7 @@ type mark struct {
 // position is a position in the history.
 type position struct {
 	index uint64
-	event int // in the frame
+	event int // position of the event in the frame
 }
 
 func (p position) after(q position) bool {

@@ -193,7 +193,7 @@ func TestStore_Shared(t *testing.T) {
 	l.add(share(3, "c"), ends(2, "k", "b", fsm.LockReleased))
 	l.want(Query{Key: "k"}, "3 c 203-0 held 0; 2 b 2-203 released 201; 1 a 1-0 held 202")
 	l.want(Query{Key: "k", From: at(203)}, "3 c 203-0 held 0; 2 b 2-203 released 201; 1 a 1-0 held 202")
-	l.add(begins(4, "k", "w")) // the end of the others is missing
+	l.add(begins(4, "k", "w")) // the history lacks the ends of the other grants
 	l.want(Query{Key: "k", To: at(100)}, "2 b 2-203 released 201; 1 a 1-0 unknown 0")
 }
 
