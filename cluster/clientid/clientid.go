@@ -27,7 +27,7 @@ type Allocator struct {
 	last, end uint64 // current block: the last assigned number, and the block's last number
 	next      uint64 // first number of the next block, or 0 if none is reserved
 
-	asked *Reservation // under way, or nil; only Sweep uses it
+	asked *Reservation // reservation that is under way, or nil; only Sweep uses it
 }
 
 // Reserve submits the command that reserves a number of client ids in the log,
