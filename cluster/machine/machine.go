@@ -274,7 +274,7 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	if discarded {
 		a.cfg.Logger.Warn("discarded the state of this node before reading the snapshot of the leader, because there "+
 			"may be too little memory for both", "bytes", a.bytes.Load(), "snapshot_bytes", meta.Size)
-		a.mu.Lock() // until the new state is there: no other goroutine sees the empty one
+		a.mu.Lock() // until the new state is in place: no other goroutine may see the empty state
 		a.m = fsm.New(a.cfg.Table)
 	}
 	m, err := a.read(r)
