@@ -305,7 +305,7 @@ func (d *Monitor) refuse(text string) {
 func (d *Monitor) decide(own Status, members []member.Member) (refusal, next string) {
 	var low []string
 	voters, roomy, storing := 0, 0, 0
-	var best uint64 // what next has applied
+	var best uint64 // applied index of next
 	for _, m := range members {
 		if !m.Voter {
 			continue
