@@ -110,7 +110,7 @@ func (f *Features) OfTerm() (int, error) {
 		return f.cfg.Known, nil
 	}
 	if now := f.cfg.Machine.Features(); now >= fsm.FeatureMend {
-		return now, nil // the state machine ignores it
+		return now, nil // the state machine ignores this value
 	}
 	// An earlier leader may have set the feature version, so apply the whole
 	// log first.
