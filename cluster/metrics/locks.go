@@ -30,7 +30,7 @@ var lockEnds = [...]string{
 type Locks struct {
 	mu              sync.Mutex
 	granted         uint64
-	held, timedOut  uint64 // refused
+	held, timedOut  uint64 // refusals, by reason
 	ended           [len(lockEnds)]uint64
 	waits, holdings durations
 	term            uint64 // term of the entries that were counted last
