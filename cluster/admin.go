@@ -47,7 +47,7 @@ type adminRequest struct {
 	// Query is what opReport asks the reporter.
 	Query string `json:"query,omitempty"`
 
-	auto bool // opRemove by the leader itself: see removeAway
+	auto bool // the leader itself requests the removal: see removeAway
 
 	Instance string `json:"-"` // data directory of the requester, from its connection
 }
@@ -84,7 +84,7 @@ type adminReply struct {
 	Status *NodeStatus     `json:"status,omitempty"`
 	Report json.RawMessage `json:"report,omitempty"` // opReport
 
-	took time.Duration // between the request and the reply, without the handshake
+	took time.Duration // time between the request and the reply, without the handshake
 
 	Done string `json:"done,omitempty"` // opAdd, opRemove, opTransfer: what was done, for the operator
 }

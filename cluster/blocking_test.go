@@ -382,7 +382,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 	c.caughtUp()
 	c.isolate(cut)
 	cl.want(t, ":1\r\n", "rpush", "q", "one")
-	cl.want(t, ":0\r\n", "llen", "q") // it was given away
+	cl.want(t, ":0\r\n", "llen", "q") // the element was given to the client
 	eventually(t, "the waiters that were not served to be forgotten", func() bool {
 		left := 0
 		cl.node.View(func(m *fsm.Machine) { left = m.Waiting() })
@@ -462,7 +462,7 @@ func servedAndGone(t *testing.T, grace time.Duration) (c *testCluster, gone stri
 	cl = c.client(c.leader())
 	c.waiter(gone, 1).begin(t, "blpop", "q", "0")
 	c.caughtUp()
-	c.isolate(gone) // otherwise it would acknowledge the reply
+	c.isolate(gone) // otherwise the node would acknowledge the reply
 	cl.want(t, ":1\r\n", "rpush", "q", "one")
 	cl.want(t, ":0\r\n", "llen", "q")
 	c.crash(gone)

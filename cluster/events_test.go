@@ -19,7 +19,7 @@ type audience struct {
 	// published them.
 	messages []string
 	origins  []uint64
-	caused   []caused // by which operations
+	caused   []caused // the operations that caused them
 	index    uint64
 	missed   int
 }

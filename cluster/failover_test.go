@@ -25,7 +25,7 @@ func TestExactlyOnce_Transfers(t *testing.T) {
 			continue
 		}
 		if err := c.node(c.ids()[(i+1)%3]).TransferLeadership(to); err != nil {
-			t.Logf("transfer to %s: %v", to, err) // the load continues, which is what the test needs
+			t.Logf("transfer to %s: %v", to, err) // a transfer may fail: the test only needs the load to continue
 			continue
 		}
 		leaderships++
@@ -180,7 +180,7 @@ func TestExactlyOnce_LateDuplicates(t *testing.T) {
 		f := c.others(leader)[0]
 		flow := c.net.delay(rpc.ServiceWrite, f, leader)
 		other := c.load("other", 2, f)
-		other.progress(5) // so the node has a new link
+		other.progress(5) // so that the node has a new link
 		flow()
 		other.progress(5)
 		other.stop()
@@ -396,7 +396,7 @@ func TestRestart_WholeCluster(t *testing.T) {
 func TestFailover_WaitsForCandidate(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
-		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0 // so that raft's timers do not expire first
+		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0 // so that raft's timers start no election
 		o.LeaseTimeout = o.HeartbeatTimeout
 	})
 	c.transfer("n3")
@@ -417,7 +417,7 @@ func TestFailover_SlowVote(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, key, elected string
-		behind             bool // n1, which campaigns first
+		behind             bool // n1, which campaigns first, lacks an entry
 	}{
 		{"vote", "LastVoteTerm", "n1", false},
 		{"term", "CurrentTerm", "n2", true},
@@ -426,7 +426,7 @@ func TestFailover_SlowVote(t *testing.T) {
 			t.Parallel()
 			disk := &heldDisk{key: test.key}
 			c := prepare(t, 3, func(o *cluster.Options) {
-				o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0 // so that raft's timers expire too late
+				o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0 // so that raft's timers start no election
 				o.LeaseTimeout = o.HeartbeatTimeout
 				o.LeaderWait = slowdown * 6 * time.Second
 			})

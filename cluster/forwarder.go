@@ -163,7 +163,7 @@ func (fw *forwarder) linked(l link, accepted uint64) {
 			if c != nil {
 				body = c.body
 			} else {
-				body = noop // has an outcome or was given up, but numbers must have no gap
+				body = noop // the group has an outcome or was given up, but the numbers must have no gap
 			}
 			_ = l.send(fw.first-1, seq, body)
 			fw.stats.Resent.Add(1)

@@ -15,7 +15,7 @@ import (
 type batches struct {
 	filling *fsm.BatchBuilder   // groups that arrive now
 	full    []*fsm.BatchBuilder // builders that reached their size limit, in order
-	spare   []*fsm.BatchBuilder // empty
+	spare   []*fsm.BatchBuilder // empty builders
 }
 
 // pipeline is what the proposer knows about the entries on their way through the

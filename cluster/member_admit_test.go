@@ -76,7 +76,7 @@ func TestAdmission_NotAdded(t *testing.T) {
 		if got, err := cl.do("GET", "k"); err == nil && got != absent {
 			t.Errorf("a node that was not added shows %q", got)
 		}
-		c.crash("n4") // the quorum has not changed
+		c.crash("n4") // n4 does not count for the majority
 		c.client("n1").want(t, ok, "SET", "k", "w")
 
 		c.open("n4")

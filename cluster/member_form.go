@@ -99,7 +99,7 @@ var errWaiting = errors.New("waiting")
 func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	mine := f.stores.Identity()
 	var absent []string
-	var refused error // refusal of the members that were found
+	var refused error // why the members that were found refused this node
 	var differs error // a node without data has other --peers
 	clusterID := mine.ClusterID
 	known := f.features.Reports() // highest feature version that all nodes found so far know

@@ -191,7 +191,7 @@ func TestJoin_RemovalUnknownToPeer(t *testing.T) {
 	c.transfer("n2")
 	c.crash("n4")
 	c.wipe("n4")
-	c.cutOff("n1", "n2", "n3") // n4 asks it first
+	c.cutOff("n1", "n2", "n3") // n4 asks n1 first
 	if err := c.node("n2").RemoveMember("n4"); err != nil {
 		t.Fatalf("remove n4: %v", err)
 	}
@@ -235,7 +235,7 @@ func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	c.open("n1")
 	c.ready("n1")
 	c.cutOff("n1", "n2", "n3", "n4")
-	c.place("n5", append(slices.Clone(c.peers), peer("n5"))) // asks n1 first
+	c.place("n5", append(slices.Clone(c.peers), peer("n5"))) // n5 asks n1 first
 	c.add("n5")
 	c.open("n5")
 	c.ready("n5")
@@ -292,7 +292,7 @@ func TestJoin_CutShort(t *testing.T) {
 	eventually(t, "n4 to miss the cluster", func() bool {
 		return strings.Contains(c.node("n4").Status().Detail, "for a member of the cluster")
 	})
-	c.net.refuse(rpc.ServiceRaft, "n4") // it gets no data
+	c.net.refuse(rpc.ServiceRaft, "n4") // n4 gets no data
 	c.net.heal()
 
 	// Second, n4 was added, and it dies before its log contains an entry.
@@ -331,7 +331,7 @@ func TestJoin_VoteWithoutLog(t *testing.T) {
 	c.client("n1").want(t, ok, "SET", "k", "after")
 
 	c.add("n2")
-	c.net.refuse(rpc.ServiceRaft, "n2") // it is admitted, and receives nothing after that
+	c.net.refuse(rpc.ServiceRaft, "n2") // n2 is admitted, and receives nothing after that
 	c.open("n2")
 	eventually(t, "n2 to be let in", func() bool { return c.log.Count("n2: joined cluster") > 0 })
 	c.cutOff("n2", "n1")
@@ -421,7 +421,7 @@ func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	c.transfer("n1")
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.add("n4")
-	c.net.refuse(rpc.ServiceRaft, "n4") // it can ask and is asked, but gets no data
+	c.net.refuse(rpc.ServiceRaft, "n4") // n4 can send and answer requests, but gets no data
 	c.open("n4")
 	eventually(t, "n4 to be admitted", func() bool { return c.log.Count("n4: joined cluster") > 0 })
 	eventually(t, "n4 to be asked", func() bool { return c.log.Count("member cannot become a voter yet: node=n4") > 1 })

@@ -212,7 +212,7 @@ func (n *network) unplug(id string) {
 type relay struct {
 	n        *network
 	from, to string
-	near     *net.UnixConn // yields what the dialer writes
+	near     *net.UnixConn // returns the bytes that the dialer writes
 	far      *net.UnixConn
 	done     chan struct{}
 	service  atomic.Uint32 // service that the dialer asked for, 0 before it asks

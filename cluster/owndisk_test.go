@@ -149,7 +149,7 @@ func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	c.leader("n2", "n3")
 	c.client("n2").want(t, ok, "SET", "k", "new")
 	c.net.heal()
-	during(100 * time.Millisecond) // n1 hears of the next term while it cannot store it
+	during(100 * time.Millisecond) // n1 learns of the next term while it cannot store it
 	letGo()
 	c.caughtUp(c.ids()...)
 	c.client("n1").want(t, "$3\r\nnew\r\n", "GET", "k")

@@ -132,7 +132,7 @@ func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 	mine.progress(50)
 	for range 3 {
 		c.net.hold(cut, leader)
-		during(700 * time.Millisecond) // raft on the cut node gives the leader up meanwhile
+		during(700 * time.Millisecond) // raft on the cut node gives up the leader meanwhile
 		others.progress(200)
 		c.net.heal()
 		mine.progress(50)

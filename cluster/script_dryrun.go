@@ -72,7 +72,7 @@ func (ld *leadership) runDry(body []byte) ([]byte, error) {
 func (ld *leadership) runDryGroup(body []byte, t *execution.DryRun) ([]byte, error) {
 	if !fsm.HasScripts(body) {
 		work, err := ld.writeTime(body)
-		t.Weigh(min(work, ld.opts.MaxWriteTime)) // FLUSHALL may exceed it, and must not keep the lane for longer
+		t.Weigh(min(work, ld.opts.MaxWriteTime)) // FLUSHALL may exceed the limit, but must not keep the lane for longer
 		return []byte{dryRunEnded}, err
 	}
 	clone := ld.machine.Clone()

@@ -204,7 +204,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 	c := &s.call
 	if local {
 		n := s.node
-		if n.status.removal.removed.Load() { // its state never changes again
+		if n.status.removal.removed.Load() { // the state of a removed node never changes again
 			return nil, outcome.ErrRemoved
 		}
 		// The read must see everything that this connection has seen before.

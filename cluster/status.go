@@ -205,7 +205,7 @@ func (mr *memoryReader) read(now time.Duration, measure func() (uint64, error)) 
 	}
 	memory, err := measure()
 	if err != nil {
-		memory = 0 // the status then says that it is not known
+		memory = 0 // the status then says that the memory is not known
 	}
 	mr.known, mr.at, mr.memory = true, now, memory
 	return memory
@@ -335,7 +335,7 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 			out[i].Voter = m.Voter
 		}()
 	}
-	if self >= 0 { // after the requests have been sent, because the time of ctx passes
+	if self >= 0 { // after the requests are sent, because ctx limits the time for their answers
 		out[self] = sr.own()
 		if forming {
 			out[self].Voter = members[self].Voter

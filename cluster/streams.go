@@ -225,7 +225,7 @@ func (r *readServer) confirmVouched(done <-chan struct{}) {
 		readers := r.vouched
 		r.vouched = nil
 		r.mu.Unlock()
-		if len(readers) == 0 { // taken with the token before this one
+		if len(readers) == 0 { // the reads were already taken with an earlier token
 			continue
 		}
 		r.ld.reads.Confirm(readers, func() { confirmed <- struct{}{} })

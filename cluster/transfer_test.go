@@ -90,7 +90,7 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	c.transfer("n1")
 	c.caughtUp()
 	c.net.refuse(rpc.ServiceRaft, "n3")
-	c.client("n1").want(t, ok, "SET", "k", "v") // n3 never gets this
+	c.client("n1").want(t, ok, "SET", "k", "v") // n3 never gets this entry
 	leader := c.leader("n1", "n2")
 	term := c.node(leader).Status().Term
 	over := make(chan error, 1)
