@@ -525,7 +525,7 @@ func TestSendNow(t *testing.T) {
 			return ours.SendNow(1, func(dst []byte) []byte { return append(dst, text...) })
 		}
 		begun := time.Now()
-		if err := now("nobody reads yet"); err != nil { // a pipe takes no bytes before its peer reads
+		if err := now("nobody reads yet"); err != nil { // a pipe accepts no bytes before its peer reads
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took > 5*time.Millisecond {
