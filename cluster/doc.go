@@ -78,8 +78,8 @@
 //   - leaderships.watchLeader wakes the linker when the leader changes,
 //   - linker.keep links the forwarder to the leader, and owns two goroutines for
 //     each remoteLink, one per stream,
-//   - membership.keep promotes non-voters that have caught up, and raises the
-//     feature version,
+//   - membership.keep promotes non-voters that have caught up, removes members
+//     that have been away for too long, and raises the feature version,
 //   - snapshot.Taker.Keep takes snapshots,
 //   - health.Book.Keep asks the members for their status.
 //

@@ -246,8 +246,8 @@ func TestTermFence(t *testing.T) {
 // got its state from a snapshot answers it with the kept reply.
 func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	t.Parallel()
-	// With slow elections, the pings do not detect the missing replies before
-	// the test ends.
+	// slowElections raises LeaderWait, so that the pings do not detect the
+	// missing replies before the test ends.
 	c := start(t, 3, smallSnapshots, slowElections)
 	c.transfer("n1")
 	asker := c.client("n2")
@@ -411,8 +411,8 @@ func TestFailover_WaitsForCandidate(t *testing.T) {
 
 // When the candidate order lets a voter with a slow disk campaign, the voter
 // may still be storing its vote for another candidate. So it first waits until
-// its raft is idle. If it has voted for the other candidate, it does not
-// campaign; otherwise, it does.
+// raft has handled the requests that arrived before. If it has voted for the
+// other candidate, it does not campaign; otherwise, it does.
 func TestFailover_SlowVote(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
