@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"testing"
@@ -339,6 +340,40 @@ func TestPlain(t *testing.T) {
 		f.set(func() {
 			if len(f.renewed) < 9 {
 				t.Errorf("renewed %d times in 10 s, want at least 9", len(f.renewed))
+			}
+		})
+	})
+}
+
+// loser loses the replies to a command after the server has executed it.
+type loser struct {
+	*fake
+	command string
+}
+
+func (l loser) Do(ctx context.Context, args ...any) *redis.Cmd {
+	cmd := l.fake.Do(ctx, args...)
+	if args[0] == l.command {
+		cmd = redis.NewCmd(ctx, args...)
+		cmd.SetErr(io.EOF)
+	}
+	return cmd
+}
+
+// TestPlain_Abandons checks that Acquire releases the lock if it gives up and an
+// attempt may have acquired the lock.
+func TestPlain_Abandons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.plain = true
+		_, err := Acquire(t.Context(), loser{f, "SET"}, "k", WithPlainRedis(), WithWait(0), WithTTL(time.Minute))
+		if !errors.Is(err, io.EOF) {
+			t.Fatalf("got %v, want %v", err, io.EOF)
+		}
+		synctest.Wait()
+		f.set(func() {
+			if owner := f.lock("k").owner; owner != "" {
+				t.Errorf("%q holds the lock after Acquire has returned an error", owner)
 			}
 		})
 	})

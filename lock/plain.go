@@ -45,10 +45,15 @@ func (a *attempt) acquirePlain(ctx context.Context) (grant, error) {
 		case ctx.Err() != nil:
 			a.abandon(true)
 			return g, context.Cause(ctx)
-		case !errors.Is(err, ErrTaken) && !transient(err), a.wait >= 0 && a.expired():
+		}
+		permanent := !errors.Is(err, ErrTaken) && !transient(err)
+		unknown = unknown || !errors.Is(err, ErrTaken) && !permanent
+		if permanent || a.wait >= 0 && a.expired() {
+			if unknown {
+				a.abandon(true)
+			}
 			return g, err
 		}
-		unknown = unknown || !errors.Is(err, ErrTaken)
 		sleep(ctx, pause/2+rand.N(pause))
 		pause = min(2*pause, pollMax)
 	}
