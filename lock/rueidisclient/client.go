@@ -106,10 +106,18 @@ func command(b rueidis.Builder, args []any) rueidis.Completed {
 	return built.Build()
 }
 
+// waits reports whether a command is LOCK ACQUIRE with the option WAIT. The values of
+// other options, such as META, may be any text.
 func waits(words []string) bool {
-	for _, w := range words {
-		if w == "WAIT" {
+	if len(words) < 4 || !strings.EqualFold(words[0], "LOCK") || !strings.EqualFold(words[1], "ACQUIRE") {
+		return false
+	}
+	for i := 4; i < len(words); i++ { // behind the key and the owner
+		switch strings.ToUpper(words[i]) {
+		case "WAIT":
 			return true
+		case "PX", "META", "LIMIT":
+			i++
 		}
 	}
 	return false
@@ -123,6 +131,8 @@ func reply(ctx context.Context, r rueidis.RedisResult, args []any) *redis.Cmd {
 	switch {
 	case rueidis.IsRedisNil(err):
 		err = redis.Nil
+	case errors.Is(err, rueidis.ErrClosing): // package lock does not repeat the command then
+		err = redis.ErrClosed
 	case errors.As(err, &refused):
 		err = replyError(refused.Error())
 	}
