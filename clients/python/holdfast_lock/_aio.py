@@ -263,7 +263,7 @@ class AsyncHeld(Lease):
         if isinstance(client, AsyncNodes):
             # Limit the wait for a node that hangs, so that there is time to ask the
             # other nodes before the lease ends.
-            client = client.limited(self._request.patience())
+            client = client.limited(self._request.node_limit())
         wait = ttl / 3
         while self._cause is None:
             await asyncio.sleep(wait)

@@ -52,7 +52,7 @@ class Request:
     def renew(self):
         return ["LOCK", "RENEW", self.key, self.owner, "PX", _ms(self.ttl)]
 
-    def patience(self):
+    def node_limit(self):
         """Return how long a renewal waits for a node before it asks the next one."""
         return max(self.ttl / 6, MIN_TTL)
 

@@ -305,7 +305,7 @@ class Held(Lease):
             return
         # Limit the wait for a node that hangs, so that there is time to ask the other
         # nodes before the lease ends.
-        nodes = self._client.limited(self._request.patience())
+        nodes = self._client.limited(self._request.node_limit())
         try:
             self._renew_with(nodes)
         finally:
