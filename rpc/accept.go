@@ -228,14 +228,34 @@ func (r *refusals) allow(node string, why *refusal) (skipped int, ok bool) {
 	kind := refusalKind{node, *why}
 	t := r.kinds[kind]
 	if t == nil {
-		if r.kinds == nil || len(r.kinds) >= maxRefusalKinds {
+		if r.kinds == nil {
 			r.kinds = make(map[refusalKind]*throttle)
+		}
+		if len(r.kinds) >= maxRefusalKinds {
+			r.forget()
 		}
 		t = &throttle{longest: maxRefusalPause}
 		r.kinds[kind] = t
 	}
 	r.mu.Unlock()
 	return t.allow()
+}
+
+// forget forgets the kind whose next line is allowed first. That is a kind with a
+// short pause, such as a name that a stranger has just invented, rather than a removed
+// node whose pause has grown. r.mu must be held.
+func (r *refusals) forget() {
+	var first refusalKind
+	var at time.Time
+	found := false
+	for kind, t := range r.kinds {
+		t.mu.Lock()
+		if !found || t.next.Before(at) {
+			first, at, found = kind, t.next, true
+		}
+		t.mu.Unlock()
+	}
+	delete(r.kinds, first)
 }
 
 // throttlePause is the minimum time between two log lines of a kind.

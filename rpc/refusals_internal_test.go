@@ -1,35 +1,27 @@
 package rpc
 
 import (
+	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
-// TestRefusals checks that a node that is refused all the time for the same
-// reason causes few log lines, and that another reason is logged at once.
-func TestRefusals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r refusals
-		lines, skipped := 0, 0
-		removed := &refusal{ReasonNotMember, "n1 is not a member of this cluster"}
-		for range 24 * 3600 {
-			if n, ok := r.allow("n1", removed); ok {
-				lines, skipped = lines+1, skipped+n
-			}
-			time.Sleep(time.Second)
-		}
-		if lines < 24 || lines > 40 {
-			t.Errorf("%d lines in a day", lines)
-		}
-		if skipped < 23*3600 {
-			t.Errorf("the lines say that %d others were left out", skipped)
-		}
-		if _, ok := r.allow("n1", &refusal{ReasonUnauthorized, "node is still starting"}); !ok {
-			t.Error("another reason is not logged")
-		}
-		if _, ok := r.allow("n2", removed); !ok {
-			t.Error("another node is not logged")
-		}
-	})
+// TestRefusals_Strangers checks that a stranger that invents names of nodes does not
+// reset the pause of a node that is refused again and again.
+func TestRefusals_Strangers(t *testing.T) {
+	var r refusals
+	why := &refusal{text: "was removed"}
+	if _, ok := r.allow("n1", why); !ok {
+		t.Fatal("the first line about n1 is suppressed")
+	}
+	known := r.kinds[refusalKind{"n1", *why}]
+	known.next = known.next.Add(maxRefusalPause) // as after many lines
+	for i := range 3 * maxRefusalKinds {
+		r.allow(fmt.Sprint("stranger", i), why)
+	}
+	if _, ok := r.allow("n1", why); ok {
+		t.Error("the names of strangers have reset the pause of n1")
+	}
+	if got := len(r.kinds); got > maxRefusalKinds {
+		t.Errorf("%d kinds are remembered, want at most %d", got, maxRefusalKinds)
+	}
 }
