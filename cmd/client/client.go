@@ -24,8 +24,9 @@ type Client struct {
 // Dial connects to a node. It authenticates if login names a user or a
 // password.
 //
-// process.NewClient gets no password: go-redis would send a wrong password
-// twice, with HELLO and with AUTH, and the node delays clients that guess.
+// Dial does not pass the password to process.NewClient: go-redis would send a wrong
+// password twice, with HELLO and with AUTH, and the node delays clients that guess
+// passwords.
 func Dial(ctx context.Context, addr string, login load.Login) (*Client, error) {
 	pool := process.NewClient(addr, "", login.TLS)
 	c := &Client{addr: addr, pool: pool, conn: pool.Conn()}
@@ -64,7 +65,7 @@ func (c *Client) Reply(ctx context.Context, args ...string) (any, error) {
 	return reply, c.explain(ctx, args[0], err)
 }
 
-// explain adds to the error of a command what an operator may have to change.
+// explain adds a possible remedy to the error of a command.
 func (c *Client) explain(ctx context.Context, name string, err error) error {
 	if err != nil && !isReply(err) {
 		if !c.answered {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// TestChange_ConnectionLost checks what the error of a change says if the node
-// ends the connection: the outcome is unknown only if the change was sent.
+// TestChange_ConnectionLost checks the error of a change if the node ends the
+// connection: the outcome is unknown only if the change was sent.
 func TestChange_ConnectionLost(t *testing.T) {
 	for _, c := range []struct {
 		endsAt string // command at which the node ends the connection
@@ -58,9 +58,10 @@ func TestChange_ConnectionLost(t *testing.T) {
 	}
 }
 
-// TestDial_PortWithoutTLS checks that the error names the cause if the port does not
-// use TLS: the node then waits for the rest of what it takes for a command, and other
-// servers reply with something else.
+// TestDial_PortWithoutTLS checks that the error names the cause if the port does
+// not use TLS. A node does not reply in this case: it takes the handshake for the
+// beginning of a command and waits for the rest. Other servers send a reply that is
+// not TLS.
 func TestDial_PortWithoutTLS(t *testing.T) {
 	for name, reply := range map[string]string{"no reply": "", "another protocol": "-ERR Protocol error\r\n"} {
 		t.Run(name, func(t *testing.T) {

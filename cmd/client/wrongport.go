@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// explainPort adds a possible cause to the error of a request to a client port:
-// the address may be that of another port of a node. If the error does not look
-// like that, explainPort returns it unchanged.
+// explainPort adds a possible cause to the error of a request to a client port, for
+// instance that the address is that of another port of a node. If it finds no such
+// cause, it returns the error unchanged.
 func explainPort(ctx context.Context, addr string, err error) error {
 	if st, ok := httpStatus(ctx, addr); ok {
 		return fmt.Errorf("%s is the HTTP port of %s: use its client port, %s", addr, st.ID, st.ClientAddr)
@@ -41,8 +41,8 @@ func explainPort(ctx context.Context, addr string, err error) error {
 	return err
 }
 
-// httpStatus requests a node's status from an address that may be its HTTP port.
-// ok is false if the address does not answer with a status.
+// httpStatus requests a node's status from an address that may be an HTTP port. ok
+// is false if the address does not answer with a status.
 func httpStatus(ctx context.Context, addr string) (st cluster.NodeStatus, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
