@@ -29,8 +29,8 @@ var actions = []struct{ name, short string }{
 	{"kill", "Kill a node of a running dev cluster, as kill -9 does"},
 }
 
-// actionCommands returns the commands that control the nodes of a running
-// dev cluster, each of which is a process of its own.
+// actionCommands returns the commands that control the nodes of a running dev
+// cluster.
 func actionCommands() []*cobra.Command {
 	var out []*cobra.Command
 	for _, a := range actions {
@@ -56,8 +56,8 @@ func actionCommands() []*cobra.Command {
 // socket returns the path of the Unix socket on which dev accepts commands.
 func socket(dir string) string { return filepath.Join(dir, "dev.sock") }
 
-// ask sends one command to the dev cluster of a data directory and returns
-// its answer.
+// ask sends one command to the dev cluster of a data directory and returns the
+// answer.
 func ask(ctx context.Context, dir, action, node string) (string, error) {
 	path := socket(dir)
 	client := &http.Client{Transport: &http.Transport{

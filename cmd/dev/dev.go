@@ -84,8 +84,8 @@ func dataDir() string { return filepath.Join("data", "dev") }
 // the node.
 const maxLog = 16 << 20
 
-// rotateLog renames a log that has become large, and replaces the one that was
-// renamed before.
+// rotateLog renames a log that has become large. It replaces the log that it
+// renamed the last time.
 func rotateLog(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() <= maxLog {
@@ -97,11 +97,11 @@ func rotateLog(path string) error {
 	return os.Rename(path, path+".1")
 }
 
-// sentinelOffset is the difference between Sentinel ports and client ports.
-// From 6379 it leads to the usual ports of Sentinel.
+// sentinelOffset is the difference between Sentinel ports and client ports. With
+// the client port 6379, the Sentinel port is 26379, which Redis uses too.
 const sentinelOffset = 20000
 
-// config describes the cluster to verify/process.
+// config returns the configuration of the cluster for package verify/process.
 func (o options) config() (process.Config, error) {
 	highest := o.basePort + 2000
 	if o.sentinel {
@@ -161,7 +161,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	}
 	control, err := serveControl(o.dataDir, c.Nodes)
 	if err != nil {
-		// The cluster works without it.
+		// The cluster works without the control socket.
 		fmt.Fprintf(out, "\"holdfast dev restart\" will not work: %v\n", err)
 	}
 	err = watchNodes(ctx, c.Nodes, o, out)
@@ -186,8 +186,8 @@ func portFree(addr string) error {
 // the table has been printed.
 const askEvery = 500 * time.Millisecond
 
-// watchNodes prints the table once the cluster has a leader, and then every
-// change, until ctx ends or no node is left.
+// watchNodes prints the table of the nodes once the cluster has a leader, and then
+// a line for every change, until ctx ends or no node is left.
 func watchNodes(ctx context.Context, nodes []*process.Node, o options, out io.Writer) error {
 	w, err := newWeb(o.args)
 	if err != nil {
@@ -270,8 +270,8 @@ func askNodes(ctx context.Context, w *web, nodes []*process.Node) []cluster.Node
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			// A node that does not answer is starting or ending; the next call
-			// will see it.
+			// A node that does not answer is starting or ending. The next call asks
+			// it again.
 			if st, err := askNode(ctx, w, n); err == nil {
 				mu.Lock()
 				all = append(all, st)
