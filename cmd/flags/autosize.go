@@ -2,8 +2,8 @@ package flags
 
 import "fmt"
 
-// AutoSize is the value of a flag that counts bytes and depends on the machine by
-// default: bytes, or -1 for "auto".
+// AutoSize is the value of a flag for a size in bytes whose default depends on the
+// machine. It is the number of bytes, or -1 for "auto".
 type AutoSize int64
 
 // Set implements pflag.Value.

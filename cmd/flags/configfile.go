@@ -16,9 +16,9 @@ const ConfigName = "config"
 // maxConfigFile is the maximum size of a configuration file in bytes.
 const maxConfigFile = 1 << 20
 
-// FromFile sets each flag that neither the command line nor the
-// environment sets from the configuration file. It reports all mistakes of the
-// file, each with its line.
+// FromFile sets flags from the configuration file. It does not change flags that
+// the command line or the environment has set. It reports all mistakes in the file,
+// each with its line.
 func FromFile(flags *pflag.FlagSet, path string) error {
 	settings, err := readConfigFile(path)
 	if err != nil {
@@ -54,7 +54,8 @@ func (s fileSetting) apply(flags *pflag.FlagSet) error {
 	changed, before := f.Changed, f.Value.String()
 	err := flags.Set(f.Name, s.value)
 	if err != nil {
-		// pflag names the flag as it is written on the command line.
+		// The error of pflag names the flag as on the command line, with --, so its
+		// text is replaced.
 		return fmt.Errorf("%s: %w", s.name, errors.Unwrap(err))
 	}
 	if !changed {

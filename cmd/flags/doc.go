@@ -1,4 +1,5 @@
-// Package flags contains what the commands of the program share about their
-// flags: kinds of values, flags that the environment or a configuration file
-// sets, files with secrets, and suggestions for mistyped names.
+// Package flags contains code that the commands of the program share for their
+// flags. It defines kinds of values, sets flags from the environment and from a
+// configuration file, reads files with secrets, and suggests corrections for
+// mistyped names.
 package flags

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FromEnv sets each flag that the command line does not set from its
-// environment variable, if that exists.
+// FromEnv sets flags from their environment variables. It does not change flags
+// that the command line has set.
 func FromEnv(flags *pflag.FlagSet) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -36,19 +36,19 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// foreignVariables matches the variables that begin with HOLDFAST_ and belong
-// to other programs: Kubernetes sets the first form in every pod of a namespace
-// that has a service named "holdfast"; deploy/compose.yml reads the second; the
-// tests and the CI of this project read the third. "holdfast lock" sets the
-// fourth for the command that it runs.
+// foreignVariables matches variables that begin with HOLDFAST_ and do not set a
+// flag. It has one alternative for each kind, in this order: variables that
+// Kubernetes sets in every pod of a namespace with a service named "holdfast",
+// variables of deploy/compose.yml, variables of this project's tests and CI, and
+// variables that "holdfast lock" sets for the command that it runs.
 var foreignVariables = regexp.MustCompile(`^HOLDFAST_(` +
 	`([A-Z0-9_]+_)?SERVICE_(HOST|PORT)(_[A-Z0-9_]+)?|([A-Z0-9_]+_)?PORT(_[0-9]+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?|` +
 	`BIND|IMAGE|(SENTINEL_)?PORT_N[0-9]+|COMPOSE_[A-Z_]+|` +
 	`(CI|REQUIRE|FSM|SIM|STORAGE|RANDOM)_[A-Z_]+|LOCK_(KEY|TOKEN))$`)
 
-// CheckEnv returns an error about each environment variable that begins
-// with HOLDFAST_ and sets no flag of any command. A mistyped variable would
-// otherwise have no effect and cause no message.
+// CheckEnv returns an error about each environment variable that begins with
+// HOLDFAST_ and sets no flag of any command. Without this check, a mistyped
+// variable would be ignored silently.
 func CheckEnv(root *cobra.Command) error {
 	known := make(map[string]bool)
 	var names []string

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// didYouMean returns a question that names the word of a list that is most
-// similar to a mistyped one, or "" if none is similar. Less than half of the
-// letters may differ.
+// didYouMean returns a question that suggests a word of the list: the one that is
+// most similar to the mistyped word. It returns "" if no word is similar. Less than
+// half of the letters may differ.
 func didYouMean(typed string, words []string) string {
 	best, distance := "", min(max(2, len(typed)/4), (len(typed)-1)/2)+1
 	normal := strings.ToLower(strings.ReplaceAll(typed, "_", "-"))
@@ -38,7 +38,8 @@ func flagNames(flags *pflag.FlagSet) []string {
 	return out
 }
 
-// Suggest adds the most similar flag to the error about an unknown one.
+// Suggest adds the name of the most similar flag to the error about an unknown
+// flag.
 func Suggest(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
@@ -51,9 +52,9 @@ func Suggest(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("unknown flag --%s (see \"%s --help\")", name, cmd.CommandPath())
 }
 
-// SuggestCommands makes cmd, and each command below it that has subcommands,
-// refuse an unknown subcommand and suggest the most similar one. If such a command
-// has an Args check, that check decides about words that resemble no subcommand.
+// SuggestCommands makes cmd, and each command below it that has subcommands, refuse
+// an unknown subcommand and suggest the most similar one. If such a command has an
+// Args check, words that resemble no subcommand are passed to that check.
 func SuggestCommands(cmd *cobra.Command) {
 	if cmd.HasSubCommands() {
 		check := cmd.Args

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// YesNo is the value of a flag that accepts yes and no, as settings of
-// Redis do, besides true and false.
+// YesNo is the value of a flag that accepts yes and no, like settings of Redis, and
+// also true and false.
 type YesNo bool
 
 // Set implements pflag.Value.
