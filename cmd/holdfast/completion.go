@@ -26,9 +26,9 @@ func namesFile(flag string) bool {
 	return strings.HasSuffix(flag, "-file") || flag == "report" || flag == "state" || flag == "json" || flag == "output"
 }
 
-// completeFlags registers the completion of flag values with cmd and all
-// commands below it. It panics if a flag has a completion already, which only a
-// change of this program can cause.
+// completeFlags registers the completion of flag values for cmd and all commands
+// below it. It panics if a flag has a completion already, because only a bug in
+// this program can cause that.
 func completeFlags(cmd *cobra.Command) {
 	for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
 		set.VisitAll(func(f *pflag.Flag) {

@@ -183,7 +183,7 @@ func writeCommandDoc(b *strings.Builder, name string, cmd, container *fsm.Comman
 	if cmd.DeprecatedSince != "" {
 		doc += " (deprecated since " + cmd.DeprecatedSince
 		if cmd.ReplacedBy != "" {
-			// This is Redis' text, in which ! marks the name of an argument.
+			// The text comes from Redis, where ! marks the name of an argument.
 			doc += ": " + strings.ReplaceAll(cmd.ReplacedBy, "`!", "`")
 		}
 		doc += ")"

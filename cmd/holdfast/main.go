@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/verify"
 )
 
-// version is the version of the program. The linker sets it (see the Makefile), or
-// else main.
+// version is the version of the program. The linker sets it: see the Makefile. If
+// the linker has not set it, main does.
 var version = unversioned
 
 const unversioned = "dev"
@@ -104,7 +104,8 @@ and sets no flag is an error.`,
 // exclusion is the error of cobra about two flags that exclude each other.
 var exclusion = regexp.MustCompile(`^if any flags .* none of the others can be; \[(\S+) (\S+)\] were all set$`)
 
-// explainExclusion replaces that error by one in the words of our other errors.
+// explainExclusion replaces cobra's error about two flags that exclude each other
+// by a clearer one.
 func explainExclusion(err error) error {
 	if err == nil {
 		return nil
@@ -137,8 +138,8 @@ func explainArgs(cmd *cobra.Command) {
 	}
 }
 
-// setFlags sets the flags that the command line does not set: from their
-// environment variables, then from the configuration file.
+// setFlags sets the flags that the command line has not set: first from their
+// environment variables, and then from the configuration file.
 func setFlags(cmd *cobra.Command) error {
 	if err := flags.CheckEnv(cmd.Root()); err != nil {
 		return err

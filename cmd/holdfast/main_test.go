@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestVariables_OfOthers checks that variables which other programs set are no
-// mistakes: Kubernetes sets some for a service that is named holdfast.
+// TestVariables_OfOthers checks that the program does not report variables that
+// other programs set: Kubernetes sets some for a service named holdfast.
 func TestVariables_OfOthers(t *testing.T) {
 	version := func() error { return run(context.Background(), []string{"version"}, io.Discard, io.Discard) }
 	for _, name := range []string{
@@ -57,7 +57,7 @@ func TestArguments(t *testing.T) {
 }
 
 // TestCommands_Mistyped checks that every command with subcommands refuses a
-// mistyped one and names the one that was probably meant.
+// mistyped subcommand and suggests the most similar one.
 func TestCommands_Mistyped(t *testing.T) {
 	for _, tt := range []struct{ typed, want string }{
 		{"stauts", `unknown command "stauts" for "holdfast"; did you mean "status"?`},
