@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// lease is what supervise needs of a lock.Held.
+// lease contains the methods of lock.Held that supervise uses.
 type lease interface {
 	Key() string
 	Token() int64
@@ -41,9 +41,9 @@ func ownName() string {
 // child is the command that runs while the lock is held.
 type child struct {
 	cmd *exec.Cmd
-	// group is whether the command leads a process group of its own. On a terminal
-	// it does not, because the terminal sends Ctrl-C only to the foreground group,
-	// which is that of this process.
+	// group says whether the command has a process group of its own. On a terminal,
+	// the command stays in the group of this process, because the terminal sends
+	// Ctrl-C only to the foreground group.
 	group bool
 	ended chan error // gets the error of Wait
 }
@@ -72,7 +72,7 @@ func (c *child) send(s syscall.Signal) {
 	_ = syscall.Kill(pid, s) // ESRCH: it has just ended
 }
 
-// forward passes a signal that this process got to the command.
+// forward passes a signal of this process on to the command.
 func (c *child) forward(s syscall.Signal) {
 	if !c.group && (s == syscall.SIGINT || s == syscall.SIGQUIT) {
 		return // the terminal has sent it to the command too
@@ -80,8 +80,8 @@ func (c *child) forward(s syscall.Signal) {
 	c.send(s)
 }
 
-// supervise runs the command until it ends, or until the lock is lost. It returns
-// the exit code, and why the lock was lost.
+// supervise runs the command until the command ends, or until the lock is lost. It
+// returns the exit code and, if the lock was lost, the reason.
 func supervise(l lease, grace time.Duration, command []string, signals <-chan os.Signal,
 	say func(string, ...any)) (code terminal.ExitCode, lost error) {
 	c, err := startChild(l, command)

@@ -46,7 +46,7 @@ func (e *endpoint) open() (*lock.Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
-	logging.Disable() // the errors of the commands contain what go-redis would log
+	logging.Disable() // the errors of the commands already say what go-redis would log
 	return lock.NewNodes(e.addrs, redis.Options{
 		Username: login.User, Password: login.Password, TLSConfig: login.TLS, DB: e.db,
 		DialTimeout: dialTimeout, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,

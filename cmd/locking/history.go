@@ -30,9 +30,9 @@ func historyCommand() *cobra.Command {
 		Use:   "history KEY",
 		Short: "Show who held a lock in the past, and how each grant ended",
 		Long: `Show the past grants of a lock, newest first: the owner, the client, from when to when
-the owner had the lock, how long it had waited, and how the grant ended. The node that
-is asked answers from its own files, which all nodes keep (--lock-history-size of
-"holdfast serve").
+the owner had the lock, how long it had waited, and how the grant ended. Every node
+keeps this history in files of its own (--lock-history-size of "holdfast serve"); the
+node that you ask answers from its files.
 
 A time is a time of day (14:03:07, the last one before now), a day with a time of day
 ("2026-11-26 14:03:07"), both in the time zone of this machine, a time in RFC 3339

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-kv/holdfast/lock"
 )
 
-// Exit codes of "holdfast lock" itself; otherwise it exits with the code of the
-// command that it runs. The first two come from sysexits.h, the others from env(1)
-// and from shells.
+// Exit codes of "holdfast lock" itself. If it could run the command, it exits with
+// the exit code of the command. The first two codes come from sysexits.h, and the
+// others from env(1) and from shells.
 const (
 	exitTaken      = terminal.ExitCode(75) // the lock was not acquired in time
 	exitLost       = terminal.ExitCode(76) // the lock was lost, and the command was ended
@@ -63,9 +63,10 @@ time, lock sends SIGTERM --grace before the lease ends, and SIGKILL when it ends
 notices a broken or overwritten lock at the next renewal. If lock itself is killed,
 the kernel kills the command (on Linux).
 
-With --shared, other owners with --shared may hold the lock at the same time: readers,
-while an owner without it is a writer. With --limit N, up to N owners may, as with a
-semaphore. All wait in one queue.
+With --shared, other owners with --shared may hold the lock at the same time, like the
+readers of a readers-writer lock; an owner without --shared is a writer. With
+--limit N, up to N owners may hold the lock at the same time, as with a semaphore. All
+owners wait in one queue.
 
 The environment of the command contains HOLDFAST_LOCK_TOKEN, which is the fencing
 token, and HOLDFAST_LOCK_KEY. lock forwards the signals that it gets to the command.
@@ -187,7 +188,8 @@ func forwarded() []os.Signal {
 	return all
 }
 
-// interruption is the cause of the context of a wait that a signal has ended.
+// interruption is the cause of a canceled context if a signal has ended the wait
+// for the lock.
 type interruption struct{ signal syscall.Signal }
 
 func (i interruption) Error() string { return "interrupted: " + i.signal.String() }
@@ -244,7 +246,7 @@ func (o *lockOptions) ask(ctx context.Context, nodes *lock.Nodes, key string, sa
 		opts = append(opts, lock.WithLimit(o.permits))
 	}
 	if !o.limited {
-		// Ask once without a wait, so that the user learns why nothing happens.
+		// Ask once without a wait, to print who holds the lock before the wait.
 		held, err := lock.Acquire(ctx, nodes, key, append(opts, lock.WithWait(0))...)
 		if !errors.Is(err, lock.ErrTaken) {
 			return held, err

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestLockOptions_Grace: the default of --grace depends on --ttl, and --grace 0 means 0.
+// TestLockOptions_Grace checks that the default of --grace depends on --ttl, and
+// that --grace 0 means 0.
 func TestLockOptions_Grace(t *testing.T) {
 	for _, c := range []struct {
 		o    lockOptions

@@ -43,8 +43,8 @@ func locksCommand() *cobra.Command {
 		Use:   "locks",
 		Short: "Show locks, their history and the clients that wait for them, and break locks",
 		Long: `Show the locks that are held, the clients that wait for them, and who held a lock in
-the past, or take a lock away from its owner. Any node can answer. Without a subcommand, locks does what "locks list"
-does.`,
+the past, or take a lock away from its owner. Any node can answer. Without a
+subcommand, locks lists the locks, like "locks list".`,
 		Example: `  holdfast locks list
   holdfast locks list --waited --watch
   holdfast locks info deploy --json
@@ -63,9 +63,10 @@ func listCommand() *cobra.Command {
 		Short: "List the locks that are held, oldest grant first",
 		Long: `List the locks that are held, whichever command took them, oldest grant first.
 For locks that other commands than LOCK ACQUIRE have taken, the client and the time
-of the grant come from the history of the node that answers, which is asked for at most
-a second. If there are thousands of such locks, both are shown only for the first ones:
-"holdfast locks history" has the others.`,
+of the grant come from the history of the node that answers. The command reads this
+history for at most a second. If there are thousands of such locks, it shows the
+client and the time only for the first ones. "holdfast locks history" shows them for
+each lock.`,
 		Example: `  holdfast locks list --match 'deploy:*'
   holdfast locks list --waited --watch`,
 	}
@@ -139,8 +140,8 @@ has stopped, or that the resource checks fencing tokens.
 
 break shows the owner of the lock and asks for confirmation. It breaks only the grant
 that it has shown: if another owner gets the lock in the meantime, that owner keeps it.
-If several owners share the lock, break takes it away from all that it has shown, or
-from the one with --token.`,
+If several owners share the lock, break takes it away from all the owners that it has
+shown, or only from the owner with the token of --token.`,
 		Example: `  holdfast locks break deploy
   holdfast locks break deploy --token 41 --yes`,
 		Args: cobra.ExactArgs(1),
@@ -216,9 +217,9 @@ func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]listing.L
 // historyLimit bounds the time for which a list asks for the history of its locks.
 const historyLimit = time.Second
 
-// addHistory adds what the history of a node knows about the locks that LOCK ACQUIRE
-// has not taken. A node that refuses or does not answer in time is not asked again for
-// this list, which is also useful without the history.
+// addHistory adds fields from the history of a node to the locks that LOCK ACQUIRE
+// has not taken. If the node refuses or does not answer in time, addHistory does
+// not ask again, because the list is also useful without these fields.
 func (o *locksOptions) addHistory(ctx context.Context, nodes *lock.Nodes, all []listing.Lock) error {
 	if o.noHistory {
 		return nil
@@ -372,7 +373,8 @@ func clientOf(d listing.Lock) string {
 	return strings.Join(all, " ")
 }
 
-// printLocks prints locks. filtered says that other locks may be held.
+// printLocks prints locks. filtered says whether the request had a filter, so that
+// all does not contain all locks.
 func printLocks(out io.Writer, all []listing.Lock, filtered bool) error {
 	if len(all) == 0 {
 		text := "no lock is held"
