@@ -71,8 +71,8 @@ only its owner can read it.`,
 }
 
 // checkOutput returns an error if file exists and is not a regular file. The backup
-// would replace that file. A replaced device, such as /dev/null, would be lost to all
-// programs of the machine.
+// would replace that file. If it is a device such as /dev/null, no program of the
+// machine could use the device after that.
 func checkOutput(file string) error {
 	info, err := os.Stat(file)
 	switch {
@@ -131,7 +131,7 @@ func streamBackup(cmd *cobra.Command, c *client.Client, w io.Writer) (content ba
 		return content, fmt.Errorf("answer to HOLDFAST BACKUP: %w", err)
 	}
 	defer func() {
-		// The backup of the node ends by itself if this fails.
+		// If this request fails, the node ends the backup by itself.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, _ = c.Do(ctx, "HOLDFAST", "BACKUP", "END", info.ID)

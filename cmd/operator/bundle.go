@@ -23,8 +23,8 @@ import (
 
 const (
 	bundleLogTail = 1 << 20          // bytes of the end of a log file
-	bundleMost    = 64 << 20         // bytes of an answer
-	bundleWait    = 10 * time.Second // for an answer, besides the time of a profile
+	bundleMost    = 64 << 20         // maximum size of an answer in bytes
+	bundleWait    = 10 * time.Second // maximum wait for an answer, in addition to the time of a profile
 )
 
 // bundle is the content of an archive for a bug report.
@@ -80,14 +80,14 @@ func (b *bundle) add(name, source string, body []byte, err error) {
 	b.files = append(b.files, bundleFile{name, source, len(body), body})
 }
 
-// passwordSetting matches what may be a password in a log or a configuration file:
-// the rest of a line after the name of a setting or field that contains a password,
-// or after a command that contains one. A password may contain blanks and quotes,
-// so its end is not known.
+// passwordSetting matches text that may be a password in a log or a configuration
+// file: the rest of a line after the name of a setting, a field or a command that
+// contains a password. The match extends to the end of the line, because a password
+// may contain blanks and quotes.
 var passwordSetting = regexp.MustCompile(
 	`(?i)((?:requirepass|masterauth|password|passwd)["']?[ \t]*[=: ][ \t]*|\b(?:AUTH|SETUSER)[ \t]+)[^\r\n]+`)
 
-// clean removes the password and the token with which this program asks the nodes.
+// clean removes the password and the token that this program sends to the nodes.
 func (b *bundle) clean(body []byte) []byte {
 	const removed = "(removed)"
 	for _, secret := range []string{b.login.Password, b.token} {

@@ -172,12 +172,13 @@ type bundleWeb struct {
 	client *http.Client
 	hosts  []string // scheme and address, in the order in which they are tried
 	token  string
-	// downgraded: TLS has failed, and the port answers without TLS.
+	// downgraded says that TLS has failed and that the port answers without TLS.
 	downgraded bool
 }
 
-// newBundleWeb returns a client for the HTTP port of a node. If the node does not
-// say at which address it can be reached, the address is that of its client port.
+// newBundleWeb returns a client for the HTTP port of a node. If the node reports an
+// HTTP address without a usable host, newBundleWeb uses the host of its client
+// address.
 func newBundleWeb(b *bundle, n cluster.NodeStatus) *bundleWeb {
 	addr := n.HTTPAddr
 	if host, port, err := net.SplitHostPort(addr); err == nil {

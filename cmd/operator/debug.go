@@ -40,17 +40,17 @@ func bundleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [ADDR]",
 		Short: "Write an archive with what a bug report needs from all nodes",
-		Long: `Write an archive with what a bug report needs from all nodes: the status of the
-cluster, and of each node that answers INFO, its configuration, its metrics, the
-slow log, latencies, clients, refused commands and logins, and the latest events.
-A node with --pprof adds its goroutines and profiles. The file manifest.json
+		Long: `Write an archive with the data that a bug report needs: the status of the cluster,
+and for each node that answers, the output of INFO, the configuration, the metrics,
+the slow log, latencies, clients, refused commands and logins, and the latest events.
+For a node with --pprof, the archive also has the goroutines and profiles. The file manifest.json
 lists the files of the archive, and the missing ones with the reason.
 
 The archive does not contain passwords, tokens or secrets of the nodes. Without
 --include-data it does not contain keys, values and owners of locks either: the
 slow log contains only the names of commands. The archive does contain the names
 and addresses of nodes, users and clients. Log files are copied without texts
-that look like passwords: read them before you send them.`,
+that look like passwords: read the copies before you send the archive.`,
 		Example: `  holdfast debug bundle 127.0.0.1:6380
   holdfast debug bundle --password-file password --http-token-file token --log /var/log/holdfast.log`,
 		Args: cobra.MaximumNArgs(1),

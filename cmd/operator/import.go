@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-kv/holdfast/migrate"
 )
 
-// shownProblems is how many keys that were not imported are listed on the terminal,
-// unless --list names a file.
+// shownProblems is the number of keys that were not imported that the command lists
+// on the terminal, unless --list-file names a file.
 const shownProblems = 1000
 
 type importOptions struct {
@@ -49,13 +49,14 @@ the import may be copied with their old or their new value, and keys that they
 create may be missing. To move without such differences, stop the clients that
 write, and run the import again with --replace.
 
-An RDB file is checked completely, with its checksum, before anything is imported.
+import checks an RDB file completely, with its checksum, before it imports anything.
 
 A key that the cluster already has keeps its value, unless --replace is set. If the
 value is the same, the key counts as imported; otherwise import lists it. It also
 lists the keys that the cluster cannot store: values of modules, values that a
-Redis newer than 7.0 writes in a new format, and values over 8 MiB. If it lists any
-key, or finds at the end that a key is missing, it exits with code 1.
+Redis newer than 7.0 writes in a new format, and strings and elements that are larger
+than --max-bulk-bytes of the cluster. If it lists any key, or finds at the end that a
+key is missing, it exits with code 1.
 
 import keeps its position in a state file. If it is interrupted, run the same
 command again to continue. Several addresses in --addr let it continue by itself
@@ -141,7 +142,8 @@ func (o *importOptions) run(cmd *cobra.Command, source string) (err error) {
 	return report(cmd.OutOrStdout(), res)
 }
 
-// interrupted says how to continue an import that failed, nil if it had not begun.
+// interrupted returns an error that says how to continue an import that failed, or
+// nil if the import had not begun.
 func interrupted(cfg migrate.Config, res migrate.Result) error {
 	if !res.Begun {
 		return nil
@@ -264,8 +266,8 @@ func (p *problemList) close() error {
 	return errors.Join(p.err, p.file.Close())
 }
 
-// report prints the result of an import. It returns an error if the cluster does
-// not have all that the source has.
+// report prints the result of an import. It returns an error if the cluster lacks
+// keys of the source.
 func report(out io.Writer, r migrate.Result) error {
 	_, err := fmt.Fprintf(out, "imported:   %d of %d keys, %d function libraries\n", r.Imported, r.Keys, r.Functions)
 	line := func(n int64, format string) {

@@ -51,13 +51,13 @@ func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect FILE|DATA-DIR",
 		Short: "Show what is in a backup or in the data directory of a stopped node",
-		Long: `Show what is in a backup or in the data directory of a stopped node: the cluster,
+		Long: `Show the content of a backup or of the data directory of a stopped node: the cluster,
 the node, the log index, the term and the time, the number of keys by type, and the
 keys with a time to live that may be locks.
 
 inspect reads everything and compares all checksums. If the backup or the
-directory is damaged, it reports where and why, and exits with code 1. To read a
-data directory, it first copies the directory to the one for temporary files
+directory is damaged, it reports where and why, and exits with code 1. It reads a
+copy of the data directory, which it makes in the directory for temporary files
 (TMPDIR).`,
 		Example: `  holdfast inspect cluster.hfb
   holdfast inspect /var/lib/holdfast --json | jq .keys_by_type`,

@@ -83,8 +83,8 @@ node has not caught up yet, it becomes a voter when it has.`,
 it transfers leadership first.
 
 The leader asks the remaining voters before it removes the node. If fewer than a
-majority of them answer, it refuses, because the cluster could not write
-afterwards. --force removes the node anyway.`,
+majority of them answer, it refuses the removal, because the cluster could not
+execute writes afterwards. --force removes the node anyway.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words := []string{"REMOVE", args[0]}
 			if force {

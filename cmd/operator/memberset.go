@@ -31,11 +31,11 @@ func memberSetCommand(addr *string, login *client.LoginFlags) *cobra.Command {
 programs that change the size of a cluster, such as the Helm chart: it does
 nothing if the cluster already has these members.
 
-Nodes are added first. A node that is a member and is not listed is an error,
-unless --remove is set. The leader checks each removal as it does for "member
-remove". A member whose address differs from the listed one is an error too:
-remove it first. If another change of the members is under way, the command tries
-again until --timeout.`,
+The command first adds nodes. If a member is not listed, the command fails, or
+removes the member if --remove is set. The leader checks each removal as it does
+for "member remove". The command also fails if the address of a member differs
+from the listed one: remove that member first. If another change of the members
+is under way, the command tries again until --timeout.`,
 		Example: `  holdfast member set n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379 \
     --remove --addr 10.0.0.1:6379`,
 		Args: cobra.ExactArgs(1),
@@ -74,8 +74,8 @@ again until --timeout.`,
 	return cmd
 }
 
-// memberChanges returns the changes that turn the members of a cluster into the
-// listed ones: first the additions, in the order of the list, then the removals.
+// memberChanges returns the changes after which the cluster has the listed members:
+// first the additions, in the order of the list, and then the removals.
 func memberChanges(nodes []cluster.NodeStatus, want []cluster.Peer, remove bool) ([]memberChange, error) {
 	if len(want) == 0 {
 		return nil, errors.New("no members are listed: a cluster has at least one")
@@ -95,7 +95,7 @@ func memberChanges(nodes []cluster.NodeStatus, want []cluster.Peer, remove bool)
 	extra := slices.DeleteFunc(slices.Clone(nodes), func(n cluster.NodeStatus) bool {
 		return slices.ContainsFunc(want, func(p cluster.Peer) bool { return p.ID == n.ID })
 	})
-	// The leader goes last, so that leadership is transferred at most once.
+	// Remove the leader last, so that leadership is transferred at most once.
 	leads := client.LeaderOf(nodes)
 	slices.SortFunc(extra, func(a, b cluster.NodeStatus) int {
 		switch {
@@ -116,8 +116,9 @@ func memberChanges(nodes []cluster.NodeStatus, want []cluster.Peer, remove bool)
 	return changes, errors.Join(errs...)
 }
 
-// apply makes the change. It tries again while the leader refuses the change
-// because of another one, which the error says was not executed.
+// apply makes the change. The leader refuses a change while another change of the
+// members is under way. apply then tries again, because the error says that the
+// refused change was not executed.
 func (c memberChange) apply(ctx context.Context, addr string, login *client.LoginFlags) (string, error) {
 	l, err := login.Login()
 	if err != nil {

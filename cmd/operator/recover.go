@@ -32,15 +32,15 @@ func recoverCommand() *cobra.Command {
 the loss of a majority of the voters. Without --yes, recover only prints what it
 would do and what may be lost.
 
-Use it only if the lost nodes will never come back. If you have several data
-directories, compare them with "holdfast inspect" and take the one with the highest
-last term; among those with the same term, take the one with the highest last index.
+Use recover only if the lost nodes will never come back. If you have several data
+directories, compare them with "holdfast inspect" and choose the one with the highest
+last term. If several have that term, choose the one with the highest last index.
 
 recover reads the newest snapshot and the whole log, and writes the result to a new
 data directory. It does not change the old directory. The new cluster has another
-id, so nodes of the old cluster cannot join it by mistake. It gives fencing tokens
-that are higher than all that the old cluster can have given. Like "holdfast
-restore", it begins with a quarantine, in which no lock is granted.
+id, so nodes of the old cluster cannot join it by mistake. Its fencing
+tokens are higher than all tokens that the old cluster can have given. As after
+"holdfast restore", the cluster begins with a quarantine, in which it grants no lock.
 
 Then start the node with --data-dir NEW-DIR and with --peers naming only itself,
 and add the other nodes with "holdfast member add" and empty data directories.`,

@@ -40,15 +40,15 @@ func restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Replace the data of a cluster with that of a backup",
-		Long: `Replace the data of a cluster with that of a backup. The cluster must be empty,
+		Long: `Replace the data of a cluster with the data of a backup. The cluster must be empty,
 or --replace must be set.
 
 restore first checks the file completely. Then it sends the file through the log
-of the cluster, where it changes nothing yet. One last log entry replaces the data
-on all nodes at once; a node that is down does the same when it is back. While the
-entry is applied, clients wait: about a second for a million keys. Every node needs
-free memory for the file and for its data during the restore. If restore is
-interrupted before the end, the cluster keeps its data.
+into a staging area, which does not affect the data yet. One last log entry replaces
+the data on all nodes at once; a node that is down applies this entry when it is back.
+Clients wait while the nodes apply the entry: about a second for a million keys. Every
+node needs free memory for the file and for its data during the restore. If restore is
+interrupted before the last entry, the cluster keeps its data.
 
 Fencing tokens never repeat: the cluster continues with tokens that are higher
 than all that the lost cluster can have given.
@@ -58,9 +58,10 @@ cluster grants no lock: SET with NX and similar commands fail with the error
 QUARANTINE, which names the end. By default the quarantine lasts as long as the
 longest time to live in the backup, at most 1 hour.
 
-Users of the backup replace those of the cluster, and log out their connections.
-Settings of the backup replace those of the cluster, also if the backup has none:
-restore prints each setting that has changed.`,
+The users of the backup replace those of the cluster, and the connections of the old
+users are closed. The settings of the backup replace those of the cluster. A setting
+that the backup does not contain is reset. restore prints each setting that has
+changed.`,
 		Example: `  holdfast restore cluster.hfb --addr 10.0.0.1:6379
   holdfast restore cluster.hfb --replace --quarantine 30s`,
 		Args: cobra.ExactArgs(1),
@@ -138,14 +139,14 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 	if err := o.send(cmd, c, r, size); err != nil {
 		return errors.Join(err, c.Close())
 	}
-	// The users of the backup are in force now, and the node has closed c.
+	// The cluster now has the users of the backup, and the node has closed c.
 	after, err := o.settingsOf(cmd.Context(), l)
 	unknown = errors.Join(unknown, err, c.Close())
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored %d keys of cluster %s at log index %d (%s); %s\n%s",
 		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText(),
 		changedSettings(before, after))
 	if unknown != nil { // the data was replaced
-		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: compare the settings with CONFIG GET, those of the backup are in "+
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: compare the settings with CONFIG GET: the settings of the backup are in "+
 			"force: %v\n", unknown)
 	}
 	return err

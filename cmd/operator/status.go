@@ -78,7 +78,7 @@ full disk.`,
 	cmd.Flags().StringVar(&o.addr, "addr", "127.0.0.1:6379", "client address of any node")
 	o.login.Define(cmd.Flags())
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&o.watch, "watch", false, "show the status again and again, until Ctrl-C")
+	cmd.Flags().BoolVar(&o.watch, "watch", false, "refresh the status until Ctrl-C")
 	cmd.Flags().DurationVar(&o.every, "interval", time.Second, "with --watch: time between two requests")
 	cmd.MarkFlagsMutuallyExclusive("json", "watch")
 	return cmd
@@ -103,8 +103,8 @@ func showStatus(ctx context.Context, o statusOptions, login load.Login, out, err
 	return err
 }
 
-// watchStatus prints the status again and again until ctx ends. On a terminal
-// each one replaces the one before.
+// watchStatus prints the status repeatedly until ctx ends. On a terminal, each
+// output replaces the previous one.
 func watchStatus(ctx context.Context, o statusOptions, login load.Login, out io.Writer) error {
 	return terminal.Repeat(ctx, out, o.every, func(page io.Writer) error {
 		nodes, err := client.Status(ctx, o.addr, login)
@@ -193,7 +193,7 @@ func roleColor(n cluster.NodeStatus) *color.Color {
 	return terminal.Plain
 }
 
-// detail returns what a reachable node reports that needs attention.
+// detail returns the reports of a reachable node that need attention.
 func detail(n cluster.NodeStatus) string {
 	var all []string
 	for _, s := range []string{n.Detail, n.SnapshotError} {
