@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// dashboardToken is the token of the HTTP port as the dashboard uses it.
+// dashboardToken is the token of the HTTP port as a dashboard.Token.
 type dashboardToken struct{ *httpToken }
 
 // Needed implements dashboard.Token.
@@ -52,8 +52,9 @@ func (o *options) openDashboard(node *cluster.Node, clients *resp.Server, port *
 	})
 }
 
-// kindsOf returns the kinds of commands by their names in the metrics, which are
-// in lower case. A script has the kind of writes, because it may write.
+// kindsOf returns a function that maps the name of a command in the metrics, which
+// is in lower case, to the kind of the command. A script counts as a write, because
+// it may write.
 func kindsOf(table *fsm.Table) func(command string) traffic.Kind {
 	kinds := make(map[string]traffic.Kind)
 	for _, c := range table.Rows() {

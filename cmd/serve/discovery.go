@@ -28,8 +28,8 @@ func (d *discovery) flags(f *pflag.FlagSet) {
 		"act as a Redis Cluster of one shard: followers redirect clients to the leader (MOVED)")
 }
 
-// validate returns an error about the first flag that cannot work. Addresses
-// that are announced to clients must be reachable for them.
+// validate returns an error about the first flag whose value cannot work. Clients
+// must be able to connect to the addresses that the node announces.
 func (d *discovery) validate(clientAddr, advertiseClient string) error {
 	if advertiseClient != "" {
 		if err := reachable("advertise-client-addr", advertiseClient); err != nil {
@@ -66,7 +66,8 @@ func (d *discovery) validate(clientAddr, advertiseClient string) error {
 	return reachable("advertise-sentinel-addr", d.advertised())
 }
 
-// reachable checks an address that is announced to clients.
+// reachable returns an error if clients cannot connect to an address that the node
+// announces to them.
 func reachable(flag, addr string) error {
 	if err := flags.CheckAddr(addr); err != nil {
 		return fmt.Errorf("--%s is %q: %w", flag, addr, err)

@@ -2,6 +2,6 @@
 // node of package cluster, serves clients and the HTTP port, and stops all of
 // them in order.
 //
-// The command is in options.go, which has the flags too, and the order of start
+// The command and its flags are in options.go. The order in which the parts start
 // and stop is in node.go.
 package serve

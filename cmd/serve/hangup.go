@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// checkExpiryEvery is the time between two checks of whether certificates expire.
+// checkExpiryEvery is the time between two checks for certificates that expire.
 const checkExpiryEvery = time.Hour
 
 // reloader reloads certificates, secrets and the settings of the log at each SIGHUP. Many
@@ -34,8 +34,8 @@ type reloader struct {
 	node    atomic.Pointer[cluster.Node] // nil until the node is open
 	clients atomic.Pointer[resp.Server]  // nil until the client port is open
 
-	// Only the goroutine of watch uses these after the start. They are the contents
-	// of the files when they were last read.
+	// The values that the node last read from the files. After the start, only the
+	// goroutine of watch uses them.
 	password, level, format string
 	secrets                 secrets
 	expiry                  *certs.ExpiryLog
@@ -86,8 +86,8 @@ func (r *reloader) watch() (stop func()) {
 	}
 }
 
-// reload reads everything again. If a part is wrong, its previous values stay in
-// effect.
+// reload reads the certificates, the secrets and the settings of the log again. If
+// a file is wrong, its previous values stay in effect.
 func (r *reloader) reload() {
 	log := r.logs.main
 	var reloaded []string

@@ -10,10 +10,10 @@ import (
 // maxHTTPConns is the maximum number of open connections of the HTTP port.
 const maxHTTPConns = 256
 
-// httpConns bounds the open connections of an HTTP server, whose ConnState hook
-// is the method state. At the bound, a new connection replaces the one that has
-// been idle, or without a request, for the longest time. If no connection is
-// idle, it replaces the one that has been busy for the longest time.
+// httpConns bounds the open connections of an HTTP server. The server calls the
+// method state as its ConnState hook. At the bound, a new connection replaces the
+// connection that has been idle, or without a request, for the longest time. If no
+// connection is idle, it replaces the one that has been busy for the longest time.
 type httpConns struct {
 	most int
 
@@ -68,7 +68,7 @@ func (h *httpConns) oldest() net.Conn {
 		from = &h.busy
 	}
 	if from.Len() == 0 {
-		return nil // all are being closed already
+		return nil // all connections are being closed already
 	}
 	victim := from.Front().Value.(net.Conn)
 	h.move(victim, nil)

@@ -47,10 +47,11 @@ func (o *httpOptions) readToken() (string, error) {
 	return token, err
 }
 
-// HTTPAccess returns what a request to the HTTP port of a node needs: the token,
-// which is "" for none, and whether the port uses TLS. args are the flags of the
-// node, to which the environment and the file of --config are added. The node
-// reports wrong flags; HTTPAccess ignores the flags if one of them is wrong.
+// HTTPAccess returns the token that a request to the HTTP port of a node needs, or
+// "" if it needs none, and whether the port uses TLS. args are the flags of the
+// node. HTTPAccess also applies the environment and the file of --config, as the
+// node does. If a flag is wrong, HTTPAccess ignores all flags, because the node
+// reports the error when it starts.
 func HTTPAccess(args []string) (token string, usesTLS bool, err error) {
 	o := newOptions()
 	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)

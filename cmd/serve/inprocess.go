@@ -11,7 +11,7 @@ import (
 )
 
 // joinedListener is the listener of the client port. It also accepts connections
-// from within the process, which are socket pairs and need no TLS.
+// from within the process. These are socket pairs and need no TLS.
 type joinedListener struct {
 	net.Listener
 
@@ -28,7 +28,8 @@ type acceptResult struct {
 	err  error
 }
 
-// joinListener returns a listener around ln. Close ends its goroutine.
+// joinListener returns a joinedListener that accepts the connections of ln. Its
+// method Close ends the goroutine that joinListener starts.
 func joinListener(ln net.Listener) *joinedListener {
 	l := &joinedListener{
 		Listener: ln, accepted: make(chan acceptResult), pipes: make(chan net.Conn), closing: make(chan struct{}),
@@ -38,7 +39,7 @@ func joinListener(ln net.Listener) *joinedListener {
 	return l
 }
 
-// accept passes on the connections that the inner listener accepts, until that
+// accept passes the connections of the inner listener to Accept, until the inner
 // listener is closed.
 func (l *joinedListener) accept() {
 	defer close(l.ended)
@@ -78,8 +79,8 @@ func (l *joinedListener) Close() error {
 	return err
 }
 
-// dial returns a connection to the port from within the process. The port sees
-// from as the address of the client.
+// dial returns a connection to the port from within the process. For the port, the
+// address of the client is from.
 func (l *joinedListener) dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	server, client, err := socketPair()
 	if err != nil {

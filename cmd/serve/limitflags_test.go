@@ -33,8 +33,8 @@ func TestLimitFlags(t *testing.T) {
 	}
 }
 
-// TestLimitsInForce checks that a limit that depends on the machine is reported
-// as what it is there, and that a limit that a flag sets is reported as it is.
+// TestLimitsInForce checks that limitsInForce reports the value of a flag that is
+// set, and otherwise the limit that applies on this machine.
 func TestLimitsInForce(t *testing.T) {
 	for _, tt := range []struct {
 		args          []string

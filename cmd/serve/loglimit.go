@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Limits of repeated log lines. raft logs several lines a second while a peer
-// is down, which filled 48 MB a day.
+// Limits of repeated log lines. raft logs several lines a second while a peer is
+// down. Without the limits, these lines took 48 MB a day.
 const (
 	// lineBurst is how many lines with the same message and peer are written
 	// before further lines are suppressed.
@@ -25,7 +25,8 @@ const (
 // differ. It is safe for concurrent use.
 type lineLimit struct {
 	now func() time.Time
-	// report is called without mu held when a line of a kind is written again.
+	// report receives the number of suppressed lines of a kind when a line of that
+	// kind is written again. lineLimit calls it without mu held.
 	report func(message string, suppressed int)
 
 	mu    sync.Mutex

@@ -56,9 +56,9 @@ func TestLineLimit(t *testing.T) {
 }
 
 // TestLimitedLogger checks that the logger writes a line after it has suppressed
-// lines of the same kind, and reports how many those were. Writing the report
-// once waited forever for the mutex of the logger, and with it every later line
-// of the node.
+// lines of the same kind, and reports the number of the suppressed lines. An
+// earlier version waited forever for the mutex of the logger when it wrote the
+// report, so the node wrote no further lines.
 func TestLimitedLogger(t *testing.T) {
 	var out bytes.Buffer
 	var now time.Time

@@ -12,11 +12,10 @@ import (
 	"github.com/holdfast-kv/holdfast/platform"
 )
 
-// The garbage collector starts when the heap has grown by a percentage of what
-// the last collection left. A high percentage saves processor time, and a node
-// with little data needs little memory anyway. For a large heap, the percentage
-// is lower, so that a node with many connections or much data does not take
-// five times the memory that it uses.
+// The garbage collector starts when the heap has grown by a percentage (GOGC) of
+// the live heap that the last collection left. A high percentage saves processor
+// time. For a large heap, the percentage is lower: with 400 %, a node with many
+// connections or much data would take five times the memory that it uses.
 const (
 	maxGCPercent = 400
 	minGCPercent = 100
@@ -60,9 +59,9 @@ const (
 // of the runtime other than the objects of the heap: the stacks of connections,
 // fragmentation, and the runtime's own data. The soft limit includes rest.
 //
-// A node may take twice its maxmemory. It gets more if the heap contains more
-// than the data set may have: clients, a snapshot that is being read, or data from
-// before the limit. Otherwise the collector would run all the time.
+// The limit is about twice maxMemory. It is higher if the heap contains more than the
+// data set may have: clients, a snapshot that the node reads, or data that is older
+// than the limit. Otherwise the collector would run all the time.
 func softLimit(memory uint64, maxMemory int64, live, rest uint64) int64 {
 	hard := int64(math.MaxInt64)
 	if memory > 0 {
@@ -85,8 +84,9 @@ type memoryTuner struct {
 }
 
 // tuneMemory sets the percentage and the soft limit, and adapts them after each
-// garbage collection. It leaves alone what GOGC and GOMEMLIMIT set. maxMemory is
-// the limit of the data set until use is called.
+// garbage collection. If the environment sets GOGC or GOMEMLIMIT, tuneMemory does
+// not change that value. maxMemory is the limit of the data set until use is
+// called.
 func tuneMemory(maxMemory int64) *memoryTuner {
 	t := &memoryTuner{}
 	if n, err := platform.ProcessMemory(); err == nil {
@@ -108,8 +108,8 @@ func tuneMemory(maxMemory int64) *memoryTuner {
 // use sets the function that returns the limit of the data set.
 func (t *memoryTuner) use(maxMemory func() int64) { t.maxMemory.Store(&maxMemory) }
 
-// adapt is called after each collection. A change stops all goroutines for a
-// moment, so small ones are left out.
+// adapt sets the percentage and the soft limit after a collection. Each change
+// stops all goroutines for a moment, so adapt does not make small changes.
 func (t *memoryTuner) adapt() {
 	live := liveBytes()
 	if next := gcPercent(live); t.percent > 0 && (differ(int64(next), int64(t.percent)) ||
@@ -161,8 +161,8 @@ func restBytes() uint64 {
 // afterGC calls f after each garbage collection, on the runtime's goroutine for
 // finalizers. f must not block.
 func afterGC(f func()) {
-	// The object is a pointer, so that the runtime does not put it into one
-	// block with other small objects.
+	// The object contains a pointer. The runtime puts small objects without
+	// pointers into one block with others, and their finalizers may then never run.
 	runtime.SetFinalizer(new(*byte), func(**byte) {
 		f()
 		afterGC(f)

@@ -20,9 +20,9 @@ import (
 // a node stops. The process exits within 5 s of SIGTERM.
 const stopTimeout = 4 * time.Second
 
-// serve runs a node until ctx ends. It first binds all addresses, then opens
-// the node, then serves clients and the HTTP port. It stops them in the reverse
-// order, except that it keeps clients until their commands have an outcome.
+// serve runs a node until ctx ends. It first binds all addresses, then opens the
+// node, then serves clients and the HTTP port. It stops these parts in the reverse
+// order, but keeps the connections of clients until their commands have an outcome.
 func serve(ctx context.Context, o options) error {
 	logs, err := newNodeLog(o.logging.level, o.logging.format)
 	if err != nil {
@@ -79,7 +79,8 @@ func serve(ctx context.Context, o options) error {
 	}
 }
 
-// armTests prepares what the flags for tests ask for. stop ends it.
+// armTests arms the failpoint and starts the clock that the flags for tests name.
+// stop ends the clock.
 func (o *options) armTests(ctx context.Context, log hclog.Logger, cfg *cluster.Config) (stop func(), err error) {
 	if o.tests.killAt != "" {
 		if err := failpoint.Arm(o.tests.killAt); err != nil {
@@ -181,9 +182,9 @@ func stopClients(log hclog.Logger, node *cluster.Node, clients *resp.Server) err
 	}()
 	err := clients.Stop(stopping)
 	if errors.Is(err, context.DeadlineExceeded) {
-		// No leader is left that could report the outcomes, as when all nodes
-		// are stopped at once. The clients get the error that the outcome is
-		// unknown, and the stop counts as clean.
+		// The cluster has no leader that could report the outcomes, for instance
+		// because all nodes are stopped at once. The clients get the error that the
+		// outcome is unknown, and the stop counts as clean.
 		log.Warn("stopping although clients still wait for an outcome", "error", err)
 		err = nil
 	}

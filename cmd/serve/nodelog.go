@@ -37,8 +37,8 @@ func newNodeLog(level, format string) (*nodeLog, error) {
 	return n, nil
 }
 
-// limitedLogger returns a logger that suppresses lines that repeat, and one that
-// writes every line. The loggers must not share a mutex, because hclog calls
+// limitedLogger returns a logger that suppresses lines that repeat, and a logger
+// that writes every line. The loggers must not share a mutex, because hclog calls
 // Exclude with the mutex held, and Exclude reports suppressed lines to the other
 // logger. hclog writes each line with one call of Write, so lines do not mix.
 func (n *nodeLog) limitedLogger(o hclog.LoggerOptions, now func() time.Time) (log, every hclog.Logger) {
@@ -66,8 +66,8 @@ func (n *nodeLog) logger(o hclog.LoggerOptions) hclog.Logger {
 	return log
 }
 
-// formatter writes the lines of a logger in the format that is in force. It
-// implements hclog.SinkAdapter.
+// formatter writes the lines of a logger in the current format. It implements
+// hclog.SinkAdapter.
 type formatter struct {
 	log            hclog.Logger // its level is that of the lines to write
 	json           *atomic.Bool

@@ -82,10 +82,11 @@ If other hosts can reach the peer port, every node needs the same secret: see
 first: see "holdfast member --help".
 
 On SIGTERM the node transfers leadership, completes the commands in flight, and
-exits. On SIGHUP it reads these again: the certificates (which it also reloads on
-its own when their files change), the files of --requirepass-file and
---http-token-file, and log-level in the file of --config. It also reopens the
-file of --audit-log. If a file is wrong, the node keeps its previous settings.
+exits. On SIGHUP it reads the following again: the certificates (which it also
+reloads on its own when their files change), the files of --requirepass-file,
+--http-token-file and --cluster-secret-file, and log-level and log-format in the
+file of --config. It also reopens the file of --audit-log. If a file is wrong, the
+node keeps its previous settings.
 
 --config names a YAML file that sets flags, one "name: value" in each line, with
 the flags' names without "--". Flags and environment variables take precedence.
@@ -339,9 +340,9 @@ func (o *options) checkListeners() error {
 	return nil
 }
 
-// checkAdvertisedPeer returns an error if the address that this node announces to the
-// other nodes is that of another of its ports. A node that forms a cluster on its own
-// would not notice it otherwise.
+// checkAdvertisedPeer returns an error if the peer address that this node announces
+// to the other nodes belongs to another port of this node. A node that forms a
+// cluster on its own would not notice this mistake otherwise.
 func (o *options) checkAdvertisedPeer() error {
 	for _, a := range []struct{ flag, addr string }{
 		{"client-addr", o.clientAddr}, {"advertise-client-addr", o.advertiseClient}, {"http-addr", o.httpAddr},

@@ -11,9 +11,10 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// ports are the listeners of the program. Package cluster binds the peer address
-// unless it uses TLS. They are bound before the node is opened: an open node forms
-// or joins a cluster, and must not fail afterwards because an address is in use.
+// ports are the listeners of the program. serve binds them before it opens the
+// node: an open node forms or joins a cluster, and must not fail afterwards because
+// an address is in use. peers is nil unless the peer port uses TLS; otherwise
+// package cluster binds the peer address.
 type ports struct{ clients, sentinel, http, peers net.Listener }
 
 func (o *options) bind(stores tlsStores) (*ports, error) {
@@ -67,8 +68,7 @@ func cause(err error) error {
 	return err
 }
 
-// close closes the listeners. Those that a server has closed already are
-// skipped.
+// close closes the listeners that no server has closed yet.
 func (p *ports) close() error {
 	var errs []error
 	for _, ln := range []net.Listener{p.clients, p.sentinel, p.http, p.peers} {

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/script"
 )
 
-// prepared is what serve needs to open a node, made from the flags and the files
-// that they name.
+// prepared contains the values that serve needs to open a node. They come from the
+// flags and from the files that the flags name.
 type prepared struct {
 	cluster cluster.Config
 	users   []*acl.User // users of --acl-file
@@ -76,9 +76,10 @@ func (o *options) prepare(log, scriptLog hclog.Logger, create bool, fatal func(e
 }
 
 // announcedClient returns the client address that a node announces without
-// --advertise-client-addr. If the node accepts clients at all its addresses, that is the
-// host of its peer address with the client port, because "holdfast top" and "holdfast debug bundle" connect to
-// the announced addresses of all nodes.
+// --advertise-client-addr. If the client address is unspecified, such as 0.0.0.0,
+// the node announces the host of its peer address with the client port. "holdfast
+// top" and "holdfast debug bundle" connect to the announced addresses of all nodes,
+// so these addresses must work on other machines.
 func announcedClient(client, peer string) string {
 	host, port, err := net.SplitHostPort(client)
 	if err != nil || !unspecified(host) {

@@ -29,7 +29,7 @@ type secretOptions struct {
 
 func (o *secretOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.file, "cluster-secret-file", "",
-		"file with the secret by which the nodes of the cluster authenticate each other, the same on every node; "+
+		"file with the secret that the nodes of the cluster use to authenticate each other, the same on every node; "+
 			"after an empty line, the previous secret, which the node accepts too")
 	f.BoolVar(&o.create, "cluster-secret-create", false,
 		"create the file of --cluster-secret-file with a random secret, if it does not exist")
@@ -130,9 +130,10 @@ func parseSecrets(path string, text []byte) (s secrets, err error) {
 	return s, nil
 }
 
-// createSecret makes a file with a random secret unless the file exists. If
-// several processes do this at once, one succeeds. No process sees a partial
-// file, because the file gets its name when it is complete.
+// createSecret makes a file with a random secret unless the file exists. If several
+// processes call it at the same time, one of them creates the file. No process sees
+// a partial file, because createSecret writes a temporary file first and links it
+// to the name when it is complete.
 func createSecret(path string) (err error) {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err // nil if it exists

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster"
 )
 
-// testClock is a clock with an offset and a rate, for tests of clock faults. A
-// file contains "<wall offset> <rate>", such as "-1h 0.5". The rate is that of
-// the monotonic clock; 0 stops it. It is part of the program because the system
-// clock cannot be changed for one process: a static binary reads it without a
-// shared library that a test could replace.
+// testClock is a clock with an offset and a rate, for tests of clock faults. A file
+// contains "<wall offset> <rate>", such as "-1h 0.5". The rate is that of the
+// monotonic clock; 0 stops it. testClock is part of the program because a test
+// cannot change the system clock for one process: a static binary reads the clock
+// without a shared library that a test could replace.
 type testClock struct {
 	path string
 

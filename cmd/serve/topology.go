@@ -58,8 +58,8 @@ func (a clusterAdapter) peer(id string) topology.Peer {
 }
 
 func (a clusterAdapter) peerOf(c cluster.PeerHealth) topology.Peer {
-	// The id is equal on every node, and survives restarts and the loss of
-	// data.
+	// The id of a member is the same on every node. It does not change when the
+	// member restarts or loses its data.
 	id := sha1.Sum([]byte(a.ClusterID() + "/" + c.ID))
 	p := topology.Peer{
 		Node: c.ID, ID: hex.EncodeToString(id[:]), RunID: c.RunID, Offset: c.Applied, Heard: c.Heard,

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// users reads --acl-file. serve calls it before it opens anything, so that a
-// mistake in the file leaves nothing behind.
+// users reads the users of --acl-file. serve calls it before it opens a port or the
+// data directory, so a mistake in the file has no effect besides the error.
 func (o *options) users() ([]*acl.User, error) {
 	if o.access.aclFile == "" {
 		return nil, nil

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node cannot open its data directory on a full disk, because it must store
-// that it has started. Then it waits for room, and its HTTP port shows why. The
-// other ports are closed, so that clients connect to other nodes.
+// When a node opens its data directory, it must store that it has started, which
+// fails on a full disk. The node then waits for free space, and its HTTP port shows
+// the reason. The other ports are closed, so that clients connect to other nodes.
 const (
 	roomEvery = time.Second
-	roomLeast = 1 << 20 // free bytes at which opening is attempted again
+	roomLeast = 1 << 20 // number of free bytes at which the node tries again to open the directory
 )
 
-// awaitRoom waits until the disk of the data directory has room. cause is the
-// error of the failed attempt to open it. awaitRoom returns false if ctx ends
-// first. It closes bound.
+// awaitRoom waits until the disk of the data directory has room. cause is the error
+// with which the node failed to open the directory. awaitRoom returns false if ctx
+// ends first. It closes the listeners of bound.
 func (o *options) awaitRoom(ctx context.Context, log hclog.Logger, bound *ports, cause error) (bool, error) {
 	web := bound.http
 	bound.http = nil
