@@ -24,8 +24,8 @@ func CheckInterval(every time.Duration) error {
 	return nil
 }
 
-// Repeat prints a page again and again until ctx ends. On a terminal, each page
-// replaces the one before. An error of page ends Repeat, unless ctx has ended.
+// Repeat prints a page repeatedly until ctx ends. On a terminal, each page replaces
+// the previous one. An error of page ends Repeat, unless ctx has ended.
 func Repeat(ctx context.Context, out io.Writer, every time.Duration, page func(io.Writer) error) error {
 	const clearScreen = "\x1b[H\x1b[2J"
 	file, ok := out.(*os.File)

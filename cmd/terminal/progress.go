@@ -10,9 +10,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress reports how far a transfer is, from one second after its start: on a
-// terminal in one line that it rewrites, and elsewhere as a line every five
-// seconds.
+// Progress reports the progress of a transfer. The first report comes one second
+// after the start. On a terminal, Progress rewrites one line; elsewhere, it prints
+// a line every five seconds.
 type Progress struct {
 	out      io.Writer
 	terminal bool
@@ -25,8 +25,9 @@ type Progress struct {
 	shown    bool
 }
 
-// NewProgress returns the progress of a transfer of total bytes, 0 if unknown,
-// which begins now. what is printed in front of each number of bytes.
+// NewProgress returns the Progress of a transfer that begins now. total is the
+// number of bytes of the transfer, or 0 if it is unknown. Each report begins with
+// what.
 func NewProgress(out io.Writer, what string, total int64) *Progress {
 	f, ok := out.(*os.File)
 	return &Progress{
