@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
-// model is the content of the screen. Keys of the user and sights change it.
+// model is the content of the screen. Events change it: keys that the user presses,
+// and new results of source.look (type sight).
 type model struct {
 	question
 	every  time.Duration
@@ -31,8 +32,8 @@ type model struct {
 	scroll     int  // number of rows that are scrolled off above the screen
 	rows       int  // rows of the table that the screen has room for
 
-	seen  seen // the latest look
-	known seen // the latest look that a node answered
+	seen  seen // result of the latest look
+	known seen // result of the latest look that a node answered
 }
 
 func newModel(o *options) *model {
@@ -109,7 +110,7 @@ func (m *model) move(k tcell.Key) {
 	m.scroll = max(m.scroll, 0)
 }
 
-// kind is how a line looks.
+// kind determines the style of a line.
 type kind byte
 
 const (
@@ -228,7 +229,7 @@ func (m *model) nodeRow(n cluster.NodeStatus) ([]string, kind) {
 		n.Version, uptime, n.ClientAddr, strings.Trim(n.Detail+"; "+n.SnapshotError, "; ")}, k
 }
 
-// nodeFoot adds the size of the data set, and what is wrong.
+// nodeFoot adds the size of the data set and the problems of the cluster.
 func (m *model) nodeFoot(p *page) {
 	p.foot = append(p.foot, line{})
 	for _, n := range m.known.nodes {

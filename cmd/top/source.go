@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	statusLimit = 3 * time.Second // for the status of all nodes
-	detailLimit = time.Second     // for the locks, and for the numbers of a node
+	statusLimit = 3 * time.Second // bounds a request for the status of all nodes
+	detailLimit = time.Second     // bounds a request for the locks, or for the load of a node
 	lockPage    = 1000            // locks that a request returns
 	lockPages   = 20              // requests for one look
 	mostLocks   = 1000            // locks that are shown
@@ -53,10 +53,11 @@ type seen struct {
 	lockErr  error // the locks are not known
 }
 
-// nodeLoad is what INFO of a node says about its clients.
+// nodeLoad contains numbers about the clients of a node, from the reply to INFO.
 type nodeLoad struct{ ops, clients int64 }
 
-// source asks a cluster. It has a connection to each node that it has asked.
+// source sends requests to the nodes of a cluster. It keeps a connection to each
+// node that it has asked.
 type source struct {
 	login load.Login
 	db    int
@@ -65,7 +66,7 @@ type source struct {
 	clients map[string]*redis.Client
 
 	last seen          // the last look with locks
-	took time.Duration // how long it has waited for them
+	took time.Duration // duration of the last request for locks
 
 	origins   listing.Origins
 	noHistory bool // the user may not read the history
@@ -136,9 +137,9 @@ func (s *source) look(ctx context.Context, q question) seen {
 	return result
 }
 
-// addHistory adds what the history of a node knows about the locks that LOCK ACQUIRE
-// has not taken. If the node refuses or does not answer in time, the locks stay as they
-// are: they are also useful without the history.
+// addHistory adds fields from the history of a node to the locks that LOCK ACQUIRE
+// has not taken. If the node refuses or does not answer in time, addHistory leaves
+// the locks unchanged, because they are also useful without these fields.
 func (s *source) addHistory(ctx context.Context, addr string, all []listing.Lock) error {
 	if s.noHistory {
 		return nil

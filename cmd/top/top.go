@@ -35,15 +35,15 @@ func Command() *cobra.Command {
 		Use:   "top [ADDR]",
 		Short: "Show the nodes and the locks in the terminal, and refresh them",
 		Long: `Show the nodes of the cluster and its locks in the terminal, and refresh them until
-you press q. If the node that answers fails, top asks another one that it has heard
-of.
+you press q. If the node that answers fails, top asks another node of the cluster.
 
 Keys: Tab changes between nodes and locks, / sets a filter, Esc removes it, the
 arrows and Page Up, Page Down, Home and End scroll, q or Ctrl-C ends.
 
-The filter shows the rows that contain the text. For locks, it is compared with the
-key; owner:NAME selects the locks of one owner. Locks for which clients wait come
-first, then the oldest. NO_COLOR in the environment turns colors off.`,
+The filter shows the rows that contain the text. For locks, top compares the text with
+the key; owner:NAME selects the locks of one owner. Locks for which clients wait come
+first, and then the other locks, oldest grant first. NO_COLOR in the environment turns
+colors off.`,
 		Example: `  holdfast top 10.0.0.1:6379 --password-file password
   holdfast top --locks --filter deploy:`,
 		Args: cobra.MaximumNArgs(1),
