@@ -1,3 +1,3 @@
-// Package verify tests the guarantees of a cluster for "holdfast verify": of a
-// cluster that runs, or of clusters that it starts and injects faults into.
+// Package verify implements "holdfast verify", which tests the guarantees of a
+// running cluster, or of clusters that it starts and injects faults into.
 package verify

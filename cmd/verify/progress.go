@@ -16,8 +16,8 @@ import (
 // terminal.
 const lineEvery = 10 * time.Second
 
-// liveProgress shows how far the check of a running cluster is: on a terminal
-// with a bar, and elsewhere with a line every lineEvery.
+// liveProgress shows the progress of the check of a running cluster: with a bar on
+// a terminal, and elsewhere with a line every lineEvery.
 type liveProgress struct {
 	out      io.Writer
 	duration time.Duration

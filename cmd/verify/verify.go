@@ -48,14 +48,14 @@ func Command() *cobra.Command {
 		Use:   "verify",
 		Short: "Test the guarantees of a cluster, and report violations",
 		Long: `Run clients against a cluster, record the history of their commands and replies,
-and check it: every key is linearizable; no lock has two owners or ends before
-its time, and clients that wait for a lock get it in the order in which they
+and check the history: every key is linearizable; no lock has two owners or ends
+before its time, and clients that wait for a lock get it in the order in which they
 came; an acknowledged command took effect once, and a refused one never; replies
 are in order; all replicas hold the same state.
 
-With --addrs, verify tests an existing cluster and does it no harm. It uses only
+With --addrs, verify tests an existing cluster and does not harm it. It uses only
 keys that begin with a prefix of its own, and removes them at the end. You can
-kill a node meanwhile. The servers may also be Redis.
+kill a node meanwhile. The addresses may also be those of Redis servers.
 
 With --local, verify starts a cluster of three or five nodes on this machine and
 injects the faults of --faults. Then it starts the next cluster, until
