@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Errors of access. Their texts are for the user of a browser.
+// Errors that a request gets if it lacks rights. A browser shows their texts to the
+// user.
 var (
 	errToken = errors.New("this port needs its token (--http-token-file), or a login")
 	errLogin = errors.New("log in as a user of the cluster with read permission to see this")
@@ -59,8 +60,8 @@ func (d *Dashboard) read(r *http.Request, f func(context.Context, *connection) e
 	if !d.cfg.Token.Needed() && !d.local(r) {
 		return errLogin
 	}
-	// Each request gets a new connection. A connection that is kept could have
-	// rights that clients without a password have lost since.
+	// Each request gets a new connection. An older connection could still have
+	// rights that clients without a password have lost since it was opened.
 	c := d.dial(remoteAddr(r))
 	defer c.close()
 	return f(r.Context(), c)
@@ -111,7 +112,8 @@ func (d *Dashboard) trusts(r *http.Request) bool {
 }
 
 // local reports whether a request comes from a browser on this machine. A request
-// that came through a proxy does not count, if the proxy says so in a header.
+// with a header that proxies add does not count, because its sender may be
+// elsewhere.
 func (d *Dashboard) local(r *http.Request) bool {
 	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
 		if r.Header.Get(h) != "" {
@@ -123,7 +125,7 @@ func (d *Dashboard) local(r *http.Request) bool {
 
 // remoteAddr returns the address of the sender of a request.
 func remoteAddr(r *http.Request) net.Addr {
-	addr, err := net.ResolveTCPAddr("tcp", r.RemoteAddr) // is an IP address, so nothing is resolved
+	addr, err := net.ResolveTCPAddr("tcp", r.RemoteAddr) // // an IP address: no name is resolved
 	if err != nil {
 		return &net.TCPAddr{}
 	}

@@ -107,8 +107,8 @@ func open(t *testing.T, p port, change func(*Config)) (d *Dashboard, server *htt
 	return d, server
 }
 
-// TestAccess checks which requests see the state of the cluster, and which see
-// data.
+// TestAccess checks which requests may see the state of the cluster, and which may
+// see data.
 func TestAccess(t *testing.T) {
 	basic := func(password string) func(*http.Request) {
 		return func(r *http.Request) { r.SetBasicAuth("ann", password) }

@@ -63,7 +63,8 @@ func (d *Dashboard) api(mux *http.ServeMux) {
 	})
 }
 
-// reading answers requests that may read the state of the cluster.
+// reading returns a handler that answers with the result of f in JSON, if the
+// request may read the state of the cluster.
 func (d *Dashboard) reading(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := d.mayRead(r)
@@ -80,8 +81,9 @@ func (d *Dashboard) reading(f func(*http.Request) (any, error)) http.HandlerFunc
 	}
 }
 
-// data answers requests for data with the result of f in JSON. All answers that
-// are being made and sent at the same time have a bounded size.
+// data returns a handler that answers requests for data with the result of f in
+// JSON. The total size of all answers that the node makes or sends at a time is
+// bounded.
 func (d *Dashboard) data(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		room, err := d.answers.take(r, replyBytes)
@@ -122,7 +124,7 @@ func (d *Dashboard) writeJSON(w http.ResponseWriter, code int, answer any, room 
 	_, _ = w.Write(append(text, '\n')) // an error means that the client has disconnected
 }
 
-// badRequest is an error of the sender of a request.
+// badRequest is an error whose cause is the request itself.
 type badRequest string
 
 func (e badRequest) Error() string { return string(e) }

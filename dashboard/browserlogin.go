@@ -32,8 +32,8 @@ func (s *browserLogin) user() string {
 	return s.conn.user
 }
 
-// checks reports whether token is the CSRF token of the login: the secret in the
-// forms of its pages, which the pages of other sites do not know.
+// checks reports whether token is the CSRF token of the login. The forms of our
+// pages contain this token. The pages of other sites do not know it.
 func (s *browserLogin) checks(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.csrf)) == 1
 }
@@ -53,8 +53,9 @@ func random() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// add makes a login. If there are too many, it ends the one that has not been
-// used for the longest time. token is the token that was given if conn is nil.
+// add makes a login. If there are too many, it ends the login that has not been
+// used for the longest time. If conn is nil, token is the token of the HTTP port
+// that the user entered.
 func (s *browserLogins) add(conn *connection, token string, now time.Time) *browserLogin {
 	n := &browserLogin{id: random(), csrf: random(), conn: conn, token: token, created: now, used: now}
 	s.mu.Lock()
@@ -81,7 +82,8 @@ func (s *browserLogins) add(conn *connection, token string, now time.Time) *brow
 	return n
 }
 
-// find returns the login with an id, or nil. The use extends the login.
+// find returns the login with an id, or nil. It counts as a use of the login, so
+// the idle time begins again.
 func (s *browserLogins) find(id string, now time.Time) *browserLogin {
 	s.mu.Lock()
 	defer s.mu.Unlock()

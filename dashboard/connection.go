@@ -23,12 +23,12 @@ const (
 	replyBytes = 8 << 20
 )
 
-// connection is a connection to the node's client port within the process, with
-// the rights of one user. It is safe for concurrent use: it runs one function at a
+// connection is a connection to the node's client port within the process, with the
+// rights of one user. It is safe for concurrent use: it runs one function at a
 // time.
 //
-// After a reply that came too late or was too large, the connection skips what the
-// node still sends. So such a reply does not end the login of a browser.
+// If a reply is too late or too large, the connection remains open and skips the
+// rest of the reply. So such a reply does not end the login of a browser.
 type connection struct {
 	dial   func(context.Context) (net.Conn, error)
 	user   string        // "" before a login
@@ -83,7 +83,8 @@ func (c *connection) renew() {
 	used := false
 	c.client = redis.NewClient(&redis.Options{
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			// A second connection would not be logged in as the user.
+			// Do not let the client connect again: a second connection would not be
+			// logged in as the user.
 			if used {
 				return nil, errClosed
 			}
@@ -110,7 +111,7 @@ func (c *connection) login(ctx context.Context, user, password string) error {
 		if err := conn.Do(ctx, "AUTH", user, password).Err(); err != nil {
 			return err
 		}
-		// The connection could not choose the protocol before it had a user.
+		// HELLO is not permitted before the connection has authenticated.
 		if err := conn.Do(ctx, "HELLO", "3", "SETNAME", "dashboard").Err(); err != nil && !denied(err) {
 			return err
 		}
@@ -119,8 +120,8 @@ func (c *connection) login(ctx context.Context, user, password string) error {
 	})
 }
 
-// run calls f with the connection. The time that run waits for an earlier function
-// does not shorten the time for f.
+// run calls f with the connection. It first waits until no other function uses the
+// connection. This wait does not shorten the time limit of f.
 func (c *connection) run(ctx context.Context, f func(context.Context, *redis.Conn) error) error {
 	waiting, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -144,8 +145,8 @@ func (c *connection) run(ctx context.Context, f func(context.Context, *redis.Con
 	}
 	c.behind = true
 	if errors.Is(err, errTooLarge) {
-		// The node ends a connection whose client does not read for a while, so the
-		// rest must be read.
+		// Read the rest of the replies, because the node closes a connection whose
+		// client does not read for a while.
 		return errors.Join(errTooLarge, c.catchUp(ctx))
 	}
 	return err
@@ -175,8 +176,8 @@ func (c *connection) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// skip reads until the reply to a command that does not exist. The node answers it
-// to every user, with an error that contains its name.
+// skip sends a command that does not exist and reads until its reply. The node
+// sends this reply to every user: an error that contains the name of the command.
 func (c *connection) skip(ctx context.Context) error {
 	until, _ := ctx.Deadline() // run has set one
 	if err := c.pipe.SetDeadline(until); err != nil {
@@ -212,12 +213,12 @@ func (c *connection) close() {
 	}
 }
 
-// leave ends the use of the connection by the holder of busy.
+// leave ends the use of the connection. The caller holds busy.
 func (c *connection) leave() {
 	for {
 		if c.broken.Load() && !c.shut {
 			c.shut = true
-			// The pipe has nothing to flush, so an error means nothing.
+			// An error has no effect, because the client has nothing left to send.
 			_ = c.client.Close()
 			if c.pipe != nil {
 				_ = c.pipe.Conn.Close()

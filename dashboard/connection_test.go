@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// slowPort is a client port that answers GET with a reply of the size in the
-// argument, or when late is closed if there is no size.
+// slowPort is a client port. If the argument of GET is a size, the reply has that
+// size. Otherwise, the port replies when late is closed.
 type slowPort struct{ late chan struct{} }
 
 func (p slowPort) dial(context.Context, net.Addr) (net.Conn, error) {
@@ -75,8 +75,8 @@ func (c *connection) get(ctx context.Context, key string) (n int, err error) {
 }
 
 // TestConnection_Survives checks that a connection is still usable after a reply
-// that is too large, and after one that came too late, and that it then gets its
-// own replies.
+// that was too large and after a reply that was too late, and that later commands
+// get their own replies.
 func TestConnection_Survives(t *testing.T) {
 	p := slowPort{make(chan struct{})}
 	d := &Dashboard{cfg: Config{Dial: p.dial, Log: hclog.NewNullLogger()}}

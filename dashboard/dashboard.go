@@ -68,14 +68,14 @@ type Config struct {
 	// Dial opens a connection to the node's client port from within the process.
 	// from is the address that the port sees.
 	Dial func(ctx context.Context, from net.Addr) (net.Conn, error)
-	// AnyPassword reports whether the cluster accepts any password for a user. Then
-	// a login proves nothing.
+	// AnyPassword reports whether the cluster accepts any password for a user. A
+	// login as such a user proves nothing.
 	AnyPassword func(user string) bool
 	// Local is set if only this machine can reach the HTTP port. Then, without
 	// a login, a browser has the rights of a client without a password.
 	Local bool
-	// Permits reports whether a user may run a command. Unlike a refused command, a
-	// negative answer adds no entry to the ACL log.
+	// Permits reports whether a user may run a command. It never adds an entry to
+	// the ACL log, as a refused command does.
 	Permits func(user string, command ...string) bool
 	// ClientList returns the connections to this node, as CLIENT LIST prints them,
 	// with the number of their commands as a further field.
@@ -122,7 +122,8 @@ const (
 	maxAnswers = 8 * replyBytes
 )
 
-// New returns a Dashboard that samples what the node does. Close ends it.
+// New returns a Dashboard. It starts goroutines that take samples of the node's
+// metrics and record events. Close ends them.
 func New(cfg Config) (*Dashboard, error) {
 	pages, err := parsePages()
 	if err != nil {
@@ -153,10 +154,10 @@ func (d *Dashboard) Close() {
 	d.browserLogins.close()
 }
 
-// recentQuery asks a node for its samples of the last 30 s. A stream needs more than
-// the last one. If two nodes take their samples at about the same moment, the answer
-// of one may still lack the sample that its next answer has as the last but one. A
-// node may also miss a question.
+// recentQuery asks a node for its samples of the last 30 s. The last sample alone
+// is not enough for a stream. A node may take its sample just after it has
+// answered; its next answer then has two new samples. A node may also fail to
+// answer a query.
 const recentQuery = "recent 6"
 
 // sampled runs after each sample.

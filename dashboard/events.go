@@ -38,8 +38,8 @@ type Event struct {
 	// Warning is set if the event may need attention.
 	Warning bool   `json:"warning,omitempty"`
 	Text    string `json:"text"`
-	// Fields are the details: the fields of a line of the audit log or of the slow
-	// log, the key of a lock, the leader and its term.
+	// Fields are the details, for instance the fields of a line of the audit log or
+	// of the slow log, the key of a lock, or the leader and its term.
 	Fields map[string]string `json:"fields,omitempty"`
 	// Also contains the other nodes that have noticed the same change.
 	Also []string `json:"also_noticed_by,omitempty"`
@@ -112,8 +112,8 @@ func (e *Events) since(after uint64) (all []Event, last uint64) {
 	return all, max(after, e.last)
 }
 
-// Audit returns a logger that records the lines of the audit log and passes them
-// to log, which is nil if there is no audit log.
+// Audit returns a logger that records the lines of the audit log as events and
+// passes them to log. log is nil if there is no audit log.
 func (e *Events) Audit(log hclog.Logger) hclog.Logger {
 	if log == nil {
 		log = hclog.NewNullLogger()
@@ -159,8 +159,8 @@ func (t auditTee) record(warning bool, msg string, args []any) {
 	t.events.add(ev)
 }
 
-// expiredPerSecond bounds the events of KindLock in a second. There may be very
-// many short leases.
+// expiredPerSecond bounds the events of KindLock in a second, because very many
+// short leases may end at the same time.
 const expiredPerSecond = 5
 
 // maxExpired is the largest size of the key and the owner of an event of KindLock, in
@@ -210,7 +210,8 @@ const (
 	maxListed = 1000
 	// slowListed bounds the slow commands of each node in an answer.
 	slowListed = 128
-	// sameNotice is the time within which nodes notice the same change.
+	// sameNotice is the time within which events of several nodes with the same
+	// text count as one change.
 	sameNotice = 30 * time.Second
 )
 
@@ -268,15 +269,16 @@ func (d *Dashboard) listEvents(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// mayList returns which events a request may see, and the kinds that are hidden.
+// mayList returns a function that reports whether the request may see an event, and
+// the kinds that are hidden from the request.
 func (d *Dashboard) mayList(r *http.Request) (permitted func(Event) bool, hidden []string) {
 	kinds, user := map[string]bool{KindCluster: true}, ""
 	err := d.read(r, func(ctx context.Context, c *connection) error {
 		return c.run(ctx, func(ctx context.Context, conn *redis.Conn) error {
 			user = cmp.Or(c.user, "default")
-			// A reply without an error proves that the connection needs no login. A
-			// command that the user may not run is not sent, because the node would
-			// record the refusal in its ACL log.
+			// A reply without an error proves that the connection needs no login.
+			// Do not send a command that the user may not run, because the node
+			// would record the refusal in its ACL log.
 			for _, p := range []struct {
 				command string
 				kinds   []string
@@ -315,9 +317,8 @@ func (d *Dashboard) mayList(r *http.Request) (permitted func(Event) bool, hidden
 	}, hidden
 }
 
-// joined merges the events in which several nodes have noticed the same change of the
-// cluster. The newest events come first. Of the merged events, the earliest one
-// remains.
+// joined merges events of several nodes about the same change of the cluster, and
+// keeps the earliest of them. all and the result begin with the newest event.
 func joined(all []Event) []Event {
 	last := make(map[string]int) // position of the earliest notice so far, by text
 	out := all[:0]
@@ -352,7 +353,7 @@ func (d *Dashboard) watch() {
 	}
 }
 
-// watcher notices changes of the cluster, as one node sees them.
+// watcher records the changes of the cluster that one node notices.
 type watcher struct {
 	events *Events
 	leader string
@@ -381,8 +382,8 @@ func (w *watcher) look(n Node) {
 	members := n.PeerHealth()
 	now := make(map[string]bool, len(members))
 	for _, m := range members {
-		// A member that has not answered since this node started is not reported
-		// as silent.
+		// Do not report that a member stopped answering if it has never answered
+		// since this node started.
 		before, listed := w.alive[m.ID]
 		now[m.ID] = m.Alive
 		switch {

@@ -54,9 +54,9 @@ func ask[T any](t *testing.T, url string) (answer T) {
 	return answer
 }
 
-// TestEvents_OfAllNodes checks that an answer has the events of all nodes, that a
-// change that several nodes have noticed appears once, and which users may see
-// which events.
+// TestEvents_OfAllNodes checks that an answer has the events of all nodes, and that
+// it has one event for a change that several nodes have noticed. It also checks
+// which users may see which events.
 func TestEvents_OfAllNodes(t *testing.T) {
 	events, now := &Events{}, time.Now()
 	allowed := "" // commands that users may run

@@ -21,8 +21,8 @@ import (
 type LockHistory struct {
 	// History has the map of LOCK HISTORY.
 	History listing.Lock `json:"history"`
-	// Failovers are the changes of the leader in the time of the drawing that the
-	// nodes still remember, oldest first.
+	// Failovers are the changes of the leader during the time of the drawing,
+	// oldest first. Changes that no node remembers are missing.
 	Failovers []Failover `json:"failovers"`
 	// Drawing is the time line as SVG.
 	Drawing string `json:"drawing"`
@@ -49,7 +49,7 @@ var windows = map[string]time.Duration{
 
 const (
 	recentGrants = 40
-	windowGrants = 1000 // the most that LOCK HISTORY returns
+	windowGrants = 1000 // the maximum of LOCK HISTORY
 	leastSpan    = 2 * time.Second
 )
 
@@ -87,7 +87,8 @@ func (d *Dashboard) lockHistory(r *http.Request) (any, error) {
 			if answer.History, err = listing.Describe(reply); err != nil {
 				return err
 			}
-			// Without the permission for LOCK INFO, the clients that wait are missing.
+			// If the user lacks the permission for LOCK INFO, the answer does not
+			// contain the clients that wait.
 			if d.cfg.Permits(cmp.Or(c.user, "default"), "LOCK", "INFO", key) {
 				info, err = listing.Info(ctx, conn, key)
 			}
@@ -195,8 +196,8 @@ func failovers(events []Event) []Failover {
 	return all
 }
 
-// lockLine is the time line of a lock: a row for each owner, in which grants are
-// bars and waiting is a thin line, and bands for failovers and for times without a
+// lockLine is the time line of a lock. It has a row for each owner, in which grants
+// are bars and waiting is a thin line. Bands show failovers and times without a
 // history.
 type lockLine struct {
 	now, from time.Time
@@ -264,7 +265,7 @@ func (l *lockLine) draw(grants, waiters, gaps []listing.Lock, changes []Failover
 	case span > 48*time.Hour:
 		layout = "Jan 2 15:04"
 	}
-	// Ticks are at whole steps from midnight of the time zone.
+	// Each tick is a whole number of steps after midnight in the time zone.
 	begun := l.from.In(l.zone)
 	midnight := time.Date(begun.Year(), begun.Month(), begun.Day(), 0, 0, 0, 0, l.zone)
 	for t := midnight; !t.After(l.now); t = t.Add(step) {

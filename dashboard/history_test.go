@@ -39,7 +39,7 @@ func TestFailovers(t *testing.T) {
 }
 
 // TestLockLine checks the drawing of grants, clients that wait, gaps and failovers,
-// and that names are never markup.
+// and that the drawing escapes the names of owners.
 func TestLockLine(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	evil := "</title><script>x</script>\x00\u202e\uffff&"

@@ -74,8 +74,9 @@ func (d *Dashboard) listKeys(r *http.Request) (any, error) {
 	return answer, err
 }
 
-// longKeys is how many keys one SCAN visits if the keys are long. A key has up to
-// 512 KiB, so pageBytes and these keys fit into replyBytes.
+// longKeys is the number of keys that one SCAN visits if the keys are long. A key
+// has up to 512 KiB, so a page of pageBytes plus longKeys keys fits into
+// replyBytes.
 const longKeys = 8
 
 // keysPage sets answer to a page of keys from a cursor on. step is the number of keys
@@ -141,13 +142,14 @@ var previewOf = map[string][]string{
 
 const (
 	// maxPreviewed bounds the memory of a collection whose elements are shown,
-	// because the node sends each element as a whole. allPreviewed bounds that of
-	// all collections in an answer.
+	// because the node sends each element as a whole. allPreviewed bounds the total
+	// memory of the collections whose elements an answer shows.
 	maxPreviewed = 64 << 10
 	allPreviewed = 2 << 20
 )
 
-// preview returns the beginning of what previewOf returns.
+// preview returns the beginning of the elements in a reply to a command of
+// previewOf.
 func preview(typ string, reply any) string {
 	list, _ := reply.([]any)
 	if typ == "hash" || typ == "set" { // after the cursor
@@ -184,8 +186,8 @@ func (d *Dashboard) describeKeys(ctx context.Context, conn *redis.Conn, user str
 		elements        *redis.Cmd
 	}
 	all := make([]asked, len(names))
-	// An error of a single command is read below; only a broken connection ends
-	// the request.
+	// Only a broken connection ends the request. The code below reads the errors of
+	// single commands.
 	pipelined := func(f func(i int, name string, p redis.Pipeliner)) error {
 		p := conn.Pipeline()
 		for i, name := range names {

@@ -64,8 +64,8 @@ func (d *Dashboard) listLocks(r *http.Request) (any, error) {
 				answer.Visited += q.Count
 				answer.Locks, answer.Cursor = append(answer.Locks, found...), next
 				size += textBytes(found)
-				// A page without a filter that is not full has reached the limit of
-				// LOCK LIST in bytes.
+				// A page that is not full has reached the limit of LOCK LIST in
+				// bytes, unless the request has the filter waited.
 				if next == "0" || len(answer.Locks) >= count || !q.Waited && len(found) > 0 {
 					break
 				}
@@ -93,9 +93,10 @@ func textBytes(locks []listing.Lock) (n int) {
 	return n
 }
 
-// addHistory adds to locks what LOCK LIST and LOCK INFO do not know about the locks that LOCK
-// ACQUIRE has not taken: since when they are held, and by which client. The history of
-// the node knows it, unless it has no history of that time.
+// addHistory adds the client and the time of the grant to locks that LOCK ACQUIRE
+// has not taken, because LOCK LIST and LOCK INFO do not have these fields for such
+// locks. It reads them from the history of the node. They stay missing if the node
+// has no history of that time.
 func (d *Dashboard) addHistory(ctx context.Context, conn *redis.Conn, user, db string, locks []listing.Lock) error {
 	var visible []listing.Lock
 	for _, l := range locks {

@@ -38,7 +38,7 @@ var tabs = []tab{
 	{"/events", "Events"},
 }
 
-// view is what a template gets.
+// view contains the data for a template.
 type view struct {
 	Title, Path, Version, Node string
 	Here                       string // path and query
@@ -56,8 +56,8 @@ type view struct {
 	Tokens                     []int64
 }
 
-// In reports whether the page is below that of a path, as the page of a lock is
-// below the list of locks.
+// In reports whether the page is below the page with the given path. For instance,
+// the page of a lock is below the list of locks.
 func (v view) In(path string) bool { return path != "/" && strings.HasPrefix(v.Path, path+"/") }
 
 func parsePages() (pages, error) {
@@ -122,11 +122,11 @@ func (d *Dashboard) Handler() http.Handler {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// secured adds the headers with which a browser protects its user.
+// secured adds headers that make browsers protect the user against other sites.
 func (d *Dashboard) secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); strings.HasPrefix(r.URL.Path, "/api/") &&
-			(site == "cross-site" || site == "same-site") { // the other site could not read the answer
+			(site == "cross-site" || site == "same-site") { // the other site could not read an answer anyway
 			d.writeJSON(w, http.StatusForbidden, apiError{Error: "the API does not answer pages of other sites"}, nil)
 			return
 		}
@@ -187,7 +187,7 @@ func shown(text string) string {
 	return b.String()
 }
 
-// beginning returns the beginning of a text that may be too long for a title.
+// beginning returns a text for a title. It cuts off a long text.
 func beginning(text string) string {
 	const most = 80
 	if runes := []rune(text); len(runes) > most {
@@ -200,7 +200,7 @@ func beginning(text string) string {
 func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, code int, name string, v view) {
 	s := d.loginOf(r)
 	v.Path, v.Here, v.Version, v.Node, v.Tabs = r.URL.Path, r.URL.RequestURI(), d.pages.version, d.cfg.Node.ID(), tabs
-	if name == "login" { // a second link to the login leads to the same page
+	if name == "login" { // the link to the login must not lead back to the login page
 		v.Here = v.Next
 	}
 	v.User, v.LoggedIn, v.Certificates = s.user(), s != nil, d.cfg.Certificates
@@ -219,12 +219,14 @@ func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, code int, nam
 	_, _ = w.Write(page.Bytes()) // an error means that the browser has disconnected
 }
 
-// toLogin sends the browser to the login, and from there back to this page.
+// toLogin redirects the browser to the login. After the login, the browser returns
+// to this page.
 func (d *Dashboard) toLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 }
 
-// nextPage returns the page after a login. It is always one of this node.
+// nextPage returns the page to which the browser goes after a login. It is always a
+// page of this node, so that a link cannot lead to another site.
 func nextPage(r *http.Request) string {
 	next := r.FormValue("next")
 	u, err := url.Parse(next)
@@ -272,7 +274,7 @@ func (d *Dashboard) doLogout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// showBreak shows what a break would take away, and asks for confirmation.
+// showBreak shows the grants that a break would end, and asks for confirmation.
 func (d *Dashboard) showBreak(w http.ResponseWriter, r *http.Request) {
 	if d.loginOf(r).user() == "" {
 		d.toLogin(w, r)

@@ -29,7 +29,7 @@ type share struct {
 	units int
 }
 
-// try takes units if they are free.
+// try takes units if enough units are free, without waiting.
 func (q *quota) try(r *http.Request, units int) (s share, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

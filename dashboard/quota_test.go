@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestQuota checks the bounds for all requests and for those of one address.
+// TestQuota checks the bound for all requests together and the bound for one
+// address.
 func TestQuota(t *testing.T) {
 	q := quota{most: 10, mostEach: 6}
 	from := func(addr string, units int) (share, bool) {

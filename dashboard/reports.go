@@ -41,9 +41,9 @@ func (r *reports) of(query string) *shared[map[string][]byte] {
 	return answer
 }
 
-// gather calls add with the answer of each node to a query: that of this node,
-// which own returns, and those of the other nodes. It returns the members that
-// have not answered. A request with the parameter node asks only that node.
+// gather calls add with the answer of each node to a query. own returns the answer
+// of this node; gather asks the other nodes. It returns the members that have not
+// answered. If the request has the parameter node, gather asks only that node.
 func gather[T any](d *Dashboard, r *http.Request, query string, own func() T, add func(T)) (silent []string) {
 	only, self := r.FormValue("node"), d.cfg.Node.ID()
 	silent = []string{}
@@ -78,10 +78,10 @@ func gather[T any](d *Dashboard, r *http.Request, query string, own func() T, ad
 	return silent
 }
 
-// report answers a query of a node about this node: "recent N" for the last N
-// samples of the traffic, "day" for those of a day, "events" for the events, and
-// "clients" with a clientFilter. The node that asks decides which user may see the
-// answer.
+// report answers a query about this node from any node of the cluster. The queries
+// are "recent N" for the last N samples of the traffic, "day" for the samples of a
+// day, "events" for the events, and "clients" followed by a clientFilter for the
+// connections. The node that asks decides which user may see the answer.
 func (d *Dashboard) report(query string) ([]byte, error) {
 	word, rest, _ := strings.Cut(query, " ")
 	switch word {

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// These are the times for which requests share an answer that this node must collect
-// from all nodes. To collect it, the node opens a connection to every other node. So
-// without sharing, a client that sends many requests could occupy the peer ports.
+// Some answers need data of all nodes. These constants say for how long requests
+// share such an answer. To collect an answer, this node opens a connection to every
+// other node. So without sharing, a client that sends many requests could occupy
+// the peer ports.
 const (
 	statusShare  = 250 * time.Millisecond
 	trafficShare = time.Second
@@ -20,8 +21,8 @@ type shared[T any] struct {
 	value T
 }
 
-// get returns the answer, and makes a new one with f if it is older than the given
-// time. Requests that arrive meanwhile wait for it.
+// get returns the answer. If the answer is older than most, get makes a new one
+// with f. Requests that arrive meanwhile wait for the new answer.
 func (s *shared[T]) get(most time.Duration, f func() T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()

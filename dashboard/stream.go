@@ -26,7 +26,8 @@ const (
 	maxStreams     = 64
 	maxStreamsEach = 16 // streams to one address
 	statusEvery    = time.Second
-	// statusPause is the minimum time between two questions to the members.
+	// statusPause is the minimum time between two requests to the members for their
+	// status.
 	statusPause = 100 * time.Millisecond
 	pingEvery   = 15 * time.Second
 	streamWrite = 10 * time.Second
@@ -166,18 +167,18 @@ func (d *Dashboard) keepStream() {
 	}
 }
 
-// essence returns the part of a status that is worth sending, as text.
+// essence returns, as text, the part of a status whose change is worth a message.
 func essence(st Status) string {
 	nodes := slices.Clone(st.Nodes)
 	for i := range nodes {
-		// The pages compute the uptime themselves. The other values also change
-		// without a command of a client, when clock entries are committed.
+		// The pages compute the uptime themselves. The other values change all the
+		// time, even if clients send no commands: each clock entry changes them.
 		n := &nodes[i]
 		n.Uptime, n.LastAnswer, n.StateHash, n.StateIndex = 0, time.Time{}, "", 0
 		n.DiskFree = n.DiskFree >> 20
 		n.Links = slices.Clone(n.Links)
 		for j := range n.Links {
-			l := &n.Links[j] // a round trip is worth sending if it has doubled or halved
+			l := &n.Links[j] // a round trip is worth a message if it has doubled or halved
 			l.RoundTrip, l.Silent = math.Round(math.Log2(l.RoundTrip+0.01)), 0
 		}
 	}
@@ -220,8 +221,8 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
 	defer place.release()
 	sub := d.stream.open(topics)
 	defer d.stream.close(sub)
-	// The limits of the HTTP port are for short requests. A stream has a limit for
-	// each write instead.
+	// The time limits of the HTTP port are for short requests. A stream has a time
+	// limit for each write instead.
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		fail(http.StatusInternalServerError, apiError{Error: err.Error()})

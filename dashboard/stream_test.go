@@ -32,9 +32,9 @@ func (n sampledNode) Reports(_ context.Context, query string) map[string][]byte 
 	return map[string][]byte{"n2": text}
 }
 
-// TestStream_AllSamples checks that the stream has every sample of another node, even
-// if that node has taken none, or two, since the last question, or if an answer was not
-// sent to a slow client.
+// TestStream_AllSamples checks that the stream has every sample of another node.
+// The node may have taken no sample, or two samples, since the last query. An
+// answer may also not have been sent, because the client is slow.
 func TestStream_AllSamples(t *testing.T) {
 	var taken atomic.Int64
 	d, _ := open(t, port{open: true}, func(c *Config) { c.Node = sampledNode{taken: &taken} })

@@ -1,8 +1,9 @@
 import { api, byId, cell, duration, el, offer, poll, put, remember, rows, silence } from "./common.js";
 
-// The page refreshes after interval milliseconds, and after rowPause milliseconds for
-// each row if that is longer: all rows change with the ages of the connections, so many
-// rows would cost much.
+// The page refreshes after interval milliseconds, or after rowPause milliseconds
+// for each row if that is longer. Each refresh changes all rows, because they show
+// the ages of the connections. So refreshing many rows often would use much
+// processor time.
 const interval = 2000, rowPause = 50;
 
 const form = byId("search");

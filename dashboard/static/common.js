@@ -1,5 +1,5 @@
-// Functions that all pages share. Texts from the cluster only ever become text
-// nodes or attributes, never markup.
+// Functions that all pages share. To prevent injection, they put texts from the
+// cluster only into text nodes and attributes, never into markup.
 
 // el returns an element. A property that begins with "on" is a listener; null
 // children are left out.
@@ -38,7 +38,7 @@ export function put(e, text) {
   if (e.textContent !== text) e.textContent = text;
 }
 
-// problem is an answer of the API that is an error.
+// problem is an error that the API has returned.
 class problem extends Error {
   constructor(message, login) {
     super(message);
@@ -89,8 +89,8 @@ export async function attempt(f) {
   }
 }
 
-// refusedPause is how long a page waits after a request for which the user lacks
-// rights, because the node records each refused command.
+// refusedPause is the time that a page waits after a request for which the user
+// lacks rights. The pause is long because the node records each refused command.
 const refusedPause = 60000;
 
 // poll calls f at once, and again after each interval, while the page is visible.
@@ -217,8 +217,9 @@ export function remember(form, changed) {
   return values;
 }
 
-// offer adds values that a selection does not have yet. If the address of the page
-// contains a value, it is selected as soon as the selection has it.
+// offer adds values to a selection, if it does not have them yet. If the address of
+// the page contains a value, offer selects this value as soon as the selection has
+// it.
 export function offer(select, all) {
   const known = [...select.options].map((o) => o.value);
   const wanted = new URLSearchParams(location.search).get(select.name);
@@ -230,7 +231,7 @@ export function offer(select, all) {
   select.dataset.offered = "yes";
 }
 
-// silence says which nodes have not answered.
+// silence shows which nodes have not answered.
 export function silence(nodes) {
   byId("silent").hidden = nodes.length === 0;
   put(byId("silent"), shown(`No answer from ${nodes.join(", ")}: what these nodes know is missing.`));
@@ -252,8 +253,8 @@ export function lockLink(l, db) {
 // mode returns how a lock is held.
 export const mode = (l) => (l.limit > 0 ? `limit ${l.limit}` : shown(l.mode ?? ""));
 
-// countdown keeps the texts of elements with a time to live up to date. ends has
-// for each element the time of the page's clock at which the lease ends.
+// countdown updates the texts of elements that show a remaining time. ends maps
+// each element to the time of the page's clock at which the lease ends.
 export function countdown() {
   const ends = new Map();
   setInterval(() => {

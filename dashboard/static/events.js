@@ -7,7 +7,8 @@ const names = { cluster: "elections and members", lock: "lease ended", login: "l
 const secret = { audit: "the audit log (ACL LOG)", slow: "slow commands (SLOWLOG GET)", lock: "leases that ended (LOCK LIST)" };
 let all = [], drawn = ""; // the events, and what the page shows
 
-// text returns what happened. The text of an event of the cluster has its fields.
+// text describes an event. For an event of the kind "cluster", the text already
+// contains the fields, so they are not added.
 const text = (e) => e.kind === "cluster" ? e.text
   : [e.text, ...Object.entries(e.fields ?? {}).filter(([, v]) => v !== "").map(([k, v]) => `${k}=${v}`)].join("  ");
 

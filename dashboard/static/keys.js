@@ -6,7 +6,7 @@ const table = byId("keys");
 const count = countdown();
 const values = remember(byId("search"), () => again());
 
-// value returns the beginning of the value of a key, and shows whether it is cut.
+// value returns the beginning of the value of a key, with a mark if it is cut off.
 function value(k) {
   if (k.denied) return "not permitted";
   if (!k.preview) return k.length > 0 ? "no preview" : "";

@@ -1,7 +1,7 @@
 import { api, attempt, byId, duration, poll, put } from "./common.js";
 
-// The interval of refreshes is so much longer than a search takes, so that an open
-// page costs little, and at most longest.
+// A page refreshes after restFactor times the duration of a search, so that an open
+// page costs little. longest is the maximum of this interval, in milliseconds.
 const restFactor = 200, longest = 300000;
 const pageSize = 50; // rows that a page shows at first, and adds each time
 
@@ -11,8 +11,9 @@ const pageSize = 50; // rows that a page shows at first, and adds each time
 // further requests. The interval is longer if the request took the node long. list
 // returns a function that begins again.
 //
-// path and field name the list, query returns the parameters, and show gets the rows
-// that were found, and whether there may be more.
+// path is the page of the API, and field is the field of its answer with the rows.
+// query returns the parameters of the request. list calls show with the rows that
+// it has found and with whether there may be more.
 export function list({ path, field, query, show, milliseconds }) {
   let found = [], cursor = "0", visited = 0, took = 0, extended = false;
   let pause = 0; // time until the next refresh: the last answer determines it

@@ -5,12 +5,13 @@ const count = countdown();
 const lease = el("dd", { class: "ttl" });
 let before = null;
 
-// note adds a line to what happened since the page was opened.
+// note adds a line to the list of the events since the page was opened.
 function note(text) {
   byId("seen").append(el("li", {}, el("time", {}, new Date().toLocaleTimeString()), " ", shown(text)));
 }
 
-// facts shows what is known about the lock. It keeps values that are elements of the page.
+// facts shows the fields of the lock: pairs of a name and a value. It does not
+// replace a value that is already an element of the page.
 function facts(pairs) {
   const values = [...byId("lock").querySelectorAll("dd")];
   const same = values.length === pairs.length && pairs.every(([, v], i) => !(v instanceof Element) || v === values[i]);
@@ -22,7 +23,7 @@ function facts(pairs) {
     el("dt", {}, name), value instanceof Element ? value : el("dd", {}, shown(value))]));
 }
 
-// tokens returns the grants of a lock: the owner by token.
+// grants returns the grants of a lock: a map from tokens to owners.
 function grants(l) {
   if (!l) return new Map();
   if (l.holders?.length) return new Map(l.holders.map((h) => [h.token, h.owner]));

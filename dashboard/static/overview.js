@@ -79,14 +79,14 @@ function show(status) {
   drawMap(status);
 }
 
-// linkText returns what a node knows about a link.
+// linkText returns a text about the state of a link, as one of its nodes sees it.
 function linkText(l) {
   if (!l.alive) return "no answer";
   return l.round_trip_ms ? `${l.round_trip_ms < 10 ? l.round_trip_ms.toFixed(1) : Math.round(l.round_trip_ms)} ms` : "up";
 }
 
-// drawMap draws the nodes on an ellipse, and a line for each link with its round
-// trip. The cards have the same texts.
+// drawMap draws the nodes on an ellipse, and a line with the round-trip time for
+// each link. The cards of the nodes contain the same texts.
 function drawMap({ nodes }) {
   if (nodes.length < 2) {
     byId("map").replaceChildren();

@@ -36,8 +36,8 @@ function align(ids) {
   const step = Math.max(...ids.map((id) => nodes[id].interval_seconds)) || 5;
   const at = (t) => Math.round(t / 1000 / step) * step;
   const times = [...new Set(ids.flatMap((id) => nodes[id].times_ms.map(at)))].sort((a, b) => a - b);
-  // A line has a gap where a value is not known (null), and none where a node only
-  // has no sample for this time (undefined).
+  // A line has a gap at a value that is not known (null). It has no gap if the node
+  // merely has no sample for this time (undefined).
   const column = (id, name) => {
     const byTime = new Map(nodes[id].times_ms.map((t, i) => [at(t), nodes[id].values[name]?.[i] ?? null]));
     return times.map((t) => byTime.get(t));
@@ -45,8 +45,8 @@ function align(ids) {
   return { times, column };
 }
 
-// isolated returns the positions of the values that have a gap on both sides. No line
-// shows them.
+// isolated returns the positions of the values that have a gap on both sides. The
+// chart must draw them as points, because no line shows them.
 function isolated(values) {
   const known = [...values.keys()].filter((i) => values[i] !== undefined);
   return known.filter((p, i) => values[p] !== null && (values[known[i - 1]] ?? null) === null

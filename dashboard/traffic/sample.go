@@ -1,6 +1,7 @@
-// Package traffic keeps samples of what a node does: for 15 minutes at full
-// resolution, and for a day at a coarse resolution. It reads them from the node's
-// own Prometheus metrics, and keeps them in memory.
+// Package traffic takes samples of the work of a node: command rates, latencies and
+// sizes. It keeps the samples in memory: those of 15 minutes at full resolution,
+// and those of a day at a coarse resolution. It computes them from the node's own
+// Prometheus metrics.
 package traffic
 
 import (
@@ -52,8 +53,8 @@ type sample struct {
 	values
 }
 
-// merge returns the coarse sample of several samples. Its time is the time of the
-// last sample.
+// merge combines several samples into one coarse sample, with the time of the last
+// of them.
 func merge(all []sample) sample {
 	out := sample{at: all[len(all)-1].at}
 	for i := range out.values {

@@ -67,7 +67,7 @@ func (s *Sampler) Run(ctx context.Context, taken func()) {
 	}
 }
 
-// Recent returns the samples of the last n intervals, at most those of 15 minutes.
+// Recent returns the last n samples, but no samples older than 15 minutes.
 func (s *Sampler) Recent(n int) Series {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Sampler) Day() Series {
 	return columns(s.coarse.last(coarseSamples), Every*time.Duration(perCoarse))
 }
 
-// totals is what the metrics contain at one time.
+// totals contains the values of the metrics at one time.
 type totals struct {
 	at     time.Time
 	calls  [4]float64 // by Kind
