@@ -15,8 +15,8 @@ type fileSummary struct {
 	sizes map[int]int64 // keys of the databases
 }
 
-// checkFile reads an RDB file completely. So a damaged file is refused before the
-// import has changed anything.
+// checkFile reads an RDB file completely, so that the import refuses a damaged file
+// before it has changed anything.
 func (j *job) checkFile(f *os.File) (sum fileSummary, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -112,7 +112,7 @@ func (j *job) fileData(ctx context.Context, f *os.File) error {
 			if s.offset <= done || j.cfg.DB >= 0 && j.cfg.DB != it.db {
 				return ctx.Err()
 			}
-			// Redis writes all functions in front of the keys.
+			// In an RDB file, all functions come before the keys.
 			if !j.state.Functions {
 				j.state.Functions, j.reached = true, j.state.Counts
 			}

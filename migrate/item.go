@@ -49,8 +49,8 @@ type targetClock struct {
 	asked  time.Time // when this process asked for unixMs, so before the target read its clock
 }
 
-// now returns the time of the target's wall clock, in Unix milliseconds. It may be
-// late by the time that the target took to answer.
+// now returns the time of the target's wall clock, in Unix milliseconds. The result
+// may be too high by the time that the target took to answer.
 func (c targetClock) now() int64 { return c.unixMs + time.Since(c.asked).Milliseconds() }
 
 // lastType is the last type of a value in the RDB format of Redis 7.0. Newer

@@ -14,13 +14,15 @@ import (
 )
 
 const (
-	// giveUpAfter is how long a command is repeated without success.
+	// giveUpAfter is the time after which link stops repeating a command that
+	// fails.
 	giveUpAfter = 60 * time.Second
 	firstPause  = 50 * time.Millisecond
 	longPause   = time.Second
 )
 
-// Endpoint is a server, or a cluster of which each address is a node.
+// Endpoint is a server, or a cluster. For a cluster, each address is that of a
+// node.
 type Endpoint struct {
 	Name           string // for errors: "source" or "target"
 	Addrs          []string
@@ -74,7 +76,7 @@ func (l *link) close() {
 	if l.pool == nil {
 		return
 	}
-	// Nothing depends on the end of a connection that is no longer used.
+	// An error of Close has no effect, because the connection is no longer used.
 	_ = l.conn.Close()
 	_ = l.pool.Close()
 	l.pool, l.conn = nil, nil
@@ -101,8 +103,8 @@ func (l *link) connect(ctx context.Context) error {
 	return err
 }
 
-// once sends commands to a database in one pipeline. An error means that no reply
-// is known, so each command may have been executed or not.
+// once sends commands to a database in one pipeline. If it returns an error, it has
+// no replies, and each command may have been executed or not.
 func (l *link) once(ctx context.Context, db int, commands ...[]any) ([]reply, error) {
 	if err := l.connect(ctx); err != nil {
 		return nil, err
@@ -137,9 +139,9 @@ func (l *link) once(ctx context.Context, db int, commands ...[]any) ([]reply, er
 	return replies, nil
 }
 
-// send is like once, and repeats the commands while the connection fails or the
-// server has a temporary problem, for at most a minute. So the commands must be
-// such that repeating them is harmless.
+// send is like once, but it repeats the commands while the connection fails or the
+// server has a temporary problem, for at most a minute. So it must be harmless to
+// execute the commands twice.
 func (l *link) send(ctx context.Context, db int, commands ...[]any) ([]reply, error) {
 	return l.sendNew(ctx, db, func() [][]any { return commands })
 }
@@ -187,7 +189,8 @@ func (l *link) repeat(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// temporary returns an error among the replies that may pass by itself.
+// temporary returns the first error among the replies that may disappear by itself,
+// or nil.
 func temporary(replies []reply) error {
 	for _, r := range replies {
 		if r.err != nil && isTemporary(r.err) {
@@ -197,8 +200,9 @@ func temporary(replies []reply) error {
 	return nil
 }
 
-// isTemporary reports whether an error may pass by itself. A command that writes too
-// much at once is refused each time.
+// isTemporary reports whether an error may disappear by itself. An error about
+// --max-write-time does not: the cluster always refuses a command that writes too
+// much at once.
 func isTemporary(err error) bool {
 	if strings.Contains(err.Error(), "--max-write-time") {
 		return false
@@ -212,7 +216,7 @@ func isTemporary(err error) bool {
 }
 
 // check connects to the first address that answers. It does not wait for a server
-// that is not there.
+// that does not run.
 func (l *link) check(ctx context.Context) error {
 	var all []error
 	for range l.end.Addrs {

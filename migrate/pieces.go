@@ -13,27 +13,29 @@ import (
 )
 
 // Every node executes a command as a whole and serves no other client meanwhile, so
-// the cluster refuses commands that write too much. A large value is therefore
-// written by many commands to a temporary key, which then gets the name of the key.
+// the cluster refuses commands that write too much. An import therefore writes a
+// large value with many commands to a temporary key, and then renames that key.
 const (
-	// RESTORE writes a collection with up to wholeElements elements of wholeBytes. It
-	// takes less than the smallest value of --max-write-time.
+	// RESTORE writes a collection of up to wholeElements elements and wholeBytes
+	// bytes. Such a RESTORE takes less time than the smallest value of
+	// --max-write-time.
 	wholeElements = 4000
 	wholeBytes    = 1 << 20
-	// pieceElements and pieceBytes end a command: it writes no more elements than the
-	// first, and no further element after the second.
+	// pieceElements and pieceBytes bound a command. A command writes at most
+	// pieceElements elements, and adds no further element once it has pieceBytes
+	// bytes.
 	pieceElements = 1000
 	pieceBytes    = 256 << 10
 	// pipelineBytes and pipelineCommands end a pipeline of such commands.
 	pipelineBytes    = 1 << 20
 	pipelineCommands = 1000
-	// temporaryTTL is the time to live of a temporary key. Each pipeline renews it. The
-	// key remains only if the import is killed.
+	// temporaryTTL is the time to live of a temporary key. Each pipeline renews it.
+	// It removes the key if the import is killed.
 	temporaryTTL = 10 * time.Minute
 )
 
-// pieceLimits bound a value that is written in pieces. The value is read in this
-// process, so its size does not matter to the cluster.
+// pieceLimits bound a value that is written in pieces. They are high, because this
+// process reads the value, and the cluster only gets the pieces.
 var pieceLimits = rdb.Limits{String: largestValue, Unfolded: 4 * largestValue, Elements: largestValue}
 
 // divided reports whether a payload is written in pieces, because it is a large
@@ -145,8 +147,8 @@ func (p *pieces) flush() error {
 	return nil
 }
 
-// refusal returns the error of the target as a refusal of the value, or unchanged if
-// it does not concern the value.
+// refusal converts an error of the target to refused if it concerns the value.
+// Otherwise it returns the error unchanged.
 func (t *target) refusal(err error) error {
 	if isTemporary(err) || stops(err) {
 		return err
@@ -159,8 +161,8 @@ var counters = map[rdb.Type]string{
 	rdb.List: "LLEN", rdb.Set: "SCARD", rdb.Hash: "HLEN", rdb.SortedSet: "ZCARD", rdb.Stream: "XLEN",
 }
 
-// write writes the value of a payload. Nothing is known about the temporary key if it
-// fails.
+// write writes the value of a payload. If it fails, the temporary key may be absent
+// or contain a part of the value.
 func (p *pieces) write(payload []byte) error {
 	body, ok := rdb.Open(payload)
 	if !ok {
@@ -234,8 +236,8 @@ func (t *target) divide(ctx context.Context, db int, it item, clock targetClock)
 		}
 	}
 	err = t.link.repeat(ctx, func() (err error) {
-		// A command that was sent before the connection was lost may still be executed,
-		// so each attempt writes another key.
+		// Each attempt writes another key. The target may execute a command of an
+		// earlier attempt late, after the connection was lost.
 		p := &pieces{ctx: ctx, to: t, db: db, key: temporaryKey(it.key)}
 		if err = p.write(it.payload); err == nil {
 			res, err = p.rename(it, end)
@@ -252,7 +254,7 @@ func (t *target) divide(ctx context.Context, db int, it item, clock targetClock)
 	return res, err
 }
 
-// expire deletes the key of an item that has expired, if the item replaces it.
+// expire deletes the key of an item that has expired, if the import replaces keys.
 func (t *target) expire(ctx context.Context, db int, key string) error {
 	if !t.replace {
 		return nil
@@ -264,8 +266,8 @@ func (t *target) expire(ctx context.Context, db int, key string) error {
 	return replies[0].failed()
 }
 
-// holds reports whether the target has the key of an item, and whether with the same
-// value, and with a time to live if the item has one.
+// holds reports whether the target has the key of an item. same reports whether the
+// key has the value of the item, and a time to live if the item has one.
 func (t *target) holds(ctx context.Context, db int, it item) (exists, same bool, err error) {
 	replies, err := t.link.once(ctx, db, command("DUMP", it.key), command("PTTL", it.key))
 	if err == nil {

@@ -51,7 +51,8 @@ type scanner struct {
 	sum     uint64 // checksum of what was read
 	version int
 	small   [8]byte
-	// kept are the bytes that were read since keep was called, if keeping.
+	// kept contains the bytes that were read since keep was called, while keeping
+	// is set.
 	kept      []byte
 	keeping   bool
 	keepLimit int
@@ -230,7 +231,7 @@ func (s *scanner) expiry(op byte) (lifetime, error) {
 	return lifetime{volatile: true, unixMs: int64(binary.LittleEndian.Uint64(s.small[:8]))}, err
 }
 
-// passOver reads past what an opcode introduces and an import does not need.
+// passOver reads past the data after an opcode that an import does not need.
 func (s *scanner) passOver(op byte) error {
 	switch op {
 	case opResizeDB:
@@ -243,7 +244,8 @@ func (s *scanner) passOver(op byte) error {
 		return s.bad("it contains functions in the format of a release candidate of Redis 7.0: load and save it " +
 			"with Redis 7.0 first")
 	}
-	// The data of a module that belongs to no key: id, opcode and time, then parts.
+	// The data of a module that belongs to no key: an id, an opcode, a time, and
+	// then parts.
 	if err := s.skipLengths(3); err != nil {
 		return err
 	}
@@ -272,8 +274,9 @@ func (s *scanner) item(kind byte, it *item) (err error) {
 	return nil
 }
 
-// largestValue is the size up to which the scanner of an import keeps a value. Its
-// collections may be larger than the largest argument: see divided.
+// largestValue is the size in bytes up to which the scanner of an import keeps a
+// value. A collection may be larger than the largest argument of a command: see
+// divided.
 const largestValue = 512 << 20
 
 func tooLarge(size, limit int) string {

@@ -74,7 +74,7 @@ func TestScan(t *testing.T) {
 }
 
 // TestScan_Damaged cuts a file off at each length and changes each of its bytes.
-// Every change is noticed.
+// The scanner must notice every change.
 func TestScan_Damaged(t *testing.T) {
 	whole := sample()
 	var damaged *FileError

@@ -61,7 +61,7 @@ func (s *scanner) value(kind byte) error {
 	return s.bad("a value of the unknown type %d: a newer Redis or another program wrote the file", kind)
 }
 
-// repeat reads a number and calls the functions as many times, in turn.
+// repeat reads a number n. Then it calls all functions in their order, n times.
 func (s *scanner) repeat(parts ...func() error) error {
 	n, err := s.length()
 	for ; err == nil && n > 0; n-- {
@@ -116,7 +116,8 @@ func (s *scanner) skipScore() error {
 	return s.skip(uint64(n))
 }
 
-// skipStream reads past a stream. Redis 7.0 added some fields.
+// skipStream reads past a stream. fields says whether the stream has the fields
+// that Redis 7.0 added.
 func (s *scanner) skipStream(fields bool) error {
 	if err := s.repeat(s.skipString, s.skipString); err != nil { // the nodes
 		return err

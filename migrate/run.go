@@ -18,7 +18,7 @@ type Config struct {
 	File   string
 	DB     int    // the only database to import, -1 for all
 	Match  string // pattern for keys, "" for all
-	// Replace says that keys of the cluster are overwritten.
+	// Replace says whether the import overwrites keys of the cluster.
 	Replace bool
 	Target  Endpoint
 	// State is the path of the state file. Restart begins again even if it exists.
@@ -36,8 +36,9 @@ type Result struct {
 	Counts
 	Begun     bool // the state file belongs to this import
 	Continued bool // an earlier import
-	// Verified is the number of keys that the source has at the end and that the
-	// cluster has too. Missing is the number of those that the cluster lacks.
+	// Verified is the number of keys that both the source and the cluster have at
+	// the end. Missing is the number of keys that the source has and the cluster
+	// lacks.
 	Verified, Missing int64
 	// MissingKeys are some of the missing keys.
 	MissingKeys []string
@@ -54,8 +55,9 @@ type job struct {
 	cfg   Config
 	to    *target
 	state *state
-	// reached are the counts at the position in state. The keys after it are read
-	// again if the import is interrupted, so the state file must not count them.
+	// reached contains the counts at the position in state. If the import is
+	// interrupted, it reads the keys after that position again, so the state file
+	// must not count them.
 	reached Counts
 	saved   time.Time
 	res     Result
@@ -172,7 +174,7 @@ func (j *job) write(ctx context.Context, items []item) error {
 		}
 	})
 	if err != nil {
-		return err // the batch is repeated, so it is not counted
+		return err // the next import repeats the batch, so it is not counted
 	}
 	j.state.Counts = counts
 	for _, p := range problems {
@@ -311,7 +313,8 @@ func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 		if err != nil {
 			return err
 		}
-		// A key that the source does not have either has expired, or was deleted.
+		// If the source does not have the key either, the key has expired or was
+		// deleted.
 		still := &target{link: s.link}
 		gone, err := still.missing(ctx, db, lost)
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 
 const (
 	scanCount = 512 // keys that SCAN looks at
-	// batchKeys and batchBytes bound what is in memory at once. A single value
-	// may be larger than batchBytes.
+	// batchKeys and batchBytes bound the keys and values that are in memory at the
+	// same time. A single value may be larger than batchBytes.
 	batchKeys  = 256
 	batchBytes = 4 << 20
 	// guessedBytes is the assumed size of a value if the server does not report
@@ -158,9 +158,9 @@ func (s *server) sizes(ctx context.Context, db int, keys []string) ([]int64, err
 	return sizes, nil
 }
 
-// read reads the values of keys. A key that is gone is missing in the result. The
-// value and the time to live of a key belong together: they come from one
-// transaction.
+// read reads the values of keys. The result does not contain keys that no longer
+// exist. read requests the value and the time to live of a key in one transaction,
+// so that they belong together.
 func (s *server) read(ctx context.Context, db int, keys []string) ([]item, error) {
 	var commands [][]any
 	for _, k := range keys {
@@ -193,7 +193,8 @@ func (s *server) read(ctx context.Context, db int, keys []string) ([]item, error
 		}
 		it := item{db: db, key: k}
 		if ttl >= 0 {
-			// PTTL rounds down, so the key has at most a millisecond more.
+			// PTTL rounds down, so the real time to live is up to a millisecond
+			// longer.
 			it.life = lifetime{volatile: true, end: now.Add(time.Duration(ttl+1) * time.Millisecond)}
 		}
 		it.payload, it.reason = repack([]byte(payload))

@@ -11,22 +11,22 @@ import (
 // stateVersion is the version of the state file.
 const stateVersion = 1
 
-// state is how far an import is. It is kept in a file, so that an interrupted
-// import continues.
+// state is the position of an import. The import keeps it in a file, so that an
+// interrupted import can continue.
 type state struct {
 	Version int    `json:"version"`
 	Source  string `json:"source"` // without a password
 	Target  string `json:"target"` // id of the cluster
 	Options string `json:"options"`
-	// Identity tells whether the source is still the same: the run id of a server,
-	// or the checksum and the size of a file. The cursors of a server mean nothing
-	// to the next run of that server.
+	// Identity identifies the source: it is the run id of a server, or the checksum
+	// and the size of a file. If it has changed, the import begins again, because
+	// the cursors of SCAN are valid only until the server restarts.
 	Identity string `json:"identity"`
 	// Databases are the positions in a server's databases.
 	Databases map[int]position `json:"databases,omitempty"`
-	// Offset is the position in a file: the keys that end before it are done.
+	// Offset is the position in a file. The import has written all keys before it.
 	Offset    int64  `json:"offset,omitempty"`
-	Functions bool   `json:"functions"` // are done
+	Functions bool   `json:"functions"` // the functions are imported
 	Counts    Counts `json:"counts"`
 }
 
@@ -38,7 +38,7 @@ type position struct {
 
 // Counts says what an import has done.
 type Counts struct {
-	Keys      int64 `json:"keys"`      // that were read from the source
+	Keys      int64 `json:"keys"`      // keys that were read from the source
 	Imported  int64 `json:"imported"`  // keys that the target has now
 	Expired   int64 `json:"expired"`   // keys whose time to live had passed
 	Gone      int64 `json:"gone"`      // keys that were deleted between SCAN and DUMP

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// defaultBulk is the largest argument that a cluster accepts by default.
+// defaultBulk is the largest argument in bytes that an import sends if the cluster
+// does not report its limit (proto-max-bulk-len).
 const defaultBulk = 8 << 20
 
 // target writes items into the cluster.
@@ -25,7 +26,7 @@ func (t *target) open(ctx context.Context) error {
 	if err := t.link.check(ctx); err != nil {
 		return err
 	}
-	// A read needs a leader. The node itself waits for one before it answers.
+	// A read needs a leader. The node waits for a leader before it answers.
 	replies, err := t.link.once(ctx, 0, command("EXISTS", "holdfast:import"), command("INFO", "holdfast"),
 		command("CONFIG", "GET", "proto-max-bulk-len"))
 	if err != nil {
@@ -85,7 +86,7 @@ func (t *target) clock(ctx context.Context) (targetClock, error) {
 	return c, nil
 }
 
-// write imports items of one database. It calls outcome for each of them.
+// write imports items of one database. It calls outcome for each item.
 func (t *target) write(ctx context.Context, db int, items []item, outcome func(item, result)) error {
 	clock, err := t.clock(ctx)
 	if err != nil {
@@ -152,11 +153,12 @@ type result struct {
 	skipped  string // reason
 }
 
-// stopErrors begin errors that concern the target and not a key.
+// stopErrors contains the beginnings of errors that concern the target as a whole,
+// and not only one key.
 var stopErrors = []string{"OOM", "NOPERM", "NOAUTH", "READONLY", "MISCONF", "DISKFULL", "QUARANTINE"}
 
-// result returns what the reply to RESTORE means. A key that exists counts as
-// existing with another value: see compare.
+// result returns the result for a reply to RESTORE. If the key exists, result
+// assumes that it has another value; compare corrects this.
 func (t *target) result(it item, r reply, c targetClock) (result, error) {
 	err := r.failed()
 	switch {
@@ -172,14 +174,15 @@ func (t *target) result(it item, r reply, c targetClock) (result, error) {
 	return result{skipped: "the cluster refuses it: " + err.Error()}, nil
 }
 
-// stops reports whether an error concerns the target and not a key.
+// stops reports whether an error concerns the target as a whole, so that the import
+// must stop.
 func stops(err error) bool {
 	return slices.ContainsFunc(stopErrors, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }
 
-// compare corrects the results of the items with the given indexes, whose keys the
-// target has. If the target has the same value, with a time to live if the item has
-// one, the item counts as imported.
+// compare corrects the results of the items with the given indexes. The target has
+// the keys of these items. If a key has the value of its item there, and a time to
+// live if the item has one, the item counts as imported.
 func (t *target) compare(ctx context.Context, db int, items []item, indexes []int, results []result) error {
 	if len(indexes) == 0 {
 		return nil
@@ -198,14 +201,15 @@ func (t *target) compare(ctx context.Context, db int, items []item, indexes []in
 	return nil
 }
 
-// isSame reports whether the replies to DUMP and PTTL have the value of the item, and a
-// time to live if the item has one. If DUMP failed, for instance because the value is too
-// large, the values are not known to be the same.
+// isSame reports whether the replies to DUMP and PTTL have the value of the item,
+// and a time to live if the item has one. If DUMP failed, for instance because the
+// value is too large, isSame returns false.
 func (it item) isSame(dump, ttl reply) bool {
 	if dump.err != nil || ttl.failed() != nil || (ttl.number() >= 0) != it.life.volatile {
 		return false
 	}
-	// Almost all values of an import that continues have the same bytes.
+	// Compare the bytes first. They are almost always the same if the import
+	// continues after an interruption.
 	return dump.text() == string(it.payload) || sameValue([]byte(dump.text()), it.payload)
 }
 
