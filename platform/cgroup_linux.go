@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// cgroupMemory returns the least limit in bytes of the control groups of this
-// process and of their ancestors. It returns false if none has a limit. root is
-// the directory under which the system's files are, / except in tests.
+// cgroupMemory returns the lowest memory limit, in bytes, of the control groups of
+// this process and of their ancestors. It returns false if none of them has a
+// limit. root is the root of the file system, / except in tests.
 func cgroupMemory(root string) (limit uint64, limited bool) {
 	self, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCgroupMemory checks that the least limit of a process's control groups and
-// of their ancestors counts.
+// TestCgroupMemory checks that cgroupMemory returns the lowest limit of the control
+// groups of a process and of their ancestors.
 func TestCgroupMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
