@@ -1,7 +1,7 @@
 // Package timeline draws what happened over time as SVG: bands across the drawing,
 // boxes and lines in its rows, and a scale. The report of "holdfast verify" and the
-// dashboard use it. The page that shows the drawing styles the classes of its
-// elements. The package is not a supported API.
+// dashboard use it. The elements of a drawing have classes; the page that shows the
+// drawing defines their style. The package is not a supported API.
 package timeline
 
 import (
@@ -26,7 +26,8 @@ var svg string
 // "timeline-rows" (for rows) and "timeline-boxes" (for boxes).
 func Templates() *template.Template { return template.Must(template.New("timeline").Parse(svg)) }
 
-// Scale maps times to positions. A time outside of the scale is at its edge.
+// Scale maps times to positions. It maps a time outside of its range to the nearer
+// edge.
 type Scale struct {
 	Left, Width float64 // pixels
 	From, To    time.Duration
@@ -71,8 +72,8 @@ type Tick struct {
 	Label string
 }
 
-// PlaceBands places the labels of bands in lines below each other, so that they do
-// not overlap, and returns the height of the lines. width is the width of the
+// PlaceBands places the labels of bands in several lines, so that the labels do not
+// overlap. It returns the total height of the lines. width is the width of the
 // drawing.
 func PlaceBands(all []Band, width float64) (height int) {
 	var free []float64 // end of the last label in each line
