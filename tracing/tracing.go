@@ -39,8 +39,9 @@ type Config struct {
 	Log           hclog.Logger
 }
 
-// Tracer is a trace.Recorder that exports to a collector. Spans wait in a bounded
-// queue. The Tracer drops them if the collector does not accept them in time.
+// Tracer is a trace.Recorder that exports spans to a collector. Spans wait in a
+// bounded queue. If the collector does not accept them in time, the Tracer drops
+// spans.
 type Tracer struct {
 	cfg      Config
 	below    uint64 // a group is traced if the first bytes of its trace id are below
@@ -104,7 +105,7 @@ func (t *Tracer) warn(err error) {
 	}
 }
 
-// Close exports what is queued, for at most two seconds.
+// Close exports the queued spans. It takes at most two seconds.
 func (t *Tracer) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -121,9 +122,9 @@ type identity struct {
 	root  oteltrace.SpanID
 }
 
-// identify derives the identity from the cluster and the number of the group, so
-// that all nodes derive the same. A group without a number gets a random
-// identity.
+// identify derives the identity from the cluster, the session and the number of the
+// group, so that all nodes compute the same identity. A group without a number gets
+// a random identity.
 func (t *Tracer) identify(g trace.Group) (identity, bool) {
 	cluster := t.clusterID()
 	if cluster == "" {
@@ -172,7 +173,8 @@ func (t *Tracer) Record(g trace.Group, command string, spans ...trace.Span) {
 // identityKey is the key of the identity in the context of a root span.
 type identityKey struct{}
 
-// ids gives root spans the identity in their context, and other spans random ids.
+// ids is the generator of ids. A root span gets the identity that its context
+// contains. All other spans get random ids.
 type ids struct{}
 
 // NewIDs implements sdktrace.IDGenerator.
