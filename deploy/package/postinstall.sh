@@ -1,7 +1,7 @@
 #!/bin/sh
 # This script runs after the package has been installed or upgraded. It creates the
-# user and starts nothing: a node must be configured first, and the nodes of a
-# cluster must be restarted one at a time.
+# user. It does not start or restart the node, because an operator must configure a
+# new node first, and must restart the nodes of a cluster one at a time.
 set -e
 
 if ! getent passwd holdfast >/dev/null; then

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The data in /var/lib/holdfast and the secrets in /etc/holdfast stay, also with
-# "dpkg --purge": a node that lost its data must be removed from its cluster first.
+# This script does not delete the data in /var/lib/holdfast and the secrets in
+# /etc/holdfast, even with "dpkg --purge": an operator must first remove the node
+# from its cluster.
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload

@@ -1,7 +1,7 @@
 #!/bin/sh
-# This script stops the node before the package is removed. The argument is "remove"
-# for dpkg, or for rpm the number of versions that stay installed. An upgrade does
-# not stop the node.
+# This script stops the node before the package is removed, but not before an
+# upgrade. For a removal, dpkg passes the argument "remove", and rpm passes 0, the
+# number of versions that stay installed.
 set -e
 case "$1" in
 remove | 0)

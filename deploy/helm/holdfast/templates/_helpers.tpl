@@ -14,12 +14,12 @@ app.kubernetes.io/version: {{ .Values.image.tag | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{/* The DNS name under which every pod has a name of its own. */}}
+{{/* The DNS domain that contains the names of the pods. */}}
 {{- define "holdfast.domain" -}}
 {{ include "holdfast.name" . }}-peers.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
 {{- end }}
 
-{{/* The members with their peer addresses. The arguments are the root and a number. */}}
+{{/* The members with their peer addresses. The argument is a list of the root context and the number of members. */}}
 {{- define "holdfast.members" -}}
 {{- $root := index . 0 -}}
 {{- range $i := until (int (index . 1)) -}}
@@ -54,7 +54,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* The flags of TLS by which "holdfast status" and "holdfast member" reach a node. */}}
+{{/* The flags for the password and for TLS with which "holdfast member" connects to a node. */}}
 {{- define "holdfast.loginArgs" -}}
 - --password-file=/etc/holdfast/auth/{{ .Values.auth.key }}
 {{- if .Values.tls.enabled }}
