@@ -1,5 +1,5 @@
-# All targets need Go, make and git. The help text of a target names what else it
-# needs. "make help" lists the targets.
+# All targets need Go, make and git. The help text of a target names the other
+# programs that it needs. "make help" lists the targets.
 
 GO      ?= go
 BIN     := bin/holdfast
@@ -7,8 +7,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 
 # The binary is statically linked. The same commit gives the same bytes on every
-# machine. -buildvcs=false, because Go finds no commit in a worktree of git or in an
-# exported tree.
+# machine. The build uses -buildvcs=false, because Go finds no commit in a worktree
+# of git or in an exported tree.
 BUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
 	-ldflags '-s -w -X main.version=$(VERSION) -X github.com/holdfast-kv/holdfast/cluster/metrics.linkedRevision=$(REVISION)'
 
@@ -16,7 +16,8 @@ STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
 TEST_TIMEOUT ?= 20m
 RACE_TIMEOUT ?= 25m
 RACE_PKGS    ?= ./fsm/... ./rpc/... ./resp/... ./cluster/... ./script/... ./cmd/...
-# These tests are long loops of a single goroutine, which cannot have a race.
+# make race skips these tests. They are long loops of a single goroutine, which
+# cannot have a race.
 RACE_SKIP    ?= ^(Test(WAL|Bolt)_(Flip|TornAtEveryByte|TornSectors)|TestLog_Model|TestRun_(EndsWithinItsBudget|RandomProgramsAnswerAsRedis)|TestCollections_(Large|Limits|ReplyTooLarge)|TestLimits_(Restore|Sort)|TestGlob_Steps|TestPurity|Test(Consumers|Collections)_CorruptSnapshot|TestCheckSnapshot_AsStrictAsReadSnapshot|TestWork_(ManyKeys|Time))$$
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
@@ -25,9 +26,9 @@ BENCH        ?=
 # because it has just run them with "make test".
 COUNT        ?= -count=1
 SEEDS        ?= 400
-# The first of the seeds of the simulator.
+# The first seed of make sim.
 FIRST        ?= 1
-# The time after which the simulator begins no further seed. 0: no limit.
+# The time after which make sim begins no further seed. 0 means no limit.
 BUDGET       ?= 0
 VIRTUAL      ?= 60s
 EPISODES     ?= 22
@@ -36,10 +37,11 @@ HOURS        ?= 8
 CHAOS        ?=
 CONTROLS     ?=
 IMAGES       ?= 600
-# The programs whose injected bugs make controls runs, separated by commas; all if
-# it is empty: sim,images,chaos,fsm,cluster,compat.
+# make controls runs only the injected bugs that these programs must find, separated
+# by commas. The programs are sim,images,chaos,fsm,cluster,compat. Empty means all.
 PROGRAMS     ?=
-# The injected bugs of make controls, as a regular expression; all if it is empty.
+# A regular expression for the names of the injected bugs that make controls runs.
+# Empty means all.
 ONLY         ?=
 # The revision that make upgrade-test mixes with this tree: the latest release. While
 # there is no release, it is the last commit before feature version 2 (see
@@ -105,11 +107,11 @@ upgrade-test: build ## upgrade and downgrade clusters under load, between this t
 	@rm -rf bin/old/tree
 	$(GO) run ./test/chaos -program $(BIN) -old bin/old/holdfast $(if $(SEED),-seed $(SEED)) -episodes $(UPGRADES) -controls=false -faults 'version,kill -9 leader,kill -9 follower,pause leader,isolate,power cut of one,snapshot race' $(CHAOS)
 
-# draw prints a random number, the first seed of a run.
+# draw is a shell command that prints a random number, for the first seed of a run.
 draw = $$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')
 
 .PHONY: soak
-soak: build ## run chaos and sim in turns with random seeds, for HOURS (8) or until a guarantee is violated
+soak: build ## run chaos and sim alternately with random seeds, for HOURS (8) or until a guarantee is violated
 	@end=$$(awk 'BEGIN { srand(); print int(srand() + $(HOURS) * 3600) }'); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		$(MAKE) --no-print-directory chaos EPISODES=40 SEED= CHAOS='-controls=false $(CHAOS)' || exit 1; \
@@ -147,7 +149,7 @@ controls: ## check that the checkers find each injected bug (ONLY=; CONTROLS='-h
 	$(GO) run ./test/controls -only '$(ONLY)' -programs '$(PROGRAMS)' $(CONTROLS)
 
 .PHONY: images
-images: build ## start the program on IMAGES (600) data directories as a loss of power may leave them (SEED=; needs strace)
+images: build ## start the program on IMAGES (600) data directories in states that a loss of power may leave (SEED=; needs strace)
 	$(GO) run ./test/images -program $(BIN) $(if $(SEED),-seed $(SEED)) -images $(IMAGES) -json bin/images.json
 
 .PHONY: docker
