@@ -57,8 +57,8 @@ var docFamilies = []struct{ name, title, text string }{
 			"commands itself. `WATCH` reads the versions of its keys, and the operation checks them."},
 	{"connection", "Connection", "The node that holds the connection answers these commands."},
 	{"cluster", "Cluster", "`READONLY` and `READWRITE` choose the freshness of reads. The other commands are for " +
-		"clients of Redis Cluster and require nodes with `--cluster-mode`. Without it every node accepts every key, " +
-		"and these commands answer like a Redis without cluster support."},
+		"clients of Redis Cluster and require nodes with `--cluster-mode`. Without that flag, every node accepts " +
+		"every key, and these commands reply like a Redis without cluster support."},
 	{"server", "Server", "The node that holds the connection answers these commands, except those that read or " +
 		"change keys."},
 	{"hash", "Hashes", ""},
@@ -76,14 +76,14 @@ var docFamilies = []struct{ name, title, text string }{
 	{"hyperloglog", "HyperLogLog",
 		"Values and counts are those of Redis, to the byte. There is one difference: `PFCOUNT` is a read and does " +
 			"not change the value, while Redis stores the count in bytes 8 to 15 of the value. So `PFCOUNT` makes no " +
-			"`WATCH` fail and invalidates no cache, `CLIENT PAUSE WRITE` does not delay it, and a read-only script " +
-			"may call it."},
+			"`WATCH` fail and invalidates no cache, `CLIENT PAUSE WRITE` does not delay `PFCOUNT`, and a read-only " +
+			"script may call it."},
 	{"geo", "Geo", "Scores, coordinates and the order of results are those of Redis. Distances are the same to the " +
-		"bit on every machine. They differ from those of Redis in the last bit of about one in 600, because the C " +
-		"library that Redis uses does not always round sines correctly, and not equally on all processors. " +
-		"`STOREDIST` stores that bit. Replies have four decimals, and about one in a million differs by one in the " +
-		"last digit. If members are equally far away, `COUNT` takes the first in the order of results. A search " +
-		"looks at no more than 4194304 members."},
+		"bit on every machine. About one distance in 600 differs from Redis in its last bit, because the C library " +
+		"that Redis uses does not always round sines correctly, and rounds differently on different processors. " +
+		"`STOREDIST` stores the whole distance. Replies have four decimals, and about one in a million differs from " +
+		"Redis by one in the last digit. If members are equally far away, `COUNT` takes the first members in the " +
+		"order of results. A search looks at no more than 4194304 members."},
 }
 
 const commandsDocHead = `# Commands

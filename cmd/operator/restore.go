@@ -146,8 +146,8 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText(),
 		changedSettings(before, after))
 	if unknown != nil { // the data was replaced
-		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: compare the settings with CONFIG GET: the settings of the backup are in "+
-			"force: %v\n", unknown)
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: compare the settings with CONFIG GET: the settings of the backup "+
+			"are in force: %v\n", unknown)
 	}
 	return err
 }

@@ -181,14 +181,15 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.options.HeartbeatTimeout, "heartbeat-timeout", o.options.HeartbeatTimeout,
 		"how long a follower waits for its leader before it starts an election; must be well above the slowest fsync")
 	f.DurationVar(&o.options.LeaderSilence, "leader-silence", o.options.LeaderSilence,
-		"how long, at least, the leader may send nothing before the other voters elect another one, if a majority of "+
-			"the voters agrees that it is silent; 0 to leave silent leaders to --heartbeat-timeout")
+		"how long, at least, the leader may send nothing before the other voters elect another leader, if a majority "+
+			"of the voters finds it silent; with 0, only --heartbeat-timeout applies")
 	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout,
 		"how long a disk write may take before the process ends, so that another node can lead")
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait,
 		"how long a command waits for a leader before it is refused (CLUSTERDOWN)")
 	f.DurationVar(&o.options.ResolveWait, "resolve-wait", o.options.ResolveWait,
-		"how long the node waits for the outcome of a command that it has sent to the leader (UNKNOWN)")
+		"how long the node waits for the outcome of a command that it has sent to the leader, before it replies "+
+			"UNKNOWN")
 	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime,
 		"how long a Lua script may run before it ends with an error; one that needs more than 2ms gets a dry run "+
 			"first, while other clients continue to write")
@@ -213,7 +214,7 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 	flags.SizeVar(f, &o.options.SnapshotBytes, "snapshot-bytes",
 		"bytes of log after which the node takes a snapshot")
 	flags.SizeVar(f, &o.options.TrailingBytes, "trailing-bytes",
-		"bytes of log that are kept after a snapshot, for followers that are a little behind")
+		"bytes of log that the node keeps after a snapshot, for followers that are a little behind")
 	f.Var((*flags.AutoSize)(&o.options.DiskReserve), "disk-reserve",
 		"free space of the disk below which the leader refuses commands that add data; \"auto\" is 5% of the disk or "+
 			"1gb, whichever is less, and at least two segments of the log (128mb); 0 for none")
@@ -222,19 +223,19 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 			"maxmemory has set one for the cluster; \"auto\" is 30% of the memory that the process may use; "+
 			"0 for no limit")
 	f.StringVar(&o.lockDelay, "lock-delay", "",
-		"patterns of keys, each with a number of milliseconds (\"lock:* 15000\"): for that time after a lock with "+
-			"such a key has expired or was broken, no client gets it; until CONFIG SET lock-delay sets another value "+
-			"for the cluster; empty for none")
+		"patterns of keys, each with a number of milliseconds (\"lock:* 15000\"); after a lock whose key matches has "+
+			"expired or was broken, no client gets it for that time. The flag applies until CONFIG SET lock-delay "+
+			"sets a value for the cluster; empty for no delay")
 	flags.SizeVar(f, &o.options.LockHistory, "lock-history-size",
-		"maximum size of the files with the history of locks (LOCK HISTORY); the oldest files are removed; at "+
-			"least 1mb, or 0 to keep no history")
+		"maximum size of the files with the history of locks (LOCK HISTORY), above which the node removes the oldest "+
+			"file; at least 1mb, or 0 to keep no history")
 	f.IntVar(&o.options.Window, "window", o.options.Window, "maximum number of log entries in flight")
 	f.DurationVar(&o.options.RemoveAwayAfter, "remove-away-after", o.options.RemoveAwayAfter,
-		"how long a member may be away before the leader removes it, as long as a majority of the original number of "+
-			"voters remains; 0 for never")
+		"how long a member may be away before the leader removes it, if at least a majority of the original number "+
+			"of voters remains; 0 to never remove a member")
 	f.BoolVar(&o.options.FastFailover, "fast-failover", o.options.FastFailover,
-		"do not wait for --heartbeat-timeout: campaign at once when the leader's port refuses connections, which "+
-			"means that its process is gone, and when a majority of the voters finds the leader silent "+
+		"do not wait for --heartbeat-timeout in two cases: campaign at once when the leader's port refuses "+
+			"connections, because its process is gone then, or when a majority of the voters finds the leader silent "+
 			"(--leader-silence)")
 	f.IntVar(&o.threads, "threads", 0,
 		"number of processors that the program uses; 0 for one less than the machine has")
