@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-kv/holdfast/lock"
 )
 
-// Exit codes of "holdfast lock" itself. If it could run the command, it exits with
-// the exit code of the command. The first two codes come from sysexits.h, and the
-// others from env(1) and from shells.
+// Exit codes of "holdfast lock" itself. In all other cases, it exits with the exit
+// code // of the command that it runs. The first two codes come from sysexits.h,
+// and the others // from env(1) and from shells.
 const (
 	exitTaken      = terminal.ExitCode(75) // the lock was not acquired in time
 	exitLost       = terminal.ExitCode(76) // the lock was lost, and the command was ended

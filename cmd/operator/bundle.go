@@ -34,7 +34,7 @@ type bundle struct {
 	token   string // token of the HTTP ports, "" for none
 	begun   time.Time
 
-	mu       sync.Mutex // guards the fields below while nodes are asked
+	mu       sync.Mutex // guards the fields below while requests to nodes are running
 	files    []bundleFile
 	failed   []bundleFailure
 	answered int // nodes that answered a command

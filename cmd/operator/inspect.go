@@ -45,7 +45,8 @@ type offlineInspection struct {
 // shownLocks is how many locks inspect prints without --json.
 const shownLocks = 20
 
-// inspectCommand returns the command that shows what is in a backup or a data directory.
+// inspectCommand returns the command that shows the content of a backup or a data
+// directory.
 func inspectCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{

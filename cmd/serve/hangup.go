@@ -189,9 +189,9 @@ func (r *reloader) readToken() error {
 	return err
 }
 
-// rereadOptions reads the settings of serve again: those that the command line or
-// the environment set, which are the same as at the start, and those of the
-// configuration file.
+// rereadOptions reads the settings of serve again. The command line and the
+// environment have not changed since the start, but the configuration file may
+// have.
 func rereadOptions(old *pflag.FlagSet) (options, error) {
 	o := newOptions()
 	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)

@@ -98,7 +98,7 @@ func serveHTTP(ln net.Listener, p httpPages) *http.Server {
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          p.log.StandardLogger(nil),
 	}
-	if !p.pprof { // a profile takes as long as the client requests
+	if !p.pprof { // no limit with --pprof: the client chooses the duration of a profile
 		srv.WriteTimeout = 30 * time.Second
 	}
 	go func() {

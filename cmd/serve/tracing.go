@@ -57,7 +57,7 @@ func (t *nodeTracer) record(node *cluster.Node) {
 	}
 }
 
-// close exports what is queued.
+// close exports the queued traces.
 func (t *nodeTracer) close() {
 	if t == nil {
 		return
