@@ -35,9 +35,9 @@ func (d *Dashboard) mayRead(r *http.Request) error {
 	return errToken
 }
 
-// read calls f with a connection that has the rights of a request: those of its
-// login, those of the ACL user in its Authorization header or, without a login,
-// those of a client without a password.
+// read calls f with a connection that has the rights of a request. They are the
+// rights of its login, or of the ACL user in its Authorization header. Without
+// either, they are the rights of a client without a password.
 func (d *Dashboard) read(r *http.Request, f func(context.Context, *connection) error) error {
 	if d.cfg.Certificates {
 		return errCerts

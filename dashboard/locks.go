@@ -16,7 +16,7 @@ import (
 )
 
 // Bounds of one request that iterates over locks or keys. When a request reaches a
-// bound, it returns what it has found.
+// bound, it returns the locks or keys that it has found so far.
 const (
 	pageSize  = 50
 	maxPage   = 500

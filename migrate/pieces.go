@@ -26,7 +26,8 @@ const (
 	// bytes.
 	pieceElements = 1000
 	pieceBytes    = 256 << 10
-	// pipelineBytes and pipelineCommands end a pipeline of such commands.
+	// pipelineBytes and pipelineCommands bound the size of a pipeline of such
+	// commands.
 	pipelineBytes    = 1 << 20
 	pipelineCommands = 1000
 	// temporaryTTL is the time to live of a temporary key. Each pipeline renews it.

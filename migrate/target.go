@@ -213,7 +213,7 @@ func (it item) isSame(dump, ttl reply) bool {
 	return dump.text() == string(it.payload) || sameValue([]byte(dump.text()), it.payload)
 }
 
-// missing returns those of the keys that the target does not have.
+// missing returns the keys that the target does not have.
 func (t *target) missing(ctx context.Context, db int, keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, nil
