@@ -10,8 +10,8 @@ import (
 )
 
 // defaultBulk is the largest argument in bytes that an import sends if the cluster
-// does not report its limit (proto-max-bulk-len).
-const defaultBulk = 8 << 20
+// does not report its limit (proto-max-bulk-len): the default of --max-bulk-bytes.
+const defaultBulk = 1 << 20
 
 // target writes items into the cluster.
 type target struct {
