@@ -18,12 +18,13 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// Login is the login of the clients of a cluster under attack. It has a
-// password because some loads of package neighbor are clients without a
-// password.
+// Login is the user and the password of the clients of a cluster under attack.
+// The cluster requires a password because some loads of package neighbor are
+// clients without a password.
 var Login = load.Login{Password: "of-the-attack"}
 
-// cluster is the nodes under attack, and one spare node that can join.
+// cluster contains the nodes under attack, and one spare node that can join
+// them.
 type cluster struct {
 	dir   string
 	nodes []*node // the initial members
@@ -130,7 +131,8 @@ func (c *cluster) close() error {
 // all returns the nodes and the spare node.
 func (c *cluster) all() []*node { return append(slices.Clip(c.nodes), c.spare) }
 
-// addrs returns the addresses to which clients connect: those of the proxies.
+// addrs returns the addresses to which clients connect. These are the addresses
+// of the proxies.
 func (c *cluster) addrs() []string {
 	var all []string
 	for _, n := range c.nodes {
@@ -139,7 +141,7 @@ func (c *cluster) addrs() []string {
 	return all
 }
 
-// live returns the nodes whose process runs and is not stopped.
+// live returns the nodes whose process runs and is not paused.
 func (c *cluster) live() []*node {
 	var all []*node
 	for _, n := range c.nodes {
@@ -153,8 +155,8 @@ func (c *cluster) live() []*node {
 	return all
 }
 
-// states asks the nodes concurrently. Nodes that do not answer are missing from
-// the result.
+// states asks the nodes for their states concurrently. Nodes that do not answer
+// are missing from the result.
 func states(ctx context.Context, nodes []*node) map[*node]state {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -259,10 +261,10 @@ func (c *cluster) resumeAll() error {
 	return errors.Join(errs...)
 }
 
-// byAuthority returns the nodes in the order in which to trust their reports
-// about the cluster. The leader of the latest term comes first. A node that was
-// removed while it was down does not know of its removal, and still lists itself
-// as a member.
+// byAuthority sorts the nodes by how far to trust their reports about the
+// cluster. The leader of the latest term comes first. A node that was removed
+// while it was down comes last: it does not know of its removal, and still lists
+// itself as a member.
 func byAuthority(nodes []*node, all map[*node]state) []*node {
 	rank := func(n *node) uint64 {
 		if s := all[n]; s.Role == "leader" {
@@ -315,8 +317,8 @@ func (c *cluster) remove(ctx context.Context, n *node) error {
 	return errors.Join(err, lastError(err, last))
 }
 
-// add permits a node to join, as an operator does. Older builds do not know
-// this command: a leader of such a build admits every node that asks to join.
+// add permits a node to join, as an operator does. Older builds do not know the
+// command ADD: a leader of such a build admits every node that asks to join.
 func (c *cluster) add(ctx context.Context, n *node) error {
 	var last error
 	err := process.Poll(ctx, n.ID+" to be added", func() bool {

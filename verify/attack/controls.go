@@ -108,7 +108,8 @@ func deletedLocks(ctx context.Context, e *episode) error {
 	return e.heal(ctx)
 }
 
-// overwrittenLocks gives locks to an owner that did not wait.
+// overwrittenLocks overwrites locks that have waiters, so that a client that
+// did not wait becomes the owner.
 func overwrittenLocks(ctx context.Context, e *episode) error {
 	if err := e.traffic(ctx, e.cfg.Traffic); err != nil {
 		return err

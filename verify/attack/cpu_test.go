@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestHogs_KeepOthersFromTheProcessor checks that a process on a processor with
-// hogs waits, according to the kernel, and that the hogs have ended afterwards.
+// TestHogs_KeepOthersFromTheProcessor checks that hogs make a process on the
+// same processor wait, as measured by the kernel, and that stop ends the hogs.
 func TestHogs_KeepOthersFromTheProcessor(t *testing.T) {
 	if why := canStarve(Config{}); why != "" {
 		t.Skip(why)

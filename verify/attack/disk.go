@@ -61,8 +61,8 @@ func newDiskRoom(dir string) (*diskSet, error) {
 	return r, err
 }
 
-// hostPath returns the path by which this process, and each process that it
-// starts, reaches a path on a disk.
+// hostPath translates a path on a disk of the mount namespace. Only this
+// process and the processes that it starts can use the result.
 func (r *diskSet) hostPath(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), r.tid), path)
 }
@@ -104,7 +104,7 @@ func (d *disk) attach() error {
 	})
 }
 
-// detach unmounts the disk, which no process may use at that time.
+// detach unmounts the disk. No process may be using the disk.
 func (d *disk) detach() error {
 	return d.room.starter.Do(func() error {
 		if err := unix.Unmount(d.mount, 0); err != nil {

@@ -166,9 +166,9 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 }
 
 // gentle lists the faults during which the order of clients that wait for locks
-// is checked: the nodes that run can reach each other, and their disks and clocks
-// work. The times of changes of the leader and of lost connections are left out
-// separately.
+// is checked. During these faults, the nodes that run can reach each other, and
+// their disks and clocks work. Changes of the leader and lost connections exclude
+// further intervals from the check.
 var gentle = []string{"kill -9 leader", "kill -9 follower", "kill -9 majority", "kill -9 all", "rolling restart",
 	"transfer storm", "snapshot race"}
 
@@ -316,8 +316,8 @@ func (e *episode) heal(ctx context.Context) error {
 	e.mu.Unlock()
 	if cutShort {
 		// The fault may have left a node without data, or a node that is no
-		// longer a member. Such a node joins as a new member, as an operator
-		// would arrange it.
+		// longer a member. Let such a node join as a new member, as an operator
+		// would.
 		wait, stopWaiting := withLimit(trying, healthyWithin/3, "recover")
 		_, err := e.c.healthy(wait)
 		stopWaiting()

@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// backupFaults are an operator's backup, restore and recovery while nodes fail. A
-// restore and a recovery take back writes. So the clients of the episode pause
-// from the backup on, and only the fault itself makes writes that are lost. The
+// backupFaults make nodes fail during an operator's backup, restore or recovery.
+// A restore and a recovery undo writes. So the clients of the episode pause when
+// the backup begins, and only the fault itself sends writes that are undone. The
 // clients then see the same data before and after the pause, and all checkers
 // apply.
 var backupFaults = []fault{
@@ -132,7 +132,8 @@ func (n *node) do(ctx context.Context, cmds ...[]string) (text string, err error
 }
 
 // acquire takes a lock. It returns the fencing token, or the error with which
-// the cluster refused to grant the lock. Both are zero if another owner has it.
+// the cluster refused to grant the lock. If another owner has the lock, token
+// is 0 and refused is "".
 func (n *node) acquire(ctx context.Context, lock string, ttl time.Duration) (token int64, refused string, err error) {
 	c, err := n.dial(ctx)
 	if err != nil {
@@ -165,8 +166,8 @@ func (n *node) acquireAll(ctx context.Context) (highest int64, err error) {
 }
 
 // quarantined checks that n grants no lock until the quarantine is over, and
-// that the first token is higher than all tokens that were given before. began
-// is a time before the quarantine began.
+// that the first token is higher than all tokens that were granted before.
+// began is a time before the quarantine began.
 func (s *injection) quarantined(ctx context.Context, n *node, began time.Time, quarantine time.Duration,
 	highest int64) (refusals int, err error) {
 	granted := func(token int64) {
@@ -300,7 +301,8 @@ func (p *pairs) numbers() (acked, sent int64, err error) {
 	return p.acked, p.sent, p.err
 }
 
-// writers are the clients of several nodes. Their goroutines end with stop.
+// writers contains a client of each of several nodes. stop ends their
+// goroutines.
 type writers struct {
 	all  []*pairs
 	stop func()
@@ -346,10 +348,11 @@ func (w *writers) progress(ctx context.Context, more int64) (acked []int64, err 
 	return acked, err
 }
 
-// backupDuringFailover kills the leader while a backup is taken through another
-// node. No client of a live node may notice the backup. The file must be whole,
-// and it must show the data at one log index. It is restored into a new cluster,
-// which must not give a token again that the first cluster has given.
+// backupDuringFailover kills the leader while another node streams a backup. No
+// client of a live node may notice the backup. The backup file must be complete,
+// and it must show the data at one log index. backupDuringFailover restores the
+// file into a new cluster, which must not grant a token that the first cluster
+// has granted.
 func backupDuringFailover(ctx context.Context, s *injection) (string, error) {
 	file := filepath.Join(s.dir, "failover.hfb")
 	if err := s.ballast(ctx, true); err != nil {
@@ -366,7 +369,8 @@ func backupDuringFailover(ctx context.Context, s *injection) (string, error) {
 	return what, errors.Join(s.ballast(ctx, false), s.forgetOwnKeys(ctx, own...), os.Remove(file))
 }
 
-// ballast writes or deletes 4 MiB of data, so that a backup takes a moment.
+// ballast writes or deletes 4 MiB of data. The data makes a backup take so long
+// that the leader can die during it.
 func (s *injection) ballast(ctx context.Context, there bool) error {
 	n, err := s.leader(ctx)
 	if err != nil {
@@ -481,8 +485,9 @@ func (s *injection) leavesNothing(file string) error {
 }
 
 // restoreElsewhere restores a backup into a new cluster of the spare node, and
-// compares the data with what the clients had written: low before the backup
-// began, and at most high when it had ended.
+// compares the data with the numbers that the clients had written. low contains
+// the number that each client had written before the backup began, and high the
+// number that it had sent by the end of the backup.
 func (s *injection) restoreElsewhere(ctx context.Context, file string, all []*pairs,
 	low, high []int64) (refusals int, err error) {
 	leader, err := s.leader(ctx)
@@ -681,9 +686,10 @@ func recoverOne(ctx context.Context, s *injection) (string, error) {
 		n.ID, doubtLocks), nil
 }
 
-// recovery makes the only node of a new cluster from n, whose process is dead, and
-// checks its data, its quarantine and its tokens. highest is the highest token
-// that the lost cluster gave. old is the data directory of the lost cluster.
+// recovery makes n, whose process is dead, the only node of a new cluster. It then
+// checks the data, the quarantine and the tokens of the new cluster. highest is
+// the highest token that the lost cluster granted. old is the data directory of
+// the lost cluster.
 func (s *injection) recovery(ctx context.Context, n *node, highest int64) (old string, done bool, err error) {
 	old = n.files
 	before, err := fingerprint(old)

@@ -137,8 +137,8 @@ func timeSliced(ctx context.Context, s *injection) (seen string, err error) {
 }
 
 // minCollections is how often the garbage collector must run in a node for the
-// fault to count. With the memory that a node usually takes, it does not run
-// that often in an episode.
+// fault to count. A node with its usual memory runs the collector less often in
+// a whole episode.
 const minCollections = 20
 
 // gcPressure gives the nodes so little memory that the garbage collector runs

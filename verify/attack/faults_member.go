@@ -105,9 +105,9 @@ func (s *injection) withoutSecret(ctx context.Context, n *node) error {
 	return errors.Join(err, n.kill())
 }
 
-// clientPortInUse starts a node with the client address of
-// another node. The process must end before it opens its data directory, and so
-// before it takes any part in the cluster.
+// clientPortInUse starts a node with the client address of another node. The
+// process must end before it opens its data directory, and so before it takes
+// any part in the cluster.
 func (s *injection) clientPortInUse(ctx context.Context, n *node) error {
 	if err := errors.Join(n.kill(), n.wipe()); err != nil {
 		return err
@@ -227,7 +227,7 @@ func island(ctx context.Context, s *injection) (string, error) {
 }
 
 // refuses starts a node whose data is damaged or old. The node must report that
-// and end. accepted is true if the node runs instead.
+// it refuses its data, and end. accepted is true if the node runs instead.
 func (s *injection) refuses(ctx context.Context, n *node,
 	timeout time.Duration, args ...string) (said string, accepted bool, err error) {
 	if err := n.launch(true, args...); err != nil {

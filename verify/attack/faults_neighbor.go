@@ -31,10 +31,10 @@ func neighbors() []fault {
 const neighborScale = 2
 
 // neighborWait is how long another client may wait for a lock, a login, the
-// result of a new script, or a message. It is far longer
-// than the wait that make bench accepts, because the machine may have no free
-// processor for the node for a while. It is far shorter than the stalls that
-// occur without a budget.
+// result of a new script, or a message. It is far longer than the wait that
+// make bench accepts, because the machine may have no free processor for the
+// node for a while. It is far shorter than the stalls that occur without a
+// budget.
 const neighborWait = 2 * time.Second
 
 // neighbor runs a load against a node and takes locks through the same node.

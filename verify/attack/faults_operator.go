@@ -51,7 +51,8 @@ func (s *injection) mustRefuse(ctx context.Context, check string, args ...string
 }
 
 // transferToDead asks more than once for a transfer of leadership to a dead
-// follower. It leaves the follower dead while the cluster must continue.
+// follower. The follower stays dead for a while, and the cluster must continue
+// to serve.
 func transferToDead(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
@@ -259,9 +260,9 @@ func addedWhileDown(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%s joined, voted and was removed while %s was down", spare.ID, n.ID), nil
 }
 
-// doubleID starts a second process with the id of a live node, with a directory
-// of its own and then with the directory of that node. The second process must
-// not serve, and the first one must continue.
+// doubleID starts a second process with the id of a live node: first with a
+// directory of its own, then with the directory of that node. The second
+// process must not serve, and the first one must continue.
 func doubleID(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
@@ -294,8 +295,8 @@ func doubleID(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("a second %s was refused: %s", n.ID, strings.Join(all, "; ")), nil
 }
 
-// second starts the spare node with the flags of node n, and returns what the
-// process says about the node that is alive.
+// second starts the spare node with the flags of node n. It returns the line of
+// output with which the process refuses to run beside n.
 func (s *injection) second(ctx context.Context, n *node, args []string) (reply string, err error) {
 	spare := s.c.spare
 	if err := errors.Join(spare.wipe(), spare.launch(true, args...)); err != nil {

@@ -120,8 +120,8 @@ func (d *pointChooser) take(p Plan) string {
 	}
 }
 
-// form starts the nodes. If the plan says so, the first node ends at a
-// failpoint while it forms the cluster, and must then continue.
+// form starts the nodes. If the plan names a failpoint for it, the first node
+// ends there while it forms the cluster. form then restarts that node.
 func (e *episode) form(ctx context.Context) error {
 	if e.plan.Forms == "" || e.plan.mixes(e.cfg) {
 		return e.c.start()
@@ -165,7 +165,7 @@ func killAtPoints(ctx context.Context, s *injection) (string, error) {
 	}
 	err := errors.Join(errs...)
 	if len(seen) > 0 && err != nil {
-		seen, err = append(seen, fmt.Sprintf("not so: %v", err)), nil
+		seen, err = append(seen, fmt.Sprintf("but not all of them: %v", err)), nil
 	}
 	return strings.Join(seen, ", "), err
 }
@@ -191,7 +191,7 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 		id = n.ID
 		s.waitRandom(ctx, 0, 300*time.Millisecond)
 	}
-	s.mon.ends() // before the node starts again: see dies
+	s.mon.ends() // must record a crash before the node starts again: see dies
 	// From here on the node must not end by itself, whether or not it has ended
 	// at the failpoint.
 	err = errors.Join(err, s.pointErr, n.kill(), n.start(), s.voter(ctx, n))
@@ -208,7 +208,7 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 
 // reach arms a dead node and leads it to the failpoint.
 func (s *injection) reach(ctx context.Context, w way, n *node, spec string) error {
-	ctx, stop := withLimit(ctx, reachWithin, "come there")
+	ctx, stop := withLimit(ctx, reachWithin, "reach the failpoint")
 	defer stop()
 	if w.before != nil {
 		if err := w.before(ctx, s, n, spec); err != nil {
@@ -252,8 +252,9 @@ func (n *node) dies(ctx context.Context, spec string, meanwhile func()) error {
 	return nil
 }
 
-// withLeader calls f with the current leader, if it finds one soon. withLeader returns no
-// error, because the effect shows in whether the node ends.
+// withLeader calls f with the current leader, if it finds one soon. It returns no
+// error, because the caller waits until the node ends at its failpoint, and so notices
+// a failure.
 func (s *injection) withLeader(ctx context.Context, f func(leader *node)) {
 	wait, stop := withLimit(ctx, 2*time.Second, "find a leader")
 	defer stop()
@@ -275,7 +276,8 @@ func handOver(ctx context.Context, leader, to *node) {
 
 // clientsCome makes clients connect to the node. The clients of the node moved
 // to other nodes when the node was killed. clientsCome resets their connections
-// to those nodes, so that they come back. The node must not be the leader.
+// to those nodes, so that the clients connect to this node again. The node must
+// not be the leader.
 func clientsCome(ctx context.Context, s *injection, n *node) {
 	if st, err := n.state(ctx); err != nil || !st.Ready {
 		return
@@ -286,13 +288,13 @@ func clientsCome(ctx context.Context, s *injection, n *node) {
 			handOver(ctx, leader, nil)
 		}
 	})
-	wait, stop := withLimit(ctx, time.Second, "come there")
+	wait, stop := withLimit(ctx, time.Second, "reach the failpoint")
 	defer stop()
-	// If it does not end, the caller calls clientsCome again.
+	// If the node does not end, the caller calls clientsCome again.
 	_ = process.Poll(wait, n.ID+" to end", func() bool { return !n.Running() })
 }
 
-// leads transfers leadership to the node, unless it already leads.
+// leads transfers leadership to the node, unless the node already leads.
 func leads(ctx context.Context, s *injection, n *node) { s.leading(ctx, n, func() {}) }
 
 // leading calls f if the node leads. Otherwise it transfers leadership to the
@@ -399,8 +401,9 @@ func losesData(ctx context.Context, s *injection, n *node, _ string) error {
 	return n.wipe()
 }
 
-// startsAnew makes the node start with its data or, for files that are written
-// later than the first, without data.
+// startsAnew keeps the data of the node if the first file that it writes after
+// a start is enough to reach the failpoint. Otherwise it removes the data, so
+// that the node writes more files.
 func startsAnew(ctx context.Context, s *injection, n *node, spec string) error {
 	if strings.HasSuffix(spec, ":1") {
 		return nil

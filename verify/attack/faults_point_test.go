@@ -15,8 +15,8 @@ import (
 )
 
 // TestPoints_AreSurvived tests every failpoint on the real program. A node ends
-// there, under load, and comes back as a voter. Then all checkers run, as in
-// make chaos. A failpoint that no process reached fails the test.
+// at the failpoint, under load, and comes back as a voter. Then all checkers
+// run, as in make chaos. A failpoint that no process reached fails the test.
 func TestPoints_AreSurvived(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts some hundred processes")

@@ -206,8 +206,8 @@ func snapshotRace(ctx context.Context, s *injection) (string, error) {
 	taken, before := 0, n.installs()
 	if s.trailing {
 		if leader, err := s.leader(ctx); err == nil {
-			// Another fault may make this impossible. The race then continues
-			// without it.
+			// Another fault may prevent the leader from taking these snapshots.
+			// The race then continues without them.
 			_, _ = s.compactBeyond(ctx, leader)
 		}
 	}

@@ -125,8 +125,8 @@ func upgradeTakenBack(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%d nodes upgraded and downgraded; %s", count, crossed), nil
 }
 
-// checkFeatureVersions checks that no node has put a feature version into effect that
-// another node does not know.
+// checkFeatureVersions checks that no node uses a feature version that another node
+// does not know.
 func (s *injection) checkFeatureVersions(ctx context.Context) {
 	known := ""
 	lowest := 0
@@ -343,12 +343,12 @@ func (s *injection) snapshotBetweenBuilds(ctx context.Context, leads string) (st
 			s.violation("mixed versions", "%s cannot read the snapshot of an older version: %s", f.ID, refused)
 		}
 		if refused != "" {
-			// If the follower has the old program, it waits for its own
-			// upgrade. If it is the node that was downgraded, it waits for the
-			// end of the attempt.
+			// A follower with the old program gets the snapshot after its own
+			// upgrade. A follower that was downgraded gets it at the end of the
+			// attempt, when all nodes run one program again.
 			return fmt.Sprintf("snapshot from %s refused (%s)", direction, refused), nil
 		}
-		// The follower logs this shortly after it begins to serve.
+		// The follower logs the snapshot shortly after it begins to serve.
 		saying, stop := withLimit(ctx, 2*time.Second, "log the snapshot")
 		got := process.Poll(saying, f.ID+" to get a snapshot from "+leader.ID,
 			func() bool { return f.installs() > before })
@@ -402,14 +402,14 @@ func (s *injection) compactBeyond(ctx context.Context, leader *node) (state, err
 	if err != nil {
 		return state{}, err
 	}
-	if !s.trailing { // 16 MiB of the log are kept: only a large write moves its beginning
+	if !s.trailing { // 16 MiB of the log are kept: only a large write moves the beginning of the log
 		if err := large(ctx, leader); err != nil {
 			return state{}, err
 		}
 	}
-	// A snapshot leaves as many entries as fill --trailing-bytes, computed from
-	// the average size of all entries that were in the log. Therefore it takes
-	// several snapshots.
+	// A snapshot keeps about --trailing-bytes of entries. The node computes
+	// their number from the average size of all entries that were in the log,
+	// so several snapshots may be needed.
 	for range 20 {
 		if err := s.traffic(ctx, 100); err != nil {
 			return state{}, err
@@ -456,8 +456,8 @@ func large(ctx context.Context, n *node) error {
 	return errors.Join(err, c.Close())
 }
 
-// sample is a value of a type that the load does not use, and a command that
-// reads it.
+// sample is a command that reads a value of a type that the load does not use,
+// and the reply that the command must have.
 type sample struct {
 	read []string
 	want string

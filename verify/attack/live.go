@@ -23,7 +23,7 @@ type LiveConfig struct {
 	Progress func(Progress)
 }
 
-// Progress is how far the check of a running cluster is.
+// Progress describes how far the check of a running cluster is.
 type Progress struct {
 	Took     time.Duration // since the start of the load
 	Commands int           // sent so far
@@ -31,10 +31,9 @@ type Progress struct {
 	Checking bool          // the load has ended, and its history is being checked
 }
 
-// liveSlack is how late a cluster may release an expired lock when only the
-// clients' observations of it are known. The cluster may be a Redis, which
-// expires a key only when a command uses it, or it may just have changed its
-// leader.
+// liveSlack is how late a cluster may release an expired lock in a check that
+// knows only what clients observe. The cluster may be a Redis, which expires a
+// key only when a command uses it, or it may just have changed its leader.
 const liveSlack = 5 * time.Second
 
 // redisTick is how much too early a Redis may expire a key. Redis reads its

@@ -22,7 +22,7 @@ type monitor struct {
 	done   chan struct{}
 	disk   *stallProbe
 
-	looking sync.Mutex // held while the nodes are asked
+	looking sync.Mutex // held while the monitor asks the nodes
 
 	mu          sync.Mutex
 	leaders     map[uint64]string // by term
@@ -34,7 +34,7 @@ type monitor struct {
 	latest      map[string]uint64 // last recorded state index, by node
 }
 
-// monitorEvery is the interval at which the nodes are asked.
+// monitorEvery is the interval at which the monitor asks the nodes.
 const monitorEvery = 120 * time.Millisecond
 
 func watch(ctx context.Context, e *episode) *monitor {
@@ -140,16 +140,17 @@ func (m *monitor) note(n *node, s state) {
 	}
 }
 
-// lostTime is the length of elapsed time that a change of leader may make the
-// cluster forget. settle is how long the cluster needs after the change until
-// it counts time again.
+// lostTime is how much elapsed time the lease clock may lose at a change of
+// leader. settle is how long after the change the lease clock may
+// remain stopped.
 const (
 	lostTime = 2500 * time.Millisecond
 	settle   = time.Second
 )
 
-// convergeWithin exceeds the 10 s that an older build may wait before it contacts a
-// member again that was away. make upgrade-test mixes such builds in.
+// convergeWithin is how long the nodes may take to reach the same log index. It
+// exceeds the 10 s that an older build may wait before it sends entries again to a
+// member that was away. make upgrade-test runs such builds.
 const convergeWithin = 30 * time.Second
 
 // converge waits until all members show the same log index, and records it.

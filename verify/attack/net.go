@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// clientSide is the name that stands for all clients as an end of a connection.
+// clientSide names the client's end of a connection, for all clients.
 const clientSide = "client"
 
 // hop is one direction of a connection: its sender, its receiver, and its
@@ -23,7 +23,7 @@ type hop struct {
 	toDialer bool        // replies
 }
 
-// effect is the effect of a proxy on the bytes of a direction.
+// effect is what a proxy does to the bytes of one direction.
 type effect struct {
 	block   bool
 	delay   time.Duration

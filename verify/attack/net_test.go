@@ -96,7 +96,7 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("blocked: %q", got)
 	}
 	if lift() == 0 {
-		t.Error("nothing was held up")
+		t.Error("the rule blocked no chunk")
 	}
 	if got := c.say("c", long); got != "b" {
 		t.Errorf("after the block: %q", got)
@@ -116,7 +116,7 @@ func TestNetwork(t *testing.T) {
 		spoiled = spoiled || c.say("eeeeeeee", long) != "eeeeeeee"
 	}
 	if lift(); !spoiled {
-		t.Error("nothing was spoiled")
+		t.Error("no reply was corrupted")
 	}
 
 	c = connect(t, f)
@@ -124,7 +124,7 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("before the reset: %q", got)
 	}
 	if count := n.reset(func(hop) bool { return true }); count == 0 {
-		t.Error("nothing was reset")
+		t.Error("no connection was reset")
 	}
 	if got := c.say("g", long); got != "" {
 		t.Errorf("after the reset: %q", got)

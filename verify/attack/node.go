@@ -97,7 +97,7 @@ func (n *node) launch(mayEnd bool, extra ...string) error {
 		return err
 	}
 	n.mu.Lock()
-	n.wanted = true // not before Start: there was no process yet
+	n.wanted = true // set after Start, because until then there is no process that can crash
 	n.mu.Unlock()
 	return errors.Join(n.clients.open(), n.peers.open())
 }

@@ -17,7 +17,7 @@ type Plan struct {
 	Snapshot int        `json:"snapshot_bytes"` // log size that triggers a snapshot
 	Trailing int        `json:"trailing_bytes"` // log size that a snapshot leaves
 	Segment  int        `json:"segment_bytes"`  // size of a log segment, 0 for the default
-	Steps    [][]string `json:"steps"`          // classes that are active at the same time
+	Steps    [][]string `json:"steps"`          // classes of each step, which are active at the same time
 	// Points are the failpoints at which the faults of class killAtPoint end a
 	// process, in order. Each has the form name:count. The process ends when it
 	// reaches the failpoint for the count-th time.

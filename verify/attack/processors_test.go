@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestProcessors_Others uses processor time in another process. That time
-// counts as the time of others unless the process is one of the run.
+// TestProcessors_Others checks that the processor time of another process
+// counts as the time of others, unless the process belongs to the run.
 func TestProcessors_Others(t *testing.T) {
 	busy := exec.Command("sh", "-c", "while :; do :; done")
 	if err := busy.Start(); err != nil {

@@ -91,8 +91,8 @@ type ClassTally struct {
 	NotRun   string `json:"not_run,omitempty"` // the last reason
 }
 
-// Used reports whether faults of the class were injected, or could not be: then
-// NotRun says why.
+// Used reports whether the run was to inject faults of the class. If it could
+// inject none, NotRun says why.
 func (c ClassTally) Used() bool { return c.Injected > 0 || c.NotRun != "" }
 
 // Report is the result of a run.
@@ -104,7 +104,7 @@ type Report struct {
 	Episodes   []EpisodeReport `json:"episodes"`
 	Classes    []ClassTally    `json:"classes"`
 	Checks     []Check         `json:"checks"`
-	Histories  int             `json:"histories"` // with at least three classes of faults seen
+	Histories  int             `json:"histories"` // histories in which at least three classes of faults were seen
 	Faults     int             `json:"faults_seen"`
 	Points     map[string]int  `json:"points"` // failpoints at which processes killed themselves, with counts
 	Failovers  int             `json:"failovers"`

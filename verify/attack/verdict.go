@@ -44,7 +44,7 @@ func (v *Verdict) note(name string, checked int, bad []checker.Violation) {
 
 // CheckHistory runs the checkers that need only a history. steady says when the
 // order of clients that wait for locks is checked. The history names further
-// times in which it is not.
+// intervals in which this order is not checked.
 func CheckHistory(h *load.History, health, steady *checker.Health) *Verdict {
 	v := &Verdict{}
 	linear := checker.Linear(h.Ops, health, checkLimit)
