@@ -20,12 +20,13 @@ type Health struct {
 	// Slack is how late a healthy cluster may be, including the error of the
 	// measurement.
 	Slack time.Duration
-	// Ill contains the intervals that do not count. Each begins before a fault
-	// or a change of leader, because the time that the old leader had not
-	// logged is lost, and ends when the cluster is whole again. The intervals
-	// may overlap.
+	// Ill contains the intervals that do not count. Each interval begins before
+	// a fault or a change of leader, because the cluster loses the time that
+	// the old leader had not logged. It ends when the cluster is whole again.
+	// The intervals may overlap.
 	Ill []Span
-	// Known says that Ill is complete. Without it, no key ever has to be gone.
+	// Known says that Ill is complete. If Known is false, no key ever has to be
+	// gone.
 	Known bool
 	// Early is how much shorter than requested a time to live may be. It is 0
 	// for Holdfast, whose clock has no steps. Redis counts in milliseconds and
@@ -39,8 +40,8 @@ type Health struct {
 const driftPPM = 1000
 
 // Gone returns the time at which a key must be gone if the command that set its
-// time to live returned at ret. That is the time at which the cluster has been
-// healthy for the time to live, with slack and drift added.
+// time to live returned at ret. By that time, the cluster has been healthy
+// for the time to live plus slack and drift.
 func (h *Health) Gone(ret, ttl time.Duration) time.Duration {
 	if h == nil || !h.Known {
 		return Forever

@@ -30,9 +30,8 @@ func Linear(ops []Op, health *Health, limit time.Duration) LinearResult {
 	var keys []string
 	for i := range ops {
 		o := &ops[i]
-		// A refused command was not executed. If a read returns its value all
-		// the same, no write explains that value. A read without a reply says
-		// nothing.
+		// A refused command was not executed, so its value must not explain
+		// what a read returns. A read without a reply says nothing.
 		if o.Outcome == Refused || o.Outcome == Unknown && o.Kind.Reads() {
 			continue
 		}

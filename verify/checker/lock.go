@@ -117,8 +117,8 @@ func Locks(holds []Hold, refusals []Refusal, health *Health) LockResult {
 	return res
 }
 
-// overlaps finds two owners that could both rely on the lock at one moment. The
-// lock was granted twice, or it expired early.
+// overlaps finds two owners that could both rely on the lock at one moment.
+// Either the cluster granted the lock twice, or the lock expired early.
 func overlaps(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	var longest *Hold

@@ -5,7 +5,7 @@ import "time"
 const (
 	// delayRounding covers the rounding of LockView.Delay.
 	delayRounding = time.Millisecond
-	// delayWithin is how long after its end a lock delay may still be seen.
+	// delayWithin is how long a lock delay may still be seen after its end.
 	delayWithin = 800 * time.Millisecond
 )
 
@@ -31,8 +31,8 @@ func (l *lockQueue) delayed() {
 		if v.Clock == 0 { // the clock is not known, or the first entry has no time yet
 			continue
 		}
-		// A lock with one owner has a delay only while it is free. This finds a grant
-		// in the entry that begins the delay.
+		// A lock with one owner has a delay only while it is free. So a view with
+		// both shows a grant in the entry that begins the delay.
 		if v.Delay > 0 && len(v.Holders) > 0 && v.Mode == (LockMode{}) {
 			l.say("lock delay", l.name, v.Call, v.Return, "%s held the lock with token %d at %v, and its delay took %v",
 				v.Holders[0].Owner, v.Holders[0].Token, v.Call, v.Delay)
@@ -65,8 +65,8 @@ func (l *lockQueue) delayed() {
 	}
 }
 
-// undelayed finds grants that expired or were broken, and after which the lock had
-// no delay.
+// undelayed finds grants that expired or were broken without a lock delay
+// afterward.
 func (l *lockQueue) undelayed() {
 	delay := l.delays[l.name]
 	if delay == 0 {
@@ -91,9 +91,10 @@ func (l *lockQueue) undelayed() {
 	}
 }
 
-// expired reports whether a grant that has ended was lost: its owner did not release
-// it, and its client got it, so that it was not passed on. A grant that was broken
-// is lost too.
+// expired reports whether a grant of a view, which has ended, expired or was broken.
+// It is true only if the client got the reply with the grant and never tried to
+// release the lock. If the client got no reply, the grant may have passed to the
+// next waiter, and no lock delay begins.
 func (l *lockQueue) expired(h LockHolder) bool {
 	o := l.lockQueues.owners[h.Owner]
 	if o == nil || o.again() || o.token != h.Token {

@@ -104,8 +104,8 @@ var delayStories = []struct {
 	}, "lock delay"},
 }
 
-// TestLockQueues_Delay has histories of a lock with a delay of 500 ms. The owner a
-// has a lease of one second.
+// TestLockQueues_Delay checks histories of a lock with a delay of 500 ms. The
+// owner a has a lease of one second.
 func TestLockQueues_Delay(t *testing.T) {
 	for _, tc := range delayStories {
 		s := &lockStory{h: LockHistory{LeaveWithin: 2500 * time.Millisecond,

@@ -47,8 +47,8 @@ const (
 const MostGrants = 1000
 
 // handOverWithin is how much time may pass between the end of a grant and the next
-// one if a client waited. Both are in one entry, so their times are equal. They are
-// rounded to milliseconds.
+// grant if a client waited. One entry ends the first grant and begins the next one,
+// so their times are equal, except that they are rounded to milliseconds.
 const handOverWithin = time.Millisecond
 
 // LockPasts compares the nodes' histories of locks with each other and with what
@@ -58,7 +58,8 @@ const handOverWithin = time.Millisecond
 //     have the same token.
 //   - All nodes report each grant that a client learned of, with its owner, its
 //     token and its mode, and with the end that the client saw.
-//   - No other owner had a lock.
+//   - Every owner that a node reports was used by a client that asked for this
+//     lock.
 //   - If a client waited for a lock with one owner, it got the lock at the moment
 //     at which the previous grant ended.
 //

@@ -116,7 +116,8 @@ func TestLockPastOf(t *testing.T) {
 	if past.Gaps || len(past.Grants) != 1 || past.Grants[0] != want || past.From != 0 {
 		t.Errorf("%+v, want the grant %+v", past, want)
 	}
-	// A full reply may lack older grants, also if two of its grants are one.
+	// A full reply may lack older grants, even if two of its grants are
+	// combined into one.
 	grants := v.Elems[7]
 	for len(grants.Elems) < MostGrants {
 		grants.Elems = append(grants.Elems, grants.Elems[1])

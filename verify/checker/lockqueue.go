@@ -137,7 +137,7 @@ type LockHistory struct {
 const (
 	// wakeWithin is how long a lock may be free while clients wait for it.
 	wakeWithin = 100 * time.Millisecond
-	// queueWithin is how long after it left the queue a client may wait for its
+	// queueWithin is how long a client that has left the queue may wait for its
 	// reply. A command that has been sent may take LeaveWithin until its client is
 	// in the queue, because its node may first have to notice that its connection
 	// to the leader is broken.
@@ -157,9 +157,9 @@ const (
 //     come later, and keep their positions in the queue.
 //   - A lock is not free while clients wait for it, and no waiter is forgotten.
 //   - A client whose connection has ended leaves the queue, and a grant that it
-//     was given afterward passes on.
-//   - A lock delay begins when a lease expires or a grant is broken, no client gets
-//     the lock until it ends, and it ends on time.
+//     receives afterward passes to another waiter.
+//   - A lock delay begins when a lease expires or a grant is broken. No client gets
+//     the lock until the delay ends, and the delay ends on time.
 //
 // health says when a lease must have ended. steady says when the order and the
 // times of the queue are checked: when there is a leader, and it can reach the
@@ -236,9 +236,9 @@ type ownership struct {
 	granted time.Duration // the first answer
 	begun   time.Duration // the grant began after this time
 	until   time.Duration // the owner could rely on the lock until this time
-	// At clock, on the clock of the views, the lease had not ended yet, unless the
-	// owner or a break ended the grant earlier. ended is the first time at which
-	// one of them may have done so.
+	// clock is a time on the clock of the views at which the lease had not ended
+	// yet, unless the owner or a break ended the grant earlier. ended is the first
+	// time at which the owner or a break may have ended the grant.
 	clock, ended time.Duration
 }
 
@@ -290,9 +290,9 @@ func (l *lockQueue) check() {
 }
 
 // grant determines when the owner could rely on the lock. A lease begins at the
-// time that the leader gave the entry with the grant. This is after the client
-// sent the command, and, on the clock of the views, after the owner was last seen
-// in the queue.
+// time that the leader gave the entry with the grant. That time is after the
+// client sent the command. On the clock of the views, it is also after the owner
+// was last seen in the queue.
 func (l *lockQueue) grant(o *ownership) {
 	for _, c := range o.calls {
 		if c.Outcome != Done || c.Token == 0 {
@@ -403,7 +403,8 @@ func (l *lockQueue) together(granted []*ownership) {
 	}
 }
 
-// kept finds owners that could rely on a lock and were seen not to hold it.
+// kept finds owners that could rely on a lock although a view shows that they
+// did not hold it.
 func (l *lockQueue) kept(granted []*ownership) {
 	for _, o := range granted {
 		for _, v := range l.between(o.granted, o.ended) {
@@ -423,7 +424,7 @@ func (l *lockQueue) kept(granted []*ownership) {
 	}
 }
 
-// between returns the views that were asked for from one time to another.
+// between returns the views that were requested in the interval [from, to).
 func (l *lockQueue) between(from, to time.Duration) []*LockView {
 	at := func(t time.Duration) int {
 		i, _ := slices.BinarySearchFunc(l.views, t, func(v *LockView, t time.Duration) int {
@@ -504,8 +505,8 @@ func (l *lockQueue) inOrder() {
 }
 
 // overtaken finds owners that asked for a lock after another client had been seen
-// in the queue, and that got the lock before that client. Tokens have the order of
-// the grants, so this finds what happened between two views.
+// in the queue, and that got the lock before that client. Tokens grow in the order
+// of the grants, so overtaken also finds what happened between two views.
 func (l *lockQueue) overtaken() {
 	bySince := slices.Clone(l.owners)
 	slices.SortStableFunc(bySince, func(a, b *ownership) int { return cmp.Compare(a.since, b.since) })
@@ -538,7 +539,8 @@ func (l *lockQueue) overtaken() {
 	}
 }
 
-// free finds times in which a lock could have been given to the first waiter.
+// free finds intervals in which the first waiter could have got the lock and
+// did not get it.
 func (l *lockQueue) free() {
 	var from *LockView
 	for i, v := range l.views {
@@ -610,7 +612,7 @@ func (l *lockQueue) passedOn(o *ownership) {
 		return
 	}
 	if o.waited < c.Left+lateReply {
-		return // it may have been answered
+		return // its node may have sent it the reply
 	}
 	for _, v := range o.held {
 		if counts(v) && v.Call-o.waited > l.leaves {

@@ -57,7 +57,7 @@ func Messages(publishes []Publish, listens []Subscription, order map[string][]st
 	}
 	for channel, ids := range order {
 		if !slices.ContainsFunc(publishes, func(p Publish) bool { return p.Channel == channel }) {
-			continue // other clients sent its messages, whose texts need not differ
+			continue // only other clients sent its messages, whose texts need not be unique
 		}
 		for i, id := range ids {
 			if _, twice := m.at[id]; twice {
@@ -137,8 +137,8 @@ func (m *messages) inOrder(l *Subscription, order []string) {
 	}
 }
 
-// inTime checks that no message was sent after a message that arrived later had
-// been acknowledged.
+// inTime compares each two messages in the order in which they arrived. The
+// first one must not have been sent after the second one had been acknowledged.
 func (m *messages) inTime(l *Subscription) {
 	for i, h := range l.Received {
 		for _, later := range l.Received[i+1:] {

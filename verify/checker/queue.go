@@ -57,11 +57,11 @@ func (k *Take) String() string {
 //   - A refused push or take has no effect, and one of unknown outcome has at
 //     most one.
 //   - Of two elements, the one that was pushed first is not taken last.
-//   - A waiting client receives an element that is in the queue. health applies
-//     here too.
+//   - A waiting client receives an element that is in the queue. This is
+//     checked only for clients that waited while the cluster was healthy.
 //   - Of two waiting clients, the one that came first is served first. health
 //     says when clients may lose their positions: during faults and changes of
-//     leader. Without health, the order of clients is not checked.
+//     leader. Without health, neither of the last two rules is checked.
 func Queues(pushes []Push, takes []Take, left map[string][]string, health *Health) (checked int, bad []Violation) {
 	for _, q := range queuesOf(pushes, takes) {
 		if _, read := left[q.name]; !read {

@@ -39,7 +39,7 @@ type Batch struct {
 	Numbers      []int64 // the replies
 	// Unknown contains, for each of Numbers, how many commands directly before it
 	// in the pipeline got an error that says that their outcome is unknown. It may
-	// be shorter than Numbers: then no other command did.
+	// be shorter than Numbers: the missing counts are 0.
 	Unknown []int
 	// Errors contains the error replies that say neither that the command was
 	// refused nor that its outcome is unknown. INCR of a counter has no others.
