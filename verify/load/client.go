@@ -239,7 +239,7 @@ func (c *client) useCounters() {
 		b := checker.Batch{Client: c.id, Key: key, Sent: len(cmds)}
 		replies, call, ret := c.send(cmds)
 		b.Call, b.Return = call, ret
-		unknown := 0 // since the last number
+		unknown := 0 // commands of unknown outcome since the last number
 		for _, v := range replies {
 			switch outcome := outcomeOf(v); {
 			case outcome == checker.Refused:

@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// Families is a load without a model. It uses commands of every family on a few
-// keys, so that nodes of two builds compute the same state from all that the
-// log can contain. An error shows in one of three ways: the hash chains of the
-// nodes differ, a node ends, or the nodes return different values. For this
-// reason, most writes run in a transaction with DUMP of the key, because the
-// reply of DUMP is part of the hash chain.
+// Families is a load without a model, so it does not check replies. It uses
+// commands of every family on a few keys, to show whether nodes of two builds
+// compute the same state from everything that the log can contain. A difference
+// shows in one of three ways: the hash chains of the nodes differ, a node ends,
+// or the nodes return different values. Most writes run in a transaction with
+// DUMP of the key, because the reply of DUMP is part of the hash chain.
 type Families struct {
 	addrs  []string
 	login  Login

@@ -80,7 +80,7 @@ func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	defer r.mu.Unlock()
 	r.h.Commands += n
 	r.h.Longest = max(r.h.Longest, ret-call)
-	if ret > call { // the other calls report a command that waited for an element, or only an error
+	if ret > call { // otherwise the call counts a blocking command, or only an error
 		r.h.Samples = append(r.h.Samples, Sample{At: ret, Took: ret - call, Commands: n, Failed: err != nil})
 	}
 	if err != nil {

@@ -85,8 +85,8 @@ func (c *client) keep(h *checker.Hold) {
 	}
 }
 
-// renew sets the lock to its full time again if it still belongs to this
-// client.
+// renew sets the TTL of the lock to its full length again if the lock still
+// belongs to this client.
 func (c *client) renew(h *checker.Hold) checker.Step {
 	l := c.load
 	o := checker.Op{Kind: checker.Set, Key: h.Lock, Arg: h.Token, Cmp: h.Token, TTL: h.TTL}

@@ -94,7 +94,7 @@ func (c *client) acquireLock(k *checker.LockCall, wait time.Duration) {
 		limit = time.Millisecond + time.Duration(c.rng.Int64N(int64(wait)))
 	}
 	// While the load pauses, no client may have such a command in flight: the
-	// cluster could grant a lock that a restore takes back.
+	// cluster could grant a lock, and a restore would undo the grant.
 	l.pause.RLock()
 	v, call, ret, err := c.await(cmd, limit)
 	l.pause.RUnlock()
@@ -113,9 +113,10 @@ func (c *client) acquireLock(k *checker.LockCall, wait time.Duration) {
 	l.rec.add(func(h *History) { h.Locks.Calls = append(h.Locks.Calls, k) })
 }
 
-// settleLock returns the outcome of a command about a lock. A command that needs
-// a higher feature version was not executed. An owner may find that others hold
-// the lock together now: then the key is not a string.
+// settleLock returns the outcome of a command about a lock. An error that asks
+// for a higher feature version proves that the command was not executed.
+// WRONGTYPE is the reply of a command that was executed: other owners hold the
+// lock together now, so the key is not a string.
 func settleLock(v respwire.Value) checker.Outcome {
 	switch outcome := outcomeOf(v); {
 	case outcome != checker.Done || v.Err == "" || strings.HasPrefix(v.Err, "WRONGTYPE"):
@@ -281,8 +282,9 @@ const (
 	// viewLocksEvery is the interval between two views of the locks.
 	viewLocksEvery = 20 * time.Millisecond
 	// If a client notices the loss of a connection, the node may have died up to
-	// lostConnection earlier. The order of waiters is not checked from then until
-	// lockSettles after the client noticed the loss.
+	// lostConnection earlier. The order of waiters is not checked from
+	// lostConnection before the client noticed the loss until lockSettles after
+	// that.
 	lostConnection = 500 * time.Millisecond
 	lockSettles    = 300 * time.Millisecond
 	// lateView is how late a view may be. If a view is later, the order and the
@@ -352,7 +354,7 @@ func (l *Load) collectLocks(ctx context.Context) error {
 	}
 nodes:
 	for _, addr := range l.cfg.Addrs {
-		reached := time.Now() // the time at which the attempts to reach the node began, or of the latest reply
+		reached := time.Now() // time of the latest reply, or of the first attempt to reach the node
 	locks:
 		for _, lock := range fairLocks {
 			key := l.cfg.Prefix + lock
