@@ -14,8 +14,8 @@ import (
 )
 
 // canceling is a hook that closes the connections of a client when the context
-// of one of its commands is canceled. go-redis obeys only the deadline of a
-// context.
+// of one of its commands is canceled. go-redis itself obeys only the deadline
+// of a context, not its cancellation.
 type canceling struct {
 	mu    sync.Mutex
 	conns map[*trackedConn]bool // open connections

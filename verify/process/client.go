@@ -19,7 +19,7 @@ const (
 )
 
 // quiet turns off the messages that go-redis prints about refused connections.
-// Its errors say the same.
+// The errors that go-redis returns contain the same information.
 var quiet = sync.OnceFunc(logging.Disable)
 
 // NewClient returns a client of the client port at addr, with TLS if encryption

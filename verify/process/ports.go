@@ -28,9 +28,10 @@ var (
 	portLocks     *os.File             // see LockPorts; nil if it was not called
 )
 
-// FreePorts returns the first port of n ranges in which no program listens.
-// Each range has count ports, and the ranges begin step apart. The ports stay
-// reserved until this process ends, see LockPorts for other processes.
+// FreePorts finds n ranges of ports in which no program listens, and returns
+// the first port of the first range. Each range has count ports, and the ranges
+// begin step apart. FreePorts does not return the ports again until this
+// process ends. After LockPorts, it also reserves them from other processes.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
@@ -59,11 +60,12 @@ func FreePorts(n, count, step int) (base int, err error) {
 	return 0, errors.New("found no free ports")
 }
 
-// LockPorts makes this process reserve ports also from other processes that have
-// called LockPorts with the same file, even while no program listens in them
-// because a node is down. Byte n of the file is locked by the process that has
-// reserved port n. The kernel ends the locks with the process. LockPorts creates
-// the file if there is none, and must be called before FreePorts.
+// LockPorts makes FreePorts reserve ports also from other processes that have
+// called LockPorts with the same file. A port stays reserved even while no
+// program listens in it because a node is down. Byte n of the file is locked by
+// the process that has reserved port n. The kernel ends the locks with the
+// process. LockPorts creates the file if there is none, and must be called
+// before FreePorts.
 func LockPorts(name string) error {
 	portsMu.Lock()
 	defer portsMu.Unlock()

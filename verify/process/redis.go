@@ -41,7 +41,7 @@ func StartRedis(args ...string) (*Redis, error) {
 	r := &Redis{Socket: filepath.Join(dir, "redis.sock"), dir: dir}
 	r.cmd = exec.Command(path, append([]string{"--port", "0", "--unixsocket", r.Socket, "--dir", dir,
 		"--save", "", "--appendonly", "no", "--logfile", filepath.Join(dir, "log")}, args...)...)
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C does not reach it
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C does not reach the server
 	if err := Start(r.cmd); err != nil {
 		return nil, errors.Join(fmt.Errorf("start redis-server: %w", err), os.RemoveAll(dir))
 	}
