@@ -6,10 +6,11 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Redis has no values of the type lock, which several owners hold. While the
-// state machine has one, the redis-server has a sorted set in its place. So the
-// commands on strings fail on both, and the keys exist on both. The owners and
-// their tokens are not compared. A lock with one owner is a string on both.
+// A lock that several owners hold is a value of the type lock, which Redis does
+// not have. While the state machine has such a lock, the redis-server has a
+// sorted set under the same key. So the key exists on both, and commands on
+// strings fail on both. The owners and their tokens are not compared. A lock
+// with one owner is a string on both.
 
 // lockKind is the type of a lock that several owners hold.
 const lockKind = "lock"
@@ -56,8 +57,8 @@ func (t *translator) lock(args []string, reply fsm.Reply) []redisCommand {
 	return nil
 }
 
-// lockEnded translates the end of a grant that no command has ended. The lock may
-// have other owners.
+// lockEnded translates the end of a grant that no command has ended. Other owners
+// may still hold the lock.
 func (t *translator) lockEnded(db int, key string) []redisCommand {
 	if t.kind(db, key) == lockKind {
 		return nil

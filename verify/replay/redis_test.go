@@ -298,7 +298,7 @@ func (f *family) streams() []string {
 }
 
 // lastID returns the id of an entry that may exist. The id "*" is computed from
-// the entry's clock, which the recorder below sets.
+// the entry's clock, which the recorder sets.
 func (f *family) lastID() string {
 	return strconv.Itoa(10*f.rng.IntN(max(f.n, 1))+wallStart) + "-0"
 }
@@ -366,7 +366,7 @@ func (w *writer) entry() {
 	var b fsm.BatchBuilder
 	for range 1 + w.rng.IntN(3) {
 		var g fsm.Group
-		w.origin++ // each uses a new connection: a connection that waits sends nothing
+		w.origin++ // a new connection for each group: a connection that waits sends nothing
 		g.Reset(2+w.rng.IntN(2), w.origin)
 		db := w.rng.IntN(8) / 7
 		for range 1 + w.rng.IntN(3) {
@@ -430,7 +430,8 @@ func newWriter(t *testing.T, seed uint64) *writer {
 	return w
 }
 
-// This test replays a log whose beginning is gone from a snapshot.
+// TestRedis_FromSnapshot checks that the replay of a log without its beginning
+// starts from a snapshot.
 func TestRedis_FromSnapshot(t *testing.T) {
 	redis := needRedis(t)
 	w := newWriter(t, 100)
@@ -456,7 +457,8 @@ func TestRedis_FromSnapshot(t *testing.T) {
 	}
 }
 
-// A command that does not do what it does in Redis must be found, by its reply
+// TestRedis_Finds makes a command of the state machine do what another command
+// does. The comparison with Redis must find this, by the reply of the command
 // or by the state that it leaves.
 func TestRedis_Finds(t *testing.T) {
 	redis := needRedis(t)

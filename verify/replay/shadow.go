@@ -94,7 +94,7 @@ func (s *Shadow) Violations() ([]checker.Violation, error) { return s.bad, s.err
 // done reports whether the replay must stop.
 func (s *Shadow) done() bool { return s.err != nil || len(s.bad) >= maxShadowViolations }
 
-// Apply applies an entry to both.
+// Apply applies an entry to the state machine and to the redis-server.
 func (s *Shadow) Apply(e Entry) error {
 	s.index = e.Index
 	if !e.Command {
@@ -232,13 +232,13 @@ func (s *Shadow) dump(db int, key string) (payload string, known bool, err error
 	return v.Text, !v.Null, err
 }
 
-// scratchKey is the key to which a DUMP of ours is restored. No history has
-// such a key.
+// scratchKey is the key under which the redis-server restores a DUMP of the
+// state machine. No history has such a key.
 const scratchKey = "\x00replay\x00scratch"
 
 // Compare compares all keys. Two values are equal if their DUMP is equal.
-// Otherwise the redis-server restores our DUMP, and the values are equal if
-// content returns the same for both.
+// Otherwise the redis-server restores the DUMP of the state machine, and the
+// values are equal if content returns the same for both.
 func (s *Shadow) Compare() error {
 	for db := 0; db < fsm.Databases && !s.done(); db++ {
 		ours, err := s.keys(db)

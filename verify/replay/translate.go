@@ -17,9 +17,9 @@ type redisCommand struct {
 	// reply is the reply that the redis-server must return. If it is nil, every
 	// reply except an error is correct.
 	reply []byte
-	fails bool // must return an error; test/compat compares which one
-	// together says that this command and the next one run at one moment. A
-	// sequence ends with a command without the mark.
+	fails bool // the redis-server must return an error; test/compat compares the errors
+	// together says that this command and the next one run in one transaction.
+	// A sequence ends with a command without the mark.
 	together bool
 }
 
@@ -31,7 +31,8 @@ type redisCommand struct {
 //     says that its time is over.
 //   - A command that uses random numbers, reads the clock, or compares the idle
 //     time of a pending entry: the translation contains the outcome.
-//   - A command that waits: the translation contains what it was served.
+//   - A command that waits: the translation contains the element that its client
+//     received.
 //   - A command that only Holdfast or a later Redis has: a script replaces it.
 //   - A command on locks: see lock and reserved.
 //
@@ -85,7 +86,8 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 		return nil
 	}
 	// A command that waits changes nothing, even if its key has an element for
-	// it. It may be behind the suspended waiters of a node that is cut off.
+	// it. Its client may be behind the suspended waiters of a node that is cut
+	// off.
 	if row.Flags&fsm.Blocking != 0 && reply.Kind() == fsm.KindRaw {
 		return nil
 	}
@@ -124,7 +126,8 @@ func (t *translator) reserved(name string, args []string, reply fsm.Reply) bool 
 	return refused && t.kind(t.db, args[1]) == "none"
 }
 
-// special contains the commands that are not sent unchanged if they succeeded.
+// special contains the commands whose translation differs from the command if
+// the command succeeded.
 var special map[string]func(t *translator, args []string, reply fsm.Reply, asIs redisCommand) []redisCommand
 
 func init() {
@@ -156,8 +159,8 @@ func is(arg string, options ...string) bool {
 	return slices.ContainsFunc(options, func(w string) bool { return strings.EqualFold(arg, w) })
 }
 
-// over reports whether a time to live was over when it was set. The command has
-// accepted the number.
+// over reports whether a time to live was over when it was set. The number is
+// valid, because the command has accepted it.
 func (t *translator) over(unit, number string) bool {
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
@@ -360,8 +363,8 @@ func (t *translator) xadd(args []string, reply fsm.Reply, asIs redisCommand) []r
 	return nil
 }
 
-// neverIdle is an idle time that no pending entry has. A claim with it only
-// drops the pending entries that are no longer in the stream.
+// neverIdle is an idle time that no pending entry has. A claim with this idle
+// time only drops the pending entries that are no longer in the stream.
 const neverIdle = "9000000000000000"
 
 // xclaim translates XCLAIM to a command that drops the entries that are no longer
@@ -471,7 +474,7 @@ func (t *translator) flush(args []string, _ fsm.Reply, asIs redisCommand) []redi
 
 // native translates a script that the state machine ran in its native form. The
 // interpreter of the redis-server runs the text of the script. A key that gets
-// a time to live from it loses that time at once.
+// a time to live from the script loses it at once.
 func (t *translator) native(args []string, reply fsm.Reply) []redisCommand {
 	if reply.IsError() {
 		return nil // the script has written nothing: see fsm/nativescript.go
@@ -480,7 +483,7 @@ func (t *translator) native(args []string, reply fsm.Reply) []redisCommand {
 	if strings.EqualFold(args[0], "evalsha") {
 		known := false
 		if text, known = t.script(strings.ToLower(args[1])); !known {
-			return []redisCommand{{args: args}} // the comparison finds that this fails
+			return []redisCommand{{args: args}} // the redis-server replies with an error, so the comparison fails
 		}
 	}
 	n, err := strconv.Atoi(args[2])
