@@ -3,8 +3,8 @@
 // long, tens of thousands of subscriptions, and input before a login. Each is a
 // [Load] that runs against a node for a while. In the meantime a [Victim] takes
 // locks through the same node and measures how long each of them takes. A
-// [Bystander] does what other clients need besides: it logs in, runs new scripts
-// and receives messages.
+// [Bystander] does what other clients do: it logs in, runs new scripts and
+// receives messages.
 //
 // The loads use the client port only, and send only commands that every client
 // may send. Package attack runs them as faults. test/bench measures by how much

@@ -20,8 +20,8 @@ type Load struct {
 	NoLogin bool
 
 	prepare func(ctx context.Context, t *target) error
-	// workers is the number of connections. They run attack at the same time,
-	// and each repeats it.
+	// workers is the number of connections. The workers run at the same time,
+	// and each calls attack repeatedly.
 	workers int
 	attack  func(ctx context.Context, t *target, worker int) error
 }

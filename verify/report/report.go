@@ -73,7 +73,7 @@ type view struct {
 	Failure  string
 	Drawn    []drawn
 	Controls []*attack.EpisodeReport
-	Used     []attack.ClassTally // classes of faults that were injected or could not be
+	Used     []attack.ClassTally // classes of faults that were injected, or that the run could not inject
 	Unused   []string            // the other classes
 }
 
@@ -151,7 +151,7 @@ type chart struct {
 type mark struct {
 	X, W    float64
 	Y, H    int
-	Wide    bool // a whole history: drawn as a frame
+	Wide    bool // the violation lasted so long that its mark is drawn as a frame
 	Tooltip string
 }
 

@@ -78,7 +78,7 @@ func sliced(samples []attack.Sample, duration time.Duration) (all []slice, step 
 }
 
 // percentile returns the smallest time within which a share of the commands was
-// answered. ok is false if there were none.
+// answered. ok is false if the slice has no commands.
 func (s slice) percentile(share float64) (took time.Duration, ok bool) {
 	if len(s.Took) == 0 {
 		return 0, false
@@ -93,7 +93,8 @@ func (c *chart) panels(ep *attack.EpisodeReport, x func(time.Duration) float64) 
 		return
 	}
 	all, step := sliced(ep.Samples, ep.Duration)
-	// The last slice is shorter than the others, unless the history ends with it.
+	// The last slice is shorter than the others, unless the history ends exactly
+	// at its end.
 	whole := all[:len(all)-1]
 	if len(whole) == 0 {
 		return

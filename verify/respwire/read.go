@@ -134,8 +134,8 @@ func ReadRaw(r *bufio.Reader) ([]byte, error) {
 	return raw, nil
 }
 
-// midway returns err, as an error that differs from io.EOF if part of a reply
-// has been read.
+// midway returns err. If err is io.EOF and part of a reply has been read,
+// midway returns a different error instead.
 func midway(err error, part bool) error {
 	if err == io.EOF && part {
 		return io.ErrUnexpectedEOF
