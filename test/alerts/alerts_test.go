@@ -101,7 +101,7 @@ func TestAlerts_Fire(t *testing.T) {
 		})
 	}
 	for name := range maps.Keys(all) {
-		t.Errorf("no case is for %s", name)
+		t.Errorf("no test case makes %s fire", name)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestAlerts_HaveRunbooks(t *testing.T) {
 	for name, r := range rules(t) {
 		anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], link)
 		if !ok || !headings[anchor] {
-			t.Errorf("%s: the runbook %q is no section of docs/operations.md", name, r.Annotations["runbook_url"])
+			t.Errorf("%s: the runbook %q is not a section of docs/operations.md", name, r.Annotations["runbook_url"])
 		}
 		if r.Annotations["summary"] == "" {
 			t.Errorf("%s has no summary", name)
