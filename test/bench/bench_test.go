@@ -72,8 +72,8 @@ func TestRun_WrongArguments(t *testing.T) {
 	}
 }
 
-// TestOptions_Wants checks that a word of -only selects rows that are measured in
-// memory only if it contains "tmpfs".
+// TestOptions_Wants checks that a word of -only must contain "tmpfs" to select
+// the rows with all data in memory.
 func TestOptions_Wants(t *testing.T) {
 	for _, tt := range []struct {
 		only string

@@ -11,7 +11,7 @@ import (
 // cycle is a kind of row that measures lock cycles: SET NX PX, then
 // compare-and-delete by EVALSHA, one after the other on each connection.
 // redis-benchmark sends only one kind of command at a time, so these rows have
-// a load generator of their own. It is the same for both systems.
+// a load generator of their own, which is the same for both systems.
 type cycle struct {
 	sha string
 	// load puts the script into the script cache.

@@ -129,7 +129,7 @@ func newWriter(addr string, i int) (*writer, error) {
 	return &writer{conn: conn, name: fmt.Sprintf("failover:%d", i)}, nil
 }
 
-// over writes, makes the leader fail meanwhile, and returns the longest time
+// over makes the leader fail while it writes, and returns the longest time
 // between two acknowledgements.
 func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration, err error) {
 	defer func() { err = errors.Join(err, w.conn.Close()) }()

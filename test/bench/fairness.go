@@ -197,8 +197,9 @@ func runBoth(ctx context.Context, v *neighbor.Victim, b *neighbor.Bystander, sec
 	return times, others, errors.Join(err, failed)
 }
 
-// ownConnections is the number of connections of a row that are not the load's:
-// of the victim, of the bystander and its subscriber, and of awaitEnd.
+// ownConnections is the number of connections of a row that do not belong to
+// the load. They belong to the victim, to the bystander and its subscriber, and
+// to awaitEnd.
 const ownConnections = 4
 
 // awaitEnd waits until the node has ended the commands of the load. The node may

@@ -17,7 +17,7 @@ const (
 	idleName = "idle"
 
 	// idleRest is how long the servers are left alone before the measurement,
-	// and idleTime how long it takes.
+	// and idleTime is how long the measurement takes.
 	idleRest = 10 * time.Second
 	idleTime = 40 * time.Second
 

@@ -27,9 +27,9 @@ const (
 const (
 	lockClients = 50
 
-	// handOverFloor is the smallest number of hand-overs a second of one lock, and
-	// spreadLimit is by how much the client with the most grants may exceed the
-	// one with the fewest.
+	// handOverFloor is the smallest number of hand-overs a second of one lock.
+	// spreadLimit is the largest factor by which the grants of one client may
+	// exceed those of another.
 	handOverFloor = 5000
 	spreadLimit   = 1.2
 

@@ -51,7 +51,8 @@ type target struct {
 }
 
 // measure measures one row. A short run on each target finds how many commands
-// fill the time. Then measure runs the repetitions on the targets in turns.
+// fill the time of one repetition. Then measure runs the repetitions on the
+// targets in turns.
 func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	res := result{row: r}
 	leader, err := b.cluster.Settled(ctx)

@@ -27,7 +27,8 @@ type placement struct {
 	all, asked, rest unix.CPUSet
 }
 
-// newPlacement returns nil if no process is to be placed.
+// newPlacement returns the placement for this machine, or nil if no process is
+// to be placed.
 func newPlacement(wanted bool) (*placement, error) {
 	if !wanted || runtime.NumCPU() != 2 {
 		return nil, nil

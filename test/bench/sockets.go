@@ -104,8 +104,8 @@ func (s *sockets) receive(i int, into []byte) (int, error) {
 	return n, nil
 }
 
-// send sends a command on connection i, which must have no other command under
-// way: the command must fit into the socket buffer.
+// send sends a command on connection i. No other command may be under way on
+// that connection, because the command must fit into the empty socket buffer.
 func (s *sockets) send(i int, args ...string) error {
 	s.out = respwire.AppendCommand(s.out[:0], args...)
 	n, err := unix.Write(s.fds[i], s.out)
