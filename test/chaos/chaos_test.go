@@ -48,8 +48,8 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// TestPlan checks that the seed of CI plans at least what a run of CI must
-// reach, and the faults that the checkers of queues need.
+// TestPlan checks that the seed of CI plans at least as much as a run of CI
+// must reach, and the faults that the checkers of queues need.
 func TestPlan(t *testing.T) {
 	ci, err := os.ReadFile("../../.ci/run")
 	if err != nil {

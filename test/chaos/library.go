@@ -16,8 +16,8 @@ import (
 )
 
 // library runs clients of go-redis with its default options. These clients
-// repeat commands on their own. The replies that they return must be true all
-// the same. The clients add unique ids to sets; no acknowledged id may be
+// repeat commands on their own. The results that they return must be correct
+// nevertheless. The clients add unique ids to sets; no acknowledged id may be
 // missing. They also take locks; two clients must never both be certain that
 // they own the same lock. library does not check how often a command was
 // executed, because go-redis itself decides to repeat it.
@@ -77,7 +77,7 @@ func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string,
 	h.Granted = time.Since(l.begun)
 	l.pause.RUnlock()
 	if err != nil || !got {
-		return // the token may be its own, from an attempt whose reply was lost; then the lock expires
+		return // an attempt whose reply was lost may have taken the lock, which then expires
 	}
 	select {
 	case <-ctx.Done():
@@ -86,9 +86,9 @@ func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string,
 	if rng.IntN(4) > 0 && ctx.Err() == nil {
 		l.pause.RLock()
 		r := &checker.Step{Call: time.Since(l.begun), Outcome: checker.Unknown}
-		// After a lost reply go-redis repeats the command, and the
-		// repeated command finds the lock already deleted. So the reply
-		// does not tell which client owned the lock.
+		// After a lost reply go-redis repeats the command, and the repeated
+		// command finds the lock already deleted. So the reply does not show
+		// which client owned the lock.
 		_ = c.Do(ctx, "DELIFEQ", lock, token).Err()
 		l.pause.RUnlock()
 		h.Release = r

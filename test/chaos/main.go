@@ -146,7 +146,7 @@ func writeJSON(path string, v any) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// tidy removes the directory of a run in which only the program is left.
+// tidy removes the directory of a run if only the program is left in it.
 func tidy(dir string, o options) error {
 	left, err := os.ReadDir(dir)
 	if err != nil || o.keep {
