@@ -168,7 +168,8 @@ func (b *tab) dark(dark bool) {
 	}))
 }
 
-// picture writes the visible part of the page to docs/images, with -update.
+// picture writes the visible part of the page to docs/images, if the flag
+// -update is set.
 func (b *tab) picture(name string) {
 	b.t.Helper()
 	if !*update {

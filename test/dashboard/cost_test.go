@@ -92,7 +92,7 @@ func TestIdleCost(t *testing.T) {
 	}
 }
 
-// sleep passes time that is measured.
+// sleep waits for d while the test measures the cost of a page.
 func sleep(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

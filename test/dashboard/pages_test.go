@@ -174,7 +174,8 @@ func TestManyRows(t *testing.T) {
 	const requests = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/api/v1/events')).length"
 	p.open(n, "/events")
 	p.shows("leads in term")
-	// A new event draws all rows, and the first events of a cluster may come late.
+	// A new event makes the page draw all rows, and the first events of a cluster
+	// may come late.
 	testutil.Eventually(t, "the page keeps rows that have not changed", func() bool {
 		before := eval[int](p, "document.querySelectorAll('#events tbody tr').forEach((r) => { r.seen = true; }), "+
 			requests)
@@ -256,7 +257,8 @@ func TestLeaderKill(t *testing.T) {
 	if !eval[bool](page, "window.loaded === true") {
 		t.Error("the page was loaded again")
 	}
-	// The page of a node that is killed says so, and recovers with the node.
+	// The page of a killed node shows that the node does not answer, and
+	// recovers with the node.
 	if err := watcher.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -576,8 +578,8 @@ func TestLogin_SurvivesOutage(t *testing.T) {
 	testutil.Eventually(t, "the login works again", func() bool { return get() == http.StatusOK })
 }
 
-// TestManyLocks checks that the page of locks is usable with 100,000 locks, which SET
-// NX has taken.
+// TestManyLocks checks that the page of locks is usable with 100,000 locks that were
+// taken with SET NX.
 func TestManyLocks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("100,000 locks take long")
@@ -641,8 +643,8 @@ func TestPlainLock(t *testing.T) {
 		".test(document.getElementById('lock').innerText)")
 }
 
-// TestLongKeys checks that the API returns keys whose names do not fit into one answer
-// in several ones.
+// TestLongKeys checks that the API divides keys between several answers if their names
+// do not fit into one.
 func TestLongKeys(t *testing.T) {
 	c := start(t, "")
 	r := client(t, c.Nodes[0])
