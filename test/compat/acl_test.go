@@ -70,8 +70,8 @@ var starAmongKeys = regexp.MustCompile(`[~%]\S+ ~\*( |$)| ~\* [~%]`)
 // may differ in their text: Redis 7.0 does not store them but derives
 // equivalent rules, in the order of a hash table with a random seed. Holdfast
 // prints the rules that were given, as Redis does from version 7.2 on. So
-// sameUser gives the rules that Holdfast prints to a second user in Redis, and
-// requires that Redis prints the same rules for both users.
+// sameUser applies the rules that Holdfast prints to a second user of the Redis
+// server, and requires that Redis prints the same rules for both users.
 func (p *pair) sameUser(name string) {
 	p.t.Helper()
 	redis, holdfast := p.ask("ACL LIST")
@@ -107,7 +107,7 @@ func (p *pair) sameUser(name string) {
 	}
 	if out := sendTo(p.redis, append([]string{"ACL", "SETUSER", "twin", "resetpass"},
 		strings.Split(given, " ")...)...); out != "+OK\r\n" {
-		p.t.Errorf("redis does not take %q: %q", given, out)
+		p.t.Errorf("redis refuses %q: %q", given, out)
 		return
 	}
 	_, theirs = elements(sendTo(p.redis, "ACL", "LIST"))
@@ -273,8 +273,8 @@ func TestACL_Categories(t *testing.T) {
 	}
 }
 
-// aclUsers are the rules of users. TestACL_Dryrun tries each of aclTries as
-// each of them.
+// aclUsers are the rules of users. TestACL_Dryrun tries each command of
+// aclTries as each of these users.
 var aclUsers = []string{
 	"on nopass +@all ~a*", "on nopass +@all %R~a* %W~b*", "on nopass +@all %R~*", "on nopass +@all %W~*",
 	"on nopass +@read ~*", "on nopass -@all", "on nopass +@all -@dangerous ~* &*",
@@ -574,7 +574,8 @@ func denials(t *testing.T, raw string) string {
 	return b.String()
 }
 
-// TestACL_Catalog checks that the rows of all ports make one catalog.
+// TestACL_Catalog checks that the catalog contains commands on data, connection
+// commands, and the commands of the Sentinel port.
 func TestACL_Catalog(t *testing.T) {
 	c := resp.NewCatalog(command.NewTable())
 	for _, name := range []string{"get", "config", "acl", "sentinel"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// scenario is several clients of both servers, by name.
+// scenario contains several clients of both servers, by name.
 type scenario struct {
 	p       *pair
 	clients map[string]*pair
@@ -30,8 +30,8 @@ func (s *scenario) client(name string) *pair {
 }
 
 // play runs lines. In "a> BLPOP q 0", client a sends a command that must block
-// on both servers. "a<" reads its reply. The first client sends every other
-// line.
+// on both servers. In "a<", client a reads its reply. All other lines are
+// commands that do not block, from the client that belongs to no name.
 func (s *scenario) play(lines ...string) {
 	s.p.t.Helper()
 	for _, line := range lines {

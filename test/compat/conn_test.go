@@ -29,8 +29,8 @@ func (c *conn) do(cmds ...[]string) ([]string, error) {
 		return nil, err
 	}
 	sent := make(chan error, 1)
-	// concurrently: a long pipeline fills the buffers if nothing reads the
-	// replies
+	// Send concurrently, because a long pipeline fills the buffers if no
+	// goroutine reads the replies.
 	go func() { sent <- c.Send(cmds...) }()
 	replies := make([]string, len(cmds))
 	for i := range replies {

@@ -67,7 +67,7 @@ func TestConnection_Random(t *testing.T) {
 				inMulti = false
 			}
 			if inMulti && strings.HasPrefix(line, "CLIENT REPLY") {
-				continue // Redis accepts this, and sends only half of an array
+				continue // Redis accepts this command, and then sends only half of the array of EXEC
 			}
 			sent = append(sent, line)
 		}

@@ -112,7 +112,8 @@ func seal(body string, version uint16) string {
 // quoted returns a word of a line. s may contain any bytes.
 func quoted(s string) string { return strconv.Quote(s) }
 
-// texts draws a string. Different strings have different encodings.
+// texts draws a string. The strings differ in length and content, so that all
+// encodings of strings occur.
 func texts(rng *rand.Rand) string {
 	n := []int{rng.IntN(5), rng.IntN(25), rng.IntN(70), rng.IntN(300), rng.IntN(5000)}[rng.IntN(5)]
 	b := make([]byte, n)

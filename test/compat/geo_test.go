@@ -144,7 +144,7 @@ func (g geo) near(most float64) float64 {
 		return -most + math.Abs(g.rng.NormFloat64())*most/1000
 	case 2:
 		return []float64{most, -most, 0, most / 2, -most / 2, most / 4}[g.rng.IntN(6)]
-	case 3, 4: // one neighbourhood
+	case 3, 4: // one neighborhood
 		return most/8 + g.rng.NormFloat64()*most/2000
 	}
 	return (g.rng.Float64()*2 - 1) * most
@@ -194,7 +194,7 @@ func (p *pair) compareMetres(line, redis, holdfast string) bool {
 		y, err2 := strconv.ParseFloat(strings.TrimPrefix(b[i], ","), 64)
 		if err1 == nil && err2 == nil && math.Abs(x-y) < max(1.001e-4, 2e-8*x) {
 			a[i] = b[i]
-			if i > 0 && strings.HasPrefix(a[i-1], "$") { // how long it is
+			if i > 0 && strings.HasPrefix(a[i-1], "$") { // the length of the text
 				a[i-1] = b[i-1]
 			}
 		}

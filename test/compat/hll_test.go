@@ -86,7 +86,7 @@ func TestHLL_WrongType(t *testing.T) {
 }
 
 // TestHLL_Registers counts registers with all values: those that hashes
-// produce, and those that they do not.
+// produce, and those that no hash produces.
 func TestHLL_Registers(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 90+uint64(p.proto)))

@@ -186,7 +186,7 @@ type collectionDraw struct{ *rand.Rand }
 
 func (d collectionDraw) pick(words ...string) string { return words[d.IntN(len(words))] }
 
-// some draws between one and n words, each behind a blank.
+// some draws between one and n words, each with a blank before it.
 func (d collectionDraw) some(word func() string, n int) string {
 	out := " " + word()
 	for range d.IntN(n) {

@@ -144,7 +144,8 @@ func TestTracking_OptOut(t *testing.T) {
 	w.setup("FLUSHALL")
 	optout := w.tracker("OPTOUT NOLOOP")
 	invalidates(w, optout, []string{"GET k", "CLIENT CACHING NO", "CLIENT TRACKINGINFO", "GET l"}, "MSET k 1 l 1", 1)
-	// CLIENT CACHING applied to the refused command
+	// CLIENT CACHING applies only to the next command, even if the server
+	// refuses that command.
 	for _, refused := range []string{"GET", "NOSUCH", "BLPOP nokey 0.01"} {
 		invalidates(w, optout, []string{"CLIENT CACHING NO", refused, "GET k"}, "SET k 1", 1)
 	}
@@ -210,8 +211,8 @@ func TestTracking_Redirect(t *testing.T) {
 		if proto == 2 {
 			c.Do("GET k")
 			w.Do("SET k v") // the other connection has no subscription yet
-			// The node handles events in the order of the log, so it has handled that
-			// of SET when another connection gets a later message.
+			// The node handles events in the order of the log, so it has handled the
+			// event of SET when another connection gets a later message.
 			later := newPair(t, 2)
 			later.Do("SUBSCRIBE later")
 			w.Do("PUBLISH later m")
