@@ -15,9 +15,9 @@ import (
 // Cacher is a client with a cache, like the clients of libraries for
 // client-side caching (RESP3, CLIENT TRACKING ON). It sends random pipelines
 // and checks its cached values. A cached value must never be older than the
-// client's own last acknowledged write, nor older than any value that an
-// earlier reply or push has shown. The keys are counters that only grow, so of
-// two values the larger one is newer.
+// client's own last acknowledged write, nor older than any value in an earlier
+// reply. The keys are counters that only grow, so of two values the larger one
+// is newer.
 type Cacher struct {
 	t     testing.TB
 	conn  *respwire.Conn
