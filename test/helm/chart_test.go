@@ -31,7 +31,8 @@ type objects struct {
 	notes    string
 }
 
-// values are the values of a release in nested maps, as YAML is decoded.
+// values are the values of a release in nested maps, as the YAML decoder
+// returns them.
 type values = map[string]any
 
 // render renders the chart as "helm install" or "helm upgrade" does, without a
