@@ -64,8 +64,8 @@ func (g metricGroup) has(name string) bool {
 	return slices.ContainsFunc(g.prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
-// metricGroups are the sections of the page. A metric belongs to the first one
-// that has the beginning of its name.
+// metricGroups are the sections of the page. A metric belongs to the first
+// section whose prefixes match its name.
 var metricGroups = []metricGroup{
 	{"Locks", "Only the node that leads counts grants, refusals and ends of locks, so add up\nthe values of all nodes.",
 		[]string{"lock_w", "lock_hold", "locks_"}},
