@@ -79,7 +79,7 @@ func TestCluster_GoRedis(t *testing.T) {
 	}
 }
 
-// TestCluster_GoRedisReplicas reads from followers, by READONLY.
+// TestCluster_GoRedisReplicas reads from followers with READONLY.
 func TestCluster_GoRedisReplicas(t *testing.T) {
 	c := shard(t)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf), ReadOnly: true,

@@ -119,7 +119,8 @@ var (
 	moment = regexp.MustCompile(`(\$(?:last-ok-ping-reply|last-ping-reply|info-refresh|role-reported-time|config-epoch|last-hello-message|slave-repl-offset|down-after-milliseconds|failover-timeout|quorum|id|replication-offset)\n[$:])\d+`)
 	epoch  = regexp.MustCompile(`(?m)^(cluster_(?:current|my)_epoch:)\d+`)
 	bus    = regexp.MustCompile(`(?m)^(?:cluster_stats_messages_\w+):\d+\r\n`)
-	// A slot may have the same number as a port.
+	// slot matches the number of a slot, which may equal a port. normal marks
+	// it, so that it is not replaced by the name of that port.
 	slot  = regexp.MustCompile(`(MOVED|ASK) (\d+)\b`)
 	nodes = regexp.MustCompile(`(?m)( (?:-|ID)) 0 \d+ \d+ (connected|disconnected)`)
 )

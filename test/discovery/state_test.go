@@ -100,8 +100,9 @@ func TestFailover_SentinelMode(t *testing.T) {
 	}
 }
 
-// agrees queries a node on a connection of its own. difference describes how
-// its answers differ, "" if they agree.
+// agrees compares the number of replicas in the replies of a node to INFO,
+// WAIT, WAITAOF and ROLE, on a connection of its own. difference describes how
+// the replies differ, or is "" if they agree.
 func agrees(n *process.Node) (difference string, err error) {
 	conn, err := respwire.Connect(n.Clients, limit)
 	if err != nil {
@@ -183,7 +184,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 	c.leader = next
 	c.killLeader(t)
 	last := change(next)
-	// The dead node is flagged.
+	// The Sentinels must flag the dead node as down.
 	flagged := func() bool {
 		text := dialRaw(t, last.Sentinel, 2).do("SENTINEL REPLICAS mymaster") +
 			dialRaw(t, last.Sentinel, 2).do("SENTINEL SENTINELS mymaster")
@@ -282,7 +283,7 @@ func TestSentinel_Password(t *testing.T) {
 		t.Error(err)
 	}
 	if got := conn.do("SENTINEL FAILOVER locks"); got != "-NOGOODSLAVE No suitable replica to promote" {
-		t.Errorf("FAILOVER with nobody to fail over to: %q", got)
+		t.Errorf("FAILOVER without a replica: %q", got)
 	}
 }
 
