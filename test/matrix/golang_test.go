@@ -88,8 +88,8 @@ func goRedis(ctx context.Context, a *arena) error {
 }
 
 // setnx is a lock written by hand over any go-redis client. The client repeats
-// commands by itself, so a SET NX that fails and finds its own token has been
-// granted.
+// commands by itself. So if SET NX fails and the key has the worker's own
+// token, an earlier attempt has taken the lock.
 func setnx(c goredis9.UniversalClient, key string) func(ctx context.Context, worker int) (func() error, error) {
 	return func(ctx context.Context, worker int) (func() error, error) {
 		token := fmt.Sprint("worker-", worker)

@@ -30,8 +30,8 @@ for i = 1, #KEYS do
   end
 end
 return renewed`
-	// The reply of an unlock is kept under the latch, for an unlock that is
-	// repeated. The command that publishes is an argument.
+	// KEYS[3] stores the reply of an unlock, which a repeated unlock returns.
+	// ARGV[4] is the command that publishes.
 	redissonFree = `
 local before = redis.call('get', KEYS[3])
 if before ~= false then return tonumber(before) end
@@ -125,9 +125,9 @@ func redissonWait(ctx context.Context, a *arena) error {
 }
 
 func redissonReadLock(ctx context.Context, a *arena) error {
-	// The timeout keys of the holders are built from an argument and are
-	// not declared. The renewal counts down from the result of hget, which
-	// is a string.
+	// The script builds the timeout keys of the holders from an argument, so
+	// KEYS does not contain them. The renewal counts down from the result of
+	// hget, which is a string.
 	const take = `
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

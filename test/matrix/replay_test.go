@@ -71,7 +71,7 @@ func replay(ctx context.Context, a *arena, f func(w *wire) error) error {
 	return errors.Join(f(w), w.close())
 }
 
-// call sends EVALSHA. The first time, it also does what the library does about
+// call sends EVALSHA. The first time, it also replays how the library reacts to
 // NOSCRIPT.
 func (w *wire) call(load bool, pattern, script string, keys []string, args ...any) error {
 	tail := []any{len(keys)}
