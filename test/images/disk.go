@@ -101,8 +101,8 @@ type disk struct {
 	forgets func(path string) bool
 	syncing map[*call][]func()
 	writing map[*call]*change
-	// touched is set when a step changed something or made something
-	// durable.
+	// touched names the kind of file and the call if the last step changed
+	// something or made something durable. Otherwise it is "".
 	touched string
 	life    int // number of the process that runs now or runs next
 }
@@ -457,8 +457,8 @@ func (d *disk) renamed(c *call) error {
 	return nil
 }
 
-// kindOf returns the kind of file of a path. Moments are drawn by kind, so that
-// every kind is covered.
+// kindOf returns the kind of file of a path. pick draws moments by kind, so
+// that every kind is covered.
 func kindOf(rel string) string {
 	for _, k := range []string{".wal", "stable.db", "log.db", "acked", "node.json", "LOCK", "seal.json", "meta.json",
 		"state.bin", "snapshots", "wal"} {

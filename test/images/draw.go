@@ -43,7 +43,7 @@ type sampler struct {
 const (
 	none    = iota
 	all     // every change
-	front   // a prefix, the last change of it torn
+	front   // a prefix, whose last change is torn
 	back    // a suffix
 	some    // each change or not, at random
 	sectors // each sector or not, at random

@@ -56,9 +56,9 @@ func TestImages(t *testing.T) {
 
 // TestKilledDuringSync kills a node while it syncs its log. At the next start
 // the node finds the complete append, because the kernel still has it. The node
-// must make the append durable before it builds on it. Otherwise a loss of
-// power removes the append although later writes that depend on it were
-// acknowledged.
+// must make the append durable before it acknowledges anything that depends on
+// it. Otherwise a loss of power removes the append although the node has
+// acknowledged later writes.
 func TestKilledDuringSync(t *testing.T) {
 	needStrace(t)
 	dir := t.TempDir()

@@ -87,8 +87,7 @@ func (p plan) produce(ctx context.Context, rep *report, jobs chan<- *job) error 
 			return err
 		}
 		if s.nodes == 1 && p.controls > 0 {
-			// The log is the one file whose content no other file
-			// has.
+			// Only the log has content that is stored in no other file.
 			forgets := func(path string) bool {
 				return strings.HasSuffix(path, ".wal") ||
 					strings.HasSuffix(path, "log.db")

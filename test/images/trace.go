@@ -51,7 +51,7 @@ func readTrace(path string, killed time.Duration) (steps []step, ended bool, err
 	open := make(map[string]string) // calls that have begun, by thread: the text printed so far
 	begun := make(map[string]*call)
 	threads := make(map[string]bool)
-	made := make(map[*call]string) // by which thread the call was made
+	made := make(map[*call]string) // thread that made each call
 	returned := func(at time.Duration, c *call) {
 		if killed > 0 && at >= killed {
 			c.ret = ""
@@ -139,9 +139,9 @@ func withoutPhantoms(steps []step, threads map[*call]string) []step {
 // has woken the thread, the kernel does not answer, and strace prints the data
 // of its previous answer as a call of that thread. If that answer was the
 // beginning of a call, the phantom repeats the call before it, in another
-// thread (other is true). If it was the end of a call, the number of the
-// phantom is the result of that call, and its first argument says whether that
-// call failed. A phantom never ends.
+// thread (other is true). If it was the end of a call, strace takes the result
+// of that call for the number of the phantom call. The first argument of the
+// phantom then says whether that call failed. A phantom never ends.
 func phantom(c, before *call, other bool) bool {
 	if c.ret != "" {
 		return false
