@@ -9,7 +9,7 @@ import (
 )
 
 // TestFiles_AreSmall keeps programs and dumps out of the repository: a file
-// that "git add" took up by mistake stays in the history for good.
+// that was committed by mistake stays in the history forever.
 func TestFiles_AreSmall(t *testing.T) {
 	const limit = 1 << 20
 	cmd := exec.Command("git", "ls-files", "-z")

@@ -297,11 +297,11 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// TestSleep_IsNotSynchronisation allows a sleep in two cases only. In the
-// program, a goroutine that sleeps cannot be stopped. In a test, the right
-// length of a sleep depends on the speed of the machine. A sleep may stay where
-// it moves the clock of a synctest bubble, or where it paces a loop that polls
-// a condition and has a comment that says so.
+// TestSleep_IsNotSynchronisation allows time.Sleep in two cases only: if it
+// moves the clock of a synctest bubble, or if it paces a loop that polls a
+// condition and has a comment that says so. In the program, a goroutine that
+// sleeps cannot be stopped. In a test, the right length of a sleep depends on
+// the speed of the machine.
 func TestSleep_IsNotSynchronisation(t *testing.T) {
 	for _, s := range sources(t) {
 		polls := make(map[int]bool) // lines with a comment that says what is polled

@@ -95,8 +95,8 @@ func gather(root string) (*prose, error) {
 	return p, err
 }
 
-// source adds the comments of a Go file, and the texts that it passes to a
-// logger or makes an error of.
+// source adds the comments of a Go file, and the texts that the file passes to
+// a logger or turns into an error.
 func (p *prose) source(path string) error {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
