@@ -101,8 +101,8 @@ func planFor(bug string, seed uint64) *Schedule {
 		// their clients get the elements.
 		return queueDrill(drill(seed, 6, 8*second, Fault{Kind: "isolation", For: 6 * second, Who: follower}))
 	case "hold-forgets":
-		// As above, but the leader declares the node disconnected
-		// before the node is back, and while its clients still wait.
+		// The leader declares a node that is cut off disconnected before the
+		// node is back, and while its clients still wait.
 		return queueDrill(drill(seed, 10, 5*second, Fault{Kind: "isolation", For: 2800 * ms, Who: follower}))
 	case "own-late":
 		p := drill(seed, 4, 4*second, Fault{Kind: "kill", For: second, Who: follower})
@@ -130,9 +130,9 @@ func planFor(bug string, seed uint64) *Schedule {
 			Fault{Kind: "one-way loss out", At: 1750 * ms, For: 300 * ms, Who: leader},
 			Fault{Kind: "kill", At: 2 * second, For: second, Who: leader})
 	case "verify-leader":
-		// Acknowledgements are delayed on the network until another
-		// node leads. They go to a node that does not step down for a
-		// long time.
+		// Acknowledgements are delayed on the network until another node leads.
+		// The former leader, which receives them, does not step down for a long
+		// time.
 		p := drill(seed, 6, 6*second,
 			Fault{Kind: "transfer", Who: "n2"},
 			Fault{Kind: "slow answers", At: 1500 * ms, For: 400 * ms, Who: "n2", Much: int64(1400 * ms)},
@@ -140,10 +140,10 @@ func planFor(bug string, seed uint64) *Schedule {
 		p.Sluggish = map[string]int{"n2": 30}
 		return p
 	case "own-disk":
-		// The leader acknowledges entries that one follower has stored
-		// and that the leader itself has not written to its disk. The
-		// kill of the leader loses them there. The leader and the third
-		// node, which was cut off, then form the next majority.
+		// The leader acknowledges entries that one follower has stored and that
+		// the leader itself has not written to its disk. When the leader is
+		// killed, it loses them. The leader and the third node, which was cut
+		// off, then form the next majority.
 		return drill(seed, 4, 6*second,
 			Fault{Kind: "transfer", Who: "n1"},
 			Fault{Kind: "isolation", At: 1500 * ms, For: 1000 * ms, Who: "n3"},

@@ -22,9 +22,9 @@ import (
 // disk is the data that a node keeps through its crashes. It replaces
 // cluster/storage, which cannot be used here because real files do not follow
 // the time of the bubble. A disk gives the guarantees of cluster/storage and no
-// more: after a crash, everything is there for which StoreLogs, Set or the
-// Close of a snapshot had returned. A part of the writes that had not returned
-// may be there too.
+// more: after a crash, it has everything for which StoreLogs, Set or the Close
+// of a snapshot had returned. It may also have a part of the writes that had
+// not returned.
 type disk struct {
 	rng   *rand.Rand
 	audit *audit
@@ -260,8 +260,8 @@ func (d *disk) sync() {
 // stores is the disk as opened by one start of the node. It implements
 // cluster.Stores. After a crash has detached the disk, writes have no effect on
 // it, like those of a dead process. The process's goroutines run on in the
-// simulator until they notice. They must still see the log that they have
-// written, because raft panics if an entry that it has written is missing.
+// simulator until they notice the crash. They must still see the log that they
+// have written, because raft panics if an entry that it has written is missing.
 type stores struct {
 	d        *disk
 	cache    *raft.LogCache
@@ -295,8 +295,8 @@ func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
 	for _, l := range d.log {
 		s.bytes += int64(len(l.Data))
 	}
-	// The process crashed between the installation of a snapshot and the
-	// deletion of the log.
+	// In this case, the process crashed between the installation of a snapshot
+	// and the deletion of the log.
 	if n := len(d.snaps); n > 0 && len(d.log) > 0 && d.log[len(d.log)-1].Index < d.snaps[n-1].meta.Index {
 		d.log, d.durable, s.bytes = nil, 0, 0
 	}

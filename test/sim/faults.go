@@ -335,8 +335,8 @@ func (inj *injection) clockJump() bool {
 }
 
 // clockDrift makes a clock run at another rate. The clock may be slower without
-// a limit, because that only makes keys live longer. It is faster only within
-// the drift that the product tolerates.
+// a limit, because a slow clock only makes keys live longer. It is faster only
+// within the drift that the product tolerates.
 func (inj *injection) clockDrift() bool {
 	id := inj.pick()
 	if id == "" {

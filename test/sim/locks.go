@@ -21,8 +21,8 @@ const (
 	fairLimit   = "fair3" // two owners hold it
 )
 
-// fairLocks are all locks. Schedules with a lock delay have it for fairDelayed and
-// fairLimit.
+// fairLocks are all locks. If a schedule has a lock delay, the delay applies to
+// fairDelayed and fairLimit.
 var fairLocks = []string{"fair0", fairDelayed, fairShared, fairLimit}
 
 const (
@@ -43,9 +43,9 @@ const (
 		`return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
 )
 
-// gentle lists the faults during which the order of waiters is checked: the nodes
-// that are up can reach each other, and their disks and clocks work. It is not
-// checked during a change of leader.
+// gentle lists the faults during which the order of waiters is checked. During
+// these faults, the nodes that are up can reach each other, and their disks and
+// clocks work. During a change of leader, the order is not checked.
 var gentle = []string{"kill", "power failure", "power failure of a majority", "power failure of all", "snapshot",
 	"transfer storm", "clock jump"}
 
@@ -66,8 +66,8 @@ func (h *history) unsteady(from, to time.Duration) {
 
 // joining reports whether a running node has applied nothing yet. Either it has
 // just started, or it has not joined the cluster, because the attempts to add it
-// have failed. A node that has not joined keeps the commands of its clients until
-// then, so these clients are not in a queue.
+// have failed. A node keeps the commands of its clients until it has joined, so
+// these clients are not in a queue.
 func (w *world) joining() bool {
 	for _, id := range w.ids() {
 		p := w.node(id).running()
@@ -176,7 +176,7 @@ func (c *remote) acquire(k *checker.LockCall, wait time.Duration) bool {
 	proc := c.proc
 	x := c.send(cmd)
 	if x.outcome == checker.Done {
-		if leaves { // while it waits, or while it is being answered
+		if leaves { // the client leaves while it waits, or while the node replies
 			x = c.receiveOrLeave(x, time.Duration(c.r.Int64N(int64(wait))))
 		} else {
 			x = c.receive(x, 1, wait+replyTimeout)
@@ -237,13 +237,13 @@ func (c *remote) lockTaker() {
 		switch {
 		case x.outcome != checker.Done:
 		case len(replies) != 2:
-			// Programs refuse to queue a command that needs a higher feature
+			// Nodes refuse to queue a command that needs a higher feature
 			// version, so no lock was taken.
 			k.Outcome = checker.Refused
 		case replies[0].Text == "OK" && !replies[1].Error:
 			k.Token = replies[1].Int
 		case replies[0].Text == "OK":
-			k.Outcome = checker.Unknown // below the feature version of LOCK TOKEN
+			k.Outcome = checker.Unknown // the feature version may be below that of LOCK TOKEN
 		}
 		c.h.lockCall(k)
 		if k.Token != 0 {

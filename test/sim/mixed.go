@@ -51,7 +51,8 @@ func (w *world) mixRequests() bool {
 	deposed := apart([]string{"n1"}, []string{"n2", "n3", "n4"})
 	release := d.holdReads(own + 1)
 	// The first entry must be on its way, and the next one on n1's disk, before
-	// n5 answers: entries that are not on the disk yet are read from memory.
+	// n5 answers. Only reads of the disk can be delayed, and n1 reads entries
+	// that are not on its disk yet from memory.
 	late := w.net.cut([]direction{{"n1", "n5"}})
 	over := w.writeThrough("n1", 4)
 	w.until("entries that n1 cannot commit", func() bool { return d.synced() > own+1 })

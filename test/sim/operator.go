@@ -23,8 +23,8 @@ const (
 )
 
 // operatorKinds are the kinds that operate draws at random. It draws
-// removalOfJoining apart from them, so that seeds kept their faults when that
-// kind was added.
+// removalOfJoining separately: when that kind was added, the faults of existing
+// seeds had to stay the same.
 var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging,
 	removalTooMany, removalOfLeader}
 
@@ -112,7 +112,7 @@ func (inj *injection) transferToDying() bool {
 	}
 	over := make(chan struct{})
 	go func() {
-		_ = transferLeadership(leader.n, target) // any result is right
+		_ = transferLeadership(leader.n, target) // any result is correct
 		close(over)
 	}()
 	<-time.After(time.Duration(inj.f.Much))
@@ -151,7 +151,7 @@ func (inj *injection) transferToLagging() bool {
 	if leader == nil {
 		return false
 	}
-	_ = transferLeadership(leader.n, target) // any result is right
+	_ = transferLeadership(leader.n, target) // any result is correct
 	return true
 }
 
@@ -172,7 +172,7 @@ func (inj *injection) removalTooMany() bool {
 		if p := inj.w.node(id).running(); p != nil {
 			begun, ended := inj.w.changesBegun.Load(), inj.w.changesEnded.Load()
 			before, starts, up := inj.w.voters(), inj.w.starts(), inj.runningNodes(ids)
-			led := leader.n.Status().Role == "leader" // if not, it asks another node
+			led := leader.n.Status().Role == "leader" // a follower would ask another node for the removal
 			err := inj.w.removeMember(leader.n, id)
 			if err != nil && strings.Contains(err.Error(), "reachable") {
 				refused = true
@@ -219,7 +219,7 @@ func (inj *injection) tooMany(id string, before []string, starts map[string]uint
 	}
 }
 
-// runningNodes returns those of the nodes that run.
+// runningNodes returns the nodes of ids that run.
 func (inj *injection) runningNodes(ids []string) []string {
 	var up []string
 	for _, id := range ids {

@@ -38,7 +38,7 @@ func TestPowerFS_TakesBack(t *testing.T) {
 		}
 	}
 	if n, err := p.cut(); n != 2 || err != nil {
-		t.Fatalf("cut took %d writes back, want 2: %v", n, err)
+		t.Fatalf("cut reverted %d writes, want 2: %v", n, err)
 	}
 	got, err := os.ReadFile(filepath.Join(dir, "f"))
 	if err != nil {

@@ -82,7 +82,7 @@ func (c *remote) take(k *checker.Take, cmd command, timeout time.Duration) {
 	x := c.send(cmd)
 	if x.outcome == checker.Done {
 		limit := timeout + replyTimeout
-		if c.r.IntN(8) == 0 { // the client leaves while it waits, or while it is being answered
+		if c.r.IntN(8) == 0 { // the client leaves while it waits, or while the node replies
 			limit = time.Duration(c.r.Int64N(int64(timeout)))
 			x = c.receiveOrLeave(x, limit)
 		} else {

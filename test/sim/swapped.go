@@ -14,8 +14,8 @@ const swappedScenario = "swapped addresses"
 // n2 and n3 with each other's address. n3 campaigns in the same term, from the
 // address that has n1's vote. n1 must not vote for n3 too.
 //
-// n1 must not hear n2 as leader, or it would refuse n3 for that reason. So its
-// messages from n2 are cut off as soon as it has voted. The timers of n1 are
+// If n1 heard from n2 as leader, it would refuse n3 for that reason. So n2's
+// messages to n1 are cut off as soon as n1 has voted. The timers of n1 are
 // slow, so that it does not campaign itself.
 func swappedAddresses(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 3)
@@ -82,7 +82,7 @@ func (w *world) swapAddresses() bool {
 }
 
 // exchange gives two nodes each other's address in the flags of all nodes. The
-// nodes use it when they start next.
+// nodes use the new addresses when they start next.
 func (w *world) exchange(a, b string) {
 	peers := slices.Clone(w.peers)
 	for i, p := range peers {

@@ -245,8 +245,8 @@ const restartAfter = 300 * time.Millisecond
 // their error texts: see hashicorp/raft issue 697 and cluster/raftlog/staleend.go.
 var planned = []string{errGap.Error(), "a snapshot took the place of entries"}
 
-// exited is called by the product when its process must end. It crashes the
-// process and restarts the node, as a supervisor does.
+// exited is the function that the product calls when its process must end. It
+// crashes the process and restarts the node, as a supervisor does.
 func (w *world) exited(nd *node, p *process, err error) {
 	if p.dead.Load() || errors.Is(err, context.Canceled) {
 		return
