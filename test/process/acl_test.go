@@ -33,10 +33,11 @@ func waitClosed(t *testing.T, c *respwire.Conn, what string) {
 	}
 }
 
-// TestACL_IsReplicated changes users through a follower. From the reply on, a
-// new user can log in on all nodes, and a granted permission is valid on all
-// nodes. A revoked permission is revoked from open connections on all nodes.
-// Everything survives kill -9 of the leader, and then kill -9 of all nodes.
+// TestACL_IsReplicated changes users through a follower. Once a change is
+// acknowledged, a new user can log in on all nodes, and a granted permission is
+// valid on all nodes. A revoked permission no longer applies to open
+// connections of any node. All changes survive kill -9 of the leader, and then
+// kill -9 of all nodes.
 func TestACL_IsReplicated(t *testing.T) {
 	c := startCluster(t)
 	follower := c.others(c.leader())[0]
@@ -81,7 +82,7 @@ func TestACL_IsReplicated(t *testing.T) {
 			}
 			as(t, n, "userb", "secret")
 			if got := show(dial(t, n), "AUTH", "usera", "secret"); !strings.HasPrefix(got, "WRONGPASS") {
-				t.Errorf("%s, on %s: a deleted user answers %q", when, n.ID, got)
+				t.Errorf("%s, on %s: AUTH as a deleted user returned %q", when, n.ID, got)
 			}
 		}
 	}

@@ -52,8 +52,9 @@ var addCommand = regexp.MustCompile(`run \\?"holdfast (member add [^"\\]+)\\?"`)
 func localhost(addr string) string { return "localhost" + addr[strings.LastIndexByte(addr, ':'):] }
 
 // TestMember_Add starts a process that names a member in --peers but is not a
-// member itself. It cannot join: it has no data, and its end has no effect on
-// the cluster. It prints the command that admits it, and the command works.
+// member itself. The process must not show the cluster's data, and its death
+// has no effect on the cluster. The process prints the command that admits it,
+// and the command works.
 func TestMember_Add(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "k", "v")

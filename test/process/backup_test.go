@@ -65,8 +65,8 @@ func (c *cluster) awaitGrant(n *process.Node, key string) {
 }
 
 // TestBackup_DuringFailover takes backups under load while leaders are killed with
-// kill -9. A backup either fails and leaves no file, or is whole and contains every
-// write that was acknowledged before it began. No client notices it.
+// kill -9. A backup either fails and leaves no file, or is complete and contains
+// every write that was acknowledged before it began. No client notices a backup.
 func TestBackup_DuringFailover(t *testing.T) {
 	c := startCluster(t)
 	dir := t.TempDir()
@@ -140,7 +140,8 @@ func TestRestore_NamedUser(t *testing.T) {
 			t.Fatalf("restore through %s: %+v", n.ID, o)
 		}
 		wantContains(t, "restore", o.out, "restored 1 keys", `setting lock-delay is now "", it was "`+delay+`"`)
-		// A login before a node has replaced the user would end with the user.
+		// A login would end when the node replaces the user, so wait until each
+		// node has done so.
 		for _, other := range others {
 			waitClosed(t, other, "the connection of a replaced user")
 		}
@@ -167,10 +168,10 @@ func (c *cluster) restartsQuietly(n *process.Node) {
 }
 
 // TestRestore_NodeDown restores a backup into a running cluster while a node is
-// down. That node has the data too when it is back. Tokens rise, the lease
+// down. When that node is back, it has the data too. Tokens rise, the lease
 // clock does not go back, and no lock is granted during the quarantine. A
-// backup of a cluster with a later lease clock is restored into a fresh cluster
-// without an entry that is behind the lease clock.
+// second backup is restored into a fresh cluster, whose lease clock is earlier.
+// No entry of that cluster may have a time behind its lease clock.
 func TestRestore_NodeDown(t *testing.T) {
 	c := startCluster(t)
 	n := c.leader()
@@ -286,9 +287,9 @@ func restoreFresh(t *testing.T, fresh *cluster, file string, before inspected) {
 	}
 }
 
-// TestRecover_OneOfThree kills all nodes with kill -9 and makes a new cluster of the
-// data of one of them. The old directory remains as it was, and the old nodes cannot
-// join the new cluster.
+// TestRecover_OneOfThree kills all nodes with kill -9 and makes a new cluster from
+// the data of one of them. The old directory remains as it was, and the old nodes
+// cannot join the new cluster.
 func TestRecover_OneOfThree(t *testing.T) {
 	c := startCluster(t)
 	n := c.leader()

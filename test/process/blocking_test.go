@@ -111,9 +111,9 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 	}
 }
 
-// TestBlocking_Stop stops a node. In time the node closes the connections of
-// its blocked clients. An element that is pushed afterwards goes to none of
-// them.
+// TestBlocking_Stop stops a node that has a blocked client. The node closes the
+// client's connection and ends in time. An element that is pushed afterward
+// does not go to that client.
 func TestBlocking_Stop(t *testing.T) {
 	c := startCluster(t)
 	leaving := c.leader()

@@ -125,7 +125,7 @@ func (c flagCases) addresses() []flagCase {
 	}
 }
 
-// values contains values that a flag does not take.
+// values contains values that a flag does not accept.
 func (c flagCases) values() []flagCase {
 	return []flagCase{
 		{"heartbeat of nothing", nil, c.serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
@@ -482,9 +482,9 @@ func again(n *process.Node, id string) *process.Node {
 	return o
 }
 
-// TestMember_WipedDirectory removes the data of a member. The member is not
-// admitted again under its name. It says what to do, and the described steps
-// work.
+// TestMember_WipedDirectory removes the data of a member. The cluster does not
+// admit the node again under its name. The node prints what the operator must
+// do, and the described steps work.
 func TestMember_WipedDirectory(t *testing.T) {
 	c := startCluster(t)
 	for i := range 100 {

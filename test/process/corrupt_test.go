@@ -77,8 +77,8 @@ func testCorruption(t *testing.T, store string) {
 			return file
 		}},
 	} {
-		// Take the followers in turn. A leader that is stopped becomes
-		// a follower.
+		// Damage the nodes one after the other. If the node leads, another node
+		// becomes leader when it stops.
 		n := c.Nodes[i%3]
 		if strings.Contains(tt.name, "snapshot") {
 			want(t, n, "OK", "HOLDFAST", "SNAPSHOT")

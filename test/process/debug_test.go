@@ -50,8 +50,8 @@ func readBundle(t *testing.T, path string) map[string]string {
 	}
 }
 
-// TestDebugBundle collects an archive from a cluster whose secrets contain the word
-// canary, and of which one node is dead.
+// TestDebugBundle collects an archive from a cluster with one dead node. The
+// secrets of the cluster contain the word canary.
 func TestDebugBundle(t *testing.T) {
 	dir := t.TempDir()
 	password := writeSecret(t, filepath.Join(dir, "password"), "canary-password")
@@ -130,8 +130,8 @@ func TestDebugBundle(t *testing.T) {
 		t.Errorf("archive: %v, %v", info, err)
 	}
 
-	// The command does not overwrite a file. Without the token, it collects what
-	// needs none.
+	// The command does not overwrite a file. Without the token, it collects
+	// everything that needs no token.
 	if o := invoke(t, nil, append(args, "-o", archive)...); o.code != 1 || !strings.Contains(o.errOut, "file exists") {
 		t.Errorf("the second archive: exit %d, %s", o.code, o.errOut)
 	}

@@ -190,7 +190,7 @@ func TestDev(t *testing.T) {
 	// dev still finds the leader after a client sets a password.
 	want(t, any, "OK", "CONFIG", "SET", "requirepass", "secret")
 
-	// The leader is killed. dev reports that, reports the new leader, and
+	// The leader is killed. dev reports its end and the new leader, and
 	// restarts no node.
 	if err := syscall.Kill(pids[leader], syscall.SIGKILL); err != nil {
 		t.Fatal(err)

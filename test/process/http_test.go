@@ -200,7 +200,7 @@ var textLine = regexp.MustCompile(
 	`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S* \[(TRACE|DEBUG|INFO|WARN|ERROR)\] +holdfast[.a-z]*: `)
 
 // TestLog_Formats checks that the logs have one line per event, in both
-// formats, over elections, a hostile client and a stop.
+// formats, during elections, a hostile client and a stop.
 func TestLog_Formats(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "text"} {

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// startRedis starts a redis-server with a port, as a node that do can use.
+// startRedis starts a redis-server that listens on a port. It returns the
+// server as a node, so that do can send commands to it.
 func startRedis(t *testing.T, dir string) *process.Node {
 	t.Helper()
 	base, err := process.FreePorts(1, 1, 0)
@@ -242,8 +243,9 @@ func fillLarge(t *testing.T, r *process.Node) {
 	do(t, r, "CONFIG", "SET", "proto-max-bulk-len", "512mb")
 }
 
-// TestImport_Large imports values that the cluster refuses as one command. They arrive
-// whole, under their own names only, and the import never replaces another value.
+// TestImport_Large imports values that the cluster refuses as one command. Each value
+// arrives complete and under its own name only. The import never replaces another
+// value.
 func TestImport_Large(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-write-time", "4ms"}})
 	c.start()

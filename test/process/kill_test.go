@@ -72,8 +72,8 @@ func TestKill_LosesNothing(t *testing.T) {
 
 // TestKill_AtAPoint starts a process with a failpoint set. The process kills
 // itself there, and its log and other outputs clearly announce the failpoint.
-// Data that was written and not acknowledged is there all the same.
-// verify/attack covers all failpoints.
+// After a restart, the node has the data that it had written but not
+// acknowledged. verify/attack covers all failpoints.
 func TestKill_AtAPoint(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1})
 	c.start()

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// unlisted are the flags in docs/limits.md that CONFIG GET does not print. The
-// document names them.
+// unlisted are the flags that docs/limits.md names and CONFIG GET does not
+// print.
 var unlisted = []string{"disk-reserve", "leader-wait", "maxmemory", "threads"}
 
 // documentedLimits returns the flags in docs/limits.md whose values a node

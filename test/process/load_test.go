@@ -27,7 +27,8 @@ type load struct {
 	wg      sync.WaitGroup
 }
 
-// writer is one client. Its lists belong to it until the load has stopped.
+// writer is one client. Until the load has stopped, only the client's goroutine
+// uses its lists.
 type writer struct {
 	id    int
 	nodes []*process.Node // it uses the first node, and moves to the next when that fails

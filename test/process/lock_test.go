@@ -87,8 +87,8 @@ func checkTTL(t *testing.T, n *process.Node, key string, taken time.Time, ttl ti
 		if err != nil {
 			t.Fatalf("%s %s: %q", name, key, text)
 		}
-		// The lock was taken after the time taken, and the TTL was read
-		// before now.
+		// The cluster granted the lock after the time in taken, and the node
+		// read the TTL before now.
 		low := ttl - time.Since(taken)
 		high := ttl - begun.Sub(taken) + lateBound
 		// TTL rounds to the nearest second, PTTL down to the millisecond.

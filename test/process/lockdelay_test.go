@@ -90,8 +90,8 @@ func TestLock_Delay(t *testing.T) {
 	want(t, other, "(integer) 1", "SETNX", "long:a", "you")
 }
 
-// TestLockDelay_Differs checks that each node whose --lock-delay is not that of the
-// cluster reports it, also if the nodes started at the same time.
+// TestLockDelay_Differs checks that each node whose --lock-delay differs from the
+// setting of the cluster reports this, even if the nodes started at the same time.
 func TestLockDelay_Differs(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 3})
 	value := map[*process.Node]string{}

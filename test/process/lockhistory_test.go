@@ -126,7 +126,7 @@ func TestLock_History(t *testing.T) {
 		}
 	}
 
-	// A node that runs needs no leader to answer.
+	// A running node needs no leader to answer.
 	for _, n := range c.Nodes[1:] {
 		kill(t, n)
 	}
@@ -190,9 +190,9 @@ func TestLock_HistoryTorn(t *testing.T) {
 	}
 }
 
-// TestLock_HistoryOfUser checks that the history contains the locks that the scripts
-// of lock libraries take and release for a user with rules, for whom the
-// interpreter executes the scripts.
+// TestLock_HistoryOfUser runs scripts of lock libraries as a user with ACL rules.
+// For such a user, the interpreter executes the scripts. The history must contain
+// the locks that the scripts take and release.
 func TestLock_HistoryOfUser(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "ACL", "SETUSER", "app", "on", ">pw", "~lock*", "+@all")
@@ -219,9 +219,9 @@ func TestLock_HistoryOfUser(t *testing.T) {
 	}
 }
 
-// TestPlainLocks_AreListed: "holdfast locks" lists the locks that clients of all
-// nodes have taken with SET NX, on every node, the oldest first. The clients and the
-// times come from the history.
+// TestPlainLocks_AreListed checks that "holdfast locks" lists, on every node, the
+// locks that clients of all nodes have taken with SET NX, the oldest first. The
+// clients and the times come from the history.
 func TestPlainLocks_AreListed(t *testing.T) {
 	c := startCluster(t)
 	want := []string{}
@@ -265,10 +265,11 @@ func TestPlainLocks_AreListed(t *testing.T) {
 	}
 }
 
-// TestPlainLocks_Many: "holdfast locks" does not look up only the first locks.
+// TestPlainLocks_Many checks that "holdfast locks" finds the clients of all
+// locks, although it looks up only some of them at a time.
 func TestPlainLocks_Many(t *testing.T) {
 	c := startCluster(t)
-	const locks = 130 // more than it looks up at a time
+	const locks = 130 // more than "holdfast locks" looks up at a time
 	for i := range locks {
 		want(t, c.Nodes[0], "OK", "SET", fmt.Sprint("plain:", i), "owner", "NX", "PX", "600000")
 	}

@@ -185,8 +185,8 @@ func TestLock_Lost(t *testing.T) {
 	l.wantExit(76)
 	wantContains(t, "a broken lock", l.out.String(), "term", "lost")
 
-	// The command of a lock that is not confirmed ends before the lease, so the
-	// next owner never meets it.
+	// If the cluster does not confirm the lock, the command ends before the
+	// lease, so it never runs together with the command of the next owner.
 	const ttl = 3 * time.Second
 	l = c.lock("b", ignores, "--ttl", ttl.String(), "--grace", "500ms")
 	l.says("begun")
@@ -205,8 +205,9 @@ func TestLock_Lost(t *testing.T) {
 	}
 }
 
-// TestLock_LeaderKilled checks that a lock, and the wait for it, survive the death
-// of the node that both talk to, and that the two commands never run together.
+// TestLock_LeaderKilled checks that an owner keeps its lock and a waiter keeps
+// waiting when the node that they use is killed, and that their two commands never
+// run together.
 func TestLock_LeaderKilled(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

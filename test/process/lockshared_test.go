@@ -26,10 +26,9 @@ func (c *cluster) owners(key string) (names []string) {
 	return names
 }
 
-// TestLock_Shared checks that readers run together and a writer alone, that waiters
-// on two nodes keep their order when the leader is killed, that a reader behind a
-// waiting writer waits, and that the readers in front of the next writer run
-// together.
+// TestLock_Shared checks that readers run together and a writer runs alone. When
+// the leader is killed, waiters on two nodes keep their order. A reader behind a
+// waiting writer waits, and the readers in front of the next writer run together.
 func TestLock_Shared(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

@@ -143,8 +143,8 @@ func TestMaxMemory_Refusals(t *testing.T) {
 
 // TestMaxMemory_SnapshotOfLeader restarts a node that is so far behind that the
 // leader sends it a snapshot. The node must not hold its own state and the state
-// of the snapshot at the same time: then a cgroup with twice maxmemory would end
-// the node.
+// of the snapshot at the same time. Otherwise, a cgroup with twice maxmemory
+// would end the node.
 func TestMaxMemory_SnapshotOfLeader(t *testing.T) {
 	const limit = 64 << 20
 	c := startCluster(t, "--maxmemory", strconv.Itoa(limit), "--snapshot-bytes", "16mb", "--trailing-bytes", "1mb")

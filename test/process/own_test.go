@@ -66,8 +66,8 @@ var ownSteps = []struct {
 	setup []string
 	steps []string
 	// pushed marks the cases in which the order differs: Redis 7.0 sends
-	// messages before the reply of PUBLISH, and inside the reply of EXEC.
-	// Later versions, and this program, send them after it.
+	// messages before the reply of PUBLISH, and inside the reply of EXEC. Later
+	// versions of Redis, and Holdfast, send them after that reply.
 	pushed bool
 }{
 	{name: "write", steps: []string{"GET k", "SET k 1|PING|GET k|PING", "SET k 2|SET k 3|GET k|SET k 4|PING",
@@ -292,9 +292,10 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	}
 }
 
-// TestOwn_Paused stops the leader, so that a follower does not hear from it. No
-// client waits for events longer than the bound: a connection with tracking gets
-// an invalidation of all keys.
+// TestOwn_Paused stops the leader, so that a follower does not hear from the
+// leader. The follower must not delay its replies without a limit while events
+// are missing: a connection with tracking gets an invalidation of all keys
+// instead.
 func TestOwn_Paused(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

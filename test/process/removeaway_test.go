@@ -48,7 +48,8 @@ func TestRemoveAway(t *testing.T) {
 	if o.code != 5 || !strings.Contains(o.out, "tolerates no more failures") {
 		t.Errorf("status with two of three voters: %+v", o)
 	}
-	// A node that was removed says so wherever an operator may look.
+	// A removed node reports its removal in its log, in holdfast status and at
+	// /readyz.
 	start(t, gone[0])
 	waitOutput(t, gone[0], "this node was removed from the cluster")
 	removed := gone[0].ID + " was removed from the cluster"

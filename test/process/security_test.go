@@ -190,8 +190,8 @@ func (s *shown) paths(t *testing.T, n *process.Node, token string) {
 	}
 }
 
-// demandsPassword starts a node again, without the password. It must demand the
-// password all the same.
+// demandsPassword starts a node again, without the flag that sets the password.
+// The node must still demand the password.
 func demandsPassword(t *testing.T, late *process.Node) {
 	t.Helper()
 	stopNode(t, late)

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// A read of slowTexts takes tens of milliseconds: its cost is the product of
-// the lengths of the texts. slowRounds of them take many seconds.
+// slowRounds is the number of slow reads that take many seconds together. One
+// read takes tens of milliseconds, because its cost is the product of the
+// lengths of the texts of writeSlowTexts.
 const slowRounds = 300
 
 // writeSlowTexts writes the two texts that the slow reads compare.

@@ -65,9 +65,10 @@ func TestTracking_RueidisCache(t *testing.T) {
 	}
 }
 
-// TestTracking_RueidisFields caches the fields of a hash one by one. If a write
-// changes one field and this node does not know of the write yet, the change
-// must invalidate that field even if the client reads another field afterwards.
+// TestTracking_RueidisFields caches the fields of a hash one by one. A write
+// changes one field, and the client's node does not know of the write yet. The
+// change must then invalidate that field even if the client reads another field
+// afterward.
 func TestTracking_RueidisFields(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

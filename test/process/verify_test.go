@@ -65,7 +65,7 @@ func TestVerify_OfALiveCluster(t *testing.T) {
 }
 
 // TestVerify_FindsWhatIsBroken deletes locks that other clients hold. verify
-// finds and reports that.
+// must report the lost locks.
 func TestVerify_FindsWhatIsBroken(t *testing.T) {
 	c := startCluster(t)
 	stop, done := make(chan struct{}), make(chan struct{})
