@@ -44,7 +44,7 @@ type episode struct {
 	violations []checker.Violation
 	events     []Event
 	recoveries []checker.Recovery
-	families   Check // commands that ran during the load, in an episode with two builds
+	families   Check // result of load.Families, in an episode with two builds
 	beside     Check // result of the clients of Config.Beside
 	besideBad  []checker.Violation
 	cutShort   bool     // a fault of the current step could not finish
@@ -172,9 +172,9 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 var gentle = []string{"kill -9 leader", "kill -9 follower", "kill -9 majority", "kill -9 all", "rolling restart",
 	"transfer storm", "snapshot race"}
 
-// queueSettles is how long after a fault the order of waiters is not checked, and
-// leaderSettles how long after a change of leader. calm is how long an episode
-// runs after its last fault, so that there is a time in which the order is
+// After a fault, the order of waiters is not checked for queueSettles. After a
+// change of leader, it is not checked for leaderSettles. An episode continues for
+// calm after its last fault, so that there is a time in which the order is
 // checked.
 const (
 	queueSettles  = 800 * time.Millisecond

@@ -629,8 +629,8 @@ func (s *injection) restored(ctx context.Context, n *node) error {
 }
 
 // recoverOne makes a new cluster from the data of one node after the loss of all
-// others. That node was cut off before, so the others have granted locks that are
-// missing from its data.
+// others. The others have granted locks while that node was cut off, so these
+// locks are missing from its data.
 func recoverOne(ctx context.Context, s *injection) (string, error) {
 	resume, err := s.quiet(ctx)
 	defer func() { resume() }()

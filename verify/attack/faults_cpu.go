@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// cpuFaults are the faults of the processor. The nodes are up and connected,
-// but everything that they do is late.
+// cpuFaults are faults that keep nodes from the processor. The nodes are up and
+// connected, but everything that they do is late.
 var cpuFaults = []fault{
 	{class: "leader starved of CPU", group: cpus, needs: canStarve, run: starveLeader},
 	{class: "all nodes on one core with hogs", group: cpus, needs: canStarve, run: starveAll},

@@ -189,8 +189,8 @@ func replaced(ctx context.Context, s *injection) (string, error) {
 }
 
 // island cuts the leader off from all other nodes and tells it to remove them.
-// It uses FORCE, because without FORCE the leader would ask the other nodes
-// first. The leader must not report success. It is undefined whether the
+// The command contains FORCE, because otherwise the leader would ask the other
+// nodes first. The leader must not report success. It is undefined whether the
 // removal takes effect when the other nodes are back, as for any command
 // without a reply. Nodes that were removed then join as new members.
 func island(ctx context.Context, s *injection) (string, error) {
@@ -358,7 +358,7 @@ func (s *injection) damage(ctx context.Context, what string,
 	if accepted {
 		// Not every bit of a file matters: a database has free pages, and there
 		// may be an older snapshot. The checkers verify that the cluster served
-		// no wrong data. No check can verify that the node noticed the damage.
+		// no wrong data. No check requires that the node notices the damage.
 		return "", errors.Join(s.rejoin(ctx, n),
 			fmt.Errorf("%s in %s at %d of %d bytes had no effect", what, name, at, used))
 	}

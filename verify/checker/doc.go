@@ -11,8 +11,8 @@
 //     conditions, counters and times to live. A check that ran out of time has
 //     proved nothing, so it is a violation too.
 //   - Locks: a lock never has two owners at once. No lock is lost or granted
-//     again before its time is over, none is kept long after it, and fencing
-//     tokens grow.
+//     again before its time is over, and none is kept long after that time.
+//     Fencing tokens grow.
 //   - Once: an acknowledged command was executed once, a refused one never, and
 //     one of unknown outcome at most once. The order of execution agrees with
 //     the order of the acknowledgements.

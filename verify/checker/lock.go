@@ -33,9 +33,9 @@ type Refusal struct {
 	Call, Return time.Duration
 }
 
-// reliableUntil returns the time until which the owner could rely on the lock. A time to
-// live counts from the moment at which a leader stamped it, which is after the
-// command was sent. A renewal counts if it was granted.
+// reliableUntil returns the time until which the owner could rely on the lock. A time
+// to live begins when a leader stamps the entry, which is after the client has sent the
+// command. A renewal counts only if it was granted.
 func (h *Hold) reliableUntil(health *Health) time.Duration {
 	end := h.Call + h.TTL
 	for _, r := range h.Renewals {
@@ -139,8 +139,8 @@ func overlaps(all []*Hold, health *Health) []Violation {
 	return bad
 }
 
-// lost finds owners that received a reply that the lock was not theirs before
-// their time was over.
+// lost finds owners whose lock was no longer theirs, according to a reply,
+// before their time was over.
 func lost(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	for _, h := range all {

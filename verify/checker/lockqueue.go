@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// LockMode says which owners may hold a lock together: the zero value is a lock
-// with one owner.
+// LockMode says which owners may hold a lock together. The zero value permits
+// only one owner.
 type LockMode struct {
 	Shared bool
 	Limit  int // the largest number of owners, 0 if Shared or for one owner
@@ -31,7 +31,7 @@ func (m LockMode) String() string {
 func (m LockMode) permits(n int) bool { return m.Shared || n <= max(m.Limit, 1) }
 
 // LockCall is an attempt to take a lock: LOCK ACQUIRE, or SET NX and LOCK TOKEN
-// in one transaction. Only one client uses an owner.
+// in one transaction. Each Owner belongs to one client.
 type LockCall struct {
 	Lock, Owner string
 	Mode        LockMode
@@ -81,8 +81,8 @@ type LockStep struct {
 	Token int64 // the token in the reply, 0 for none
 }
 
-// LockBreak is an attempt to take a lock away from its owners. If Token is 0, it
-// is an attempt for all of them.
+// LockBreak is an attempt to take a lock away from its owners. If Token is 0,
+// the attempt is for all owners.
 type LockBreak struct {
 	Lock         string
 	Token        int64
@@ -445,7 +445,7 @@ func (v *LockView) position(owner string) int {
 	return slices.IndexFunc(v.Waiters, func(w LockWaiter) bool { return w.Owner == owner })
 }
 
-// gone reports whether the position of a waiting client was not known at a time,
+// gone reports whether the position of a waiting client was unknown at a time,
 // because its connection had ended, or because it had repeated its command.
 func (l *lockQueue) gone(owner string, at time.Duration) bool {
 	o := l.lockQueues.owners[owner]

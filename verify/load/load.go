@@ -24,8 +24,8 @@ type Config struct {
 	// Producers push elements to queues, and Consumers take them with commands
 	// that block. Eight times as many consumers wait for elements that arrive
 	// slowly. Publishers and Subscribers use channels. All four are for
-	// Holdfast: a Redis keeps the guarantees that are checked only if it has no
-	// replicas.
+	// Holdfast only, because a Redis with replicas does not keep the guarantees
+	// that are checked.
 	Producers, Consumers, Publishers, Subscribers int
 	// Waiters wait for locks with LOCK ACQUIRE, and half as many clients take the
 	// same locks with SET NX. Breakers take locks away from their owners. A
