@@ -122,9 +122,9 @@ func (p *pair) sameUser(name string) {
 	}
 }
 
-// orderSubcommands sorts each run of rules that allow subcommands, and each run
-// that denies some. Redis prints them in the order of a hash table, which can
-// grow between two users of the same reply.
+// orderSubcommands sorts each sequence of rules that allow subcommands, and
+// each sequence of rules that deny some. Redis prints them in the order of a
+// hash table, which can grow between two users of the same reply.
 func orderSubcommands(rules string) string {
 	words := strings.Split(rules, " ")
 	for i := 0; i < len(words); {

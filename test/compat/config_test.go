@@ -21,9 +21,9 @@ func settingsOf(t *testing.T, reply string) []string {
 	return names
 }
 
-// TestConfig_Names checks that CONFIG GET has every parameter of Redis, and
-// otherwise only the limits of Holdfast, whose names have a prefix, and the
-// settings of its locks.
+// TestConfig_Names checks that CONFIG GET has every parameter of Redis. In
+// addition, it has only the limits of Holdfast, whose names have a prefix, and
+// the settings of locks.
 func TestConfig_Names(t *testing.T) {
 	p := newPair(t, 2)
 	redis, holdfast := p.ask("CONFIG GET *")

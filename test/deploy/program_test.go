@@ -71,8 +71,8 @@ func flags(t *testing.T, command ...string) []string {
 	return names
 }
 
-// checkCommandLine reports flags in the command line of serve or of another
-// command that the program does not have.
+// checkCommandLine reports flags that the program does not have. words are the
+// command line of serve or of another command.
 func checkCommandLine(t *testing.T, where string, words []string) {
 	t.Helper()
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") {

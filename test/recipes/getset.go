@@ -13,8 +13,9 @@ import (
 
 // page: begin
 
-// The value of this lock is the time from which it may be taken over. The time
-// is the server's (TIME), so that clients whose clocks differ agree.
+// The value of this lock is the time from which another client may take the
+// lock over. All clients use the server's clock (TIME), so that their own
+// clocks need not agree.
 func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) {
 	err = persist(ctx, func() error {
 		now, err = c.Time(ctx).Result()
@@ -80,8 +81,8 @@ func getsetDemo(ctx context.Context, e *Env) error {
 	return each(ctx, clients, func(ctx context.Context, i int) error {
 		c := e.Client(i)
 		for granted.Load() < grants {
-			// TIME counts microseconds. The digits below them make each value
-			// unique to its writer.
+			// TIME counts microseconds. The nanoseconds make each value unique
+			// to its writer.
 			mine, old, taken, err := tryGetset(ctx, c, key, hold+time.Duration(i))
 			if err != nil && !isReply(err) {
 				// The connection broke, so this client does not know whether it

@@ -60,7 +60,8 @@ func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx conte
 // another client must get the lock.
 //
 // If the machine stalls for one TTL, the owner loses the lock, and keep must
-// tell it so. In that case the demonstration starts again with a longer TTL.
+// report the loss. In that case the demonstration starts again with a longer
+// TTL.
 func renewalDemo(ctx context.Context, e *Env) error {
 	for ttl := 2 * time.Second; ; ttl *= 2 {
 		if err := renewed(ctx, e, ttl); ttl > 5*time.Second || !errors.Is(err, errLost) {
