@@ -16,8 +16,8 @@ type alertCase struct {
 	// series are in the notation of promtool's tests, with one value for each 15 s.
 	// NODE in a series is replaced by the labels job and instance of n1.
 	series []string
-	quiet  time.Duration // the alert does not fire yet at this time
-	fires  time.Duration // it fires at this time
+	quiet  time.Duration // time at which the alert must not fire yet
+	fires  time.Duration // time at which the alert must fire
 	labels string        // labels of an alert that must fire
 }
 

@@ -18,7 +18,8 @@ const (
 	failoverName = "failover"
 	silentName   = "silent leader"
 
-	// These are upper limits for the median of the longest gaps.
+	// failoverFloor and silentFloor are upper limits for the median of the
+	// longest gaps between two acknowledged writes.
 	failoverFloor = time.Second
 	silentFloor   = 600 * time.Millisecond
 
@@ -118,7 +119,7 @@ type writer struct {
 	conn    *respwire.Conn
 	name    string
 	acked   []string
-	refused int // errors that say that the write was not executed
+	refused int // number of errors that say that the write was not executed
 }
 
 func newWriter(addr string, i int) (*writer, error) {
@@ -155,7 +156,7 @@ func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration
 		case reply.IsError():
 			w.refused++ // no acknowledgement: the gap continues
 		case reply.Null:
-			return 0, fmt.Errorf("SET %s NX: nil, although it was sent once", key)
+			return 0, fmt.Errorf("SET %s NX returned nil, although it was sent only once", key)
 		default:
 			w.acked = append(w.acked, key)
 			gap = max(gap, now.Sub(last))

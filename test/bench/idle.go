@@ -94,7 +94,7 @@ func processorTimes(pids []int) ([]time.Duration, error) {
 			return nil, err
 		}
 		if times[i], err = parseStat(string(b)); err != nil {
-			return nil, fmt.Errorf("processor time of process %d: %w", pid, err)
+			return nil, fmt.Errorf("read the processor time of process %d: %w", pid, err)
 		}
 	}
 	return times, nil
@@ -105,7 +105,7 @@ func processorTimes(pids []int) ([]time.Duration, error) {
 func parseStat(line string) (time.Duration, error) {
 	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
 	if len(fields) < 13 {
-		return 0, fmt.Errorf("%q has too few fields", line)
+		return 0, fmt.Errorf("the line %q of /proc/PID/stat has too few fields", line)
 	}
 	user, err := strconv.ParseInt(fields[11], 10, 64)
 	if err != nil {

@@ -91,7 +91,7 @@ func (p *loadProcess) stop() (e neighbor.Effect, err error) {
 		return e, errors.Join(err, p.end())
 	}
 	if err := p.out.Decode(&e); err != nil {
-		err = fmt.Errorf("effect of the load: %w", err)
+		err = fmt.Errorf("read the effect of the load: %w", err)
 		return e, errors.Join(err, p.end())
 	}
 	return e, p.end()
@@ -106,7 +106,7 @@ func (p *loadProcess) end() error {
 func runLoad(ctx context.Context, order string, in io.Reader, out io.Writer) error {
 	var o loadOrder
 	if err := json.Unmarshal([]byte(order), &o); err != nil {
-		return fmt.Errorf("order of a load: %w", err)
+		return fmt.Errorf("read the order of a load: %w", err)
 	}
 	target := neighbor.Target{Addr: o.Addr, Login: load.Login{Password: o.Password}, Prefix: o.Prefix}
 	for _, l := range neighbor.All() {

@@ -55,12 +55,13 @@ var locked = []exchange{
 	{func(c *renewer) []string { return []string{"LOCK", "RELEASE", c.key, c.owner} }, ":1\r\n"},
 }
 
-// tried is the same cycle without waiting.
+// tried is a cycle that takes a lock without waiting and releases it.
 var tried = []exchange{
 	{func(c *renewer) []string { return []string{"LOCK", "ACQUIRE", c.key, c.owner, "PX", "30000"} }, ""}, locked[1],
 }
 
-// setAndDelete is the same cycle without LOCK.
+// setAndDelete is a cycle that takes a lock with SET NX PX and releases it with
+// DELIFEQ.
 var setAndDelete = []exchange{renewals[0], renewals[2]}
 
 func ownKeys(prefix string) func(i int) string {
@@ -268,7 +269,7 @@ func other(all []*process.Node, leader *process.Node, n int) string {
 // passOver lets two clients hand a lock to each other. A client releases it when
 // the other one is in the queue.
 func (l *lockBench) passOver(ctx context.Context, a, b string, exchanges int) (*span, error) {
-	var conns [3]*respwire.Conn // the last one looks at the queue
+	var conns [3]*respwire.Conn // one for each client, and one that looks at the queue
 	for i, addr := range []string{a, b, l.leader.Clients} {
 		c, err := respwire.Connect(addr, replyLimit)
 		if err != nil {
@@ -331,7 +332,7 @@ func (l *lockBench) manyWaiters(ctx context.Context) (missed bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	for i, c := range r.clients { // so that every connection has allocated its buffers
+	for i, c := range r.clients { // a key for each client: the run must allocate the buffers of every connection
 		c.key = "locks:own:" + strconv.Itoa(i)
 	}
 	if _, err := r.runFor(ctx, l.o.seconds); err != nil {

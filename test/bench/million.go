@@ -185,7 +185,7 @@ func memoryOf(pid int, name string) (int, error) {
 	text := field(filepath.Join("/proc", strconv.Itoa(pid), "status"), name)
 	kb, err := strconv.Atoi(strings.TrimSuffix(text, " kB"))
 	if err != nil {
-		return 0, fmt.Errorf("%s of process %d: %w", name, pid, err)
+		return 0, fmt.Errorf("read %s of process %d: %w", name, pid, err)
 	}
 	return kb >> 10, nil
 }

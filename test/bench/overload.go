@@ -122,7 +122,7 @@ func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 func raiseFiles(n uint64) error {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
-		return fmt.Errorf("limit of open files: %w", err)
+		return fmt.Errorf("read the limit of open files: %w", err)
 	}
 	if l.Cur >= n {
 		return nil

@@ -100,7 +100,7 @@ func move(pid int, to *unix.CPUSet) error {
 		for _, task := range tasks {
 			tid, err := strconv.Atoi(filepath.Base(task))
 			if err != nil {
-				return fmt.Errorf("threads of process %d: %w", pid, err)
+				return fmt.Errorf("list the threads of process %d: %w", pid, err)
 			}
 			var now unix.CPUSet
 			if err := unix.SchedGetaffinity(tid, &now); err == nil && now == *to {

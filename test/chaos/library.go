@@ -37,7 +37,7 @@ const libraryTTL = 400 * time.Millisecond
 
 // withLibrary starts the clients: one for each node, and one more.
 func withLibrary(ctx context.Context, addrs []string, seed uint64) attack.Companion {
-	logging.Disable() // the attack makes nodes refuse connections, and go-redis would print that
+	logging.Disable() // go-redis would print each connection that a node refuses during the attack
 	l := &library{begun: time.Now(), addrs: addrs, acked: make(map[string][]string)}
 	ctx, l.cancel = context.WithCancel(ctx)
 	for i := range len(addrs) + 1 {

@@ -105,7 +105,7 @@ func run(ctx context.Context, o options) error {
 	if o.library {
 		cfg.Beside = withLibrary
 	}
-	fmt.Printf("seed %d; again with: make chaos SEED=%d EPISODES=%d FAULTS='%s'\n", o.seed, o.seed,
+	fmt.Printf("seed %d; to repeat it: make chaos SEED=%d EPISODES=%d FAULTS='%s'\n", o.seed, o.seed,
 		o.episodes, o.faults)
 	report, err := attack.Run(ctx, cfg)
 	if err != nil {

@@ -192,7 +192,7 @@ func TestRedigo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Close(); err != nil { // returns the connection to the pool
+	if err := c.Close(); err != nil { // Close returns the connection to the pool
 		t.Fatal(err)
 	}
 	killed, err := respwire.Do(addr, replyLimit, "CLIENT", "KILL", "ID", strconv.FormatInt(id, 10))
@@ -267,7 +267,7 @@ func TestRueidis_Tracking(t *testing.T) {
 		if err := c.Do(ctx, c.B().Set().Key("lock").Value(owner).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
-		for got := ""; got != owner; { // repeats until the invalidation of the older value has arrived
+		for got := ""; got != owner; { // repeat until the invalidation of the older value has arrived
 			var err error
 			if got, err = cached().ToString(); err != nil {
 				t.Fatalf("DoCache, want %q: %v", owner, err)

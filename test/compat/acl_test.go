@@ -115,7 +115,7 @@ func (p *pair) sameUser(name string) {
 	if orderSubcommands(line(theirs, "twin")) != orderSubcommands(line(theirs, name)) {
 		p.t.Errorf("rules %q of holdfast do not mean what redis has: %q", given, theirs)
 	}
-	// This compares ACL GETUSER without the values of "commands".
+	// Compare ACL GETUSER without the values of "commands".
 	redis, holdfast = p.ask("ACL GETUSER " + name)
 	if a, b := withoutCommands(p.t, redis[0]), withoutCommands(p.t, holdfast[0]); a != b {
 		p.t.Errorf("ACL GETUSER %s\n  redis    %s\n  holdfast %s", name, a, b)

@@ -290,7 +290,7 @@ func TestDump_Stream(t *testing.T) {
 			p.Do("XGROUP CREATE k g 0 MKSTREAM", "XGROUP CREATE k h 0", "XGROUP CREATE k h1 $ ENTRIESREAD 7")
 			for i := range n {
 				id := fmt.Sprintf("%d-%d", i/3+1, i+1)
-				if run%4 == 3 { // the sequence numbers fall while the times rise
+				if run%4 == 3 { // ids whose sequence numbers fall while their times rise
 					id = fmt.Sprintf("%d-%d", i+1, 1000-i)
 				}
 				fields := " a " + quoted(texts(rng)) + " b " + strconv.Itoa(i)

@@ -133,7 +133,7 @@ func TestRandom_HLL(t *testing.T) {
 				case n < 19 && rng.IntN(8) == 0:
 					lines = append(lines, []string{"DEL ", "PFDEBUG TODENSE "}[rng.IntN(2)]+pick())
 				default:
-					key := pick() // without the header, in which Redis may have cached a count
+					key := pick() // compare the value without its header, in which Redis may have cached a count
 					lines = append(lines, "PFCOUNT "+key, "GETRANGE "+key+" 16 -1")
 				}
 			}

@@ -150,7 +150,7 @@ func TestNotify(t *testing.T) {
 			"BITFIELD bf INCRBY u8 0 0", "BITFIELD bf OVERFLOW FAIL SET u8 0 256",
 			"BITFIELD bf2 OVERFLOW FAIL SET u8 0 256", "BITFIELD bf2 OVERFLOW FAIL SET u8 8 256",
 		)
-		// Redis notices only at the next access that the key has expired.
+		// Redis notices the expiry of the key only at the next access.
 		p.Do("SET b 2 EXAT 1", "GET b", "SET b 1", "SET b 2 EXAT 1", "GET b")
 		e.Do("PING")
 		p.DoPipelined("MULTI", "SET a 1", "INCR a", "DEL a", "EXEC")

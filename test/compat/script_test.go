@@ -116,7 +116,7 @@ func TestScript_AllOrNothing(t *testing.T) {
 func TestScript_Native(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, script := range libraryScripts(t) {
-			own := script + "\n" // another SHA1: this one is interpreted
+			own := script + "\n" // another SHA1, so the interpreter runs this script
 			for _, body := range []string{script, own} {
 				p.setup("FLUSHALL", fmt.Sprintf("SCRIPT LOAD %q", body))
 				rnd := rand.New(rand.NewPCG(1, 2)) // both protocols get the same calls

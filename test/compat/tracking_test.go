@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// tracker is a pair in RESP3 that has turned tracking on.
+// tracker returns a pair in RESP3 that has turned tracking on.
 func (p *pair) tracker(options string) *pair {
 	p.t.Helper()
 	c := newPair(p.t, 3)

@@ -107,7 +107,7 @@ func startImages(ctx context.Context, program, holdfast, dir string, want *regex
 	out, ranErr := cmd.CombinedOutput()
 	text, err := os.ReadFile(summary)
 	if errors.Is(err, os.ErrNotExist) {
-		if ranErr == nil { // strace is missing, and it is not required
+		if ranErr == nil { // strace is missing, and no setting requires it
 			return "", fmt.Errorf("%w: %s", errNotRun, strings.TrimSpace(string(out)))
 		}
 		return "", fmt.Errorf("test/images: %w\n%s", ranErr, out)

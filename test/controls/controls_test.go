@@ -157,7 +157,7 @@ func TestSimulate(t *testing.T) {
 		name       string
 		plans      []*sim.Schedule
 		bug, clean reports
-		err        string // part of it, empty if the control passes
+		err        string // part of the error, empty if the control passes
 	}{
 		{"found", plans, reports{"fencing: x", "queue: y"}, nil, ""},
 		{"not found", plans, nil, nil, "NOT FOUND in 2 histories"},

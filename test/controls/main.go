@@ -150,9 +150,9 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	fmt.Printf("controls: %d of %d injected bugs in %.0f s\n", ran, len(list), time.Since(begun).Seconds())
+	fmt.Printf("controls: ran for %d of %d injected bugs, in %.0f s\n", ran, len(list), time.Since(begun).Seconds())
 	for _, p := range list[ran:] {
-		fmt.Printf("not run, because the time is used: %s\n", p.name)
+		fmt.Printf("not run, because the time budget was used up: %s\n", p.name)
 	}
 	return errors.Join(failed...)
 }

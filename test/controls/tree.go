@@ -25,7 +25,7 @@ func copyTree(root, dir string) error {
 		switch {
 		case d.IsDir() && slices.Contains(skip, rel):
 			return fs.SkipDir
-		case slices.Contains(skip, rel): // .git is a file in a worktree
+		case slices.Contains(skip, rel): // also .git, which is a file in a worktree
 			return nil
 		case d.IsDir():
 			return os.MkdirAll(to, 0o755)
@@ -110,7 +110,7 @@ func (b builder) build(ctx context.Context, p patch) (made programs) {
 // program builds the program of a demand.
 func (b builder) program(ctx context.Context, made programs, d demand) error {
 	if made.paths[d.program] != "" {
-		return nil // two demands share it
+		return nil // two demands share the program
 	}
 	path := filepath.Join(b.out, made.patch.name+"."+d.program)
 	made.paths[d.program] = path

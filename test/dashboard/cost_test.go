@@ -74,7 +74,7 @@ func TestIdleCost(t *testing.T) {
 		for range 8 {
 			p.open(c.Nodes[0], path)
 			p.until("document.readyState === 'complete'")
-			sleep(t, time.Second) // the page loads its data
+			sleep(t, time.Second) // wait until the page has loaded its data
 			before := taskTime(p)
 			used := share(t, c, func() { sleep(t, idleTime) })
 			nodes, tab = min(nodes, max(0, used-idle)), min(tab, (taskTime(p)-before)/idleTime.Seconds())

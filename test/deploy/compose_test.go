@@ -142,7 +142,7 @@ func newComposeProject(t *testing.T, more ...string) *composeProject {
 			}
 		}
 	})
-	t.Cleanup(func() { // runs before the cleanup above
+	t.Cleanup(func() { // this cleanup runs before the one above
 		if t.Failed() {
 			t.Logf("logs:\n%s", p.compose("logs", "--no-color", "--tail", "60"))
 		}
@@ -316,8 +316,8 @@ func (p *composeProject) checkLock(service string, taken time.Time) {
 	p.t.Logf("%s reports a TTL of %.1f s, of which at least %.1f s are left", service, left/1000, least)
 }
 
-// checkOwnState reads the keys that the node missed from the node's own copy of
-// the data.
+// checkOwnState checks that the node's own copy of the data has the keys that
+// the node missed while it was down.
 func (p *composeProject) checkOwnState(service string) {
 	p.t.Helper()
 	c := p.dial(p.addrs[service])

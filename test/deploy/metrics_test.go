@@ -56,7 +56,7 @@ in bytes. Counters start at 0 when the process starts.
 // metricGroup is a section of the page.
 type metricGroup struct {
 	title, text string
-	prefixes    []string // beginnings of names, after "holdfast_"
+	prefixes    []string // beginnings of the names of metrics, after "holdfast_"
 }
 
 // has reports whether a metric belongs to the section.

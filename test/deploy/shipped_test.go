@@ -144,7 +144,7 @@ func TestCertificates_NameTheNodes(t *testing.T) {
 		t.Skip("openssl is not installed")
 	}
 	dir := t.TempDir()
-	for range 2 { // the second run renews them, with the same authority
+	for range 2 { // the second run renews the certificates, with the same authority
 		run(t, time.Minute, "../../deploy/tls/certificates", dir, "n1,n1.example.org,10.0.0.1", "n2")
 	}
 	authority := x509.NewCertPool()
@@ -269,8 +269,9 @@ func TestUnit_NamesFlagsThatExist(t *testing.T) {
 	}
 }
 
-// TestUnit_MayWriteTheAuditLog checks that a node of the unit can write to the files
-// that docs/security.md names. All other directories are read-only for it.
+// TestUnit_MayWriteTheAuditLog checks that a node that the unit starts can write to
+// the files that docs/security.md names. All other directories are read-only for the
+// node.
 func TestUnit_MayWriteTheAuditLog(t *testing.T) {
 	unit := read(t, "../../deploy/systemd/holdfast.service")
 	logs := regexp.MustCompile(`(?m)^LogsDirectory=(\S+)$`).FindStringSubmatch(unit)
@@ -360,4 +361,4 @@ func TestOperationsPage_IsComplete(t *testing.T) {
 }
 
 // otherNames are words that look like those of metrics.
-var otherNames = []string{"holdfast_lock", "holdfast_0"} // a Python package, a file of a release
+var otherNames = []string{"holdfast_lock", "holdfast_0"} // a Python package, and a part of a file name

@@ -54,7 +54,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 	begun := time.Now()
 	var first time.Duration
 	var failed []string
-	pause := time.NewTicker(10 * time.Millisecond) // between attempts, as in real programs
+	pause := time.NewTicker(10 * time.Millisecond) // a pause between attempts, as real programs make
 	defer pause.Stop()
 	for i, streak := 0, 0; streak < 20; i++ {
 		if err := write(fmt.Sprint("after", i)); err != nil {
@@ -77,7 +77,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follows := func() bool { // the first new leader may have been replaced since
+	follows := func() bool { // another leader may have replaced the first new leader
 		port, err := lib.port(ctx)
 		return err == nil && port == portOf(t, leader.Clients)
 	}

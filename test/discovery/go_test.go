@@ -121,7 +121,7 @@ func (r rueidisClient) port(ctx context.Context) (string, error) {
 	var info string
 	err := r.Dedicated(func(d rueidis.DedicatedClient) (err error) {
 		if err = d.Do(ctx, d.B().Get().Key("any").Build()).Error(); err != nil && !rueidis.IsRedisNil(err) {
-			return err // a dedicated client stays with the node of its first key
+			return err // a dedicated client keeps using the node of its first key
 		}
 		info, err = d.Do(ctx, d.B().Info().Section("server").Build()).ToString()
 		return err

@@ -34,7 +34,7 @@ func sentinels(t *testing.T, args ...string) *cluster {
 		known := func() bool {
 			slaves, others := ask(t, n.Sentinel, "SENTINEL", "SLAVES", "mymaster"),
 				ask(t, n.Sentinel, "SENTINEL", "SENTINELS", "mymaster")
-			return len(slaves.Elems) == 2 && len(others.Elems) == 2 // an error has no elements
+			return len(slaves.Elems) == 2 && len(others.Elems) == 2 // an error reply has no elements
 		}
 		if err := process.Poll(testutil.Within(t, limit), "the nodes to know each other", known); err != nil {
 			t.Fatal(err)

@@ -32,7 +32,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 				if difference != "" {
 					t.Errorf("%s: %s", n.ID, difference)
 				}
-				if err != nil { // the node was killed; the check below detects a running node that does not answer
+				if err != nil { // the node was killed; a later check detects a running node that does not answer
 					return
 				}
 				select {

@@ -153,7 +153,7 @@ func (c *Cacher) run() error {
 			c.invalidated(lines)
 			continue
 		}
-		c.settled(c.last) // its invalidation has arrived, or none will
+		c.settled(c.last) // any invalidation by the last command has arrived before this reply
 		c.last, c.asked = c.asked[0], c.asked[1:]
 		c.answered(c.last, lines)
 	}

@@ -20,7 +20,7 @@ type job struct {
 	image   *image
 	promise *promise
 	spec    spec
-	about   string // where the image is from
+	about   string // the recording and the step that the image comes from
 	control bool   // the image comes from a disk that ignores fsync, and a check must fail
 }
 

@@ -196,7 +196,7 @@ func (d *disk) begin(c *call) error {
 		}
 		n := d.find(rel)
 		if n == nil {
-			return nil // a file without a name: no later process can find its content
+			return nil // the file has no name, so no later process can find its content
 		}
 		d.touched = kindOf(rel) + " begin of " + c.name
 		d.several(n)
@@ -347,7 +347,7 @@ func (d *disk) finish(c *call) error {
 			p = string(unhex(strings.Trim(a, `"`)))
 		}
 		if _, ok := d.inside(p); ok {
-			return fmt.Errorf("%s of %s is not supported", c.name, p)
+			return fmt.Errorf("system call %s on %s is not supported", c.name, p)
 		}
 	}
 	return nil
@@ -396,7 +396,7 @@ func (d *disk) resized(c *call) error {
 	}
 	n := d.find(rel)
 	if n == nil {
-		return fmt.Errorf("%s of %s, which is not in the recording", c.name, rel)
+		return fmt.Errorf("system call %s on %s, which is not in the recording", c.name, rel)
 	}
 	size, err := c.number(1)
 	if c.name == "fallocate" {
@@ -419,7 +419,8 @@ func (d *disk) resized(c *call) error {
 	return nil
 }
 
-// named adds a name to the object that a call makes, or removes the name.
+// named records that a call names a new object in a directory. If made returns
+// nil, the call removes the name instead.
 func (d *disk) named(c *call, dirfd, arg string, made func(dir *node, name string) *node) error {
 	rel, ok := d.inside(join(dirfd, arg))
 	if !ok {

@@ -33,7 +33,7 @@ var mutations = []string{writeMissing, writeTorn, writeReorder, sizeOnly, resize
 type sampler struct {
 	rng   *rand.Rand
 	marks map[string]bool
-	open  bool // some change was not durable
+	open  bool // true if some change was not durable
 	// data and names select which of the changes that are not durable reach
 	// the image: see the constants below.
 	data, names int

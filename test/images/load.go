@@ -25,13 +25,13 @@ type connection struct {
 	cmds    []command
 	got     int // replies that the client has read
 
-	answers []answer // from the recording: answers, with the steps at which the node began to send them
+	answers []answer // answers in the recording, with the steps at which the node began to send them
 	partial []byte   // an incomplete reply
 }
 
 type command struct {
 	args  []string
-	group int // number of commands of the connection up to the end of the group of this command
+	group int // number of commands from the first one of the connection to the end of this group
 }
 
 // answer is a reply and the step of the recording at which it was sent.
@@ -81,7 +81,7 @@ func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan
 			}
 			s.got++
 			if strings.HasPrefix(reply.Err, "UNKNOWN") {
-				return respwire.ErrorReply(reply.Err) // the group may still be executed: do not use these keys again
+				return respwire.ErrorReply(reply.Err) // the group may still be executed: never use the keys again
 			}
 		}
 	}
@@ -273,7 +273,7 @@ func (c *clientLoad) enter(node int, addr string, monitor bool, seed uint64, gro
 				}
 				groups -= len(s.cmds)
 			}
-			select { // the node is dead or knows no leader
+			select { // wait, because the node is dead or knows no leader
 			case <-c.stop:
 				return
 			case <-time.After(20 * time.Millisecond):

@@ -83,7 +83,7 @@ func run(ctx context.Context, o options) error {
 	if o.program, err = filepath.Abs(o.program); err != nil {
 		return err
 	}
-	fmt.Printf("seed %d; again with: make images SEED=%d IMAGES=%d\n", o.seed, o.seed, o.images)
+	fmt.Printf("seed %d; to repeat it: make images SEED=%d IMAGES=%d\n", o.seed, o.seed, o.images)
 	rep, err := perform(ctx, plan{
 		program: o.program, dir: dir, seed: o.seed, images: o.images, controls: o.controls, checkers: o.checkers,
 		specs: chosen(o.only),

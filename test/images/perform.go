@@ -121,7 +121,7 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 				}
 			}
 			if seen[im.sum] {
-				again++ // an image at another moment replaces it
+				again++ // draw an image of another moment instead
 				continue
 			}
 			seen[im.sum] = true
@@ -198,13 +198,13 @@ type report struct {
 	Images     int
 	Distinct   int
 	Kinds      map[string]int // images by kind of cluster
-	Mutations  map[string]int // images by how their files differ from those that the processes saw
+	Mutations  map[string]int // images by how their files differ from the files that the processes saw
 	Started    int
-	Refused    map[string]int // images by the last line of the node
+	Refused    map[string]int // refused images by the last line that the node printed
 	Checks     int
 	Acked      int // acknowledged commands, summed over the images
 	Controls   int // images of disks that ignore fsync
-	Caught     int // those that a check detected
+	Caught     int // images among Controls that a check detected
 	Violations []violation
 
 	mu      sync.Mutex

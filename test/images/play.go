@@ -39,7 +39,7 @@ func readTape(rec *recording) (*tape, error) {
 				return nil, err
 			}
 			if !ended {
-				return nil, fmt.Errorf("%s does not contain the end of the process", l.trace)
+				return nil, fmt.Errorf("the trace %s does not contain the end of the process", l.trace)
 			}
 			for _, s := range steps {
 				// Within one trace the order of the lines
@@ -114,7 +114,7 @@ func (p *player) play(i int) (touched string, err error) {
 func (p *player) replies(i int, s placed) (replied bool, err error) {
 	_, socket := fd(s.call.arg(0))
 	if s.call.name == "close" && !s.end {
-		delete(p.clients[s.node], socket) // its number may be used again
+		delete(p.clients[s.node], socket) // the kernel may use the number of the socket again
 	}
 	if s.call.name != "write" || s.end || !strings.HasPrefix(socket, "socket:") {
 		return false, nil
@@ -133,7 +133,7 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 	if from == nil {
 		first, _, err := respwire.Parse(data)
 		if err != nil || p.named[first.Text] == nil {
-			return false, nil // another node, or a client that only waits for a leader
+			return false, nil // a connection of another node, or of a client that only waits for a leader
 		}
 		from = p.named[first.Text]
 		p.clients[s.node][socket] = from

@@ -74,8 +74,8 @@ type recorder struct {
 }
 
 // wrapper is the program that the cluster starts. It becomes the node, and strace
-// traces it. Every fsync is delayed, so that a kill or a loss of power can happen
-// during it.
+// traces the node. strace delays every fsync, so that a kill or a loss of power
+// can happen during the fsync.
 const wrapper = `#!/bin/sh
 exec strace -D -f --seccomp-bpf -y -xx -ttt -T -s 33554432 -e signal=KILL -e trace=%s \
 	-e inject=fsync,fdatasync:delay_enter=%d -o %s/"$3".$$.trace %s "$@"
@@ -221,7 +221,7 @@ func lives(ctx context.Context, r *recorder) error {
 		r.watch(0)
 		how := syscall.SIGKILL
 		switch life {
-		case 0, 4: // a snapshot becomes due once a second
+		case 0, 4: // sleep more than a second, because a snapshot becomes due once a second
 			load.Sleep(ctx, 1300*time.Millisecond)
 		case 1:
 			load.Sleep(ctx, 150*time.Millisecond)
@@ -325,7 +325,7 @@ func leaderships(ctx context.Context, r *recorder) error {
 func (r *recorder) index(n *process.Node) int {
 	i, err := strconv.Atoi(strings.TrimPrefix(n.ID, "n"))
 	if err != nil {
-		panic(err) // the cluster numbers its nodes
+		panic(err) // impossible, because the cluster numbers its nodes
 	}
 	return i - 1
 }

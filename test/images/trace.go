@@ -72,7 +72,7 @@ func readTrace(path string, killed time.Duration) (steps []step, ended bool, err
 		stamp, text, ok := strings.Cut(strings.TrimLeft(rest, " "), " ")
 		seconds, err := strconv.ParseFloat(stamp, 64)
 		if !ok || err != nil {
-			return nil, false, fmt.Errorf("%s: %.100q is not supported", path, line)
+			return nil, false, fmt.Errorf("%s: the line %.100q is not supported", path, line)
 		}
 		at := time.Duration(seconds*1e6) * time.Microsecond
 		threads[thread] = true
@@ -87,7 +87,7 @@ func readTrace(path string, killed time.Duration) (steps []step, ended bool, err
 			_, more, _ := strings.Cut(text, " resumed>")
 			c := begun[thread]
 			if c == nil {
-				return nil, false, fmt.Errorf("%s: %.100q resumes a call that never began", path, line)
+				return nil, false, fmt.Errorf("%s: the line %.100q resumes a call that never began", path, line)
 			}
 			full, err := parseCall(open[thread] + more)
 			if err != nil {
@@ -202,7 +202,7 @@ func parseCall(text string) (*call, error) {
 			case strings.HasPrefix(after, "? ERESTART"): // a signal arrived: the kernel or the program repeats the call
 				c.ret = "-ERESTART"
 			case strings.HasPrefix(after, "-1 (errno "): // no real error has this number: see phantom
-			case ok && !strings.HasPrefix(after, "?"): // otherwise the process died in the call
+			case ok && !strings.HasPrefix(after, "?"): // "?" or no result means that the process died in the call
 				c.ret, _, _ = strings.Cut(after, " ")
 			}
 			return c, nil

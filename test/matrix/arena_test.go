@@ -29,7 +29,7 @@ type arena struct {
 	// killLeader kills the leader with kill -9 and returns when another node
 	// leads. The second call does nothing.
 	killLeader func()
-	killed     atomic.Bool // killLeader has been called
+	killed     atomic.Bool // true if killLeader has been called
 }
 
 // limit is the time limit of one entry of the matrix on a slow machine.

@@ -257,7 +257,7 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 		if _, err := other.Do("SET", "cached", value); err != nil {
 			return err
 		}
-		for got := ""; got != value; { // the invalidation is under way
+		for got := ""; got != value; { // wait until the invalidation has arrived
 			if got, err = cached(); err != nil {
 				return err
 			}

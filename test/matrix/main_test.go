@@ -74,7 +74,7 @@ func entries() []entry {
 func TestMatrix(t *testing.T) {
 	arenas := make(map[string]*arena) // by mode: entries with the same mode share a cluster
 	rows := make(map[string]string)
-	top := t // arenas last as long as the whole test
+	top := t // the test that owns the arenas, which all subtests share
 	for _, e := range entries() {
 		t.Run(e.name(), func(t *testing.T) {
 			if len(e.probe) > 0 {

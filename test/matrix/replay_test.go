@@ -235,7 +235,7 @@ func stackExchange(ctx context.Context, a *arena) error {
 			command("WATCH lock", "+OK"), command("GET lock", "$t1"), command("MULTI", "+OK"),
 			command("EXPIRE lock 90", "+QUEUED"), command("EXEC", "[:1]"),
 			command("WATCH lock", "+OK"), command("GET lock", "$t1"), command("UNWATCH", "+OK"),
-			// The same with the conditional commands of newer servers
+			// LockExtend with the conditional commands of newer servers
 			command("SET lock t1 EX 60 IFEQ t1", "+OK"), command("SET lock t2 EX 60 IFEQ t2", "nil"),
 			command("DELEX lock IFEQ t2", ":0"),
 			// LockRelease

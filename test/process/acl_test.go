@@ -92,7 +92,7 @@ func TestACL_IsReplicated(t *testing.T) {
 	check("after kill -9 of the leader")
 	start(t, dead)
 	c.settled()
-	for _, n := range c.Nodes { // the restart below needs the snapshot, not only the log
+	for _, n := range c.Nodes { // the restart must also read the users from a snapshot
 		want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
 	}
 	for _, n := range c.Nodes {

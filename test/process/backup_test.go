@@ -158,7 +158,7 @@ func (c *cluster) restartsQuietly(n *process.Node) {
 	kill(c.t, n)
 	start(c.t, n)
 	c.settled()
-	want(c.t, n, "owner", "GET", "lock") // the node has executed its log
+	want(c.t, n, "owner", "GET", "lock") // this read waits until the node has executed its log
 	out := n.Output()
 	for _, old := range []string{"quarantine", "replaced the data"} {
 		if strings.Contains(out, old) {

@@ -80,7 +80,8 @@ func (c flagCases) tls() []string {
 		"--tls-auth-clients", "yes"}
 }
 
-// serve returns the arguments of a node, with more of them at the end.
+// serve returns the arguments of the serve command of a node, followed by more
+// arguments.
 func (c flagCases) serve(more ...string) []string {
 	return append([]string{"serve", "--node-id", "n1", "--data-dir", c.dir, "--client-addr", process.Loopback(c.base),
 		"--peer-addr", c.peer, "--http-addr", process.Loopback(c.base + 2), "--peers", "n1=" + c.peer}, more...)

@@ -48,7 +48,7 @@ func TestCompletion_InBash(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		// bash shows the description of a value after it.
+		// bash shows the description of a value after the value.
 		var got []string
 		for l := range strings.Lines(string(out)) {
 			if word, _, _ := strings.Cut(strings.TrimSpace(l), " "); word != "" {

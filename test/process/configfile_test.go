@@ -45,7 +45,7 @@ func TestServe_ConfigFile(t *testing.T) {
 	if got := show(conn, "AUTH", "secret"); got != "OK" {
 		t.Errorf("the password of the command line: %q", got)
 	}
-	if got := show(conn, "SET", "k", "v"); got != "OK" { // there is a leader
+	if got := show(conn, "SET", "k", "v"); got != "OK" { // SET waits until there is a leader
 		t.Errorf("SET: %q", got)
 	}
 	for name, value := range map[string]string{

@@ -305,7 +305,7 @@ func TestDev_Hangup(t *testing.T) {
 		}
 		d := startDevAs(t, cmd, base, filepath.Join(t.TempDir(), "data"), "--nodes", "1")
 		pids, _ := d.table(1)
-		if err := syscall.Kill(-d.cmd.Process.Pid, syscall.SIGHUP); err != nil { // as a terminal that closes
+		if err := syscall.Kill(-d.cmd.Process.Pid, syscall.SIGHUP); err != nil { // the signal of a terminal that closes
 			t.Fatal(err)
 		}
 		if !nohup {
@@ -315,8 +315,8 @@ func TestDev_Hangup(t *testing.T) {
 			waitEnded(t, pids)
 			continue
 		}
-		// dev still reports what happens to its node. It does not do that while
-		// it stops.
+		// dev still reports the end of its node, which it would not do while it
+		// stops.
 		if err := syscall.Kill(pids["n1"], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

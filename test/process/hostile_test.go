@@ -82,8 +82,8 @@ func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 		}
 	}
 
-	// A connection with an unfinished command ends by the deadline. Other
-	// clients continue.
+	// The deadline ends a connection with an unfinished command. Other clients
+	// continue.
 	slow := c.Nodes[0]
 	begun := time.Now()
 	hostile(t, slow, "*2\r\n$3\r\nGET\r\n$5\r\nab")

@@ -55,7 +55,8 @@ func fillRedis(t *testing.T, r *process.Node) {
 // the elements in a large hash and in a set is not part of the value.
 var sameBytes = []string{"s", "n", "ttl", "l", "ints", "h", "z", "hll", "geo", "x", "long", "biglist", "bigz"}
 
-// wantImported compares the cluster with the source.
+// wantImported compares the keys of the cluster with the keys of the Redis
+// server r.
 func wantImported(t *testing.T, r, n *process.Node) {
 	t.Helper()
 	for _, key := range sameBytes {
@@ -267,7 +268,7 @@ func TestImport_Large(t *testing.T) {
 		} {
 			words := strings.Fields(c)
 			got, w := do(t, n, words...), do(t, r, words...)
-			if c == "XINFO STREAM x" { // the nodes of the tree are an implementation detail
+			if c == "XINFO STREAM x" { // the nodes of the radix tree are an implementation detail
 				got, w = withoutNodes(got), withoutNodes(w)
 			}
 			if got != w {

@@ -31,20 +31,20 @@ type load struct {
 // uses its lists.
 type writer struct {
 	id    int
-	nodes []*process.Node // it uses the first node, and moves to the next when that fails
+	nodes []*process.Node // the client uses the first node, and the next one when that node fails
 	limit time.Duration
 
-	excused atomic.Bool  // its node is being stopped: errors are not failures now
+	excused atomic.Bool  // true while the test stops the client's node, so that errors are not failures
 	acks    atomic.Int64 // writes acknowledged so far
 
 	conn     *respwire.Conn
 	at       int // index in nodes
 	written  int
 	acked    []string
-	refused  []string // certainly not executed, according to the reply
+	refused  []string // keys of writes that were not executed, according to the reply
 	unknown  int
 	count    int64 // last reply to INCR
-	maybe    int64 // INCRs of unknown outcome since then
+	maybe    int64 // INCRs of unknown outcome since that reply
 	failures []string
 }
 

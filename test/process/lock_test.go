@@ -17,7 +17,7 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	through := c.others(dead)
-	taken := time.Now() // taken is before the command, and the lock holds for at least 600 s after the reply
+	taken := time.Now() // a time before the command; the lock lasts at least 600 s from then
 	want(t, through[0], "OK", "SET", "lock:a", "me", "NX", "EX", "600")
 	kill(t, dead)
 	begun := time.Now()

@@ -102,7 +102,7 @@ func TestLock_History(t *testing.T) {
 		return grants
 	}
 	round("first", c.Nodes)
-	for _, n := range c.Nodes[:2] { // their log before the snapshot is not applied again
+	for _, n := range c.Nodes[:2] { // after a restart, these nodes do not apply the log before the snapshot again
 		want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
 	}
 	round("second", c.Nodes)

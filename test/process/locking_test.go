@@ -34,7 +34,7 @@ func (c *cluster) lock(key, script string, flags ...string) *locked {
 	l.cmd = exec.Command(binary, append(args, "--", "sh", "-c", script)...)
 	l.cmd.Env = process.CleanEnv()
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
-	l.cmd.WaitDelay = time.Second // a test that fails may leave a child that keeps the pipe
+	l.cmd.WaitDelay = time.Second // a test that fails may leave a child process that keeps the pipe open
 	if err := process.Start(l.cmd); err != nil {
 		c.t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (c *cluster) lock(key, script string, flags ...string) *locked {
 		}
 	}()
 	c.t.Cleanup(func() {
-		_ = l.cmd.Process.Kill() // it has usually ended
+		_ = l.cmd.Process.Kill() // the program has usually ended before
 		<-l.done
 	})
 	return l
@@ -145,8 +145,8 @@ func TestLock_Runs(t *testing.T) {
 	}
 }
 
-// TestLock_Signals checks that the command gets signals, with its children, and
-// that it ends with the program that holds the lock.
+// TestLock_Signals checks that the command and its children get signals, and
+// that the command ends when the program that holds the lock ends.
 func TestLock_Signals(t *testing.T) {
 	c := startCluster(t)
 	l := c.lock("a", `trap "echo usr1" USR1; trap "echo term; exit 5" TERM; `+endless)

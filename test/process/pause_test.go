@@ -27,7 +27,7 @@ func TestPause_OfTheLeader(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "pause", each(3, c.Nodes)...)
 	var locks []*mutex
-	for i := range 3 { // a client that is paused while it holds a lock does not block the other locks
+	for i := range 3 { // a client of the paused node may hold one lock; the others must stay usable
 		locks = append(locks, newMutex(t, fmt.Sprintf("mutex:%d", i), c.Nodes))
 	}
 	r := newRegister(t, c.Nodes)

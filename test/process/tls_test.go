@@ -286,7 +286,8 @@ func TestTLS_WrongFlags(t *testing.T) {
 	}
 }
 
-// TestTLS_AtOneNodeOnly checks that nodes of which only one uses TLS say so.
+// TestTLS_AtOneNodeOnly checks that nodes report the problem if only one of
+// them uses TLS.
 func TestTLS_AtOneNodeOnly(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue("node", 10)

@@ -44,7 +44,7 @@ func runOnTerminal(t *testing.T, env []string, args ...string) *onTerminal {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it has usually ended
+		_ = p.cmd.Process.Kill() // the program has usually ended before
 		<-p.done
 		p.file.Close()
 	})

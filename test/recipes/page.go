@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A page names the file whose code it shows in a comment. Page inserts the code
-// between that file's "page: begin" and "page: end" after the comment.
+// A page names, in a comment, the file whose code it shows. After the comment,
+// Page inserts the code between "page: begin" and "page: end" of that file.
 const (
 	codeMark = "<!-- code: "
 	codeEnd  = "<!-- code end -->"
@@ -29,7 +29,7 @@ func Page(text, dir string) (string, error) {
 		name, rest, ok := strings.Cut(rest, " -->\n")
 		_, after, ok2 := strings.Cut(rest, codeEnd)
 		if !ok || !ok2 {
-			return "", fmt.Errorf("mark %q without an end", name)
+			return "", fmt.Errorf("the mark for %q has no end", name)
 		}
 		source, err := os.ReadFile(filepath.Join(dir, filepath.Base(name)))
 		if err != nil {

@@ -78,8 +78,8 @@ func ratelimitDemo(ctx context.Context, e *Env) error {
 	if len(asked) < 2*limit {
 		return fmt.Errorf("only %d calls passed in four windows", len(asked))
 	}
-	// This counts the calls that were certainly executed within one window:
-	// sent after its beginning, and replied to before its end.
+	// Count the calls that were certainly executed within one window: sent
+	// after its beginning, and replied to before its end.
 	for i := range asked {
 		n := 0
 		for k := range asked {

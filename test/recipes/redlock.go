@@ -33,10 +33,10 @@ func newRedlock(clients ...*goredis9.Client) *redsync.Redsync {
 func redlockDemo(ctx context.Context, e *Env) error {
 	one := func(i int) *redsync.Redsync { return newRedlock(e.Client(i)) }
 	if err := redlockNodes(ctx, e); err != nil {
-		return fmt.Errorf("the nodes of one cluster: %w", err)
+		return fmt.Errorf("lock on the nodes of one cluster: %w", err)
 	}
 	if err := redlockRounds(ctx, e, "recipe:redlock:one", one); err != nil {
-		return fmt.Errorf("one cluster: %w", err)
+		return fmt.Errorf("lock on one cluster: %w", err)
 	}
 	if len(e.Others) < 2 {
 		return nil
@@ -45,7 +45,7 @@ func redlockDemo(ctx context.Context, e *Env) error {
 		return newRedlock(e.Client(i), e.client(e.Others[:1], 0), e.client(e.Others[1:2], 0))
 	}
 	if err := redlockRounds(ctx, e, "recipe:redlock:three", three); err != nil {
-		return fmt.Errorf("three clusters: %w", err)
+		return fmt.Errorf("lock on three clusters: %w", err)
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func reentrantDemo(ctx context.Context, e *Env) error {
 					return err
 				}
 				if left != want {
-					return fmt.Errorf("depth left %d, want %d", left, want)
+					return fmt.Errorf("remaining depth %d, want %d", left, want)
 				}
 			}
 		}

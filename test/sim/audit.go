@@ -29,7 +29,7 @@ type audit struct {
 	leaders   map[uint64]string
 	hashes    map[uint64]hashSeen
 	snapshots int   // snapshots that were read back
-	compared  int64 // hashes of one index, from different nodes
+	compared  int64 // number of hashes compared with that of another node at the same index
 	bad       []string
 }
 

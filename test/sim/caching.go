@@ -93,7 +93,7 @@ func (u *cacher) write(key string) {
 		return
 	}
 	if x := u.do(command{"get", other}); x.outcome != checker.Done || u.conn == nil {
-		return // the invalidation may not have arrived
+		return // the invalidation of the write may not have arrived
 	}
 	u.event(checker.CacheWrite, key, val)
 	u.read(key)

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// client is a connection to one node at a time. The effects that the connection
-// itself can have on a request are not simulated: the client calls the node
-// directly, as the goroutine that serves a connection does.
+// client is a connection to one node at a time. It calls the node directly, as
+// the goroutine that serves a connection does. So the simulator does not cover
+// the effects that a real connection can have on a request.
 type client struct {
 	w    *world
 	h    *history

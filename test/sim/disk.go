@@ -33,11 +33,11 @@ type disk struct {
 	node     string
 	instance string
 	cluster  string
-	joins    bool // the node joins the cluster; it did not form it
+	joins    bool // true if the node joins the cluster, false if it formed the cluster
 	joinedAt uint64
 	joinedIn uint64
 	boot     uint64
-	made     int // number of instances so far; wipe makes a new one
+	made     int // number of instances of the disk so far; wipe makes a new instance
 
 	log     []*raft.Log // consecutive entries, including those that are not yet durable
 	durable int         // number of entries of log that are synced, so that a crash cannot lose them
@@ -49,7 +49,7 @@ type disk struct {
 
 	fsync time.Duration // a write on a healthy disk takes fsync and a random delay of up to the same length
 	slow  time.Duration // added to the time of a write
-	hang  chan struct{} // if not nil, writes wait until it is closed
+	hang  chan struct{} // if not nil, writes wait until this channel is closed
 	// If held is not nil, reads of the log entry heldAt wait until it is closed.
 	heldAt uint64
 	held   chan struct{}
@@ -486,7 +486,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 			d.seen.deleted++
 		}
 		n := int(hi - first + 1)
-		if hi < last { // a snapshot of this node covers them, so they are committed
+		if hi < last { // a snapshot of this node contains the deleted entries, so they are committed
 			d.audit.commit(d.node, d.log[:n])
 		}
 		d.durable = max(0, d.durable-n)
@@ -495,7 +495,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 		d.log = slices.Clone(d.log[:lo-first])
 		d.durable = min(d.durable, len(d.log))
 	default:
-		return fmt.Errorf("sim: delete %d to %d in the middle of %d to %d", lo, hi, first, last)
+		return fmt.Errorf("sim: cannot delete entries %d to %d in the middle of %d to %d", lo, hi, first, last)
 	}
 	s.bytes = 0
 	for _, e := range d.log {

@@ -377,7 +377,7 @@ func (inj *injection) transfer() bool {
 		}
 		if leader != "" {
 			if p := inj.w.node(leader).running(); p != nil {
-				_ = transferLeadership(p.n, inj.f.Who) // the next iteration sees which node leads
+				_ = transferLeadership(p.n, inj.f.Who) // the next iteration checks which node leads
 			}
 		}
 		<-time.After(askEvery / 2)
@@ -396,7 +396,7 @@ func (inj *injection) addition() bool {
 	if len(ids) > 5 {
 		return false
 	}
-	const newcomer = "o1" // sorts after the IDs of the other nodes
+	const newcomer = "o1" // the newcomer's ID sorts after the IDs of the other nodes
 	if slices.Contains(ids, newcomer) {
 		return false // one added node is enough
 	}

@@ -127,7 +127,7 @@ func (f *Fleet) start() (*worker, error) {
 
 // end closes the process's input and waits until the process has ended.
 func (w *worker) end() {
-	_ = w.plans.Close() // a process that has already ended is fine
+	_ = w.plans.Close() // Close fails if the process has already ended
 	_ = w.cmd.Wait()
 }
 

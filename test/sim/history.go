@@ -24,7 +24,7 @@ type history struct {
 
 	mu       sync.Mutex
 	ops      []checker.Op
-	written  []checker.Op // ops and attempts at locks, as they are in the log
+	written  []checker.Op // operations and attempts to take locks, as they are in the log
 	holds    []checker.Hold
 	refusals []checker.Refusal
 	appends  []checker.Append

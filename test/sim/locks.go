@@ -89,7 +89,7 @@ func (c *remote) newCall(n int) *checker.LockCall {
 		Lock: fairLocks[c.r.IntN(len(fairLocks))], Owner: fmt.Sprintf("%d.%d", c.id, n), Client: c.id,
 		TTL: time.Duration(5+c.r.IntN(25)) * 100 * time.Millisecond,
 	}
-	if c.r.IntN(8) == 0 { // an owner that dies blocks the lock for a while
+	if c.r.IntN(8) == 0 { // a long lease: an owner that dies blocks the lock for a while
 		k.TTL = 8 * time.Second
 	}
 	k.TTL = cmp.Or(c.h.plan.Lease, k.TTL)
@@ -375,7 +375,7 @@ func (h *history) observeLocks(stop <-chan struct{}) {
 			h.unsteady(seen, now+unsteady)
 		}
 		seen = now
-		if p == nil || is < term { // a deposed leader that has not noticed it
+		if p == nil || is < term { // no leader, or a deposed leader that has not noticed the change
 			continue
 		}
 		term = is

@@ -54,7 +54,7 @@ type link struct {
 }
 
 const (
-	latency = 150 * time.Microsecond // delay of one direction; a random delay of up to the same length is added
+	latency = 150 * time.Microsecond // delay of one direction, plus a random delay of up to the same length
 	// retransmit is the longest time after the end of a cut until the kept
 	// bytes arrive.
 	retransmit = 200 * time.Millisecond
@@ -147,7 +147,7 @@ func (n *network) unplug(id string, resets bool) {
 	}
 	for c := range n.conns {
 		switch {
-		case c.out.dir.from == id: // the dead process's own end
+		case c.out.dir.from == id: // this end belongs to the dead process
 			c.breakOff(net.ErrClosed)
 		case c.out.dir.to == id && resets && n.link(c.in.dir).cuts == 0:
 			c.breakOff(syscall.ECONNRESET)
@@ -283,8 +283,8 @@ func (n *network) pair(from, to string) (near, far *conn) {
 type half struct {
 	n       *network
 	dir     direction
-	ready   []chunk // in order of arrival
-	held    []chunk // written while the link was cut
+	ready   []chunk // chunks that can be read, in order of arrival
+	held    []chunk // chunks that were written while the link was cut
 	last    time.Time
 	changed sync.Cond
 	lost    bool // the other end has no power; bytes are dropped

@@ -134,7 +134,7 @@ func (inj *injection) transferToSlow() bool {
 	late := d.effects().late
 	d.slowDown(time.Duration(inj.f.Much))
 	for begun := time.Now(); time.Since(begun) < inj.f.For; <-time.After(askEvery) {
-		_ = transferLeadership(leader.n, target) // may succeed; this node then no longer leads
+		_ = transferLeadership(leader.n, target) // if the transfer succeeds, this node no longer leads
 	}
 	d.slowDown(0)
 	return d.effects().late > late
@@ -202,7 +202,7 @@ func (inj *injection) removalTooMany() bool {
 func (inj *injection) tooMany(id string, before []string, starts map[string]uint64, up []string) {
 	for _, other := range inj.w.ids() {
 		if !slices.Contains(before, other) {
-			return // it may have become a voter
+			return // the added node may have become a voter
 		}
 	}
 	left := without(before, id)

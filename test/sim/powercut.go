@@ -145,7 +145,7 @@ func (r *Result) powerCuts() (err error) {
 		power := &powerFS{FS: fs.New()}
 		s, err := storage.Open(storage.Config{
 			Dir: filepath.Join(dir, "n1"), NodeID: "n1", SegmentBytes: 16 << 10, SegmentFS: power,
-			Fatal: func(error) {}, // the methods return the error, too
+			Fatal: func(error) {}, // do nothing, because the methods return the error too
 		})
 		if err != nil {
 			return fmt.Errorf("start after %d acknowledged entries: %w", len(acked), err)

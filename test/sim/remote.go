@@ -27,7 +27,7 @@ type remote struct {
 	setup   []command   // sent first on every connection
 	pushed  func(value) // called for each push, in the order of the stream
 	dropped func()      // called when a connection is lost or closed
-	stays   bool        // keep the connection open when the client has ended
+	stays   bool        // true if the connection stays open when the client has ended
 }
 
 func (h *history) remote(id int, purpose string) *remote {

@@ -14,7 +14,7 @@ type Report struct {
 	Real      time.Duration  `json:"real_ns"` // duration of the whole run
 	Injected  map[string]int `json:"injected"`
 	Seen      map[string]int `json:"seen"`
-	NotRun    map[string]int `json:"not_run"` // injected, but without an effect
+	NotRun    map[string]int `json:"not_run"` // faults that were injected and had no effect
 	Outcomes  map[string]int `json:"outcomes"`
 	Exits     map[string]int `json:"exits"`
 	Checks    map[string]int `json:"checks"`

@@ -140,7 +140,7 @@ func (s *Schedule) mix(r *rand.Rand, span time.Duration) {
 type recipe struct {
 	kind     string
 	weight   int
-	five     bool // requires five nodes
+	five     bool // true if the fault requires five nodes
 	min, max time.Duration
 	who      []string
 	much     func(r *rand.Rand) int64
@@ -270,13 +270,13 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 func (s *Schedule) serve(span time.Duration) {
 	r := stream(s.Seed, "served")
 	s.Window = 1 + r.IntN(4)
-	if delays := stream(s.Seed, "lock delay"); delays.IntN(2) == 0 { // lockWork alone uses it
+	if delays := stream(s.Seed, "lock delay"); delays.IntN(2) == 0 { // only the workload lockWork uses the delay
 		s.LockDelay = between(delays, 100*ms, 3*time.Second)
 	}
 	if r.IntN(3) > 0 {
-		return // client ports and their clients take as much processor time as everything else
+		return // not in every history: client ports take as much processor time as all other parts
 	}
-	for _, i := range r.Perm(len(workloads) - 1)[:1+r.IntN(3)] { // all but the last, lockWork
+	for _, i := range r.Perm(len(workloads) - 1)[:1+r.IntN(3)] { // all workloads except the last one, lockWork
 		s.Work = append(s.Work, workloads[i].name)
 	}
 	slices.Sort(s.Work)

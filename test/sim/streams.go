@@ -38,7 +38,7 @@ func (c *remote) groupReader() {
 	for created := false; c.think() && c.connect(); {
 		if !created {
 			x := c.do(createGroup)
-			created = x.outcome == checker.Done // created by this command or an earlier one
+			created = x.outcome == checker.Done // this command or an earlier one has created the group
 			continue
 		}
 		g := checker.GroupRead{Stream: streamKey, Consumer: name, Client: c.id, Claim: c.r.IntN(5) == 0}

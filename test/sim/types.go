@@ -92,7 +92,7 @@ func (c *remote) readTypes(key string) {
 	o := checker.Op{Key: key, Kind: checker.Get, Reply: seen[0].Reply}
 	all := []string{}
 	for _, v := range seen {
-		for len(v.Array) > 0 { // for the stream: the last field of the only entry
+		for len(v.Array) > 0 { // in a stream, the value is in the last field of the only entry
 			v = v.Array[len(v.Array)-1]
 		}
 		all = append(all, v.Text)

@@ -79,7 +79,7 @@ func (c *client) register() {
 		}
 		var x exchange
 		transaction := o.Kind == checker.GetSet && c.r.IntN(2) == 0
-		if transaction { // GETSET as a transaction of two commands
+		if transaction { // do the same as GETSET with a transaction of two commands
 			x = c.transaction(nil, command{"get", o.Key}, command{"set", o.Key, fresh})
 			if x.outcome == checker.Done {
 				if v := x.first(); len(v.Array) == 2 {

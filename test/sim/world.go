@@ -50,7 +50,7 @@ type node struct {
 	disk  *disk
 	clock *clock
 	peers []cluster.Peer
-	host  string // host of its peer address: the id, unless addresses were exchanged
+	host  string // host of the peer address: the id, unless the test exchanged addresses
 	// sluggish multiplies the timeouts of raft on this node. Its timers run
 	// slow, like those of a process that does not get enough processor
 	// time.
@@ -60,7 +60,7 @@ type node struct {
 	features int
 
 	mu   sync.Mutex
-	proc *process // nil while it is down
+	proc *process // process of the node, nil while the node is down
 	// out is set while renew replaces the node's disk, or while removalOfJoining
 	// removes the node. Meanwhile, the node must not start, and no other fault may
 	// renew it.
@@ -537,7 +537,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 	if busy {
 		return false
 	}
-	if w.leader() == id { // a leader is not removed; it must transfer its leadership first
+	if w.leader() == id { // a cluster does not remove its leader, so the leader must hand over first
 		if p := nd.running(); p != nil {
 			_ = transferLeadership(p.n, "") // if the transfer fails, the crash below ends the leadership
 		}
@@ -549,7 +549,7 @@ func (w *world) renew(id string, after time.Duration) bool {
 		<-time.After(after)
 		w.add(id) // if this fails, the node waits until repair adds it
 	}
-	var all []cluster.Peer // all nodes, because the initial ones may all have been removed
+	var all []cluster.Peer // peers lists all nodes, because all initial nodes may have been removed
 	for _, other := range w.ids() {
 		all = append(all, cluster.Peer{ID: other, Addr: address(other)})
 	}
@@ -591,9 +591,8 @@ func (w *world) remove(id string) bool {
 				if err == nil {
 					return true
 				}
-				// The error says only what this leader knows.
-				// It is certain once the leader has committed
-				// an entry in its term.
+				// The error says only what this leader knows. The error is
+				// reliable once the leader has committed an entry in its term.
 				if strings.Contains(err.Error(), "not a member") && settled(p, p.n.Status().Term) {
 					return true
 				}

@@ -9,7 +9,7 @@ import (
 // Heap returns the size of the live heap, after a garbage collection.
 func Heap() uint64 {
 	runtime.GC()
-	runtime.GC() // the first collection only moves the contents of a sync.Pool aside
+	runtime.GC() // twice, because the first collection keeps the contents of each sync.Pool
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

@@ -21,7 +21,7 @@ func TestFiles_AreSmall(t *testing.T) {
 	for name := range bytes.SplitSeq(bytes.TrimRight(list, "\x00"), []byte{0}) {
 		info, err := os.Stat(filepath.Join(root, string(name)))
 		if os.IsNotExist(err) {
-			continue // removed in the working tree
+			continue // the file was removed in the working tree
 		}
 		if err != nil {
 			t.Error(err)

@@ -15,7 +15,7 @@ import (
 
 // page is one Markdown file.
 type page struct {
-	path  string // from the root of the tree, with slashes
+	path  string // path from the root of the tree, with slashes
 	lines []pageLine
 }
 
@@ -130,7 +130,7 @@ func TestPages_NameWhatExists(t *testing.T) {
 
 // tree contains the names of the source tree that pages may use.
 type tree struct {
-	files, folders, bases map[string]bool // bases are the last parts of files
+	files, folders, bases map[string]bool // bases are the last parts of the paths of files
 	tests, names, targets map[string]bool // names are declared in a Go file
 	// members are the methods, fields and embedded types of each type. Types of
 	// the same name in several packages share a set.

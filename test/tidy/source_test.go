@@ -19,7 +19,7 @@ const (
 
 // source is one parsed Go file.
 type source struct {
-	path string // from the root of the tree, with slashes
+	path string // path from the root of the tree, with slashes
 	ast  *ast.File
 	fset *token.FileSet
 }

@@ -353,7 +353,8 @@ const maxColumns = 120
 // code of test/recipes is printed in the pages of docs/recipes.
 var wideFolders = []string{"test/recipes"}
 
-// narrowTests lists the folders whose test files are checked too.
+// narrowTests lists the folders in which TestLines_AreShort also checks test
+// files.
 var narrowTests = []string{"test"}
 
 // TestLines_AreShort checks the length of the lines. In test files, it allows a

@@ -18,7 +18,7 @@ type control struct {
 	what   string
 	load   func(*load.Config)
 	inject func(context.Context, *episode) error
-	finds  []string // at least one of these checks must find the violation
+	finds  []string // names of checks; at least one must find the violation
 }
 
 var controls = map[string]control{

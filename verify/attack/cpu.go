@@ -89,7 +89,7 @@ func turnsOf(pid int) (schedTimes, error) {
 		sum.ran, sum.waited, read = sum.ran+t.ran, sum.waited+t.waited, true
 	}
 	if !read {
-		return schedTimes{}, fmt.Errorf("process %d has no schedstat in /proc", pid)
+		return schedTimes{}, fmt.Errorf("/proc has no schedstat for process %d", pid)
 	}
 	return sum, nil
 }
@@ -124,7 +124,7 @@ func startHogs(n int, where platform.Processors) (hogs, error) {
 	for range n {
 		cmd := exec.Command("sh", "-c", "while :; do :; done")
 		if err := process.Start(cmd); err != nil {
-			return all, fmt.Errorf("hog: %w", err)
+			return all, fmt.Errorf("start a hog: %w", err)
 		}
 		all = append(all, cmd)
 		if err := platform.Pin(cmd.Process.Pid, &where); err != nil {
@@ -134,7 +134,7 @@ func startHogs(n int, where platform.Processors) (hogs, error) {
 			continue
 		}
 		if err := unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, hogNice); err != nil {
-			return all, fmt.Errorf("priority of a hog: %w", err)
+			return all, fmt.Errorf("set the priority of a hog: %w", err)
 		}
 	}
 	return all, nil

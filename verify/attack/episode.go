@@ -38,7 +38,7 @@ type episode struct {
 	mon      *monitor
 	// companion is the set of clients of Config.Beside, or nil.
 	companion Companion
-	recovered int // clusters that were made from the data of one node
+	recovered int // number of clusters that were made from the data of one node
 
 	mu         sync.Mutex
 	violations []checker.Violation
@@ -47,15 +47,15 @@ type episode struct {
 	families   Check // result of load.Families, in an episode with two builds
 	beside     Check // result of the clients of Config.Beside
 	besideBad  []checker.Violation
-	cutShort   bool     // a fault of the current step could not finish
+	cutShort   bool     // true if a fault of the current step could not finish
 	points     []string // failpoints of the plan that no fault has used yet
 	health     checker.Health
-	steady     checker.Health // says when the order of waiters is checked
+	steady     checker.Health // contains the intervals in which the order of waiters is not checked
 }
 
 // Limits of an episode.
 const (
-	recoverWithin = 10 * time.Second // from the end of the faults to a write through every node
+	recoverWithin = 10 * time.Second // limit from the end of the faults to a write through every node
 	healthyWithin = 45 * time.Second
 	startWithin   = 30 * time.Second
 )

@@ -41,9 +41,9 @@ func oneBuild(cfg Config) string {
 // These are the keys of the faults. Their names have the prefix ownKeys.
 const (
 	ownKeys   = "operator:"
-	keptKey   = ownKeys + "kept"   // written before the backup, and changed after it
-	lateKey   = ownKeys + "late"   // written after the backup
-	heldLock  = ownKeys + "held"   // taken before the backup
+	keptKey   = ownKeys + "kept"   // key that is written before the backup, and changed after it
+	lateKey   = ownKeys + "late"   // key that is written after the backup
+	heldLock  = ownKeys + "held"   // lock that is taken before the backup
 	doubtLock = ownKeys + "doubt:" // prefix of the locks that are taken after the backup
 	owner     = "operator"
 
@@ -158,7 +158,8 @@ func (n *node) acquireAll(ctx context.Context) (highest int64, err error) {
 	for i := range doubtLocks {
 		token, refused, err := n.acquire(ctx, doubtLock+strconv.Itoa(i), lockTTL)
 		if err != nil || token == 0 {
-			return highest, errors.Join(err, fmt.Errorf("lock %d was not granted: token %d %s", i, token, refused))
+			return highest, errors.Join(err, fmt.Errorf("lock %d was not granted: token %d, error %q", i, token,
+				refused))
 		}
 		highest = max(highest, token)
 	}
@@ -444,7 +445,7 @@ func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w 
 	if _, err := w.progress(ctx, 5); err != nil {
 		return "", err
 	}
-	if !res.done { // must has recorded the violation
+	if !res.done { // the function must has already recorded the violation
 		return "no backup was taken", errors.Join(s.leavesNothing(file), leader.start())
 	}
 	var high []int64

@@ -170,7 +170,7 @@ func fullDisk(ctx context.Context, s *injection) (string, error) {
 		if !n.Running() {
 			return true
 		}
-		_, _ = n.ask(ctx, time.Second, "SNAPSHOT") // accepted or refused: the node writes
+		_, _ = n.ask(ctx, time.Second, "SNAPSHOT") // the reply does not matter: the node writes to its disk in any case
 		return !n.Running()
 	})
 	ended := !n.Running()

@@ -206,7 +206,7 @@ func removalTooMany(ctx context.Context, s *injection) (string, error) {
 		}
 	}
 	if !strings.Contains(reply, "reachable") {
-		return "", fmt.Errorf("removal of %s with %d nodes down: %s", who.ID, lost, reply)
+		return "", fmt.Errorf("removal of %s with %d nodes down: unexpected reply: %s", who.ID, lost, reply)
 	}
 	return fmt.Sprintf("removal of %s with %d nodes down was refused", who.ID, lost), nil
 }

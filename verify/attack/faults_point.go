@@ -25,7 +25,7 @@ const pointsPerFault = 3
 // way describes how to make a node reach a failpoint. The node is a follower
 // that has been killed.
 type way struct {
-	most int             // the largest number of visits to the failpoint until the process ends
+	most int             // upper limit for the number of visits after which the process ends
 	fits func(Plan) bool // nil for all
 	// before runs while the node is dead. If before is nil, nothing runs.
 	before func(ctx context.Context, s *injection, n *node, spec string) error
@@ -82,7 +82,7 @@ func pointOf(spec string) string {
 type pointChooser struct {
 	rng  *rand.Rand
 	deck []string
-	on   bool // the class is selected for the run
+	on   bool // true if the run selects the class killAtPoint
 }
 
 func newPointChooser(seed uint64, faults []fault) *pointChooser {
@@ -345,7 +345,7 @@ func changesMembers(ctx context.Context, s *injection, n *node) {
 		// once the spare node is a voter.
 		_, _ = n.ask(ctx, 3*time.Second, "ADD", spare.ID, spare.peers.addr)
 		if st, err := spare.state(ctx); err == nil && st.Voter {
-			_, _ = n.ask(ctx, 3*time.Second, "REMOVE", spare.ID) // repeated if it fails
+			_, _ = n.ask(ctx, 3*time.Second, "REMOVE", spare.ID) // the caller repeats the command if it fails
 		}
 	})
 }

@@ -126,7 +126,7 @@ func pauseMajority(ctx context.Context, s *injection) (string, error) {
 
 // pauseWithAcks stops the leader while messages from its followers are on their
 // way. When the leader resumes, it reads these old acknowledgements first. They
-// must not make it believe that it still leads.
+// must not make the leader believe that it still leads.
 func pauseWithAcks(ctx context.Context, s *injection) (string, error) {
 	n, err := s.leader(ctx)
 	if err != nil {

@@ -180,7 +180,7 @@ func (s *injection) awaitFeatureVersion(ctx context.Context) {
 func (s *injection) mixed(ctx context.Context, from, to string) (string, error) {
 	for _, n := range s.c.nodes {
 		if n.Program() != from {
-			return "", fmt.Errorf("%s does not run the build that is to be replaced", n.ID)
+			return "", fmt.Errorf("%s does not run the build that the fault replaces", n.ID)
 		}
 	}
 	things, err := s.writeSamples(ctx)
@@ -307,7 +307,7 @@ func (s *injection) restoreProgram(ctx context.Context, program string) error {
 			return err
 		}
 		if refused, err := s.serves(ctx, n, 0); err != nil || refused != "" {
-			return errors.Join(err, fmt.Errorf("%s does not serve with its own program: %s", n.ID, refused))
+			return errors.Join(err, fmt.Errorf("%s does not serve with its former program: %s", n.ID, refused))
 		}
 	}
 	return nil
@@ -508,7 +508,7 @@ func (t samples) check(ctx context.Context, s *injection) {
 	for _, n := range s.c.live() {
 		c, err := load.Dial(ctx, n.Clients, Login, 5*time.Second)
 		if err != nil {
-			continue // another check covers whether the node recovers
+			continue // another check requires that the node recovers
 		}
 		for _, x := range t {
 			if v, err := c.Do(x.read...); err != nil {

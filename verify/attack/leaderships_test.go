@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A leadership becomes longer while the same node says that it leads the same term.
-// Answers of a deposed leader do not count.
+// TestLeaderships checks that a leadership becomes longer while the same node
+// reports the same term, and that answers of a deposed leader do not count.
 func TestLeaderships(t *testing.T) {
 	var got []Leadership
 	for _, answer := range []struct {

@@ -16,8 +16,8 @@ import (
 // LiveConfig configures a check of a running cluster. The check injects no
 // faults. The operator may inject faults while it runs.
 type LiveConfig struct {
-	Load     load.Config   // with addresses, password and prefix
-	Duration time.Duration // duration of the load
+	Load     load.Config   // the load, with addresses, password and prefix
+	Duration time.Duration // how long the load runs
 	// Progress is called about four times a second while the load runs, and when
 	// it has ended. It may be nil.
 	Progress func(Progress)
@@ -26,7 +26,7 @@ type LiveConfig struct {
 // Progress describes how far the check of a running cluster is.
 type Progress struct {
 	Took     time.Duration // since the start of the load
-	Commands int           // sent so far
+	Commands int           // number of commands sent so far
 	Leader   string        // last node that claimed to lead, "" if none has
 	Checking bool          // the load has ended, and its history is being checked
 }
@@ -151,7 +151,7 @@ func (w *observer) look(ctx context.Context) {
 	for _, addr := range w.cfg.Addrs {
 		c, err := load.Dial(ctx, addr, w.cfg.Login, time.Second)
 		if err != nil {
-			continue // the clients notice this
+			continue // the clients notice a node that does not answer
 		}
 		v, err := c.Do("HOLDFAST", "STATUS", "LOCAL")
 		discard(c.Close())

@@ -99,8 +99,8 @@ const diskStalled = "disk stalled"
 // machineStall is the class of an event that no fault has caused.
 const machineStall = "machine's own disk stalled"
 
-// machineStalled records that a node has ended because the disk of this machine
-// stalled, as the node should in that case. It then restarts the node.
+// machineStalled records that a node has ended, as it should, because the disk
+// of this machine stalled. It then restarts the node.
 func (e *episode) machineStalled(n *node) {
 	now := e.load.Now()
 	ev := Event{Class: machineStall, From: now, To: now, Seen: n.ID + " ended: " + n.last()}
@@ -141,8 +141,8 @@ func (m *monitor) note(n *node, s state) {
 }
 
 // lostTime is how much elapsed time the lease clock may lose at a change of
-// leader. settle is how long after the change the lease clock may
-// remain stopped.
+// leader. settle is how long after the change the lease clock may remain
+// stopped.
 const (
 	lostTime = 2500 * time.Millisecond
 	settle   = time.Second

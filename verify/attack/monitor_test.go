@@ -6,7 +6,7 @@ func TestAtRest(t *testing.T) {
 	n1, n2, n3 := new(node), new(node), new(node)
 	leader := state{Role: "leader", Commit: 1112, StateIndex: 1112}
 	follower := state{Role: "follower", Commit: 1112, StateIndex: 1112}
-	fresh := state{Role: "follower"} // has read its log and does not know the commit index
+	fresh := state{Role: "follower"} // a node that has read its log and does not know the commit index
 	for _, tt := range []struct {
 		name string
 		all  map[*node]state

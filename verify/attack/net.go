@@ -35,7 +35,7 @@ type effect struct {
 type rule struct {
 	match  func(hop) bool
 	effect effect
-	hits   atomic.Int64 // chunks
+	hits   atomic.Int64 // chunks that the rule has affected
 }
 
 // network is the set of proxies in front of the nodes. It has two goroutines

@@ -22,7 +22,7 @@ type node struct {
 	clients, peers *front
 	clock          string // file that controls its test clocks
 	data           string // data directory, as the process of the node sees it
-	files          string // the same directory, as this process sees it
+	files          string // data directory, as this process sees it
 	disk           *disk  // nil if the data is on the machine's own disk
 
 	mu sync.Mutex
@@ -31,7 +31,7 @@ type node struct {
 	// mayEnd is false, it has crashed.
 	wanted, mayEnd bool
 	paused         bool
-	member         bool // a voter of the cluster, according to the plan
+	member         bool // true if the node should be a voter of the cluster
 }
 
 // state is the node's own state: the reply to HOLDFAST STATUS LOCAL.

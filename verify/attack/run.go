@@ -21,12 +21,12 @@ type Config struct {
 	Old      string        // another build to mix with Program, "" for none
 	Dir      string        // directory of the clusters and of the evidence of violations
 	Seed     uint64        // seed of all random choices
-	Episodes int           // 0: limited by For only
+	Episodes int           // number of episodes; 0 means that only For limits them
 	For      time.Duration // no episode begins after this time, 0 for no limit
-	Faults   []string      // classes: see choose
+	Faults   []string      // classes of faults to inject: see choose
 	Steps    int           // steps of an episode, 0 for stepsPerEpisode
 	Controls bool          // also run the negative controls
-	Load     load.Config   // without addresses
+	Load     load.Config   // the load, without addresses
 	// Traffic is the number of commands before each step. Quiet is the length
 	// of an episode without faults.
 	Traffic int
@@ -35,7 +35,7 @@ type Config struct {
 	// Beside starts additional clients at the addresses of each cluster. If
 	// Beside is nil, there are none.
 	Beside func(ctx context.Context, addrs []string, seed uint64) Companion
-	Keep   bool // keep all directories, not only those of violations
+	Keep   bool // keep the directories of all episodes, not only those with violations
 }
 
 // Companion is a set of clients of another kind that run at the same time as the
@@ -74,7 +74,7 @@ type EpisodeReport struct {
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
-	Holds       []checker.Hold `json:"-"` // this and the next two fields are for the chart
+	Holds       []checker.Hold `json:"-"` // grants of locks, for the chart, as are the next two fields
 	Samples     []load.Sample  `json:"-"`
 	Leaderships []Leadership   `json:"leaders"`
 	Duration    time.Duration  `json:"duration_ns"`
@@ -88,7 +88,7 @@ type ClassTally struct {
 	Class    string `json:"class"`
 	Injected int    `json:"injected"`
 	Seen     int    `json:"seen"`
-	NotRun   string `json:"not_run,omitempty"` // the last reason
+	NotRun   string `json:"not_run,omitempty"` // reason of the last fault that was not run
 }
 
 // Used reports whether the run was to inject faults of the class. If it could
@@ -342,7 +342,7 @@ func (r *Report) sum(cfg Config, faults []fault) {
 		classes := make(map[string]bool)
 		for _, ev := range ep.Events {
 			t := tallies[ev.Class]
-			if t == nil { // not an injected fault: the monitor observed it
+			if t == nil { // no fault of the plan: the monitor observed the event
 				r.Stalls += b2i(ev.Class == machineStall)
 				continue
 			}

@@ -96,7 +96,7 @@ func (v *Verdict) checkLocks(h *load.History, health, steady *checker.Health) {
 	v.note("lock queues: grants", granted, nil)
 	v.note("lock queues: grants to clients that could wait", waited, nil)
 	checked, bad = checker.LockPasts(h.Locks, h.Pasts, h.Began, all)
-	v.note("lock history: grants of all nodes", checked, bad) // 0 if no node has answered
+	v.note("lock history: grants of all nodes", checked, bad) // checked is 0 if no node has answered
 }
 
 // forgetLeaving treats subscribers that left while the cluster was ill as if

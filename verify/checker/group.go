@@ -32,7 +32,7 @@ type GroupRead struct {
 type GroupAck struct {
 	Stream       string
 	IDs          []string
-	Acked        int64 // the reply: how many of the entries were pending until then
+	Acked        int64 // the reply: how many of the entries were still pending
 	Client       int
 	Call, Return time.Duration
 	Outcome      Outcome

@@ -12,18 +12,18 @@ type Hold struct {
 	Client      int
 	TTL         time.Duration
 	Call        time.Duration // when the acquiring command was sent
-	Granted     time.Duration // when it was answered; Forever if its outcome is unknown
+	Granted     time.Duration // when that command was answered; Forever if its outcome is unknown
 	Renewals    []Step        // in the order in which they were sent
 	Release     *Step         // nil if the owner let the lock expire
 	Fence       int64         // fencing token, 0 for none
 }
 
-// Step is what an owner did with its lock later: it renewed the lock for the
-// same time, or released it.
+// Step is what an owner did with its lock later: a renewal for the same time,
+// or a release.
 type Step struct {
 	Call, Return time.Duration
 	Outcome      Outcome
-	Mine         bool // the reply, if Done: the lock was still this owner's
+	Mine         bool // the reply, if Done: whether the lock still belonged to this owner
 }
 
 // Refusal is an attempt to take a lock that another owner had.
@@ -59,7 +59,7 @@ func (h *Hold) possibleUntil(health *Health) time.Duration {
 	for _, r := range h.Renewals {
 		switch {
 		case r.Outcome == Unknown:
-			return Forever // the command may be executed at any later time
+			return Forever // an unknown command may be executed at any later time
 		case r.Outcome == Done && r.Mine:
 			end = max(end, health.Gone(r.Return, h.TTL))
 		}

@@ -26,13 +26,13 @@ func LockDelays(views []*LockView) int {
 // delayed finds owners that got a lock during its delay, and delays that do not end.
 // Delays are measured on the clock of the views.
 func (l *lockQueue) delayed() {
-	var from *LockView // the view with the delay that ends last
+	var from *LockView // the view whose lock delay ends last
 	for i, v := range l.views {
 		if v.Clock == 0 { // the clock is not known, or the first entry has no time yet
 			continue
 		}
 		// A lock with one owner has a delay only while it is free. So a view with
-		// both shows a grant in the entry that begins the delay.
+		// a delay and an owner shows a grant in the entry that begins the delay.
 		if v.Delay > 0 && len(v.Holders) > 0 && v.Mode == (LockMode{}) {
 			l.say("lock delay", l.name, v.Call, v.Return, "%s held the lock with token %d at %v, and its delay took %v",
 				v.Holders[0].Owner, v.Holders[0].Token, v.Call, v.Delay)

@@ -26,9 +26,9 @@ type LockGrant struct {
 	Owner    string
 	Token    int64
 	Mode     LockMode
-	How      string // how it ended
+	How      string // how the grant ended
 	Acquired time.Duration
-	Ended    time.Duration // 0 if it has not ended
+	Ended    time.Duration // 0 if the grant has not ended
 	Waited   time.Duration
 }
 
@@ -133,7 +133,7 @@ func (p *lockPasts) equal(all []*LockPast) {
 				switch {
 				case b.lacks(g.Token):
 					p.say(a.Lock, "%s knows the grant %v, and %s does not", a.Node, g, b.Node)
-				case o == nil || a.Node >= b.Node: // a and b are compared when their roles are exchanged
+				case o == nil || a.Node >= b.Node: // each two nodes are compared once, in the order of their names
 				case !sameGrant(g, *o):
 					p.say(a.Lock, "%s reports %v, and %s reports %v", a.Node, g, b.Node, *o)
 				}
@@ -200,7 +200,8 @@ func (p *lockPasts) asSeen(past *LockPast, h LockHistory) {
 	}
 }
 
-// ends returns how a grant that a client learned of can have ended.
+// ends returns the ways in which a grant that a client learned of can have
+// ended.
 func (p *lockPasts) ends(owner string, token int64, broken map[int64]bool, anyBreak bool) []string {
 	if broken[token] {
 		return []string{pastBroken, pastUnknown}

@@ -20,8 +20,9 @@ func reported(owner string, token int64, from, to, waited int, how string) LockG
 	return g
 }
 
-// TestLockPasts breaks one property of the history of a lock at a time. Owner a
-// releases its grant, b waits for it, and the lease of b ends.
+// TestLockPasts breaks one property of the history of a lock at a time. In the
+// complete history, owner a releases its grant, b has waited and gets the lock,
+// and the lease of b ends.
 func TestLockPasts(t *testing.T) {
 	for _, tc := range []struct {
 		what string

@@ -40,14 +40,14 @@ type LockCall struct {
 	Client      int
 	Node        string
 	Call        time.Duration
-	Return      time.Duration // used only for Done and Refused
+	Return      time.Duration // Return counts only for Done and Refused
 	Outcome     Outcome
 	Token       int64 // fencing token, 0 if the lock was not granted
 	// Left is when the connection ended before the reply arrived: the client
 	// closed it, or the node died. It is 0 if the reply arrived, or if the time is
 	// not known.
 	Left  time.Duration
-	Steps []LockStep // in the order in which they were sent, only if the lock was granted
+	Steps []LockStep // steps in the order in which they were sent, if the lock was granted
 }
 
 func (c *LockCall) String() string {
@@ -69,7 +69,7 @@ type LockStepKind string
 
 // These are the commands of an owner.
 const (
-	LockRenew   LockStepKind = "renewal" // for the same time again
+	LockRenew   LockStepKind = "renewal" // renews the lock for its whole TTL
 	LockCheck   LockStepKind = "check"
 	LockRelease LockStepKind = "release"
 )
@@ -233,7 +233,7 @@ type ownership struct {
 
 	// These are set if a call was answered with a token.
 	token   int64
-	granted time.Duration // the first answer
+	granted time.Duration // when the first reply with the token arrived
 	begun   time.Duration // the grant began after this time
 	until   time.Duration // the owner could rely on the lock until this time
 	// clock is a time on the clock of the views at which the lease had not ended
@@ -469,8 +469,8 @@ func (l *lockQueue) inOrder() {
 		if !l.steady.Well(a.Call, b.Return) || l.mayBreak(a.Call, b.Return) {
 			continue
 		}
-		behind := -1 // the last position in b of a waiter of a
-		first := -1  // the first waiter of a that still waits
+		behind := -1 // last position in view b of a waiter that view a has too
+		first := -1  // position of the first waiter of view a that still waits
 		for at, w := range a.Waiters {
 			n := b.position(w.Owner)
 			if n < 0 || l.gone(w.Owner, b.Return) {
@@ -514,7 +514,7 @@ func (l *lockQueue) overtaken() {
 		if len(a.queued) == 0 || a.again() {
 			continue
 		}
-		seen, end := a.queued[0], a.waited // a waited from seen on until end
+		seen, end := a.queued[0], a.waited // owner a waited from seen until end
 		if a.token != 0 {
 			end = max(end, a.granted)
 		}
@@ -612,7 +612,7 @@ func (l *lockQueue) passedOn(o *ownership) {
 		return
 	}
 	if o.waited < c.Left+lateReply {
-		return // its node may have sent it the reply
+		return // the node may have sent the reply to the client
 	}
 	for _, v := range o.held {
 		if counts(v) && v.Call-o.waited > l.leaves {

@@ -42,8 +42,8 @@ func (c *LockCall) mode(m LockMode) *LockCall {
 	return c
 }
 
-// sees adds a view every 20 ms. holder is "" for a free lock; its token is that
-// of its call. The waiters are in order.
+// sees adds a view every 20 ms. holder is the owner, or "" for a free lock. The
+// holder's token is that of its call. The waiters are in order.
 func (s *lockStory) sees(from, to int, holder string, waiters ...string) {
 	v := LockView{Lock: "l"}
 	for _, c := range s.h.Calls {

@@ -183,7 +183,7 @@ func (c cell) run(o *Op, health *Health) (Reply, cell) {
 		case !c.volatile:
 			return Reply{Int: -1}, c
 		}
-		return Reply{Int: 1}, c // agrees checks the real number
+		return Reply{Int: 1}, c // the function agrees checks the real number
 	}
 	panic("checker: the model does not know " + string(o.Kind))
 }

@@ -102,7 +102,7 @@ type Op struct {
 	Error        string // error text, if not Done
 }
 
-// end returns the latest time at which the command had been executed.
+// end returns the latest time at which the command can have been executed.
 func (o *Op) end() time.Duration {
 	if o.Outcome == Unknown {
 		return Forever

@@ -57,7 +57,7 @@ func Messages(publishes []Publish, listens []Subscription, order map[string][]st
 	}
 	for channel, ids := range order {
 		if !slices.ContainsFunc(publishes, func(p Publish) bool { return p.Channel == channel }) {
-			continue // only other clients sent its messages, whose texts need not be unique
+			continue // messages of this channel come from other clients and need not be unique
 		}
 		for i, id := range ids {
 			if _, twice := m.at[id]; twice {

@@ -84,9 +84,9 @@ type queue struct {
 	left   map[string][]string
 	health *Health
 
-	removed map[string][]*Take  // by element: takes that only removed it
-	moved   map[string][]*Take  // by element: takes that moved it
-	stays   map[string][]string // by element: lists that contain it at the end
+	removed map[string][]*Take  // takes that only removed an element, by element
+	moved   map[string][]*Take  // takes that moved an element, by element
+	stays   map[string][]string // lists that contain an element at the end, by element
 	bad     []Violation
 }
 
@@ -248,9 +248,9 @@ func (q *queue) deadline(p *Push) time.Duration {
 	return end
 }
 
-// unmatched matches as many elements as possible with one take each, and
-// returns the elements that remain. A take can match an element if it had begun
-// when the element was taken.
+// unmatched explains the absence of each element by a take of its own, for as
+// many elements as possible, and returns the other elements. A take can explain
+// an element only if it was sent before the deadline of the element.
 func (q *queue) unmatched(ids []string, takes []*Take) (left []string) {
 	by := make(map[*Take]string)
 	deadlines := make(map[string]time.Duration)

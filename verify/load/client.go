@@ -16,10 +16,10 @@ import (
 type client struct {
 	load *Load
 	id   int
-	at   int // node: index into Config.Addrs modulo their number
+	at   int // current node: an index into Config.Addrs, modulo its length
 	rng  *rand.Rand
 	conn *Conn
-	n    int // commands so far, for unique values
+	n    int // number of commands so far, which makes values unique
 }
 
 func (c *client) hangUp() {

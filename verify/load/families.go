@@ -29,7 +29,7 @@ type Families struct {
 	wg     sync.WaitGroup
 
 	commands []string // the familyCommands that the cluster knows
-	reads    string   // the command that shows the whole value
+	reads    string   // the command that reads the whole value of a key
 
 	count atomic.Int64 // commands that were answered without an error
 }
@@ -174,7 +174,7 @@ func (f *Families) client(id int, rng *rand.Rand, run func(c *Conn, rng *rand.Ra
 		for err == nil && f.ctx.Err() == nil {
 			err = run(c, rng)
 		}
-		_ = c.Close() // an error does not matter: a new connection follows
+		_ = c.Close() // an error of Close does not matter: a new connection follows
 	}
 }
 
@@ -208,7 +208,7 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	default:
 		cmds = append(append([][]string{{"MULTI"}}, cmds...), []string{"EXEC"})
 	}
-	if rng.IntN(50) == 0 { // a database that no other load uses
+	if rng.IntN(50) == 0 { // use databases 8 and 9, which no other load uses
 		cmds = append(append([][]string{{"SELECT", "8"}, f.args(rng, "SET #s% %")}, cmds...),
 			[]string{"SWAPDB", "8", "9"}, []string{"SELECT", "0"})
 	}

@@ -69,7 +69,7 @@ const troubled = 250 * time.Millisecond
 // TroubleLead is how long before an affected command an interval of trouble
 // begins, and TroubleTail is how long after the command it ends.
 const (
-	TroubleLead = 2500 * time.Millisecond // what a leader may lose: two seconds between clock entries
+	TroubleLead = 2500 * time.Millisecond // time that a change of leader may lose: two seconds between clock entries
 	TroubleTail = 500 * time.Millisecond
 )
 

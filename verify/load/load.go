@@ -300,8 +300,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 type rotation struct {
 	name  string
 	width int // number of keys at a time
-	limit int // largest number of commands on all of them
-	doubt int // largest number of unknown outcomes on all of them
+	limit int // largest number of commands on all current keys
+	doubt int // largest number of unknown outcomes on all current keys
 
 	mu            sync.Mutex
 	generation    int

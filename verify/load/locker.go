@@ -69,7 +69,7 @@ func (c *client) acquire() (h checker.Hold, got bool) {
 func (c *client) keep(h *checker.Hold) {
 	l := c.load
 	if c.rng.IntN(4) == 0 {
-		return // like an owner that dies or forgets the lock: the lock expires
+		return // the lock expires, as after the death of its owner
 	}
 	Sleep(l.ctx, time.Duration(c.rng.Int64N(int64(h.TTL)/2)))
 	if c.rng.IntN(4) == 0 && c.connected() {

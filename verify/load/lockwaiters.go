@@ -153,7 +153,7 @@ func (c *client) takeFairLocks() {
 			case len(replies) != 2:
 			case set.Text != "OK":
 				k.Outcome = settleLock(set)
-			case replies[1].Err == "": // the token, or null if the lease has ended
+			case replies[1].Err == "": // the reply is the token, or null if the lease has ended
 				k.Outcome, k.Token = checker.Done, replies[1].Int
 			default:
 				k.Outcome = checker.Unknown

@@ -43,7 +43,7 @@ func (c *client) subscribe() {
 		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		s.heard.Ended = l.Now()
 		if err != nil {
-			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // the node may be down: other clients record that
+			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // not as an error: other clients record a dead node
 			c.hangUp()
 			if l.ctx.Err() == nil {
 				c.at++
@@ -74,7 +74,7 @@ func (s *subscriber) listen(d time.Duration) error {
 		return err
 	}
 	if !s.confirmed {
-		return errors.New("no confirmation")
+		return errors.New("no confirmation of SUBSCRIBE")
 	}
 	if err := s.take(d, func() bool { return false }); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (s *subscriber) listen(d time.Duration) error {
 		return err
 	}
 	if !s.left {
-		return errors.New("no confirmation")
+		return errors.New("no confirmation of UNSUBSCRIBE")
 	}
 	s.heard.Left = call
 	return nil

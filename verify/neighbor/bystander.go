@@ -79,7 +79,7 @@ func (b *Bystander) Run(ctx context.Context) (Longest, error) {
 			err := action.run()
 			took := time.Since(begun)
 			if err != nil {
-				return all, fmt.Errorf("a %s of the bystander, after %v: %w", action.name, took.Round(time.Millisecond),
+				return all, fmt.Errorf("%s of the bystander, after %v: %w", action.name, took.Round(time.Millisecond),
 					err)
 			}
 			*action.longest = max(*action.longest, took)

@@ -57,9 +57,9 @@ func (v *Victim) Run(ctx context.Context) (Times, error) {
 		took := time.Since(begun)
 		switch {
 		case err != nil:
-			return times, fmt.Errorf("a lock of the victim, after %v: %w", took.Round(time.Millisecond), err)
+			return times, fmt.Errorf("the victim got no lock, after %v: %w", took.Round(time.Millisecond), err)
 		case reply.Err != "":
-			return times, fmt.Errorf("a lock of the victim, after %v: %w", took.Round(time.Millisecond),
+			return times, fmt.Errorf("the victim got no lock, after %v: %w", took.Round(time.Millisecond),
 				errors.New(reply.Err))
 		}
 		times = append(times, took)

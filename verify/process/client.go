@@ -44,7 +44,7 @@ func NewClient(addr, password string, encryption *tls.Config) *redis.Client {
 			c, err := handshake(ctx, conn, addr, encryption)
 			if err != nil {
 				err = fmt.Errorf("TLS handshake: %w", err)
-				if cerr := conn.Close(); !errors.Is(cerr, net.ErrClosed) { // a canceled handshake has closed it
+				if cerr := conn.Close(); !errors.Is(cerr, net.ErrClosed) { // a canceled handshake has closed conn
 					err = errors.Join(err, cerr)
 				}
 				return nil, err

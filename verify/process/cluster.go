@@ -33,7 +33,7 @@ type Config struct {
 	Password string
 	Args     []string // further arguments of "serve", for all nodes
 	Env      []string // environment of the nodes, in addition to that of this process
-	Starter  *Starter // default: one for all clusters of this process
+	Starter  *Starter // starts the processes; default: one Starter for all clusters of this process
 }
 
 // Cluster is a set of nodes on loopback.

@@ -21,7 +21,7 @@ type Node struct {
 	Dir                  string // data directory
 	LogFile              string // output of all its processes
 
-	Args []string // arguments of the program
+	Args []string // arguments of the program at each start
 	Env  []string // environment of its processes
 
 	password string
@@ -29,7 +29,7 @@ type Node struct {
 	starter  *Starter
 
 	mu     sync.Mutex
-	extra  []string // additional environment, guarded by mu, as is program
+	extra  []string // additional environment; mu guards extra and program
 	run    *run     // nil before the first Start
 	logged int64    // size of LogFile at the latest Start
 }

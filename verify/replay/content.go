@@ -79,7 +79,7 @@ func writeStream(b *strings.Builder, v respwire.Value, name string) {
 		fmt.Fprintf(b, "%q ", v.Text)
 		return
 	case name == "pel" || name == "pending":
-		for _, e := range v.Elems { // id, consumer, time, count; or id, time, count
+		for _, e := range v.Elems { // an entry has id, consumer, time and count, or id, time and count
 			for i, f := range e.Elems {
 				if i != len(e.Elems)-2 {
 					fmt.Fprintf(b, "%q ", f.Text)

@@ -41,29 +41,29 @@ func ReadDir(dir, node, kind string) (log Log, err error) {
 	s, err := storage.Open(storage.Config{Dir: dir, NodeID: node, LogKind: kind, Logger: hclog.NewNullLogger(),
 		Fatal: func(err error) { failed <- err }})
 	if err != nil {
-		return Log{}, fmt.Errorf("open data of %s: %w", node, err)
+		return Log{}, fmt.Errorf("open the data of %s: %w", node, err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	log.Node = node
 	store := s.Log()
 	first, err := store.FirstIndex()
 	if err != nil {
-		return log, fmt.Errorf("log of %s: %w", node, err)
+		return log, fmt.Errorf("read the log of %s: %w", node, err)
 	}
 	last, err := store.LastIndex()
 	if err != nil {
-		return log, fmt.Errorf("log of %s: %w", node, err)
+		return log, fmt.Errorf("read the log of %s: %w", node, err)
 	}
 	for i := max(first, 1); first > 0 && i <= last; i++ {
 		var l raft.Log
 		if err := store.GetLog(i, &l); err != nil {
-			return log, fmt.Errorf("entry %d of %s: %w", i, node, err)
+			return log, fmt.Errorf("read entry %d of %s: %w", i, node, err)
 		}
 		log.Entries = append(log.Entries, Entry{l.Index, l.Term, l.Type == raft.LogCommand, l.Data})
 	}
 	if first != 1 {
 		if log.BaseIndex, log.Base, err = readBase(s.Snapshots(), first); err != nil {
-			return log, fmt.Errorf("snapshot of %s: %w", node, err)
+			return log, fmt.Errorf("read a snapshot of %s: %w", node, err)
 		}
 	}
 	return log, nil

@@ -12,7 +12,7 @@ import (
 // value is the value of a key, as far as the log shows it. The zero value is an
 // absent key.
 type value struct {
-	unknown bool // the key may be older than the beginning of the log
+	unknown bool // true if the key may be older than the beginning of the log
 	present bool
 	text    string
 	list    int   // length, for a list
@@ -24,7 +24,7 @@ type value struct {
 type model struct {
 	keys      map[string]value
 	volatile  map[string]int64 // keys with a time to live, and when it ends on the lease clock
-	compacted bool             // keys that were not seen yet are unknown
+	compacted bool             // true if keys that have not occurred in the log yet are unknown
 	clock     int64            // lease clock of the entry
 	changed   func(key string, v value)
 }

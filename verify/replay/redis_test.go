@@ -446,7 +446,7 @@ func TestRedis_FromSnapshot(t *testing.T) {
 	for range 300 {
 		w.entry()
 	}
-	log.Entries = w.log.Entries[log.BaseIndex-20:] // the snapshot contains some of these entries
+	log.Entries = w.log.Entries[log.BaseIndex-20:] // the snapshot also contains the first 20 of these entries
 	res, err := CheckRedis(log, redis, w.rng)
 	if err != nil || len(res.Violations) > 0 || res.Entries != 300 || res.Compared == 0 {
 		t.Errorf("%+v, %v", res, err)
@@ -466,7 +466,7 @@ func TestRedis_Finds(t *testing.T) {
 		w := newWriter(t, 7)
 		table := command.NewTable()
 		table.Find([]byte(tc.name)).Run = table.Find([]byte(tc.by)).Run
-		if tc.name == "expire" { // a key that outlives its time to live
+		if tc.name == "expire" { // a key must outlive its time to live
 			table.Find([]byte("del")).Run = table.Find([]byte("exists")).Run
 		}
 		s, err := NewShadow(redis, fsm.New(table))

@@ -124,7 +124,7 @@ func Published(log Log) map[string][]string {
 // session is one start of a node, as the log shows it.
 type session struct {
 	boot, last uint64
-	superseded bool // by a later start in the entry that walk reads
+	superseded bool // true if a later start in the current entry of walk has replaced this session
 }
 
 // walk reads the entries in order. It applies the term fence, the clock, and
@@ -135,7 +135,7 @@ func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.R
 	sessions := make(map[string]*session) // by node
 	features := 0
 	if compacted {
-		features = fsm.FeatureMend // the earlier feature version is not known; logs that are compared are not compacted
+		features = fsm.FeatureMend // the log does not show the version; logs that are compared are not compacted
 	}
 	for _, e := range log.Entries {
 		if !e.Command {
@@ -157,7 +157,7 @@ func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.R
 		for _, id := range rec.Sessions {
 			s := sessions[id.NodeID]
 			switch {
-			case s == nil && compacted: // its earlier groups are in the compacted part
+			case s == nil && compacted: // earlier groups of the session are in the compacted part
 				last, any := before(rec, id)
 				if !any {
 					continue
@@ -235,7 +235,7 @@ func (r *replay) operation(op fsm.RecordOp) {
 		}
 		reply, sure := r.m.run(o, o.Key)
 		if op.Effects {
-			continue // comes from a script and not from a client
+			continue // the effect of a script, and not a command of a client
 		}
 		x := &execution{at: r.at, what: identity(&o), reply: reply, sure: sure}
 		r.execs = append(r.execs, x)
@@ -329,7 +329,7 @@ func (r *replay) take(o *checker.Op, w string) {
 			x.taken = true
 			r.res.Matched++
 			if len(all) == 1 {
-				x.op = o // only if there is no other execution that it could be
+				x.op = o // this execution counts only if no other execution matches
 			}
 			return
 		}

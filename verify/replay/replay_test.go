@@ -272,7 +272,7 @@ func TestCheck_EqualCommands(t *testing.T) {
 	r.do(checker.Op{Kind: checker.Set, Key: "k", Arg: "v"})
 	var g fsm.Group
 	g.Reset(2, 1)
-	g.Command(r.table.Find([]byte("delex")), 0, [][]byte{[]byte("delex"), []byte("k"), []byte("ifeq"), []byte("other")}) // the model does not know it
+	g.Command(r.table.Find([]byte("delex")), 0, [][]byte{[]byte("delex"), []byte("k"), []byte("ifeq"), []byte("other")}) // the model does not know DELEX
 	r.seq++
 	var b fsm.BatchBuilder
 	b.Add(fsm.SessionID{NodeID: "n1@i", Boot: 1}, 0, r.seq, g.Bytes())
@@ -288,10 +288,10 @@ func TestCheck_EqualCommands(t *testing.T) {
 	}
 }
 
-// One entry contains groups of two starts of a node, and the groups of the
-// earlier start are behind those of the later. The earlier start's groups must
-// be executed below FeatureMend, and not from FeatureMend on, as in the state
-// machine.
+// TestCommands_Superseded replays an entry in which the groups of an earlier
+// start of a node come after the groups of a later start. Below FeatureMend,
+// the state machine executes the groups of the earlier start, and from
+// FeatureMend on it does not. The replay must do the same.
 func TestCommands_Superseded(t *testing.T) {
 	for _, features := range []int{0, fsm.FeatureMend} {
 		r := &recorder{t: t, table: command.NewTable()}

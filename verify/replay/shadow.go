@@ -23,11 +23,11 @@ type Shadow struct {
 
 	Commands int // number of commands run on the redis-server
 	Compared int // number of keys compared
-	Equal    int // number of keys whose DUMP was the same to the byte
+	Equal    int // number of keys with the same DUMP on both servers
 	bad      []checker.Violation
 	err      error // error of the redis-server
 	index    uint64
-	restored bool // the entry has replaced the data with that of a backup
+	restored bool // true if the entry has replaced the data with that of a backup
 }
 
 // maxShadowViolations is how many violations end the replay. After one
@@ -334,7 +334,7 @@ func (s *Shadow) unknown(known bool, key string) error {
 // RedisResult is the result of CheckRedis.
 type RedisResult struct {
 	Entries, Commands int
-	Compared, Equal   int // keys, and those with the same DUMP to the byte
+	Compared, Equal   int // number of compared keys, and of those with the same DUMP
 	Violations        []checker.Violation
 }
 

@@ -229,7 +229,7 @@ func (t *translator) set(args []string, reply fsm.Reply, asIs redisCommand) []re
 	if script != "" {
 		out.args = append([]string{"EVAL", script, "1", args[1], want}, cmd...)
 		if get {
-			out.reply = nil // the script returns null if it does not write
+			out.reply = nil // any reply is correct: the script returns null if it does not write
 		}
 	}
 	if over && wrote {
@@ -452,7 +452,7 @@ func withoutBlock(args []string) []string {
 		if is(args[i], "STREAMS") {
 			return append(out, args[i:]...)
 		}
-		if i > 3 && is(args[i], "BLOCK") { // after GROUP, group and consumer
+		if i > 3 && is(args[i], "BLOCK") { // BLOCK comes after GROUP, the group and the consumer
 			i++
 			continue
 		}
@@ -477,7 +477,7 @@ func (t *translator) flush(args []string, _ fsm.Reply, asIs redisCommand) []redi
 // a time to live from the script loses it at once.
 func (t *translator) native(args []string, reply fsm.Reply) []redisCommand {
 	if reply.IsError() {
-		return nil // the script has written nothing: see fsm/nativescript.go
+		return nil // a native script that fails has written nothing: see fsm/nativescript.go
 	}
 	text := args[1]
 	if strings.EqualFold(args[0], "evalsha") {

@@ -20,7 +20,7 @@ func TestReserved(t *testing.T) {
 		{"string", []string{"set", "k", "v", "nx"}, fsm.Null, false},
 		{"lock", []string{"setnx", "k", "v"}, fsm.Zero, false},
 		{"none", []string{"set", "k", "v", "XX"}, fsm.Null, false},
-		{"none", []string{"set", "k", "v", "NX", "GET"}, fsm.Null, false}, // the key was absent, and was written
+		{"none", []string{"set", "k", "v", "NX", "GET"}, fsm.Null, false}, // SET has written the absent key
 		{"string", []string{"set", "k", "v", "NX"}, fsm.OK, false},
 		{"string", []string{"setnx", "k", "v"}, fsm.One, false},
 	} {

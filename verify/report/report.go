@@ -74,7 +74,7 @@ type view struct {
 	Drawn    []drawn
 	Controls []*attack.EpisodeReport
 	Used     []attack.ClassTally // classes of faults that were injected, or that the run could not inject
-	Unused   []string            // the other classes
+	Unused   []string            // the other classes of faults
 }
 
 // Verdict returns the word at the top of the page.

@@ -15,7 +15,7 @@ type Value struct {
 	Kind  byte    // first byte of the encoding: '+', '-', ':', '$', …
 	Null  bool    // the null of RESP2 or RESP3
 	Err   string  // text of an error, "" for other kinds
-	Text  string  // text of the other kinds without elements, including integers
+	Text  string  // text of all other values without elements, including integers
 	Int   int64   // number of an integer
 	Elems []Value // elements of an array, set, push or map; a map has key, value, key, …
 	Raw   []byte  // the encoding
