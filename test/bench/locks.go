@@ -156,7 +156,8 @@ func (l *lockBench) cycles(ctx context.Context, clients int, cycle []exchange, k
 	return runs, r.close()
 }
 
-// cyclesPerSecond returns the rate of the cycles, which have two commands.
+// cyclesPerSecond returns the rate of the cycles, each of which has two
+// commands.
 func (s *span) cyclesPerSecond() float64 { return s.rate() / 2 }
 
 // spread returns the number of commands of the client that completed the most,

@@ -85,7 +85,7 @@ func TestDelifeq(t *testing.T) {
 	})
 }
 
-// TestLock: LOCK is a command of Holdfast only.
+// TestLock checks the command LOCK, which only Holdfast has.
 func TestLock(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Expect("LOCK TOKEN k", "nil")

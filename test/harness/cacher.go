@@ -175,8 +175,8 @@ func (c *Cacher) invalidated(lines []string) {
 	}
 }
 
-// answered handles the reply of a command. An error is not a reply: the client
-// then does not know the outcome of the command.
+// answered handles the reply of a command. After an error reply, the client
+// does not know the outcome of the command.
 func (c *Cacher) answered(r request, lines []string) {
 	c.t.Helper()
 	switch {

@@ -91,7 +91,7 @@ func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan
 // next returns the next group of commands.
 func (s *connection) next(rng *rand.Rand, locks *int) [][]string {
 	if len(s.cmds) == 0 {
-		return [][]string{{"ECHO", s.name}} // names the connection in the recording
+		return [][]string{{"ECHO", s.name}} // the ECHO names the connection in the recording
 	}
 	if s.monitor {
 		return [][]string{{"INFO", "holdfast"}}

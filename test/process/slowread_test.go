@@ -72,9 +72,9 @@ func sendSlowReads(t *testing.T, conn *respwire.Conn, count int) {
 	}
 }
 
-// TestSlowRead_Limits checks that a read ends at its limits of time and memory
-// with an error that names the limit, through the leader and through a follower,
-// and that other clients write meanwhile.
+// TestSlowRead_Limits checks, through the leader and through a follower, that a
+// read ends at its limits of time and memory. The error must name the limit, and
+// other clients must be able to write meanwhile.
 func TestSlowRead_Limits(t *testing.T) {
 	c := startCluster(t, "--slow-read-time", "500ms", "--max-slow-read-memory", "1mb")
 	leader := c.leader()

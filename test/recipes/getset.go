@@ -94,9 +94,9 @@ func getsetDemo(ctx context.Context, e *Env) error {
 				return err
 			}
 			if taken {
-				// This detects the classic race, and a write that was lost with
-				// the leader: two clients replaced the same value, or both
-				// found the lock free.
+				// Detect the classic race, and a write that was lost with the
+				// leader: two clients replaced the same value, or both found
+				// the lock free.
 				if other, twice := replaced.LoadOrStore(old, mine); twice {
 					return fmt.Errorf("granted twice: %s and %s both replaced %q", other, mine, old)
 				}

@@ -96,9 +96,9 @@ func planFor(bug string, seed uint64) *Schedule {
 		p.Work = []string{"queues"}
 		return p
 	case "unblock-as-refused":
-		// The leader gives elements to waiters of a node that is cut
-		// off. Their timeouts end before the node is back, and before
-		// their clients get the elements.
+		// The leader gives elements to waiters of a node that is cut off. The
+		// timeouts of the waiters end before the node is back, and before their
+		// clients get the elements.
 		return queueDrill(drill(seed, 6, 8*second, Fault{Kind: "isolation", For: 6 * second, Who: follower}))
 	case "hold-forgets":
 		// The leader declares a node that is cut off disconnected before the
@@ -161,8 +161,8 @@ func planForState(bug string, seed uint64) *Schedule {
 	leader, follower := "leader", "follower"
 	switch bug {
 	case "unknown-as-refused":
-		// Requests reach the leader and their replies do not reach the
-		// follower, for longer than a client waits.
+		// For longer than a client waits, requests reach the leader, but the
+		// replies do not reach the follower.
 		return drill(seed, 2, 15*second, Fault{Kind: "one-way loss in", For: 13 * second, Who: follower})
 	case "double-apply":
 		// Requests wait in a connection that the forwarder gives up.

@@ -67,9 +67,8 @@ func (w *world) mixRequests() bool {
 	seen := w.node("n5").disk.termAt(own) == term && replaced()
 	release()
 	<-time.After(200 * ms)
-	// The next leader begins behind its own last entry when it looks for the
-	// end of n5's log, so it assumes that n5's earlier entries are those of its
-	// own log.
+	// To find the end of n5's log, the next leader starts after its own last
+	// entry. So it assumes that n5's earlier entries are those of its own log.
 	next := without([]string{"n2", "n3", "n4"}, w.leader())[0]
 	w.until(next+" to lead", func() bool {
 		leader := w.leader()

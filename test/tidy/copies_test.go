@@ -12,8 +12,8 @@ import (
 // of an interface, or a call with other arguments.
 const smallBody = 3
 
-// TestHelpers_AreNotCopied checks that no two packages contain tests with the
-// same function. Helpers for the tests of several packages belong in
+// TestHelpers_AreNotCopied checks that the tests of two packages do not contain
+// the same function. Helpers for the tests of several packages belong in
 // test/testutil, or in verify.
 func TestHelpers_AreNotCopied(t *testing.T) {
 	first := make(map[string]source)

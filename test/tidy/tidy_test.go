@@ -190,8 +190,8 @@ func TestImports_PointDownward(t *testing.T) {
 	}
 }
 
-// redigoUsers lists the files that may import redigo. There redigo, or redsync
-// with redigo, is what is tested or measured. All other files speak RESP through
+// redigoUsers lists the files that may import redigo. These files test or
+// measure redigo, or redsync with redigo. All other files speak RESP through
 // verify/respwire.
 var redigoUsers = []string{"test/bench/redsync.go", "test/clients/go_test.go", "test/compat/script_test.go",
 	"test/discovery/go_test.go", "test/matrix/golang_test.go"}

@@ -261,10 +261,10 @@ func (c *cluster) resumeAll() error {
 	return errors.Join(errs...)
 }
 
-// byAuthority sorts the nodes by how far to trust their reports about the
-// cluster. The leader of the latest term comes first. A node that was removed
-// while it was down comes last: it does not know of its removal, and still lists
-// itself as a member.
+// byAuthority returns the nodes in the order in which to trust their reports
+// about the cluster. Leaders come first, the one of the latest term before the
+// others. A node that was removed while it was down is not a leader. It does not
+// know of its removal, and still lists itself as a member.
 func byAuthority(nodes []*node, all map[*node]state) []*node {
 	rank := func(n *node) uint64 {
 		if s := all[n]; s.Role == "leader" {

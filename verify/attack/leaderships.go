@@ -2,9 +2,8 @@ package attack
 
 import "time"
 
-// Leadership is a time in which a node led, as far as the observers of the
-// cluster saw: from the first to the last answer in which the node said that it
-// led the term.
+// Leadership is the time in which a node led a term, as far as it was observed:
+// from the first to the last answer in which the node said that it led.
 type Leadership struct {
 	Node string        `json:"node"`
 	Term uint64        `json:"term"`

@@ -21,7 +21,7 @@ func reported(owner string, token int64, from, to, waited int, how string) LockG
 }
 
 // TestLockPasts breaks one property of the history of a lock at a time. In the
-// complete history, owner a releases its grant, b has waited and gets the lock,
+// correct history, owner a releases its grant, b has waited and gets the lock,
 // and the lease of b ends.
 func TestLockPasts(t *testing.T) {
 	for _, tc := range []struct {

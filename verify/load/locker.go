@@ -95,7 +95,7 @@ func (c *client) renew(h *checker.Hold) checker.Step {
 		return checker.Step{Call: o.Call, Return: o.Return, Outcome: o.Outcome, Mine: o.Reply.Text == "OK"}
 	}
 	// A script is not a command of the model. This script does the same as SET
-	// IFEQ with the same value, with another reply.
+	// IFEQ with the same value, but has another reply.
 	o.Client, o.Node, o.Outcome = c.id, c.node(), checker.Unknown
 	replies, call, ret := c.send([][]string{{"EVAL", renewScript, "1", h.Lock, h.Token,
 		strconv.FormatInt(h.TTL.Milliseconds(), 10)}})

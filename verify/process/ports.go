@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports of clusters are between lowestPort and highestPort. This is below
-// the range from which the system takes the local ports of outgoing
+// The ports of clusters are between lowestPort and highestPort. These ports are
+// below the range from which the system takes the local ports of outgoing
 // connections. A node that is restarted must find its port free, so no outgoing
 // connection of another program may take the port in the meantime.
 const (
