@@ -23,10 +23,10 @@ const (
 
 	// connectionKB is the most memory that a busy connection may cost the leader
 	// under overload, in KB. A quiet connection costs about 20 KB, mostly for
-	// the buffers of its reader and its writer. A busy one has 28 KB of live
-	// memory with its commands, its replies and its part of the entries in
-	// flight (a heap profile under this load, -pprof-dir), and the collector
-	// lets the heap grow to a little more than twice that.
+	// the buffers of its reader and its writer. A busy connection has 28 KB of
+	// live memory with its commands, its replies and its part of the entries in
+	// flight, as a heap profile under this load shows (-pprof-dir). The
+	// collector lets the heap grow to a little more than twice the live memory.
 	connectionKB = 72
 
 	// memoryGrowth is the factor by which the peak of the memory may exceed the

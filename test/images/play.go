@@ -13,9 +13,9 @@ import (
 )
 
 // tape is a recording in one order: the steps of all nodes. If a step of one
-// node caused a step of another, the cause comes first, because strace stamps
-// the end of a call before the process sees it, and the beginning before the
-// kernel does.
+// node caused a step of another, the cause comes first. The reason is that
+// strace stamps the end of a call before the process sees it, and the beginning
+// of a call before the kernel sees it.
 type tape struct {
 	rec   *recording
 	steps []placed

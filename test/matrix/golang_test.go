@@ -272,11 +272,12 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 	return nil
 }
 
-// rueidisWait takes the lock. rueidislock 1.0.79 may never wake a waiter: a
+// rueidisWait takes the lock. rueidislock 1.0.79 may never wake a waiter. A
 // goroutine that counts a failed attempt can run before the attempt is marked
-// as failed, and then the waiter is no longer registered. Three workers that
-// contend for a lock on a Redis 7.0.15 under load reproduce it. So each attempt
-// has a deadline, which leaves more than enough time for a change of leader.
+// as failed, and the waiter is then no longer registered. Three workers that
+// contend for a lock on a Redis 7.0.15 under load reproduce this bug. So each
+// attempt has a deadline, which leaves more than enough time for a change of
+// leader.
 func rueidisWait(ctx context.Context, locker rueidislock.Locker) (held context.Context, release,
 	cancel context.CancelFunc, err error) {
 	for {

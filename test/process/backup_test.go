@@ -234,9 +234,9 @@ func TestRestore_NodeDown(t *testing.T) {
 	restoreFresh(t, c, second, after)
 }
 
-// TestRestore_QuarantineEndsWhileDown checks that a node that is killed during the
-// quarantine logs the end of the quarantine, although it gets a snapshot in place of
-// the entry with that end.
+// TestRestore_QuarantineEndsWhileDown kills a node during the quarantine. The node
+// then gets a snapshot in place of the entry that ends the quarantine, and must
+// still log the end.
 func TestRestore_QuarantineEndsWhileDown(t *testing.T) {
 	c := startCluster(t, "--trailing-bytes", "1", "--snapshot-bytes", "1gb")
 	n := c.leader()

@@ -63,9 +63,9 @@ func TestMaxMemory(t *testing.T) {
 }
 
 // TestMaxMemory_Refusals checks which commands are refused while the data set is
-// too large: writes of scripts and transactions are refused, and a metric counts
-// them; releases and renewals of locks are not. CONFIG SET maxmemory default makes
-// the nodes' flags decide again.
+// too large. Writes of scripts and transactions are refused, and a metric counts
+// the refusals. Releases and renewals of locks are not refused. CONFIG SET
+// maxmemory default makes the nodes' flags decide again.
 func TestMaxMemory_Refusals(t *testing.T) {
 	c := startCluster(t, "--maxmemory", "1mb")
 	leader := c.leader()

@@ -58,8 +58,8 @@ func (r *raw) ask(lines ...string) string {
 const slowSet = `EVAL "for i = 1, 300000 do end return redis.call('SET', KEYS[1], ARGV[1])"`
 
 // ownSteps lists the steps of one connection, pipeline by pipeline. Another
-// connection sends a step that begins with @. The step after it writes, so that
-// the pushes that the other connection caused arrive before the reply of that
+// connection sends a step that begins with @. The next step writes, and the
+// pushes that the other connection caused arrive before the reply of that
 // write.
 var ownSteps = []struct {
 	name  string

@@ -206,7 +206,7 @@ func TestTracking_RueidisLock(t *testing.T) {
 }
 
 // awaitLock waits for a lock with rueidislock. It asks again after 20 seconds,
-// because rueidislock 1.0.79 can forget a client that waits: the goroutine
+// because rueidislock 1.0.79 can forget a client that waits. The goroutine
 // monitoring of locker.try may read failures before try has counted the failed
 // attempt. The goroutine then deletes the gate of the client, and an invalidation
 // no longer wakes the client. TestTracking_RueidisCache checks the invalidations

@@ -401,8 +401,8 @@ func (h *history) observeLocks(stop <-chan struct{}) {
 	}
 }
 
-// readyLeader returns the process that leads in the highest term that a node
-// knows, and the term, if that leader is ready.
+// readyLeader returns the leader that is ready in the highest term, and its term.
+// If a node knows a higher term, the process is nil.
 func (w *world) readyLeader() (p *process, term uint64) {
 	var top uint64
 	for _, id := range w.ids() {

@@ -77,9 +77,9 @@ type process struct {
 	died    atomic.Int64 // when the process died, in nanoseconds since the beginning of the history; 0 if it runs
 }
 
-// options returns the product's default options, with two kinds of changes:
-// timeouts that would only cost processor time, and limits that let a history
-// of one minute reach states that a cluster reaches in a month.
+// options returns the product's default options, with two kinds of changes.
+// Some timeouts would only cost processor time. Some limits let a history of
+// one minute reach states that a cluster reaches in a month.
 func options() cluster.Options {
 	o := cluster.DefaultOptions()
 	o.CommitTimeout = 50 * time.Millisecond
@@ -105,8 +105,8 @@ func newWorld(seed uint64, nodes int) *world {
 }
 
 // stream returns a separate source of random numbers for each purpose, so that
-// the numbers of one purpose do not depend on how many another purpose has
-// drawn.
+// the numbers of one purpose do not depend on how many numbers another purpose
+// has drawn.
 func stream(seed uint64, purpose string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(purpose) {

@@ -6,8 +6,8 @@ import (
 )
 
 // notExecuted lists the errors that say that a group was certainly not
-// executed, and the functions that make or return such errors, by the package
-// that defines them.
+// executed, and the functions that make or return such errors. The key is the
+// package that defines them.
 var notExecuted = map[string]map[string]bool{
 	"cluster/outcome": {
 		"NotExecuted": true, "NewNotExecuted": true, "Decode": true, "ErrNoLeader": true, "ErrClosed": true,

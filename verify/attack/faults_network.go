@@ -53,9 +53,9 @@ func isolateLeader(ctx context.Context, s *injection) (string, error) {
 		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-// isolateForLong cuts a follower off until the leader has dropped the waiters
-// of the clients of that follower, and these clients have got the error that the
-// follower finds no leader.
+// isolateForLong cuts a follower off for a long time. It waits until the leader
+// has dropped the waiters of the follower's clients, and until these clients
+// have got the error that the follower finds no leader.
 func isolateForLong(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // TestPlans_Versions checks that a plan mixes two builds only if there are two,
-// that it does so at most once per episode, and that nodes that are upgraded
+// and at most once per episode. It also checks that nodes that a plan upgrades
 // start with the old build.
 func TestPlans_Versions(t *testing.T) {
 	dir := t.TempDir()

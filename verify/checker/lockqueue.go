@@ -162,9 +162,10 @@ const (
 //     the lock until the delay ends, and the delay ends on time.
 //
 // health says when a lease must have ended. steady says when the order and the
-// times of the queue are checked: when there is a leader, and it can reach the
-// nodes that are running. Each interval of steady ends some time after the cluster
-// is whole again. Without views, only the first three guarantees are checked.
+// times of the queue are checked. These are the times when there is a leader that
+// can reach the nodes that are running. Each interval of steady ends some time
+// after the cluster is whole again. Without views, only the first three guarantees
+// are checked.
 func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Violation) {
 	q := &lockQueues{health: health, steady: steady, leaves: h.LeaveWithin, delays: h.Delays,
 		delaysSince: h.DelaysSince, owners: make(map[string]*ownership)}
@@ -236,9 +237,9 @@ type ownership struct {
 	granted time.Duration // when the first reply with the token arrived
 	begun   time.Duration // the grant began after this time
 	until   time.Duration // the owner could rely on the lock until this time
-	// clock is a time on the clock of the views at which the lease had not ended
-	// yet, unless the owner or a break ended the grant earlier. ended is the first
-	// time at which the owner or a break may have ended the grant.
+	// clock is a time on the clock of the views. At that time, the lease had not
+	// ended yet, unless the owner or a break ended the grant earlier. ended is the
+	// first time at which the owner or a break may have ended the grant.
 	clock, ended time.Duration
 }
 
@@ -453,8 +454,9 @@ func (l *lockQueue) gone(owner string, at time.Duration) bool {
 }
 
 // mayBreak reports whether a break may have ended a grant between two times. If a
-// grant is broken before its node has claimed it, the client asks again and is at
-// the end of the queue, so another client may get the lock before it.
+// grant is broken before its node has claimed it, the client asks again and is
+// then at the end of the queue. So another client may get the lock before that
+// client.
 func (l *lockQueue) mayBreak(from, to time.Duration) bool {
 	return slices.ContainsFunc(l.breaks, func(b LockBreak) bool {
 		return b.Outcome == Unknown || b.Outcome == Done && b.Broke && b.Call < to && b.Return > from
@@ -504,9 +506,9 @@ func (l *lockQueue) inOrder() {
 	}
 }
 
-// overtaken finds owners that asked for a lock after another client had been seen
-// in the queue, and that got the lock before that client. Tokens grow in the order
-// of the grants, so overtaken also finds what happened between two views.
+// overtaken finds owners that asked for a lock after another client was seen in
+// the queue, but got the lock before that client. Tokens grow in the order of the
+// grants, so overtaken also finds what happened between two views.
 func (l *lockQueue) overtaken() {
 	bySince := slices.Clone(l.owners)
 	slices.SortStableFunc(bySince, func(a, b *ownership) int { return cmp.Compare(a.since, b.since) })

@@ -57,9 +57,9 @@ func (c *client) consume() {
 	}
 }
 
-// consumeSlowly is like consume, for the slow queues. It waits for 1 to 20 s,
-// so that when a node is connected again after a cut, some of its clients still
-// wait and others have given up.
+// consumeSlowly is like consume, for the slow queues. It waits for 1 to 20 s.
+// So when a node is connected again after a cut, some of its clients still wait
+// and others have given up.
 func (c *client) consumeSlowly() {
 	for c.ready() {
 		block := 20 * time.Second

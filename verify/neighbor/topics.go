@@ -36,8 +36,8 @@ func commands(names, head, before []string) (all [][]byte) {
 }
 
 // encoded returns the commands that make returns for a worker. It calls make
-// only once, because the load shares the machine with the node, and must cost
-// the node's processors as little as a client on another machine.
+// only once: the load shares the machine with the node, and must leave the node
+// as much processor time as a client on another machine would.
 func (t *target) encoded(worker int, make func() [][]byte) [][]byte {
 	of, _ := t.commands.LoadOrStore(worker, sync.OnceValue(make))
 	return of.(func() [][]byte)()

@@ -13,8 +13,8 @@ import (
 )
 
 // TestFreePorts_OtherProcess checks that a port that another process has reserved
-// is not free although no program listens in it, and that it is free again when
-// that process has ended.
+// is not free, even if no program listens in it. When that process has ended, the
+// port must be free again.
 func TestFreePorts_OtherProcess(t *testing.T) {
 	const child = "HOLDFAST_TEST_RESERVE"
 	if name := os.Getenv(child); name != "" {

@@ -116,8 +116,8 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 	return []redisCommand{asIs}
 }
 
-// reserved reports whether a SET NX or SETNX found no key and still did not write
-// it: the key is a free lock that a client waits for.
+// reserved reports whether a SET NX or SETNX found no key and still wrote none.
+// In that case, the key is a free lock that a client waits for.
 func (t *translator) reserved(name string, args []string, reply fsm.Reply) bool {
 	refused := name == "setnx" && reply.Kind() == fsm.KindInt && reply.Int64() == 0 ||
 		name == "set" && reply.Kind() == fsm.KindNull &&
