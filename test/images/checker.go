@@ -124,7 +124,7 @@ func (j *checker) examine(ctx context.Context, c *process.Cluster, t *job, v *ve
 	}
 	conn, err := respwire.Connect(leader.Clients, ioTimeout)
 	if err != nil {
-		v.violate("the leader does not take clients: %v", err)
+		v.violate("the leader does not accept clients: %v", err)
 		return nil
 	}
 	defer conn.Close()

@@ -177,7 +177,7 @@ func (s *injection) quarantined(ctx context.Context, n *node, began time.Time, q
 				quarantine)
 		}
 		if token <= highest {
-			s.violation("fencing tokens", "%s gave the token %d, although the lost cluster had given %d", n.ID, token,
+			s.violation("fencing tokens", "%s granted token %d, although the lost cluster had granted %d", n.ID, token,
 				highest)
 		}
 	}
@@ -405,7 +405,7 @@ func (s *injection) backups(ctx context.Context, file string) (what string, err 
 		}
 		for _, p := range w.all {
 			if _, _, failed := p.numbers(); failed != nil && ctx.Err() == nil {
-				s.violation("backup", "a command of a client of %s, which lived, failed during the backup: %v", p.n.ID,
+				s.violation("backup", "a command of a client of the live node %s failed during the backup: %v", p.n.ID,
 					failed)
 			}
 		}
@@ -460,9 +460,9 @@ func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w 
 		return "", err
 	}
 	if out, done, err := s.must(ctx, "inspect", file); err != nil || !done {
-		return "a backup that is not whole", err
+		return "a backup that is not complete", err
 	} else if !strings.Contains(out, "whole: all checksums match") {
-		s.violation("inspect", "the backup is not whole: %s", out)
+		s.violation("inspect", "the backup is not complete: %s", out)
 	}
 	if res.ended.Before(killed) {
 		return "", nil

@@ -19,7 +19,7 @@ func (e *episode) checkOnRedis(v *Verdict, log replay.Log) {
 		v.note("log on a real Redis: keys (NOT RUN: redis-server is not installed)", 0, nil)
 		return
 	case err != nil:
-		e.violation("log on a real Redis", "it could not be replayed: %v", err)
+		e.violation("log on a real Redis", "the log could not be replayed: %v", err)
 	}
 	v.note("log on a real Redis: keys", res.Compared, res.Violations)
 }

@@ -145,16 +145,16 @@ func (g *groupCheck) reads(reads []GroupRead) {
 		for _, id := range slices.Sorted(maps.Keys(r.Values)) {
 			switch value, there := g.byID[id]; {
 			case !there:
-				g.say(r.Call, r.Return, "client %d was given %s, which is not in the stream", r.Client, id)
+				g.say(r.Call, r.Return, "client %d received %s, which is not in the stream", r.Client, id)
 			case value != r.Values[id]:
-				g.say(r.Call, r.Return, "client %d was given %s with the value %s, but its value is %s", r.Client, id,
+				g.say(r.Call, r.Return, "client %d received %s with the value %s, but its value is %s", r.Client, id,
 					r.Values[id], value)
 			}
 			if r.Claim {
 				continue
 			}
 			if other := given[id]; other != nil {
-				g.say(r.Call, r.Return, "%s was given to client %d and to client %d", id, other.Client, r.Client)
+				g.say(r.Call, r.Return, "%s was delivered to client %d and to client %d", id, other.Client, r.Client)
 			}
 			given[id] = r
 		}
@@ -163,7 +163,7 @@ func (g *groupCheck) reads(reads []GroupRead) {
 	for _, id := range slices.Sorted(maps.Keys(given)) {
 		if at, there := g.at[id]; there && (!delivered || at > last) {
 			g.say(given[id].Call, given[id].Return,
-				"%s was given to client %d, but the last id that the group has delivered is %s", id,
+				"%s was delivered to client %d, but the last id that the group has delivered is %s", id,
 				given[id].Client, g.end.Last)
 		}
 	}

@@ -161,11 +161,11 @@ func (p *lockPasts) asSeen(past *LockPast, h LockHistory) {
 		calls := p.owners[g.Owner]
 		switch {
 		case len(calls) == 0:
-			p.say(past.Lock, "%s tells %v, but no client used this owner", past.Node, g)
+			p.say(past.Lock, "%s reports %v, but no client used this owner", past.Node, g)
 		case calls[0].Lock != past.Lock:
-			p.say(past.Lock, "%s tells %v, but its client asked for %s", past.Node, g, calls[0].Lock)
+			p.say(past.Lock, "%s reports %v, but its client asked for %s", past.Node, g, calls[0].Lock)
 		case g.Acquired != 0 && g.Mode != calls[0].Mode:
-			p.say(past.Lock, "%s tells %v, but its client asked for %v", past.Node, g, calls[0].Mode)
+			p.say(past.Lock, "%s reports %v, but its client asked for %v", past.Node, g, calls[0].Mode)
 		}
 	}
 	broken := make(map[int64]bool)
@@ -192,10 +192,10 @@ func (p *lockPasts) asSeen(past *LockPast, h LockHistory) {
 			continue
 		}
 		if g.Owner != c.Owner {
-			p.say(past.Lock, "%s tells %v, but %v", past.Node, *g, c)
+			p.say(past.Lock, "%s reports %v, but %v", past.Node, *g, c)
 		}
 		if want := p.ends(c.Owner, c.Token, broken, anyBreak); !slices.Contains(want, g.How) {
-			p.say(past.Lock, "%s tells %v, but %v, and the grant must have ended as one of %v", past.Node, *g, c, want)
+			p.say(past.Lock, "%s reports %v, but %v, and the grant must have ended as one of %v", past.Node, *g, c, want)
 		}
 	}
 }

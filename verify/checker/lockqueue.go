@@ -482,7 +482,7 @@ func (l *lockQueue) inOrder() {
 				first = at
 			}
 			if n < behind {
-				l.say("lock order", l.name, a.Call, b.Return, "%s waited behind %s at %v, and in front of it at %v",
+				l.say("lock order", l.name, a.Call, b.Return, "%s waited behind %s at %v, and before it at %v",
 					w.Owner, b.Waiters[behind].Owner, a.Call, b.Call)
 			}
 			behind = max(behind, n)
@@ -492,7 +492,7 @@ func (l *lockQueue) inOrder() {
 		}
 		for n, w := range b.Waiters[:behind] {
 			if a.position(w.Owner) < 0 && !a.holds(w.Owner, 0) && !l.gone(w.Owner, b.Return) {
-				l.say("lock order", l.name, a.Call, b.Return, "%s came after %v, and stood at position %d in front of "+
+				l.say("lock order", l.name, a.Call, b.Return, "%s came after %v, and was at position %d in front of "+
 					"%s", w.Owner, a.Call, n, b.Waiters[behind].Owner)
 			}
 		}

@@ -144,7 +144,7 @@ func (m *messages) inTime(l *Subscription) {
 		for _, later := range l.Received[i+1:] {
 			a, b := m.byID[h.ID], m.byID[later.ID]
 			if a != nil && b != nil && b.Outcome == Done && b.Return < a.Call {
-				m.say(l, "message %s was received before %s, but was sent after the other was acknowledged", h.ID,
+				m.say(l, "message %s was received before %s, but was sent after that message was acknowledged", h.ID,
 					later.ID)
 			}
 		}

@@ -117,7 +117,7 @@ func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []checke
 			if other, ok := written[at]; !ok {
 				written[at] = h
 			} else if compared++; other.sum != h.sum {
-				say("entry %d of term %d is one in the log of %s and another in that of %s", e.Index, e.Term,
+				say("entry %d of term %d in the log of %s differs from that in the log of %s", e.Index, e.Term,
 					other.node, h.node)
 			}
 			if e.Index > commit {
