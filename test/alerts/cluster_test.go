@@ -299,7 +299,7 @@ func TestExpressions(t *testing.T) {
 		}
 	}
 	if len(all) < 40 || len(alerts) < 20 {
-		t.Errorf("%d expressions and %d alerts", len(all), len(alerts))
+		t.Errorf("only %d expressions and %d alerts were evaluated", len(all), len(alerts))
 	}
 }
 

@@ -113,7 +113,7 @@ func (p *pair) sameUser(name string) {
 	_, theirs = elements(sendTo(p.redis, "ACL", "LIST"))
 	sendTo(p.redis, "ACL", "DELUSER", "twin")
 	if orderSubcommands(line(theirs, "twin")) != orderSubcommands(line(theirs, name)) {
-		p.t.Errorf("rules %q of holdfast do not mean what redis has: %q", given, theirs)
+		p.t.Errorf("the rules %q of holdfast differ from the rules of redis: %q", given, theirs)
 	}
 	// Compare ACL GETUSER without the values of "commands".
 	redis, holdfast = p.ask("ACL GETUSER " + name)

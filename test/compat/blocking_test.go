@@ -379,7 +379,7 @@ func (s *scenario) collect() {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.p.t.Fatalf("of %v, %v have replies, but: %s", s.waiting, answered, redis[0])
+			s.p.t.Fatalf("of the waiting clients %v, only %v have replies: %s", s.waiting, answered, redis[0])
 		}
 	}
 }

@@ -179,7 +179,7 @@ func TestNotify_Expired(t *testing.T) {
 				got, err := c.receive()
 				_, key, ok := strings.Cut(got, "__keyevent@0__:expired\r\n$1\r\n")
 				if err != nil || !ok {
-					t.Errorf("got %q, %v, want that a key has expired", got, err)
+					t.Errorf("got %q, %v, want the event of an expired key", got, err)
 				}
 				expired[key] = true
 			}

@@ -203,7 +203,7 @@ func TestRefresh(t *testing.T) {
 	git("add", ".")
 	git("commit", "-q", "-m", "a change that made the patch useless")
 	if err := refresh(t.Context(), dir, "mistake"); err == nil {
-		t.Error("a working tree without a bug is taken for one")
+		t.Error("a working tree without a change is accepted as a bug")
 	}
 	write("a.go", "one\n2\nthree\n")
 	if err := refresh(t.Context(), dir, "mistake"); err != nil {

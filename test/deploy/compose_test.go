@@ -325,7 +325,7 @@ func (p *composeProject) checkOwnState(service string) {
 	p.do(c, "READONLY")
 	for _, key := range []string{"lock:a", "missed:0", "missed:199"} {
 		if got := p.do(c, "GET", key); got == "(nil)" {
-			p.t.Errorf("%s has not got %s after catching up", service, key)
+			p.t.Errorf("%s does not have %s after it has caught up", service, key)
 		}
 	}
 }

@@ -247,7 +247,7 @@ func (r redigoSentinel) find() error {
 		if err == nil && string(role[0].([]byte)) == "master" {
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("%v is no master: %v, %v", found, role, err))
+		errs = append(errs, fmt.Errorf("%v is not a master: %v, %v", found, role, err))
 		_ = r.conn.Close()
 		r.conn = nil
 	}

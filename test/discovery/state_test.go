@@ -159,7 +159,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 			want := fmt.Sprintf(">3\n$message\n$+switch-master\n$mymaster 127.0.0.1 %s 127.0.0.1 %s",
 				portOf(t, old.Clients), portOf(t, leader.Clients))
 			if got := subs[n].reply(); got != want {
-				t.Errorf("%s tells %q, want %q", n.ID, got, want)
+				t.Errorf("%s sent %q, want %q", n.ID, got, want)
 			}
 			named := dialRaw(t, n.Sentinel, 2).do("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster")
 			if want := "*2\n$127.0.0.1\n$" + portOf(t, leader.Clients); named != want {

@@ -350,7 +350,7 @@ func TestStates(t *testing.T) {
 	v := &verdict{}
 	promised{s, all}.compare(state{"s1:a": "x", "s1:n": "1"}, v)
 	if len(v.violations) > 0 {
-		t.Errorf("a state that is allowed is not: %v", v.violations)
+		t.Errorf("a state that is allowed is a violation: %v", v.violations)
 	}
 	promised{s, all}.compare(state{"s1:a": "x"}, v)
 	if len(v.violations) != 1 {

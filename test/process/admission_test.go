@@ -119,7 +119,7 @@ func TestMember_AliveElsewhere(t *testing.T) {
 		out := refusesToStart(t, double)
 		wantLine(t, out, "holdfast: ", o.ID+" is alive at "+o.Peers, "Do not remove it")
 		if strings.Contains(out, "member remove") {
-			t.Errorf("the advice is to remove a node that lives:\n%s", out)
+			t.Errorf("the advice is to remove a node that is alive:\n%s", out)
 		}
 	}
 	want(t, c.Nodes[0], "OK", "SET", "k", "v")

@@ -33,7 +33,7 @@ func TestFlags_WrongOnesAreNamed(t *testing.T) {
 				t.Errorf("exit code %d, want 1", o.code)
 			}
 			if o.out != "" {
-				t.Errorf("prints to standard output: %s", o.out)
+				t.Errorf("the command prints to standard output: %s", o.out)
 			}
 			wantLine(t, o.errOut, append([]string{"holdfast: "}, tt.says...)...)
 		})

@@ -107,7 +107,7 @@ func TestHTTP_Health(t *testing.T) {
 		t.Errorf("SET without a leader: %q", got)
 	}
 	if took := time.Since(begun); took < 150*time.Millisecond || took > 3*time.Second {
-		t.Errorf("refused after %v with HOLDFAST_LEADER_WAIT=300ms", took)
+		t.Errorf("SET was refused after %v, with HOLDFAST_LEADER_WAIT=300ms", took)
 	}
 }
 

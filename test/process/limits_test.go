@@ -144,7 +144,7 @@ func TestLimits_Guesses(t *testing.T) {
 			case refusal:
 				refused.Add(1)
 				if got := show(conn, "PING"); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") {
-					t.Errorf("the connection is open: %q", got)
+					t.Errorf("the connection is still open: %q", got)
 				}
 			default:
 				t.Errorf("AUTH: %q", got)

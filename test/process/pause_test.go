@@ -127,7 +127,7 @@ func (m *mutex) end() {
 		m.wg.Wait()
 		m.t.Logf("%s granted %d times", m.key, m.grants.Load())
 		if m.grants.Load() < 10 {
-			m.t.Errorf("%s granted %d times only", m.key, m.grants.Load())
+			m.t.Errorf("%s was granted only %d times", m.key, m.grants.Load())
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestRemoveAway(t *testing.T) {
 	kill(t, third)
 	waitOutput(t, leader, "a member is away and stays a member")
 	if !listed(third) {
-		t.Errorf("%s was removed, although two voters are no majority of five", third.ID)
+		t.Errorf("%s was removed, although two voters are not a majority of five", third.ID)
 	}
 	o := invoke(t, nil, "status", survivor.Clients)
 	if o.code != 5 || !strings.Contains(o.out, "tolerates no more failures") {

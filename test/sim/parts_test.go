@@ -35,7 +35,7 @@ func TestPlan_Repeats(t *testing.T) {
 	}
 	for _, k := range Kinds() {
 		if !kinds[k] {
-			t.Errorf("no schedule of 300 has a %s", k)
+			t.Errorf("none of 300 schedules has the fault %s", k)
 		}
 	}
 }
