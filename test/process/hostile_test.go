@@ -176,7 +176,7 @@ func TestHostile_UnauthenticatedGetHalf(t *testing.T) {
 		t.Errorf("the fourth stranger of six clients: %q", got)
 	}
 	if got := show(first, "PING"); !strings.Contains(got, "EOF") && !strings.Contains(got, "reset") {
-		t.Errorf("the first of them is still there: %q", got)
+		t.Errorf("the connection of the first stranger is still open: %q", got)
 	}
 	login(fourth)
 	login(stranger())
