@@ -195,7 +195,8 @@ func (p *lockPasts) asSeen(past *LockPast, h LockHistory) {
 			p.say(past.Lock, "%s reports %v, but %v", past.Node, *g, c)
 		}
 		if want := p.ends(c.Owner, c.Token, broken, anyBreak); !slices.Contains(want, g.How) {
-			p.say(past.Lock, "%s reports %v, but %v, and its end must be one of %v", past.Node, *g, c, want)
+			p.say(past.Lock, "%s reports %v, but %v, and the grant must have ended as one of %v", past.Node, *g, c,
+				want)
 		}
 	}
 }
