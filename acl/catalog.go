@@ -21,16 +21,16 @@ type Command struct {
 	id         int
 	parent     *Command
 	subs       map[string]*Command
-	categories uint32 // bit i is Categories[i]
+	categories uint32 // bit i is set if the command is in Categories[i]
 }
 
-// Catalog finds commands by name. It is immutable.
+// Catalog finds commands and subcommands by name. It is immutable.
 type Catalog struct {
 	commands []*Command // by id
 	index    map[string]*Command
 }
 
-// NewCatalog returns a catalog of commands and their subcommands.
+// NewCatalog returns a catalog of the given commands and their subcommands.
 func NewCatalog(rows []*fsm.Command) *Catalog {
 	c := &Catalog{index: make(map[string]*Command)}
 	for _, row := range rows {
@@ -71,8 +71,9 @@ func (c *Catalog) find(name string) *Command {
 	return cmd.subs[sub]
 }
 
-// Resolve returns the command that args call. If args name a subcommand of a
-// container, it returns the subcommand. It returns nil for an unknown command.
+// Resolve returns the command that a client calls with args. If args name a
+// subcommand of a container, it returns the subcommand. It returns nil for an
+// unknown command.
 func (c *Catalog) Resolve(args [][]byte) *Command {
 	cmd := c.index[string(args[0])]
 	if cmd == nil {

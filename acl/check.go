@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 )
 
-// Reason says why a command is denied. If several selectors deny it, the
-// largest reason is reported: the one of the selector that allows the most.
+// Reason says why a command is denied. If several selectors deny the command,
+// the verdict contains the largest of their reasons. It comes from the selector
+// whose checks got furthest.
 type Reason int
 
 // The reasons, in the order in which a selector checks them.
@@ -42,7 +43,7 @@ func (u *User) check(cmd *Command, args [][]byte, m *matching) Verdict {
 	worst := DeniedCommand
 	ask := func(s *selector) bool {
 		if m.left < 0 {
-			return false // what is left of the selectors is not checked
+			return false // the remaining selectors are not checked
 		}
 		reason, pos := s.check(cmd, args, m)
 		if reason > worst || reason == worst && pos > at {
@@ -56,7 +57,8 @@ func (u *User) check(cmd *Command, args [][]byte, m *matching) Verdict {
 	return Verdict{Reason: worst, Command: cmd, Object: string(args[at])}
 }
 
-// check returns the reason, and the index of the denied argument.
+// check returns the reason. If the command is denied, check also returns the
+// index of the denied argument.
 func (s *selector) check(cmd *Command, args [][]byte, m *matching) (Reason, int) {
 	m.spend(1)
 	if !s.allCommands && cmd.Flags&fsm.NoAuth == 0 && !s.has(cmd) &&
@@ -81,11 +83,11 @@ func (s *selector) check(cmd *Command, args [][]byte, m *matching) (Reason, int)
 	return Allowed, 0
 }
 
-// CheckPatterns checks a call that reads values of keys which are not among its
-// arguments: a SORT that uses BY or GET with a pattern, or LOCK LIST, which returns
-// the owners of all locks. The call is allowed if one selector allows both the
-// command and reading all keys. CheckPatterns returns "" for a call that is allowed,
-// and otherwise the error text, which is Redis' own for SORT.
+// CheckPatterns checks a call that reads the values of keys that are not among its
+// arguments. Such calls are SORT that uses BY or GET with a pattern, and LOCK LIST,
+// which returns the owners of all locks. The call is allowed if one selector allows
+// both the command and reading all keys. CheckPatterns returns "" for a call that is
+// allowed, and otherwise the error text. The text for SORT is Redis' own.
 func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	if cmd.KeyPattern == nil {
 		return ""
@@ -114,9 +116,10 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	return "ERR " + option + " option of SORT denied due to insufficient ACL permissions."
 }
 
-// need returns the access that a key pattern must grant for a command's access
-// to a key. A command that neither reads nor changes a value (EXISTS, TYPE)
-// needs none, so any matching pattern suffices.
+// need returns the access that a key pattern must grant, so that a command may
+// access a key as a describes. It returns 0 for a command that neither reads
+// nor changes the value (EXISTS, TYPE). Any pattern that matches the key then
+// suffices.
 func need(a fsm.Access) (n access) {
 	for _, flag := range strings.Fields(a.Flags) {
 		switch flag {
@@ -142,8 +145,8 @@ func (s *selector) allowsKey(key string, need access, m *matching) bool {
 	return false
 }
 
-// allowsChannel reports whether the selector allows a channel. A pattern of
-// channels must be listed literally.
+// allowsChannel reports whether the selector allows a channel. If pattern is
+// set, channel is a pattern, and the selector must list exactly this pattern.
 func (s *selector) allowsChannel(channel string, pattern bool, m *matching) bool {
 	if s.allChannels {
 		return true
@@ -158,8 +161,8 @@ func (s *selector) allowsChannel(channel string, pattern bool, m *matching) bool
 }
 
 // channels returns the range of a command's arguments that are channels, and
-// whether they are patterns. Unsubscribing is always allowed, so those commands
-// have none.
+// whether they are patterns. The range is empty for commands that unsubscribe,
+// because they are always allowed.
 func channels(cmd *Command, args [][]byte) (from, to int, pattern bool) {
 	if cmd.parent != nil {
 		return 0, 0, false
@@ -176,7 +179,8 @@ func channels(cmd *Command, args [][]byte) (from, to int, pattern bool) {
 }
 
 // AllowsChannel reports whether one of the user's selectors allows a channel or
-// a pattern of channels. It decides whether an existing subscription may stay.
+// a pattern of channels. The client port asks it whether an existing
+// subscription may stay after a change of the user.
 func (u *User) AllowsChannel(channel string, pattern bool) bool {
 	m := newMatching(1)
 	allows := func(s *selector) bool { return s.allowsChannel(channel, pattern, m) }
@@ -206,7 +210,8 @@ func (v Verdict) Denial() string {
 	return ""
 }
 
-// Explanation returns the reply of ACL DRYRUN, which names the object.
+// Explanation returns the reply of ACL DRYRUN. The reply names the denied
+// command, key or channel.
 func (v Verdict) Explanation() string {
 	switch v.Reason {
 	case DeniedCommand:
@@ -221,8 +226,8 @@ func (v Verdict) Explanation() string {
 	return ""
 }
 
-// Script returns the error, with its code, of a command that a script called.
-// The interpreter adds the position in the script.
+// Script returns the error for a command that a script called. The text begins
+// with the error code. The interpreter adds the position in the script.
 func (v Verdict) Script() string {
 	switch v.Reason {
 	case DeniedCommand:

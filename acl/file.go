@@ -8,8 +8,9 @@ import (
 
 // ParseFile parses the text of an ACL file in Redis' format: each line has the
 // word user, a name, and rules. Empty lines are skipped. A comment is an error,
-// as in Redis. The error joins the errors of all lines; each begins with name,
-// the name of the file, and the number of the line.
+// as in Redis. The returned error joins the errors of all lines. The error of a
+// line begins with name, which is the name of the file, and the number of the
+// line.
 func ParseFile(c *Catalog, name, text string) ([]*User, error) {
 	var users []*User
 	var errs []error

@@ -44,7 +44,7 @@ func ScriptCatalog(t *fsm.Table) *Catalog {
 func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 	cmd := g.catalog.Resolve(args)
 	if cmd == nil {
-		return "" // the call fails anyway
+		return "" // an unknown command: its call fails anyway
 	}
 	kept := users.Find(name)
 	if kept == nil && name == DefaultUser {
@@ -68,8 +68,8 @@ func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 // goroutine that runs the script.
 func (g *Guard) OnDenied(f func(user string, v Verdict)) { g.denied.Store(&f) }
 
-// compile returns the user, or nil if its rules cannot be parsed: such a user
-// may run nothing.
+// compile returns the user, or nil if its rules cannot be parsed. A user whose
+// rules cannot be parsed may run nothing.
 func (g *Guard) compile(kept *fsm.User) *User {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,7 +80,7 @@ func (g *Guard) compile(kept *fsm.User) *User {
 	if err != nil {
 		u = nil
 	}
-	if len(g.users) > fsm.MaxUsers { // mostly deleted users
+	if len(g.users) > fsm.MaxUsers { // most of the entries belong to deleted users
 		clear(g.users)
 	}
 	g.users[kept.Name] = compiled{kept.Version, u}

@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
-// The steps that a check may take: checkSteps, and argSteps for each argument
-// of the command, so that a user with a few hundred patterns that begin with
-// different texts may use any number of keys. A step takes a few nanoseconds.
+// A check may take checkSteps, and argSteps more for each argument of the
+// command. So a user with a few hundred patterns that begin with different
+// texts may use any number of keys. A step takes a few nanoseconds.
 const (
 	checkSteps = 2 << 20
 	argSteps   = 512
-	// matchSlice is the number of steps between two reads of the clock. They
-	// take less than yield.Every.
+	// matchSlice is the number of steps between two reads of the clock. These
+	// steps take less time than yield.Every.
 	matchSlice = 1 << 14
 )
 
@@ -24,7 +24,7 @@ const (
 // pattern matches, so the command is denied.
 type matching struct {
 	left  int  // negative once the steps are used up
-	spent bool // a pattern was not compared to its end
+	spent bool // set if the budget ended while a pattern was being compared
 
 	// yields says that the goroutine holds no lock and may yield every
 	// matchSlice steps.
@@ -62,7 +62,7 @@ func (m *matching) match(p *glob.Pattern, s string) bool {
 		m.spent = true
 		return false
 	}
-	// Most patterns are rejected here.
+	// The literal prefix excludes most patterns, which saves a full match.
 	prefix := p.Prefix()
 	m.spend(len(prefix) / 16)
 	if !strings.HasPrefix(s, prefix) {
@@ -74,8 +74,8 @@ func (m *matching) match(p *glob.Pattern, s string) bool {
 	return ok
 }
 
-// denial returns DeniedSteps if the budget is the reason that a key or channel
-// is denied, and otherwise r.
+// denial returns DeniedSteps if a key or channel is denied because the budget
+// is used up. Otherwise, it returns r.
 func (m *matching) denial(r Reason) Reason {
 	if m.spent || m.left < 0 {
 		return DeniedSteps
@@ -92,7 +92,7 @@ func (m *matching) keysOf(cmd *Command, args [][]byte) []keyUse {
 	m.listed = true
 	positions := cmd.KeyPositions(args)
 	m.keys = make([]keyUse, 0, len(positions))
-	var flags string // flags of the access to the last key
+	var flags string // flags of the access to the previous key
 	var access access
 	for _, pos := range positions {
 		how := cmd.AccessAt(args, pos)

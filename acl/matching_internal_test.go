@@ -25,8 +25,8 @@ func newTestUser(t *testing.T, rules []string) (u *User, mget, publish *Command)
 
 // TestCheck_BoundsSteps checks that a command is denied when its keys or its
 // channel take too many steps to match, with patterns in one selector or in
-// many, and that the check then ends. Without the budget, the first check takes
-// more than 5 s.
+// many. It also checks that a check ends when its budget is used up. Without
+// the budget, the first check takes more than 5 s.
 func TestCheck_BoundsSteps(t *testing.T) {
 	var keys, channels, selectors []string
 	for i := range 900 {
@@ -64,8 +64,8 @@ func TestCheck_BoundsSteps(t *testing.T) {
 		if v.Reason != DeniedSteps || !strings.Contains(v.Denial(), "too many steps") {
 			t.Errorf("%s: reason %d, %q, want %d", c.name, v.Reason, v.Denial(), DeniedSteps)
 		}
-		// A check may exceed its budget by the fixed steps of the last
-		// patterns, and looks at each selector once.
+		// A check may exceed its budget, because the last patterns spend their
+		// fixed steps and each selector is looked at once.
 		if m.left < -5000 {
 			t.Errorf("%s: the check exceeded its budget by %d steps", c.name, -m.left)
 		}

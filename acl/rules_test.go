@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// catalog returns the commands on data, and a container.
+// catalog returns a catalog of the commands on data and of CONFIG, which has
+// subcommands.
 var catalog = sync.OnceValue(func() *acl.Catalog {
 	rows := append(slices.Clone(command.NewTable().Rows()),
 		&fsm.Command{Name: "select", Flags: fsm.Fast, Categories: []string{"connection"}},
@@ -131,8 +132,9 @@ users.acl:7: user "c": Unmatched parenthesis in acl selector starting at '(+get'
 	}
 }
 
-// TestParse_Lenient checks that rules that name something that the catalog does
-// not know are kept and have no effect.
+// TestParse_Lenient checks rules that name a command or category that the
+// catalog does not know. Parse must keep such rules, and they must have no
+// effect.
 func TestParse_Lenient(t *testing.T) {
 	few := acl.NewCatalog([]*fsm.Command{command.NewTable().Find([]byte("get"))})
 	u, err := acl.Parse(few, "u", user(t, "on ~* +get +set +config|get -config|set +@read").Rules())

@@ -61,10 +61,10 @@ type selector struct {
 	// also allows the commands of later versions.
 	future bool
 
-	allowed   []uint64         // one bit for each Command.id
-	firstArgs map[int][]string // by Command.id
-	// rules are the + and - rules since the last rule about @all, without rules
-	// that later ones replace, as ACL LIST prints them.
+	allowed   []uint64         // bit Command.id is set for each allowed command
+	firstArgs map[int][]string // key: Command.id
+	// rules are the + and - rules since the last rule about @all, as ACL LIST
+	// prints them. A rule that a later rule replaces is not included.
 	rules    []string
 	keys     []keyPattern
 	channels []glob.Pattern
@@ -248,7 +248,8 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 		return errUnknown
 	case cmd.parent != nil:
 		return errFirstArg
-	// Redis accepts blanks, but cannot parse the text that it prints for them.
+	// Redis accepts a name with blanks, but it cannot parse the text that it
+	// then prints for the rule.
 	case sub == "" || hasBlank(sub):
 		return errSyntax
 	case cmd.subs == nil:
@@ -317,8 +318,9 @@ func (s *selector) channelRules() string {
 }
 
 // ruleList returns the selector's rules as ACL LIST prints them. If exact is set,
-// parsing the result yields an equal selector: Redis prints a key pattern that
-// happens to be * in a form that parses as allkeys.
+// parsing the result yields an equal selector. Without exact, a selector with the
+// key pattern * may become one with allkeys, because Redis prints that pattern in
+// a form that parses as allkeys.
 func (s *selector) ruleList(exact bool) []string {
 	var out []string
 	switch {

@@ -16,8 +16,8 @@ import (
 // user.
 const DefaultUser = "default"
 
-// maxPasswords bounds the passwords of a user. The rules of a user with more
-// would exceed 64 KiB, which the log does not accept.
+// maxPasswords bounds the passwords of a user. If a user had more passwords,
+// its rules would exceed 64 KiB, which the log does not accept.
 const maxPasswords = 64 << 10 / (2*sha256.Size + 1)
 
 // User is a user with its rules. It is immutable except for SetPassword: Apply
@@ -26,7 +26,8 @@ type User struct {
 	Name string
 
 	enabled, noPass bool
-	// skipSanitize and sanitize have no effect: they are kept for ACL LIST.
+	// skipSanitize and sanitize have no effect. They are stored only so that
+	// ACL LIST can print them.
 	skipSanitize bool
 	sanitize     bool
 	passwords    []string // SHA-256, hexadecimal
@@ -49,8 +50,8 @@ func NewUser(c *Catalog, name string, o Options) *User {
 	return &User{Name: name, root: newSelector(c, o.AllChannels)}
 }
 
-// NewDefault returns the default user before any change: it may do everything,
-// with the given password. An empty password means that none is needed.
+// NewDefault returns the default user before any change: it may do everything
+// and has the given password. If password is empty, a client needs no password.
 func NewDefault(c *Catalog, password string) *User {
 	u := NewUser(c, DefaultUser, Options{AllChannels: true})
 	u.enabled, u.root.allKeys = true, true
@@ -60,8 +61,8 @@ func NewDefault(c *Catalog, password string) *User {
 }
 
 // SetPassword makes password the only password of the user. If password is
-// empty, the user needs no password. CONFIG SET requirepass does the same. The
-// user must not be visible to other goroutines yet.
+// empty, the user needs no password. CONFIG SET requirepass has the same
+// effect. The user must not be visible to other goroutines yet.
 func (u *User) SetPassword(password string) {
 	u.noPass, u.passwords = password == "", nil
 	if password != "" {
@@ -89,8 +90,8 @@ func (u *User) Apply(c *Catalog, rules []string, o Options) (*User, error) {
 }
 
 // Parse makes a user from the text that Rules has returned. It skips commands
-// that the catalog does not know. Any other error means that Rules has not made
-// the text.
+// that the catalog does not know. An error means that Rules did not make the
+// text.
 func Parse(c *Catalog, name, rules string) (*User, error) {
 	u, err := NewUser(c, name, Options{}).Apply(c, fields(rules), Options{Lenient: true})
 	if err != nil {
@@ -108,7 +109,7 @@ func (u *User) Clone() *User {
 	return &n
 }
 
-// joinSelectors joins the arguments of a selector that is spread over several
+// joinSelectors joins the arguments of each selector that spans several
 // arguments.
 func joinSelectors(rules []string) ([]string, error) {
 	var out []string
@@ -156,8 +157,8 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 			return err
 		}
 		if !slices.Contains(u.passwords, hash) {
-			// Each password is compared with all others, so the limit applies
-			// before the rules are complete.
+			// Apply compares each password with all others. So the limit
+			// applies here, and not only after all rules have been applied.
 			if len(u.passwords) >= maxPasswords {
 				return errPasswords
 			}
@@ -177,8 +178,8 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 	case rule[0] == '(' && rule[len(rule)-1] == ')':
 		s := newSelector(c, o.AllChannels)
 		for _, r := range fields(rule[1:max(1, len(rule)-1)]) {
-			// Redis accepts this rule, but cannot parse the text that it prints
-			// for it.
+			// Redis accepts a rule that ends with ), but it cannot parse the
+			// text that it then prints for the rule.
 			if strings.HasSuffix(r, ")") {
 				return errSyntax
 			}
@@ -216,8 +217,8 @@ func HashPassword(password string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate reports whether the user may log in with password. The time that
-// it takes does not depend on the password.
+// Authenticate reports whether the user may log in with password. Its running
+// time does not depend on the password.
 func (u *User) Authenticate(password string) bool {
 	given := HashPassword(password)
 	same := 0
@@ -232,8 +233,8 @@ func (u *User) HasPassword(password string) bool {
 	return slices.Contains(u.passwords, HashPassword(password))
 }
 
-// SamePasswords reports whether the passwords that let a client log in are those
-// of other.
+// SamePasswords reports whether u and other let a client log in with the same
+// passwords.
 func (u *User) SamePasswords(other *User) bool {
 	return u.enabled == other.enabled && u.noPass == other.noPass && slices.Equal(u.passwords, other.passwords)
 }

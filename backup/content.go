@@ -18,13 +18,13 @@ type Content struct {
 	fsm.SnapshotHead
 	Keys  int            `json:"keys"`
 	Types map[string]int `json:"keys_by_type"`
-	// WithTTL is the number of keys with a time to live, LongestTTL the longest
-	// remaining one in nanoseconds.
+	// WithTTL is the number of keys with a time to live. LongestTTL is the
+	// longest remaining time to live of these keys, in nanoseconds.
 	WithTTL    int   `json:"keys_with_ttl"`
 	LongestTTL int64 `json:"longest_ttl"`
 	// Locks are the values of type lock, and the strings and hashes with a time
-	// to live, because lock libraries use these as locks. At most 1,000 are
-	// listed: those with the longest time to live.
+	// to live, because lock libraries use these as locks. Locks lists at most
+	// maxLocks of them: those with the longest time to live.
 	Locks []Lock `json:"locks"`
 }
 
@@ -65,8 +65,8 @@ func (c *Content) Sort() {
 	c.Locks = c.Locks[:min(len(c.Locks), maxLocks)]
 }
 
-// Check reads a snapshot completely and describes it. Its errors say that the
-// snapshot is damaged.
+// Check reads a snapshot completely and describes it. It returns an error if
+// the snapshot is damaged.
 func Check(r io.Reader, table *fsm.Table) (Content, error) {
 	var c Content
 	head, err := fsm.InspectSnapshot(r, table, c.Add)

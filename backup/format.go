@@ -1,5 +1,5 @@
-// Package backup reads and writes the files of the command holdfast backup. It
-// is not a supported API.
+// Package backup reads and writes the files of the command holdfast backup. It is
+// not a supported API.
 //
 // A backup file is a sequence of blocks after the magic string and the version:
 //
@@ -7,9 +7,10 @@
 //	block: kind byte, length uint32, crc32c uint32 of kind and payload, payload
 //
 // All numbers are little-endian. The first block is the header and the last one
-// the trailer, both in JSON. The blocks between contain a snapshot of package fsm,
-// which has checksums of its own. The trailer contains the number of bytes of the
-// snapshot and of its keys, so a file that was cut off anywhere is refused.
+// the trailer, both in JSON. The blocks between them contain a snapshot of package
+// fsm, which has checksums of its own. The trailer contains the size of the
+// snapshot and the number of its keys, so a reader refuses a file that was cut off
+// anywhere.
 package backup
 
 import (
@@ -43,7 +44,7 @@ const (
 // Header describes a backup.
 type Header struct {
 	fsm.SnapshotHead
-	Node    string `json:"node"`    // that wrote the backup
+	Node    string `json:"node"`    // id of the node that wrote the snapshot
 	Created string `json:"created"` // RFC 3339, by the clock of the program that wrote the file
 	Program string `json:"program"` // version of that program
 }
@@ -138,7 +139,7 @@ func (w *Writer) Close(t Trailer) error {
 // about the content are *DamagedError.
 type Reader struct {
 	r       *bufio.Reader
-	offset  int64 // in the file
+	offset  int64 // offset in the file of the next block
 	bytes   int64 // bytes of the snapshot
 	rest    []byte
 	err     error
@@ -200,7 +201,8 @@ func (r *Reader) block() (kind byte, payload []byte, err error) {
 	return head[0], payload, nil
 }
 
-// cut returns the error for a block that could not be read.
+// cut returns the error for a block that could not be read because of err. what
+// is the part of the block that was being read.
 func (r *Reader) cut(err error, what string) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return r.damaged("the file is cut off in a " + what)

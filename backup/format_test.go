@@ -55,8 +55,9 @@ func check(file []byte) (backup.Content, error) {
 	return backup.CheckFile(r, command.NewTable())
 }
 
-// A whole file is described, and a file that was cut off, extended or changed
-// anywhere is refused with an offset.
+// TestCheckFile checks that CheckFile describes a whole file. It also checks
+// that CheckFile refuses a file that was cut off, extended or changed anywhere,
+// and that the error contains the offset.
 func TestCheckFile(t *testing.T) {
 	file := whole(t)
 	c, err := check(file)
@@ -90,7 +91,8 @@ func TestCheckFile(t *testing.T) {
 	refused("a surplus byte", len(file), append(bytes.Clone(file), 0))
 }
 
-// The reader returns the bytes that were written, across blocks.
+// TestReader checks that the reader returns the bytes that were written, across
+// blocks.
 func TestReader(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 100_000)
 	var file bytes.Buffer

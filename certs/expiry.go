@@ -6,9 +6,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Warnings of an ExpiryLog begin maxNotice before a certificate expires. If a
-// quarter of its validity is shorter, they begin that long before, so that
-// certificates that are valid for a day do not always cause warnings.
+// The warnings of an ExpiryLog begin maxNotice before a certificate expires, or
+// when a quarter of its validity is left, whichever is later. Without the
+// second limit, certificates that are valid for a day would always cause
+// warnings.
 const (
 	maxNotice     = 30 * 24 * time.Hour
 	noticeDivisor = 4
@@ -17,8 +18,9 @@ const (
 // repeatNotice is the time between two log lines about a certificate.
 const repeatNotice = 24 * time.Hour
 
-// An ExpiryLog logs certificates that expire soon or have expired: each once a
-// day, and also as soon as it has expired. It is not safe for concurrent use.
+// An ExpiryLog logs certificates that expire soon or have expired. It logs each
+// of them once a day, and once more when it expires. It is not safe for
+// concurrent use.
 type ExpiryLog struct {
 	log     hclog.Logger
 	notices map[Files]notice // the last line about each certificate
@@ -35,8 +37,9 @@ func NewExpiryLog(log hclog.Logger) *ExpiryLog {
 	return &ExpiryLog{log: log, notices: make(map[Files]notice)}
 }
 
-// Check logs the certificates of the stores that expire soon or have expired at
-// the time now, unless it has logged them in the same state less than a day before.
+// Check logs the certificates of the stores that expire soon or have expired at the
+// time now. It skips a certificate that it has logged in the same state less than a
+// day before.
 func (e *ExpiryLog) Check(now time.Time, stores ...*Store) {
 	for _, s := range stores {
 		from, until := s.Validity()

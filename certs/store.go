@@ -18,7 +18,7 @@ const checkEvery = time.Second
 type Files struct {
 	Cert string // certificate, followed by intermediate certificates
 	Key  string // private key of Cert
-	CA   string // certificates that sign those of clients and peers; "" for none
+	CA   string // certificates of the authorities for clients and peers; "" for none
 }
 
 // A Store holds a certificate, its key, and the authorities that it trusts. It
@@ -45,7 +45,8 @@ type material struct {
 }
 
 // Open reads the files. When they have changed, the Store reads them again and calls
-// changed with the end of the certificate's validity, or report with the error.
+// changed with the time at which the new certificate expires. If reading fails, it
+// calls report with the error.
 func Open(files Files, report func(error), changed func(files Files, expires time.Time)) (*Store, error) {
 	s := &Store{files: files, report: report, changed: changed}
 	if err := s.Reload(); err != nil {
@@ -64,8 +65,8 @@ func (s *Store) Reload() error {
 
 // reload reads the files. The caller holds mu.
 func (s *Store) reload() error {
-	// Take the times first. If a file changes while it is read, its time differs
-	// at the next check.
+	// Read the modification times first. If a file changes while reload reads
+	// it, the next check finds another time and reads the file again.
 	stamps, err := s.stat()
 	if err != nil {
 		return err
@@ -100,7 +101,8 @@ func (s *Store) Validity() (from, until time.Time) {
 	return m.leaf.NotBefore, m.leaf.NotAfter
 }
 
-// get returns what the files contain now.
+// get returns the content of the files. At most once per checkEvery, it checks
+// whether the files have changed and then reads them again.
 func (s *Store) get() *material {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +159,8 @@ func Authorities(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Server returns the configuration of a listener. The certificates of each
-// handshake are those that the files contain then. With auth other than
+// Server returns the configuration of a listener. Each handshake uses the
+// certificates that the files contain at that time. If auth is not
 // tls.NoClientCert, the Store needs a CA file.
 func (s *Store) Server(auth tls.ClientAuthType) (*tls.Config, error) {
 	if auth != tls.NoClientCert && s.files.CA == "" {

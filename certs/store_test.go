@@ -58,7 +58,7 @@ func serial(t *testing.T, s *Store) int64 {
 	return cfg.Certificates[0].Leaf.SerialNumber.Int64()
 }
 
-// check makes the next use of s look at the files again.
+// check makes the next use of s check whether the files have changed.
 func check(s *Store) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func TestStore_ReadsChangedFiles(t *testing.T) {
 	if n := serial(t, s); n != 2 || changes != 1 || reported != nil {
 		t.Errorf("after a change: serial number %d, want 2, %d reports (%v)", n, changes, reported)
 	}
-	// A wrong file changes nothing and is reported.
+	// The Store ignores a wrong file and reports an error.
 	if err := os.WriteFile(files.Cert, []byte("half a certif"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,8 @@ func TestExpiryLog(t *testing.T) {
 	var out strings.Builder
 	e := NewExpiryLog(hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true}))
 	for _, step := range []struct {
-		at   time.Duration // after the end of the validity
-		want string        // part of the only line, "" for no line
+		at   time.Duration // time after the end of the validity
+		want string        // part of the only log line; "" for no line
 	}{
 		{-13 * time.Hour, ""},
 		{-11 * time.Hour, "[WARN]  TLS certificate expires soon"},
