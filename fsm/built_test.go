@@ -71,8 +71,8 @@ func same(t *testing.T, f *feed, what, a, b string) {
 	}
 }
 
-// operations builds the results of operations on sets and sorted sets, and the
-// same results one member at a time. n is the size of the collections.
+// operations runs operations on sets and sorted sets, builds the same results
+// one member at a time, and compares the two. n is the size of the collections.
 func operations(t *testing.T, f *feed, n int) {
 	t.Helper()
 	for _, op := range []string{"UNION", "INTER", "DIFF"} {
@@ -105,8 +105,9 @@ func operations(t *testing.T, f *feed, n int) {
 	}
 }
 
-// removals removes many elements of collections of n elements, and the same
-// elements one by one.
+// removals removes many elements from collections of n elements with one
+// command, removes the same elements one by one from copies, and compares the
+// results.
 func removals(t *testing.T, f *feed, n, cut int) {
 	t.Helper()
 	f.call("COPY", "l", "got", "REPLACE")
@@ -157,7 +158,8 @@ func (f *feed) list(words ...string) (all []string) {
 }
 
 // TestBuilt_Shared checks that a result that shares its nodes with its source
-// stays as it is when the source changes, and the other way round.
+// does not change when the source changes, and that the source does not change
+// when the result changes.
 func TestBuilt_Shared(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

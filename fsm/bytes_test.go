@@ -8,8 +8,8 @@ import (
 )
 
 // TestMachine_Bytes compares the counted size of the data set with the heap. The
-// count must not be much less, because a node with --maxmemory plans its memory
-// by it.
+// count must not be much smaller than the heap, because --maxmemory limits the
+// count.
 func TestMachine_Bytes(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()
@@ -52,7 +52,7 @@ func TestMachine_Bytes(t *testing.T) {
 				}
 				f.send()
 			}
-			send() // so that the buffers have been allocated
+			send() // allocates the buffers before the heap is measured
 			before, uncounted := heap(), f.m.Bytes()
 			for i < c.n {
 				send()

@@ -110,7 +110,7 @@ func TestConsumers_Golden(t *testing.T) {
 }
 
 // TestConsumers_Clones checks that a change through one machine or key does not
-// change what clones and copies share.
+// affect the clones and copies that share its nodes.
 func TestConsumers_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(consumers()...)

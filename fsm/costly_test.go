@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// ranWhileApplying returns the names of the commands that a node executes when
-// it applies the stage's next entries.
+// ranWhileApplying calls do and returns the names of the commands that the
+// machine executes when it applies the entries of do.
 func (s *stage) ranWhileApplying(do func()) (names []string) {
 	s.m.Trace(&fsm.Trace{
 		Ran:     func(_ int, args [][]byte, _ fsm.Reply, _ int) { names = append(names, string(args[0])) },
@@ -25,7 +25,7 @@ func (s *stage) ranWhileApplying(do func()) (names []string) {
 }
 
 // Every node executes the commands that change the state. If a group writes,
-// its reads are executed only by the leader, and only once.
+// only the leader executes its costly reads, and only once.
 func TestCostly_NotExecutedByNodes(t *testing.T) {
 	s := newStage(t)
 	s.group("MSET|a|xabcy|b|1abc2", "RPUSH|l|1|2|3")
@@ -126,7 +126,8 @@ func TestCostly_Tracked(t *testing.T) {
 	}
 }
 
-// Groups from older programs are not marked. The leader marks them.
+// TestCostly_Mark checks groups with costly reads and writes from older
+// programs. Such programs do not mark them, so the leader does.
 func TestCostly_Mark(t *testing.T) {
 	table := command.NewTable()
 	group := func(names ...string) []byte {
@@ -167,7 +168,7 @@ func (s *stage) lengths(n int) {
 }
 
 // Costly reads are executed within a budget. A group that exceeds it has no
-// effect, and the next groups are executed on the state before it.
+// effect, and the next groups are executed on the state from before that group.
 func TestCostly_Budget(t *testing.T) {
 	s := newStage(t)
 	s.quick = false

@@ -12,8 +12,8 @@ type noRoom struct{ ScriptRunner }
 func (noRoom) Full() string { return MsgOOM }
 
 // TestScriptRun_Full checks which interpreted scripts may write although there is
-// no room: those that are native for users without rules, unless they would
-// acquire a free lock.
+// no room. These are the scripts that would run natively for a user without
+// rules, unless they would acquire a free lock.
 func TestScriptRun_Full(t *testing.T) {
 	const (
 		unlock  = "90da91872223f85eb1376a17e3c4df21ace8c54b" // python-redis-lock: LPUSH

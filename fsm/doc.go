@@ -2,9 +2,9 @@
 // it over the same log. The state after an entry and the replies to it are a
 // pure function of the state before it and of the entry. The package reads no
 // clock, has no randomness of its own, does no I/O, starts no goroutine, and
-// never ranges over a Go map where the order could be seen. Two machines that
-// apply the same entries hold the same state and give the same replies, byte
-// for byte.
+// never ranges over a Go map where the order could affect a result. Two
+// machines that apply the same entries hold the same state and give the same
+// replies, byte for byte.
 //
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.
@@ -24,12 +24,12 @@
 //
 // # Entries
 //
-// An entry is either a TermStart or a batch. A TermStart is the first entry of
-// a leadership, and the fence for all entries that were built in older terms.
+// An entry is either a TermStart or a batch. A TermStart is the first entry of a
+// leadership. After it, machines execute no entry that was built in an older term.
 // A batch is a header, the sessions that have groups in the entry, and these
 // groups. A group contains commands of one pipeline of a connection. It consists of
-// operations; an operation is a command, or a transaction with its watched
-// keys. entry.go describes the layout.
+// operations; an operation is a command, or a transaction with its watched keys.
+// entry.go describes the layout.
 //
 // # Exactly once
 //
@@ -47,35 +47,36 @@
 // to the state machine itself: scripts and functions, messages, settings, users,
 // and waiting.
 //
-// These packages below this one know nothing of commands: the databases and
+// These packages below this one do not depend on commands: the databases and
 // their values (keyspace), the containers of collections (container), streams
 // and their groups (stream), the format of DUMP (rdb), and the libraries of
 // functions (library).
 //
 // # Floats
 //
-// The nodes of a cluster may have different kinds of processors. The result of
-// a command is stored or sent to the client, and replies are part of the hash
-// chain, so the result must not depend on the processor. Sums, quotients and
+// The nodes of a cluster may have different kinds of processors. Results of
+// commands are stored or sent to clients, and replies are part of the hash
+// chain. So a result must not depend on the processor. Sums, quotients and
 // square roots do not depend on it. A product must be converted, float64(a *
-// b): otherwise Go may fuse it with an addition and omit the rounding of the
-// product. Sines and similar functions are in package geo, because the results
+// b). Otherwise, Go may fuse the product with an addition and omit its
+// rounding. Sines and similar functions are in package geo, because the results
 // of package math differ between processors in the last bit. Before a float is
-// converted to an integer type, its range must be checked (unsigned in package
-// geo). TestPurity checks most of these rules.
+// converted to an integer type, its range must be checked (see unsigned in
+// package geo). TestPurity checks most of these rules.
 //
 // # Values
 //
 // An object is a key with its value. Once an object is visible to other code,
 // it is replaced and never changed. Hashes, lists, sets and sorted sets are too
-// large to be replaced at every change: they are sequences in counted B-trees
+// large to be replaced at every change. They are sequences in counted B-trees
 // (package container). Each node of such a tree has an owner, which belongs to
 // one machine and is replaced when the machine is cloned. Only the machine that
 // has the owner may change the node in place. Clones, snapshots and COPY take
 // O(1). A change takes O(log n); after a clone it also copies the nodes on its
 // path.
 //
-// Small hashes, small sorted sets and small sets of integers keep the order
-// that Redis gives them, with Redis' limits. Larger collections are ordered by
-// the hashes of their elements, as the keys of a database are.
+// Small hashes, small sorted sets and small sets of integers keep their
+// elements in the same order as Redis. The limits of what counts as small are
+// those of Redis. Larger collections are ordered by the hashes of their
+// elements, as the keys of a database are.
 package fsm

@@ -11,10 +11,10 @@ import (
 // EntryVersion is the version of the entry format that this program writes.
 const EntryVersion = 1
 
-// mendVersion is the version of a TermStart with a feature version of at least
-// FeatureMend. Its format is that of EntryVersion. Programs from before
-// FeatureMend would take any feature version in a TermStart for FeatureAbsent;
-// the version makes them refuse the entry.
+// mendVersion is the entry version of a TermStart whose feature version is at
+// least FeatureMend. The format is the same as that of EntryVersion. Programs
+// from before FeatureMend refuse an entry of this version. Without it, they
+// would treat every feature version in a TermStart as FeatureAbsent.
 const mendVersion = 2
 
 // These are the kinds of entries.
@@ -38,11 +38,11 @@ const (
 	// MaxStringBytes bounds one string value. APPEND and SETRANGE fail beyond
 	// it, as they do in Redis beyond proto-max-bulk-len.
 	MaxStringBytes = 8 << 20
-	// MaxReplyBytes bounds the replies of one group. Operations beyond it
-	// answer an error in place of their reply.
+	// MaxReplyBytes bounds the replies of one group. An operation whose reply
+	// would exceed it returns an error instead.
 	MaxReplyBytes = 48 << 20
-	// MaxOps bounds the operations of one entry. It is determined by the number
-	// of low bits of a position (see Pos).
+	// MaxOps bounds the operations of one entry. The number of an operation
+	// must fit into the low bits of a position (see Pos).
 	MaxOps = 1 << 20
 )
 
@@ -87,9 +87,9 @@ type SessionID struct {
 
 func (id SessionID) String() string { return fmt.Sprintf("%s/%d", id.NodeID, id.Boot) }
 
-// AppendTermStart encodes a TermStart entry. The feature version is stored in
-// the field for the number of groups, which the first programs did not read in
-// a TermStart.
+// AppendTermStart encodes a TermStart entry. It stores the feature version in
+// the field for the number of groups. The first programs did not read this
+// field in a TermStart.
 func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
 	base := len(dst)
 	dst = appendHeader(dst, entryTermStart, h, 0, t.Features)
@@ -140,8 +140,8 @@ type batchSession struct {
 // Len returns the number of groups and the bytes that they take.
 func (b *BatchBuilder) Len() (groups, bytes int) { return b.n, len(b.groups) }
 
-// Add appends a group. ackFloor is a number of the session: all replies up to
-// it have been received, so the machine need not keep them.
+// Add appends a group. The node of the session has received all replies up to
+// the group number ackFloor, so the machine need not keep them.
 func (b *BatchBuilder) Add(id SessionID, ackFloor, seq uint64, body []byte) {
 	i := b.session(id, ackFloor)
 	b.groups = binary.AppendUvarint(b.groups, uint64(i))
@@ -200,7 +200,7 @@ func (b *BatchBuilder) Reset(keep int) {
 	b.n, b.scripts, b.work, b.depends = 0, false, 0, false
 }
 
-// entry is a decoded header; rest is what follows it.
+// entry is a decoded header; rest contains the bytes after the header.
 type entry struct {
 	kind     byte
 	header   Header
@@ -284,7 +284,7 @@ type RecordOp struct {
 	Transaction, Effects bool
 	Watches              []Watch
 	Commands             []RecordCommand
-	Reply                string // encoded RESP, of Effects
+	Reply                string // encoded reply; only if Effects is set
 }
 
 // RecordCommand is a command as it is in the log.

@@ -95,17 +95,19 @@ type Event struct {
 	Sharded bool
 	// Payload is the message of EventPublish. The event owns it.
 	Payload []byte
-	// Session is the index into Result.Sessions of the node that sent the
-	// command, and -1 if no command caused the event (a key expired by itself).
-	// Origin is the number of the connection on that node.
+	// Session is the index into Result.Sessions of the session that sent the
+	// command. It is -1 if no command caused the event (a key expired by
+	// itself). Origin is the number of the connection on the node of that
+	// session.
 	Session int
 	Origin  uint64
-	// Group is the index into Result.Groups of the group that was running, and
-	// -1 if none was running yet. Op is the number of operations of the group
-	// that had been executed before.
+	// Group is the index into Result.Groups of the group that was running. It
+	// is -1 if no group was running yet. Op is the number of operations of the
+	// group that were executed before the current one.
 	Group, Op int
-	// Waiter is the waiter whose blocking command caused the event when it was
-	// served, and nil if there is none. If it is set, Session is -1.
+	// Waiter is the waiter whose blocking command caused the event when the
+	// machine served it. It is nil if no waiter caused the event. If Waiter is
+	// set, Session is -1.
 	Waiter *Waiter
 }
 
@@ -155,8 +157,8 @@ func (c *Ctx) changed(key string) {
 	}
 }
 
-// flushed emits the event that everything that was read of a database is
-// invalid.
+// flushed emits the event that invalidates everything that clients have read
+// from a database.
 func (c *Ctx) flushed(db int) {
 	if c.wants(EventFlushed) {
 		c.emit(Event{Kind: EventFlushed})
@@ -310,8 +312,9 @@ type LockEvent struct {
 	// grant. It is zero if no client did.
 	LockClient
 
-	// Since is the lease clock when the grant began, 0 if LOCK ACQUIRE did not
-	// make the grant: then it is not known. Now is the lease clock of the event.
+	// Since is the lease clock when the grant began. It is 0 if LOCK ACQUIRE did
+	// not make the grant, because the time is then not known. Now is the lease
+	// clock of the event.
 	Since, Now int64
 
 	// The following fields are set in LockGranted.
@@ -320,8 +323,9 @@ type LockEvent struct {
 	Shared bool  // SHARED or LIMIT
 	Limit  int   // LIMIT, else 0
 	Waited int64 // nanoseconds that the client waited for the lock
-	// Before is for how many nanoseconds the owner has had the key already: SETNX
-	// made it, and a later command made it a lock.
+	// Before is the time in nanoseconds for which the owner had the key before it
+	// became a lock. It is 0 if the command that made the key also made it a
+	// lock.
 	Before int64
 
 	// The following fields are set in LockEnded.
@@ -342,11 +346,11 @@ type lockRecord struct {
 	refused      LockRefusals
 }
 
-// LockRefusals counts the commands that got no lock, because another owner has it,
-// another client waits for it, or its delay is not over.
+// LockRefusals counts the commands that did not get a lock because another owner
+// holds it, another client waits for it, or its delay is not over.
 type LockRefusals struct {
-	Held     uint64 // the command does not wait
-	TimedOut uint64 // the command has waited as long as it had asked for
+	Held     uint64 // commands that do not wait
+	TimedOut uint64 // commands that waited until their timeout
 }
 
 // maxKeptEvents bounds the memory for events that is kept from entry to entry.
@@ -426,15 +430,16 @@ func (c *Ctx) noteGranted(o *keyspace.Object, g *Grant) {
 }
 
 // noteString notes the grant of a lock that is a string and that LOCK ACQUIRE has
-// not taken. before is for how long the owner has had the key, in nanoseconds.
+// not taken. before is the time in nanoseconds for which the owner has already
+// had the key.
 func (c *Ctx) noteString(o *keyspace.Object, before int64) {
 	c.noteLocks(LockEvent{
 		Kind: LockGranted, DB: c.db, Token: o.Token, Key: o.Key, Owner: o.Str, LockClient: c.author(), Before: before,
 	})
 }
 
-// holdersGranted notes the grants of holders that have got new tokens, because
-// their lock has got another key.
+// holdersGranted notes the grants of holders that have got new tokens because
+// their lock was stored under another key.
 func (c *Ctx) holdersGranted(o *keyspace.Object) {
 	if !c.m.recordsLocks {
 		return
@@ -468,20 +473,20 @@ func (c *Ctx) noteEnd(key, owner string, token Pos, how string, g *Grant) {
 }
 
 // mark sets the mark of o, which has just replaced old, and notes the grants that
-// ended and began with it. At least one of the two objects has a mark. old is nil if
-// the key was absent. how is the way in which the grant of old ends, unless o
-// continues it.
+// ended and began with this change. At least one of the two objects has a mark. old is
+// nil if the key was absent. how is the way in which the grant of old ends, unless o
+// continues that grant.
 //
-// A string that was made by a command that requires an absent key is a lock as soon as
-// it has a time to live. A string that replaces a lock is a lock, unless it keeps the
-// deadline: then its command has computed it from the value before, as INCR and APPEND
-// do, so the key is a counter or the like.
+// A command that requires an absent key may make a string. This string is a lock as
+// soon as it has a time to live. A string that replaces a lock is a lock too, unless
+// its command keeps the deadline. Such a command, for example INCR or APPEND, computes
+// the new value from the old one, so the key is a counter or the like.
 func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 	if c.m.features < FeatureHistory {
 		o.Mark = keyspace.NoLock
 		return
 	}
-	if old != nil && how == LockExpired { // the old key has expired, so o is the value of a new key
+	if old != nil && how == LockExpired { // old has expired, so o is the value of a new key
 		c.unmarked(old, how)
 		old = nil
 	}
@@ -513,7 +518,7 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 		}
 		return
 	default:
-		if old.Mark == keyspace.MadeIfAbsent && o.Mark == keyspace.IsLock { // GETSET shows that old was a lock, too
+		if old.Mark == keyspace.MadeIfAbsent && o.Mark == keyspace.IsLock { // GETSET shows that old was a lock too
 			c.noteString(old, c.now-old.Touched)
 			c.noteEnd(old.Key, old.Str, old.Token, how, nil)
 		}
@@ -525,7 +530,7 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 }
 
 // unmarked notes the end of the grant of an object that was replaced, unless
-// grantEnded does.
+// grantEnded notes it.
 func (c *Ctx) unmarked(old *keyspace.Object, how string) {
 	if old.Mark == keyspace.IsLock && !old.Granted {
 		c.noteEnd(old.Key, old.Str, old.Token, how, nil)

@@ -9,13 +9,13 @@ import (
 )
 
 // These are the feature versions. An entry must change the state in the same
-// way on all nodes. So a new meaning of entries, and a command that older
-// programs do not know, takes effect only at a feature version of the cluster.
-// The feature version is part of the state. The leader raises it with a logged
-// command after every member has reported that its program knows the new
-// version. From FeatureMend on, the feature version never goes down. A program
-// that does not know the feature version of the log or of a snapshot refuses to
-// run it.
+// way on all nodes. So a new meaning of entries, or a command that older
+// programs do not know, takes effect only when the cluster has reached a
+// certain feature version. The feature version is part of the state. The leader
+// raises it with a logged command after every member has reported that its
+// program knows the new version. From FeatureMend on, the feature version never
+// goes down. A program that does not know the feature version of the log or of
+// a snapshot refuses to run it.
 //
 // Programs of the feature versions 0 and 1 took the version from the TermStart
 // of each leadership, and they do not report which versions they know.
@@ -61,17 +61,19 @@ const (
 	FeatureLocks = 6
 
 	// FeatureShared changes the meaning of entries in these ways:
-	//   - LOCK ACQUIRE has the options SHARED and LIMIT, and LOCK TOKEN an owner.
-	//     Below this version they are errors, as in programs that do not know them.
+	//   - LOCK ACQUIRE has the options SHARED and LIMIT, and LOCK TOKEN accepts an
+	//     owner. Below this version, these arguments are errors, as in programs
+	//     that do not know them.
 	//   - There are values of the type lock (see keyspace.Lock).
-	//   - LOCK INFO, LOCK LIST and LOCK HELP describe them.
+	//   - LOCK INFO and LOCK LIST describe values of this type, and LOCK HELP the
+	//     options.
 	//   - A grant whose renewal was answered is not passed on (see answered), and
 	//     every grant to a waiter must be claimed.
 	FeatureShared = 7
 
 	// FeatureHistory changes the meaning of entries in this way:
 	//   - Strings have marks, so that nodes recognize the end of a lock that SET NX
-	//     has taken (see keyspace.LockMark). No reply depends on them.
+	//     has taken (see keyspace.LockMark). No reply depends on the marks.
 	FeatureHistory = 8
 
 	// FeatureDelay changes the meaning of entries in this way:
@@ -113,8 +115,8 @@ func (m *Machine) Features() int { return m.features }
 // does not know. It wraps ErrVersion.
 var ErrDowngrade = fmt.Errorf("install the newer program again: %w", ErrVersion)
 
-// CheckFeatures returns ErrDowngrade if the state needs a higher feature version
-// than known, the highest one that a program knows.
+// CheckFeatures returns ErrDowngrade if the state needs a feature version that
+// is higher than known, the highest feature version that a program knows.
 func (m *Machine) CheckFeatures(known int) error {
 	if m.features > known {
 		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: %w",
@@ -169,8 +171,8 @@ func (cmd *Command) Needs(args [][]byte) int {
 // options. Members with an older program stop at an entry with the command.
 func (cmd *Command) exists(args [][]byte) int { return max(cmd.Feature, cmd.Routed(args).Feature) }
 
-// NeedsFeature returns the error text for a command that needs a higher feature
-// version than features, the one of the cluster.
+// NeedsFeature returns the error text for a command that needs the feature
+// version need, while the cluster has the lower feature version features.
 func NeedsFeature(cmd *Command, args [][]byte, need, features int) string {
 	name := cmd.Name
 	if row := cmd.Routed(args); row != cmd {

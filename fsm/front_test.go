@@ -108,7 +108,7 @@ func TestRead_Pieces(t *testing.T) {
 		}
 	}
 	// A reply that is too large is refused before it is encoded, even if it is
-	// alone.
+	// the only reply of the group.
 	f.group.Reset(2, 1)
 	f.add(append([]string{"MGET"}, strings.Split(strings.Repeat("big ", 20), " ")...)...)
 	p := fsm.Front{Most: 1}

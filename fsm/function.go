@@ -464,7 +464,8 @@ func (c *Ctx) restoreLibraries(restored *library.Set, flush bool) Reply {
 		c.changes++
 		c.rec.record(c, c.draws, "function", [][]byte{nil, []byte("flush")})
 	}
-	// Remove the replaced libraries first: a function may have moved.
+	// Remove the replaced libraries first, because a function may have moved
+	// from one of them to another library.
 	restored.Scan(func(lib *library.Library) bool {
 		if c.m.libraries.Remove(lib.Name) {
 			c.changes++

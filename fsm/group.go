@@ -384,8 +384,8 @@ func (t *Table) Reads(body []byte) bool {
 }
 
 // Mark marks an encoded group that writes and has costly reads, so that the
-// leader executes it speculatively. It returns the group. Programs from
-// FeatureBudget on mark a group where they build it; older programs do not.
+// leader executes it speculatively. It returns the group. Programs that know
+// FeatureBudget mark such a group when they build it. Older programs do not.
 func (t *Table) Mark(body []byte) []byte {
 	if len(body) == 0 || body[0]&groupScript != 0 {
 		return body

@@ -46,8 +46,8 @@ func Broken(m *Machine) error {
 	return nil
 }
 
-// LateWaiter returns a session with waiters whose node has started again, nil
-// if there is none.
+// LateWaiter returns a session that still has waiters although its node has
+// started again. It returns nil if there is none.
 func LateWaiter(m *Machine) *SessionID {
 	for i := range m.waits.nodes {
 		id := m.waits.nodes[i].id

@@ -452,13 +452,13 @@ const (
 	// FeatureBudget on.
 	expiryWork = 400_000
 	// expiryKeyWork is the work of expiring a key apart from its name, in steps.
-	// It is what the removal takes after a clone of the machine was made: both
-	// the tree and the index then copy the nodes that change. Without a clone
-	// the removal takes a third of it. The size of the value does not matter,
-	// because the garbage collector frees the value, outside of Apply.
+	// It is the cost of a removal after a clone of the machine was made. The
+	// tree and the index then copy the nodes that change. Without a clone, a
+	// removal costs a third of expiryKeyWork. The size of the value does not
+	// matter, because the garbage collector frees the value outside of Apply.
 	expiryKeyWork = 128
-	// expiryNameBytes is the number of bytes of a key's name that take a step:
-	// the events of the removal contain the name.
+	// expiryNameBytes is the number of bytes of a key's name that count as one
+	// step. The name has a cost because the events of the removal contain it.
 	expiryNameBytes = 64
 
 	// expiryPerEntry bounds the keys that one entry expires below FeatureBudget.
@@ -471,7 +471,7 @@ const (
 func (c *Ctx) expireDue() {
 	c.endDelays()
 	for work, n := 0, 0; c.mayExpire(work, n); n++ {
-		work += c.delaySteps // steps of the key before this one
+		work += c.delaySteps // steps of comparing the previous key with the patterns of lock-delay
 		c.delaySteps = 0
 		db, o := c.m.expiry.First()
 		if o == nil || o.Due() > c.now {

@@ -12,8 +12,8 @@ import (
 // large as values.
 const MaxKeyBytes = 512 << 10
 
-// Limits of collections. They apply in addition to the limits of keys and
-// values: a hash field has at most MaxKeyBytes bytes, because a field and its
+// These limits of collections apply in addition to the limits of keys and
+// values. A hash field has at most MaxKeyBytes bytes, because a field and its
 // value must fit into one block of a snapshot. List elements, members and hash
 // values have at most MaxStringBytes bytes.
 const (
@@ -50,12 +50,14 @@ const (
 // RestoreLimits are the limits of RESTORE and FUNCTION RESTORE.
 var RestoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, Elements: maxRestored}
 
-// While the cluster has no room for more data, the leader refuses commands that
-// can make the data set grow, before they get into the log: see WorkLimits.Full.
-// These are the commands with the flag DenyOOM, as in Redis. All other commands
-// are executed: reads, deletions, expiry, and the release and renewal of locks.
+// While the cluster has no room for more data, the leader refuses commands with
+// the flag DenyOOM, before they get into the log: see WorkLimits.Full. As in
+// Redis, these are the commands that can make the data set grow. All other
+// commands are executed: reads, deletions, expiry, and the release and renewal
+// of locks.
 
-// FullNotice is a ScriptRunner that knows whether there is room for more data.
+// FullNotice is a ScriptRunner that reports whether there is room for more
+// data.
 type FullNotice interface {
 	// Full returns "" if there is room. Otherwise it returns the error for
 	// commands of scripts that can make the data set grow.
@@ -99,9 +101,9 @@ func (cmd *Command) Grows(args [][]byte) bool {
 	return cmd.Routed(args).Flags&(DenyOOM|Internal) == DenyOOM
 }
 
-// createsKey reports whether args call a native script that acquires a lock
-// which is free. Native scripts that renew or release a lock also write, but
-// their keys exist.
+// createsKey reports whether args call a native script that acquires a free
+// lock. Native scripts that renew or release a lock also write, but their keys
+// exist.
 func (w *Weigher) createsKey(args [][]byte) bool {
 	if len(args) < 3 {
 		return false
@@ -129,10 +131,11 @@ func (m *Machine) lacksKey(db int, keys [][]byte) bool {
 	return slices.ContainsFunc(keys, func(key []byte) bool { return m.dbs[db].Get(key) == nil })
 }
 
-// full returns the error with which a call of a script's command is refused,
-// or "". As in Redis, a script that has written something may continue: an error
-// could leave its work half done. A script that releases or renews a lock is not
-// refused either, if it is interpreted only because its user has rules.
+// full returns the error for a script's call of a command that has to be refused
+// because there is no room for more data. It returns "" if the call may run. As
+// in Redis, a script that has already written something may continue, because an
+// error could leave its work half done. A script that releases or renews a lock
+// is not refused either, if it is interpreted only because its user has rules.
 func (s *scriptRun) full(row *Command) string {
 	if row.Flags&DenyOOM == 0 || s.before != nil {
 		return ""

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestLimits_Reply: the replies of a group are bounded. Operations beyond the
-// bound answer an error in place of their reply, and the next operations are
-// executed.
+// TestLimits_Reply: the replies of a group are bounded. An operation whose
+// reply would exceed the bound returns an error instead, and the next
+// operations are executed.
 func TestLimits_Reply(t *testing.T) {
 	f := newFeed(t)
 	const size = 7 << 20
@@ -304,7 +304,8 @@ func TestLimits_Sort(t *testing.T) {
 		t.Errorf("long keys: %.100q", got)
 	}
 	f.do(fmt.Sprintf("SETRANGE large %d x", 1<<20))
-	// One large value counts as the weight of all elements.
+	// SORT looks up the same large value as the weight of each element, so the
+	// value counts once for each of them.
 	f.group.Reset(2, 1)
 	f.add("SET", "number1", "1."+strings.Repeat("0", fsm.MaxStringBytes-2))
 	f.send()

@@ -51,8 +51,8 @@ type LockClient struct {
 	Addr, Name string
 }
 
-// These are the ways in which a grant ends, as the channel of the lock names
-// them.
+// These are the ways in which a grant ends, as messages on the channel of the
+// lock name them.
 const (
 	LockReleased    = "released"
 	LockExpired     = "expired"
@@ -179,9 +179,9 @@ func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
 // if LOCK ACQUIRE did not make it.
 func (c *Ctx) HolderGrant(h *keyspace.Holder) *Grant { return c.m.locks.find(c.db, h.Token) }
 
-// live returns the number of holders of o whose lease has not ended. In a read
-// whose time is ahead of the log's clock, the reply cannot be used if a lease
-// ends in between: see Lookup.
+// live returns the number of holders of o whose lease has not ended. The time
+// of a read may be ahead of the log's clock. If a lease ends between the two
+// times, the reply cannot be used: see Lookup.
 func (c *Ctx) live(o *keyspace.Object) int {
 	l := o.Coll.Lock
 	n := l.LiveAt(c.now)
@@ -195,8 +195,8 @@ func (c *Ctx) live(o *keyspace.Object) int {
 func (c *Ctx) Holders(o *keyspace.Object) int { return c.live(o) }
 
 // EachHolder calls f for the holders of a lock in the order of their tokens, until
-// f returns false. As a key whose deadline has passed, a holder whose lease has
-// ended may still be there, and is passed over.
+// f returns false. It skips a holder whose lease has ended and that no entry has
+// removed yet.
 func (c *Ctx) EachHolder(o *keyspace.Object, f func(h *keyspace.Holder) bool) {
 	c.live(o)
 	o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
@@ -205,14 +205,14 @@ func (c *Ctx) EachHolder(o *keyspace.Object, f func(h *keyspace.Holder) bool) {
 	})
 }
 
-// HolderOf returns the holder of a lock with an owner.
+// HolderOf returns the holder of a lock that has the given owner.
 func (c *Ctx) HolderOf(o *keyspace.Object, owner []byte) (h keyspace.Holder, found bool) {
 	c.live(o)
 	h, found = o.Coll.Lock.Of(codec.View(owner))
 	return h, found && h.Deadline > c.now
 }
 
-// HolderWith returns the holder of a lock with a fencing token.
+// HolderWith returns the holder of a lock that has the given fencing token.
 func (c *Ctx) HolderWith(o *keyspace.Object, token Pos) (h keyspace.Holder, found bool) {
 	c.live(o)
 	h, found = o.Coll.Lock.WithToken(token)
@@ -231,7 +231,8 @@ func (c *Ctx) editLock(o *keyspace.Object) *keyspace.Object {
 	return n
 }
 
-// storeLock stores what editLock has returned. The lock must have a holder.
+// storeLock stores an object that editLock has returned. Its lock must have a
+// holder.
 func (c *Ctx) storeLock(o *keyspace.Object) {
 	o.UpdateEnd()
 	c.Charge(StepsPut)
@@ -273,9 +274,9 @@ func (c *Ctx) EndHolder(o *keyspace.Object, h keyspace.Holder, how string) {
 	c.Notify("g", "unlock", n.Key)
 }
 
-// expireHolders removes the holders whose lease has ended, unless all have. The
-// caller then removes the key. It returns the number of holders that it has
-// removed or that the caller will.
+// expireHolders removes the holders whose lease has ended, and returns their
+// number. If all leases have ended, it leaves the removal to the caller, who
+// removes the key.
 func (c *Ctx) expireHolders(o *keyspace.Object) int {
 	if o.Deadline <= c.now {
 		return o.Coll.Lock.Len()
@@ -314,7 +315,8 @@ func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
 	c.lost(key, how)
 }
 
-// newTokens gives the holders of an object that is not stored yet new tokens.
+// newTokens gives new tokens to the holders of an object that is not stored
+// yet. It drops the holders whose lease has ended.
 func (c *Ctx) newTokens(o *keyspace.Object) {
 	l := &keyspace.Lock{Limit: o.Coll.Lock.Limit}
 	o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
@@ -336,7 +338,7 @@ func (c *Ctx) newTokens(o *keyspace.Object) {
 const maxPatternSteps = 1 << 14
 
 // Idempotent reports whether SET NX succeeds if the key already has the same value.
-// That is so if the key matches a pattern of the setting lock-idempotent.
+// It does if the key matches a pattern of the setting lock-idempotent.
 func (c *Ctx) Idempotent(key []byte) bool {
 	if c.m.features < FeatureLocks {
 		return false
@@ -362,8 +364,8 @@ func (c *Ctx) lockEvent(event, key string, token Pos) {
 	c.publish([]byte(channel), []byte(event+" "+strconv.FormatUint(uint64(token), 10)), false)
 }
 
-// LockCounts returns the number of grants that LOCK ACQUIRE made and that last, and
-// the number of clients that wait for a lock.
+// LockCounts returns the number of grants that LOCK ACQUIRE made and that have not
+// ended, and the number of clients that wait for a lock.
 func (m *Machine) LockCounts() (held, waiting int) {
 	for _, t := range m.locks.grants {
 		if t != nil {
@@ -376,9 +378,9 @@ func (m *Machine) LockCounts() (held, waiting int) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
-// heir returns the first waiter of a queue after a position that can get the lock:
-// its node is not passed over, and its wait has not ended. It returns nil if there is
-// none.
+// heir returns the first waiter of a queue that is behind the given position and can
+// get the lock: its node is not passed over, and its wait has not ended. It returns nil
+// if there is none.
 func (w *waits) heir(k waitKey, behind Pos) (heir *waiter) {
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
 		if q.waitKey != k {
@@ -392,9 +394,9 @@ func (w *waits) heir(k waitKey, behind Pos) (heir *waiter) {
 	return heir
 }
 
-// LockReserved reports whether no client can take a free lock now: during its
-// delay, and if it belongs to a client that waits for it. A transaction or a script
-// may take a lock before the clients that wait.
+// LockReserved reports whether the current command cannot take a free lock, because
+// the delay of the lock is not over or because another client waits for the lock. A
+// transaction or a script may take a lock before the clients that wait.
 func (c *Ctx) LockReserved(key []byte) bool {
 	return !c.atomic && c.LockWanted(key) || c.Delayed(key)
 }
@@ -404,8 +406,8 @@ func IsLock(o *keyspace.Object) bool {
 	return o.Granted || o.Mark == keyspace.IsLock || o.Type == keyspace.TypeLock
 }
 
-// unindexed reports whether an object is a lock that is not among locks.grants. It
-// may be nil.
+// unindexed reports whether an object is a lock that is not among locks.grants.
+// The object may be nil.
 func unindexed(o *keyspace.Object) bool { return o != nil && o.Mark == keyspace.IsLock && !o.Granted }
 
 // UnindexedLocks returns the number of locks of the current database that are strings
@@ -419,18 +421,19 @@ func (c *Ctx) LastToken() keyspace.Pos { return keyspace.Pos(c.m.token) }
 // database other keys.
 func (c *Ctx) Exchanged() keyspace.Pos { return c.m.exchanged[c.db] }
 
-// LockPages returns the Keeper of the locks that LOCK LIST finds, or nil if it keeps
-// none.
+// LockPages returns the Keeper of the locks that LOCK LIST finds, or nil if the node
+// keeps none.
 func (c *Ctx) LockPages() locklist.Keeper { return c.pages }
 
-// LockWanted reports whether a client waits for a lock that is not passed over.
+// LockWanted reports whether a client waits for a lock and is not passed over.
 func (c *Ctx) LockWanted(key []byte) bool {
 	w := &c.m.waits
 	return w.locks > 0 && w.heir(lockQueue(c.db, string(key)), 0) != nil
 }
 
-// serveLock gives a lock to the first waiter if it is free, or if the waiter may
-// join its holders, and then to the next one.
+// serveLock gives a lock to the first waiter, if the lock is free or if the
+// waiter may join its holders. It continues with the next waiter until one
+// cannot be served.
 func (c *Ctx) serveLock(k waitKey) {
 	w := &c.m.waits
 	last := Pos(0) // all waiters up to this position are served or passed over
@@ -457,10 +460,10 @@ func (c *Ctx) serveLock(k waitKey) {
 		var grant *provisional
 		switch {
 		case c.m.features >= FeatureShared && taken.kind == kindInt:
-			// The grant is older if the owner already holds the lock. Then this
-			// reply, too, is valid only as long as the grant.
+			// If the owner already holds the lock, taken is the token of the
+			// older grant. The reply is then valid only as long as that grant.
 			grant = &provisional{k, Pos(taken.Int64())}
-		case c.m.token > before: // not if the grant failed
+		case c.m.token > before: // a failed attempt creates no token
 			grant = &provisional{k, Pos(c.m.token)}
 		}
 		c.serveGrant(n, taken, grant)
@@ -487,9 +490,10 @@ func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	return o, o != nil && o.Token == p.token
 }
 
-// answered reports whether a renewal of a grant was answered. Then a client may
+// answered reports whether a renewal of a grant was answered. A client then may
 // know that its owner holds the lock, even if the reply to another command of
-// that owner was lost: a client that gets no reply asks again.
+// that owner was lost. The reason is that a client that gets no reply asks
+// again.
 func (c *Ctx) answered(db int, token Pos) bool {
 	if c.m.features < FeatureShared {
 		return false
@@ -653,8 +657,8 @@ func (l *snapshotLoader) granted(db int, o *keyspace.Object) {
 	}
 }
 
-// holders checks the lock that was read last, whose holders are complete, and
-// moves their leases.
+// holders checks the lock that was read last, after all its holders have been
+// read. In a restore, it also moves their leases to the clock of this cluster.
 func (l *snapshotLoader) holders() error {
 	o := l.open
 	if err := o.CheckLock(l.due, l.until); err != nil {

@@ -91,8 +91,8 @@ func (s *lockNodes) claim(client, reply string) {
 }
 
 // TestLock_AnsweredElsewhere: a client whose connection hangs asks for the lock
-// again on another connection, and is answered. The end of the first connection or
-// of its node then does not take the lock away.
+// again on another connection, and gets a reply. The end of the first connection
+// or of its node then does not take the lock away.
 func TestLock_AnsweredElsewhere(t *testing.T) {
 	for _, mode := range []string{"", " SHARED", " LIMIT 2"} {
 		for _, end := range []string{fsm.SuspendEnd, fsm.SuspendDrop} {
@@ -156,7 +156,7 @@ func TestLock_UndeliveredPassesOn(t *testing.T) {
 }
 
 // TestLock_TwoWaitersOfOneOwner: both connections of an owner that shares a lock
-// are served one grant. It ends for both.
+// are served one grant. When the grant ends, it ends for both.
 func TestLock_TwoWaitersOfOneOwner(t *testing.T) {
 	s := newLockNodes(t, fsm.MaxFeatures)
 	s.want("n1/1", "LOCK ACQUIRE k w PX 30000", ":")

@@ -14,9 +14,8 @@ import (
 // stores the delays.
 
 // delayOf returns the delay of a lock with a key, in nanoseconds, by the setting
-// lock-delay. The first pattern that matches determines it. All patterns together
-// take at most maxPatternSteps. A key that cannot be compared with them in so many
-// steps has no delay.
+// lock-delay. The first pattern that matches determines it. Comparing a key with
+// all patterns may take maxPatternSteps. A key that needs more steps has no delay.
 func (c *Ctx) delayOf(key string) int64 {
 	if c.m.features < FeatureDelay || len(c.m.settings) == 0 {
 		return 0
@@ -74,7 +73,7 @@ func (c *Ctx) DelayLeft(key []byte) int64 {
 	}
 	left := max(until-c.now, 0)
 	if o := c.m.dbs[c.db].Get(key); o != nil && o.Deadline != 0 && o.Due() <= c.now && IsLock(o) {
-		// A later entry removes what has expired, and begins the delay.
+		// A later entry removes the expired lock and begins the delay.
 		if o.Due() > c.m.clock.Lease {
 			c.expiryPending = true
 		}
@@ -86,9 +85,9 @@ func (c *Ctx) DelayLeft(key []byte) int64 {
 // Delayed reports whether a lock of the current database has a delay.
 func (c *Ctx) Delayed(key []byte) bool { return c.DelayLeft(key) > 0 }
 
-// DelayError returns the error of a command that would take a lock with a delay, and
-// that has no reply which says that the client did not get the lock. It returns None
-// if the lock has no delay.
+// DelayError returns the error for a command that would take a lock during its
+// delay. It is for commands that have no other reply to say that the client did not
+// get the lock. It returns None if the lock has no delay.
 func (c *Ctx) DelayError(key []byte) Reply {
 	left := c.DelayLeft(key)
 	if left == 0 {
@@ -109,9 +108,9 @@ func (c *Ctx) ReservedError(key []byte) Reply {
 	return Error("LOCKDELAY a client that waits for this lock gets it first")
 }
 
-// delayedCall returns the error of a write command of a script that would take a
-// lock with a delay, unless the reply of the command says that it has not taken
-// the lock.
+// delayedCall returns the error for a script's write command that would take a
+// lock during its delay. It returns None if the reply of the command itself can
+// say that it has not taken the lock.
 func (c *Ctx) delayedCall(cmd *Command, args [][]byte) Reply {
 	if !c.mayDelay() || !createsLock[cmd.Name] || ifAbsent(cmd, args) {
 		return None
@@ -165,7 +164,7 @@ var setsIfAbsent = map[string]bool{
 // delaysPerEntry bounds the delays that one entry ends.
 const delaysPerEntry = 5000
 
-// endDelays ends delays whose time has come. The first waiters then get the locks.
+// endDelays ends the delays that are over. The first waiters then get the locks.
 func (c *Ctx) endDelays() {
 	for range delaysPerEntry {
 		db, d, ok := c.m.locks.delays.First()

@@ -23,8 +23,8 @@ func TestLockDelay_Features(t *testing.T) {
 	o.want("setnx k b", ":1")
 }
 
-// TestLockDelay_Restored: a backup contains the delays. They last as long in a
-// cluster into which the backup is restored.
+// TestLockDelay_Restored: a backup contains the delays. In a cluster into which
+// the backup is restored, they last as long as they had left.
 func TestLockDelay_Restored(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.args([]byte(fsm.SetSettingsCommand), []byte(fsm.SettingDelay), []byte("* 5000"))

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// lockBook follows the events of locks.
+// lockBook computes the open grants from the events of locks.
 type lockBook struct {
 	open         map[fsm.Pos]string // grants by token: database, key and owner
 	begun, ended int
@@ -18,8 +18,8 @@ type lockBook struct {
 
 func describeLock(db int, key, owner string) string { return fmt.Sprintf("%d %q %q", db, key, owner) }
 
-// add follows the events of an entry. It returns an error if they contradict those
-// before them.
+// add applies the events of an entry. It returns an error if they contradict
+// earlier events.
 func (b *lockBook) add(events []fsm.LockEvent) error {
 	if b.open == nil {
 		b.open = make(map[fsm.Pos]string)
@@ -154,7 +154,7 @@ func TestLockEvents(t *testing.T) {
 		{"set k a px 100; set k b; del k", ""},
 		{"set k a; getset k b; expire k 9", ""},
 		{"setnx k a; rename k n; del n", ""},
-		// LOCK.
+		// These use the command LOCK.
 		{"lock acquire k a px 100; lock renew k a px 200; lock release k a", "granted k to a; released k to a"},
 		{"lock acquire k a px 100; lock break k", "granted k to a; broken k to a"},
 		{"lock acquire k a px 100; after 100: exists none", "granted k to a; expired k to a"},
@@ -275,8 +275,8 @@ func TestLockEvents_Cut(t *testing.T) {
 	}
 }
 
-// TestLocksRefused checks which commands count as those that got no lock, and what
-// the number of waiters and the times of grants are.
+// TestLocksRefused checks which commands count as refused. It also checks the
+// numbers of grants and waiters, and the time for which a grant lasted.
 func TestLocksRefused(t *testing.T) {
 	o := newOperated(t, "c", fsm.MaxFeatures)
 	o.m.RecordLocks(true)

@@ -87,8 +87,9 @@ func TestLockList_Walk(t *testing.T) {
 	}
 }
 
-// TestLockList_Changes: locks that are granted and released between the pages hide no
-// lock that is held all the time, and those that were released are not listed.
+// TestLockList_Changes: locks are granted and released between the pages. The list
+// contains every lock that is held all the time, and no lock that was released before
+// its page was read.
 func TestLockList_Changes(t *testing.T) {
 	l, keys := newListed(t, 300)
 	got, _ := l.walk("COUNT 10", func(page int) {
@@ -107,7 +108,8 @@ func TestLockList_Changes(t *testing.T) {
 			t.Errorf("%s is listed and was released", key)
 		}
 	}
-	// A new list is complete, also if the node has kept the last pages of another one.
+	// A new list is complete, even if the node has kept the last pages of another
+	// list.
 	before, _ := l.walk("COUNT 10", nil)
 	l.want("set later owner nx px 60000", "+OK")
 	if got, _ = l.walk("COUNT 10", nil); !slices.Equal(got, append(before, "later")) {
@@ -158,7 +160,8 @@ func TestLockList_Expiry(t *testing.T) {
 	}
 }
 
-// TestLockList_Budget: a walk stops when its budget says so, and keeps nothing.
+// TestLockList_Budget: a walk stops when its budget is used up, and the node
+// then keeps no locks of it.
 func TestLockList_Budget(t *testing.T) {
 	l, keys := newListed(t, 4000)
 	var g fsm.Group

@@ -60,7 +60,7 @@ func TestShared_Features(t *testing.T) {
 }
 
 // TestShared_Restore: the holders of a lock in a backup keep their tokens and what
-// is left of their leases. During the quarantine none is added.
+// is left of their leases. During the quarantine, no holder is added.
 func TestShared_Restore(t *testing.T) {
 	for _, lease := range []int64{1e9, 90e9} { // lease clock of the restored cluster
 		src := newOperated(t, "lost", fsm.MaxFeatures)
@@ -120,7 +120,7 @@ func TestShared_ExpiryLimit(t *testing.T) {
 		"LOCK ACQUIRE sem c PX 60000 LIMIT 2", "LOCK ACQUIRE sem d PX 60000 LIMIT 2", fmt.Sprint("LOCK BREAK sem ", before+3),
 		"LOCK ACQUIRE gone x PX 60000", "SET over x", "LOCK TOKEN over")
 	want := "$-1\r\n:%[5]d\r\n:%[5]d\r\n$-1\r\n:0\r\n$-1\r\n:1\r\n+none\r\n:58000\r\n:%[1]d\r\n:%[2]d\r\n$-1\r\n:0\r\n:%[3]d\r\n+OK\r\n:%[4]d\r\n"
-	first := before + 1 + 7 + keys // the token after those of the locks and the keys
+	first := before + 1 + 7 + keys // the next token after those of the locks and the keys
 	if want = fmt.Sprintf(want, first, first+1, first+2, first+3, before+2); got != want {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
@@ -132,8 +132,8 @@ func TestShared_ExpiryLimit(t *testing.T) {
 	}
 }
 
-// TestShared_Many: MaxHolders owners share a lock. A snapshot of it has several
-// blocks. The next one waits.
+// TestShared_Many: MaxHolders owners share a lock. A snapshot of the lock has
+// several blocks. The next owner waits.
 func TestShared_Many(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.MaxFeatures)
@@ -199,7 +199,8 @@ func TestShared_Snapshot(t *testing.T) {
 	}
 }
 
-// TestShared_Events: the channel of a lock and keyspace notifications.
+// TestShared_Events checks the messages on the channel of a shared lock and its
+// keyspace notifications.
 func TestShared_Events(t *testing.T) {
 	o := newOperated(t, "c", fsm.MaxFeatures)
 	o.m.Want(fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace))

@@ -27,7 +27,7 @@ type Machine struct {
 	dbs       [Databases]*keyspace.DB
 	scripts   scriptCache
 	libraries library.Set
-	sessions  map[string]*session // by node id; Sessions, which sorts it, is the only loop over it
+	sessions  map[string]*session // by node id; only the method Sessions ranges over the map, and it sorts the result
 	stats     Stats
 	notices   notices // notify-keyspace-events
 	// settings are the other settings of the cluster. The list is replaced and
@@ -243,7 +243,7 @@ func (m *Machine) applyTermStart(index, term uint64, e entry, res *Result) error
 		return err
 	}
 	if e.header.Term != term {
-		return nil // another node became leader in the term that the entry was built for
+		return nil // the entry was built in another term: see the term fence
 	}
 	if m.clusterID == "" {
 		m.clusterID = t.ClusterID
@@ -374,7 +374,7 @@ func (m *Machine) runGroup(c *Ctx, s *session, body []byte, g *GroupResult) erro
 	}
 	m.arena = out
 	g.Reply = out[start:len(out):len(out)]
-	if len(g.Reply) > largeReply { // do not copy it again for later groups, and do not let them keep it alive
+	if len(g.Reply) > largeReply { // later groups must not copy it or keep it alive
 		m.arena = make([]byte, 0, largeReply/16)
 	}
 	m.stats.Groups++
@@ -512,7 +512,7 @@ type draw struct {
 // scripting is the part of a Ctx for scripts and costly reads.
 type scripting struct {
 	rec    *recorder   // collects the effects of an operation in a Speculation, else nil
-	reads  *readBudget // budget of that group
+	reads  *readBudget // budget of the group's costly reads
 	runner ScriptRunner
 	// scriptBudget is the budget of the scripts. cut is set when a script, or
 	// the costly reads of the group, have exceeded their budget. The group then
@@ -533,13 +533,13 @@ type serving struct {
 	// in order. readyKeys contains the same keys as a set.
 	readyList []readyKey
 	readyKeys map[readyKey]bool
-	// lockEnd is how the grant of a key that is being removed ends; "" means
-	// LockReleased. If lockEnd is "", the history of locks shows removedBy instead,
-	// for which "" means LockDeleted.
+	// lockEnd is the way in which the grant of a key that is being removed ends; ""
+	// means LockReleased. If lockEnd is "", the history of locks records removedBy
+	// instead. If removedBy is "" too, it records LockDeleted.
 	lockEnd, removedBy string
 	// delaySteps counts the steps of delayOf, for expireDue.
 	delaySteps int
-	// acquires: a native script runs that creates its keys if they are absent.
+	// acquires is set while a native script runs that creates absent keys.
 	acquires bool
 }
 
@@ -704,8 +704,8 @@ type Clock struct {
 }
 
 // advance sets the clock to the stamp of an entry. A stamp behind the lease
-// clock leaves the lease clock unchanged and is reported as backwards. It
-// cannot occur as long as only one leader at a time stamps entries.
+// clock leaves the lease clock unchanged and is reported as backwards. Such a
+// stamp cannot occur if only one leader at a time stamps entries.
 func (c *Clock) advance(h Header) (backwards bool) {
 	c.Wall = h.Wall
 	if h.Stamp < c.Lease {
@@ -742,9 +742,9 @@ type Trace struct {
 	Ran func(db int, args [][]byte, reply Reply, proto int)
 	// Served is called for a blocking command that was given its reply.
 	Served func(db int, args [][]byte, reply Reply)
-	// Expired is called for a key whose deadline has passed, before the
-	// commands that find the key absent. It may be called more than once for a
-	// key.
+	// Expired is called for a key whose deadline has passed. This happens
+	// before Ran is called for a command that finds the key absent. It may
+	// happen more than once for a key.
 	Expired func(db int, key string)
 	// PassedOn is called after a grant of a lock has ended because the client that
 	// had waited for it could not get its reply.

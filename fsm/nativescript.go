@@ -12,22 +12,22 @@ import (
 // nativeScript is a script that this program recognizes by its SHA1 and
 // executes as one command of the machine. These are the scripts with which most
 // lock libraries acquire, renew and release a lock, and those that programs
-// without a library send (spellings). The effects and the reply are those
-// of the text in the interpreter, to the byte.
+// without a library send (spellings). The effects and the reply equal, byte for
+// byte, those of the script's text in the interpreter.
 //
 // A native script cannot fail after its first write. It is executed only with
 // arguments that its writes accept (see fits), and it checks first whether its
 // keys have the right types. All other calls go to the interpreter.
 //
-// The log contains the calls themselves. So a native script that is new, or that
-// works in another way, changes the meaning of the log.
+// The log contains the calls themselves. So adding a native script, or changing
+// what one does, changes the meaning of the log.
 type nativeScript struct {
 	keys, args int // minimum numbers
 	// numbers are the indices, from 0, of the arguments that must be positive
-	// integers: a time to live or a length.
+	// integers. Such an argument is a time to live or a length.
 	numbers []int
 	// line is the line of the first call in the text that can fail. The error
-	// names it.
+	// names this line.
 	line int
 	run  func(s *nativeRun) Reply
 	// fit, unless nil, is an additional condition.
@@ -38,12 +38,12 @@ type nativeScript struct {
 type nativeRun struct {
 	*Ctx
 	keys, argv [][]byte
-	tracks     bool // the reads are still to be reported: see reads
+	tracks     bool // the reads must still be reported: see reads
 }
 
 // reads reports that the script reads. As in Redis, that counts as a read of
-// all its keys for a connection with tracking. The connection is also notified
-// of what the script writes afterwards.
+// all its keys for a connection with tracking. So the connection is also
+// notified of the script's later writes to these keys.
 func (s *nativeRun) reads() {
 	if !s.tracks {
 		return
@@ -268,7 +268,8 @@ func compareAndDelete(s *nativeRun) Reply {
 	})
 }
 
-// Spring answers true and false, which are 1 and null.
+// springUnlock returns 1 or null, because Spring's script returns true or
+// false.
 func springUnlock(s *nativeRun) Reply {
 	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
 		s.EndLock(o, LockReleased)
@@ -438,8 +439,8 @@ func nodeRedlockRelease(s *nativeRun) Reply {
 	return Int(count)
 }
 
-// redislockObtain acquires the lock. If it is taken, it acquires it again if
-// the first ARGV[2] bytes of the value equal those of the token.
+// redislockObtain acquires the lock if it is free. If the first ARGV[2] bytes
+// of the lock's value equal those of the token, it acquires the lock again.
 func redislockObtain(s *nativeRun) Reply {
 	set := [][]byte{s.keys[0], s.argv[0], []byte("PX"), s.argv[2]}
 	if s.Lookup(s.keys[0]) == nil {
@@ -457,8 +458,8 @@ func redislockObtain(s *nativeRun) Reply {
 	return s.do("set", set...)
 }
 
-// redlockRbLock extends the client's own lock. It acquires a free one only if
-// ARGV[3] allows that.
+// redlockRbLock extends the lock if the client holds it. It acquires a free
+// lock only if ARGV[3] is "yes".
 func redlockRbLock(s *nativeRun) Reply {
 	s.reads()
 	if s.Lookup(s.keys[0]) == nil {
@@ -487,7 +488,7 @@ func rueidisSet(unit string) func(s *nativeRun) Reply {
 }
 
 // rueidisSetIfAbsent reads the key after the write, so that the client is
-// notified of its next change. The read fails for a key of another type.
+// notified of the key's next change. The read fails for a key of another type.
 func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
 		if _, wrong := s.LookupString(s.keys[0]); wrong {
@@ -519,7 +520,8 @@ func redissonLock(s *nativeRun) Reply {
 	return Null
 }
 
-// oneHolderPerKey is the condition of redissonRenew: one holder for each key.
+// oneHolderPerKey reports whether the arguments contain a holder for each key,
+// as redissonRenew requires.
 func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 
 // redissonRenew renews the locks whose holders are still in their hashes, and
@@ -540,15 +542,15 @@ func redissonRenew(s *nativeRun) Reply {
 	return Array(renewed)
 }
 
-// publishes is the condition of redissonUnlock: the command that publishes the
-// release is an argument.
+// publishes reports whether ARGV[4] is a command that publishes a message, as
+// redissonUnlock requires.
 func publishes(_, argv [][]byte) bool {
 	return IsWord(argv[3], "PUBLISH") || IsWord(argv[3], "SPUBLISH")
 }
 
 // redissonUnlock decrements the count of the holder ARGV[3], and publishes the
-// release when the count reaches 0. KEYS[3] keeps the answer for some time, for
-// a client that asks again.
+// release when the count reaches 0. It stores the reply in KEYS[3] for ARGV[5]
+// milliseconds, for a client that sends the script again.
 func redissonUnlock(s *nativeRun) Reply {
 	s.reads()
 	answered := s.do("get", s.keys[2])
@@ -606,10 +608,11 @@ func redlockRbPTTL(s *nativeRun) Reply {
 	return Array([]Reply{value, s.do("pttl", s.keys[0])})
 }
 
-// Many programs use no lock library, but the same script of four lines: delete
-// the key, or renew it, if its value is the token. Their texts differ only in
-// white space, quotes and case. The function spellings builds these texts, and
-// their SHA1s are added to those of the libraries.
+// Many programs use no lock library. Instead, they contain the same script of
+// four lines, which deletes or renews the key if its value is the token. The
+// texts of this script differ only in white space, quotes and case. The
+// function spellings builds these texts, and their SHA1s are added to those of
+// the libraries.
 
 // spelling is one way to write a script, and the line of its first call.
 type spelling struct {

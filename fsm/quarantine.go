@@ -3,9 +3,10 @@ package fsm
 import "fmt"
 
 // After a restore or a recovery, it is unknown which locks the lost cluster
-// granted after the backup: their owners may still rely on them. During the
-// quarantine, no lock is newly granted. It ends at a lease clock time, when the
-// locks that were granted before must have expired.
+// granted after the backup. Their owners may still rely on these locks. So the
+// cluster grants no new lock during the quarantine. The quarantine ends at a
+// time of the lease clock by which the locks of the lost cluster must have
+// expired.
 //
 // These commands count as granting a lock, and fail during the quarantine:
 //

@@ -11,8 +11,9 @@ import (
 // ReadRequest is a group to be executed without the log.
 type ReadRequest struct {
 	Body []byte
-	// Now is the lease clock that deadlines are compared with: the leadership's
-	// current time on a leader, and 0 for the log's clock in a local read.
+	// Now is the lease clock that Read compares deadlines with. A leader sets
+	// it to the current time of its leadership. In a local read it is 0, which
+	// means the log's clock.
 	Now  int64
 	Wall int64  // wall clock in microseconds since 1970, 0 for the log's wall clock
 	Seed uint64 // for RANDOMKEY
@@ -36,9 +37,10 @@ type ReadRequest struct {
 // not read them. The other operations remain a group of their own: see
 // Group.Skip. The caller sets Most, and Read sets the other fields.
 type Front struct {
-	// Most limits the encoded replies that Read returns, in bytes,
-	// approximately. Read stops after the operation that exceeds it, or before
-	// the reply of an operation that exceeds it alone.
+	// Most is an approximate limit for the encoded replies that Read returns,
+	// in bytes. Read stops after the operation with which the replies exceed
+	// it. If the reply of one operation alone exceeds it, Read stops before
+	// this reply: see Large.
 	Most int
 	// Ops is the number of operations that were executed; it is 0 if all were
 	// executed and Read returned all replies. Left reports whether operations
@@ -55,7 +57,7 @@ type Front struct {
 // Cut reports whether Read returned only a part of the group's replies.
 func (p *Front) Cut() bool { return p != nil && p.Ops > 0 }
 
-// Reset clears what Read has set.
+// Reset clears the fields that Read sets.
 func (p *Front) Reset() {
 	if p != nil {
 		p.Ops, p.Left, p.Large = 0, false, nil
@@ -113,9 +115,9 @@ func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending
 	return out, c.expiryPending, nil
 }
 
-// AppendPosition encodes the position at which a node may run a read itself:
-// the node must have applied the log index, and must use now as the lease
-// clock. The leader sends it to the node.
+// AppendPosition encodes a log index and a time. The leader sends them to a
+// node so that the node can run a read itself: the node must have applied the
+// log index, and must use now as the lease clock.
 func AppendPosition(dst []byte, index uint64, now int64) []byte {
 	return binary.AppendVarint(binary.AppendUvarint(dst, index), now)
 }

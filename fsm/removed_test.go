@@ -20,7 +20,7 @@ func (f *feed) watch(key string) string {
 }
 
 // TestRemoved checks that the version of an absent key changes when the key is
-// created and then removed, whichever command removes it. It survives
+// created and then removed, whichever command removes it. The version survives
 // snapshots. It is 0 while the feature version is below FeatureAbsent.
 func TestRemoved(t *testing.T) {
 	f := newFeed(t)

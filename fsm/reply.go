@@ -382,7 +382,8 @@ func (e *encoder) reply(r *Reply) error {
 		if err := e.flush(); err != nil {
 			return err
 		}
-		// Strings are immutable, and write does not change its argument.
+		// This avoids a copy of the string. It is safe because write does not
+		// change its argument.
 		if err := e.write(unsafe.Slice(unsafe.StringData(r.s), len(r.s))); err != nil {
 			return err
 		}

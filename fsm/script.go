@@ -140,8 +140,8 @@ const (
 	msgNotSpeculated = "ERR script reached the log without having been run by the leader"
 )
 
-// scriptKeys returns the positions of the keys of a script. The second argument
-// is their number.
+// scriptKeys returns the positions of the keys of a script. args[2] is their
+// number.
 func scriptKeys(args [][]byte) []int {
 	keys, _, fail := scriptArgs(args)
 	if fail != "" {
@@ -154,7 +154,7 @@ func scriptKeys(args [][]byte) []int {
 	return pos
 }
 
-// scriptArgs splits the arguments after the script into keys and other
+// scriptArgs splits the arguments that follow the script into keys and other
 // arguments.
 func scriptArgs(args [][]byte) (keys, argv [][]byte, fail string) {
 	n, ok := number.ParseInt(args[2])
@@ -258,8 +258,8 @@ func (c *Ctx) script(sha string, body []byte, keys, argv [][]byte, readOnly bool
 	})
 }
 
-// interpreter returns the reason for which no script can be interpreted, "" if
-// it can.
+// interpreter returns the reason why no script can be interpreted, or "" if
+// scripts can be interpreted.
 func (c *Ctx) interpreter() (refusal string) {
 	switch {
 	case c.rec == nil && !c.readOnly:
@@ -358,8 +358,8 @@ func scriptFlush(c *Ctx, args [][]byte) Reply {
 }
 
 // scriptKill ends a script of the node that executes SCRIPT KILL as a read. In
-// a group that goes through the log c.scripts is nil: the command is ordered
-// after the script that it could have ended.
+// a group that goes through the log, c.scripts is nil, because earlier scripts
+// have ended when the command is executed.
 func scriptKill(c *Ctx, args [][]byte) Reply { return c.killScript(false) }
 
 // killScript ends a running function, or a running script if function is false.
@@ -438,10 +438,10 @@ func SHA1(script []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// These are ages, in nanoseconds of the lease clock. A use of a script updates
-// the recorded time of its last use only if that time is older than this,
-// because each update changes the state. Read-only scripts do not go through
-// the log, so their uses update it less often.
+// A use of a script updates the recorded time of the script's last use only if
+// that time is at least this old, in nanoseconds of the lease clock. The reason
+// is that each update changes the state. Read-only scripts have the longer
+// limit, because their group must go through the log to make the update.
 const (
 	scriptUseEvery     = int64(60e9)
 	scriptReadUseEvery = int64(600e9)
@@ -501,8 +501,8 @@ func (s *scriptCache) stale(sha string, now, every int64) bool {
 }
 
 // add puts a script into the cache. ok is false if there is no room. changed is
-// false if the cache already contains it in the same way. now is the lease
-// clock from FeatureScriptCache on, and 0 before.
+// false if the cache already contains the script and needs no update. now is
+// the lease clock from FeatureScriptCache on, and 0 before.
 func (s *scriptCache) add(sha, body string, at Pos, pinned bool, now int64) (changed, ok bool) {
 	used := now
 	if e, known := s.bodies.Get(sha); known {

@@ -20,10 +20,10 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata answer into them; then read the diff")
 
 // TestScripts runs the scripts in testdata. A line that begins with "> " is
-// input, the lines below it are the expected output, "#" begins a comment.
-// Every script runs on two machines, one of which is replaced by a restored
-// snapshot of itself at every "snapshot"; their replies and their states at the
-// end must be equal.
+// input, the lines below it are the expected output, and "#" begins a comment.
+// Every script runs on two machines. At every "snapshot", the second machine is
+// replaced by a restored snapshot of itself. The replies of the two machines
+// and their final states must be equal.
 //
 //	SET k v                a command: writes go through the log, reads do not
 //	log GET k              a read that goes through the log
@@ -467,8 +467,8 @@ func (s *script) onClone(words []string) []string {
 	return show(reply)
 }
 
-// show splits a reply into lines, replaces the log position of a waiter and
-// escapes other bytes.
+// show returns "waits N ms" for the reply of a command that waits. It splits
+// any other reply into lines and escapes bytes that cannot be printed.
 func show(reply []byte) []string {
 	var out []string
 	if _, timeout, ok := fsm.Waiting(reply); ok {

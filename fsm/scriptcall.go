@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// These are the errors of redis.call, Redis' own to the letter. The interpreter
-// appends the tail that names the script and the line.
+// These are the errors of redis.call. They are Redis' own, to the letter. The
+// interpreter appends the end of the text, which names the script and the line.
 const (
 	msgScriptUnknown = "ERR Unknown Redis command called from script"
 	msgScriptArity   = "ERR Wrong number of args calling Redis command from script"
@@ -28,21 +28,21 @@ type scriptRun struct {
 	readOnly bool
 	sha      string // SHA1 of the script
 	// before is the state before the script's first write. effects and n are
-	// the recorded effects before the script.
+	// the length of the recorded effects and their number before the script.
 	before  *Machine
 	effects int
 	n       int
 	ready   int // length of Ctx.readyList before the script
 	// keys are the keys that the script was called with. tracked is set while
-	// they need not be recorded as read again: see track.
+	// another read of the keys need not be recorded: see track.
 	keys    [][]byte
 	args    [][]byte
 	tracked bool
 	refused string // error that rolls the script back, even if the script ends normally
 }
 
-// interpret executes a script and puts it into the cache. It stays in the cache
-// even if it ends with an error.
+// interpret executes a script and puts it into the cache. The script stays in
+// the cache even if it ends with an error.
 func (c *Ctx) interpret(call ScriptCall) Reply {
 	rec := c.rec
 	if rec != nil {
@@ -196,10 +196,11 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	return reply
 }
 
-// ofLock returns the command that is executed in place of a command of a known lock
-// script. It has the same reply, but shows that the script takes or releases a lock.
-// So the history of locks is the same as if the script were executed in its native
-// form. The interpreter executes such a script for a user with rules.
+// ofLock returns the command that the interpreter executes in place of a command of
+// a known lock script. Both commands have the same reply, but the returned one shows
+// that the script takes or releases a lock. So the history of locks is the same as
+// if the script were executed in its native form. The interpreter executes such a
+// script for a user with rules.
 func (s *scriptRun) ofLock(cmd *Command, args [][]byte) (*Command, [][]byte) {
 	c := s.c
 	if len(args) < 2 {
@@ -226,10 +227,10 @@ func (s *scriptRun) ofLock(cmd *Command, args [][]byte) (*Command, [][]byte) {
 }
 
 // track records a read of the script for a connection with tracking. As in
-// Redis, it counts as a read of all keys that the script was called with, and
-// of no others, because the client cannot know which other keys a script reads.
-// An EXISTS represents the read in the log. Further reads are not recorded
-// until the script writes.
+// Redis, the read counts as a read of all keys that the script was called with,
+// and of no others, because the client cannot know which other keys a script
+// reads. In the log, an EXISTS command represents the read. Further reads are
+// not recorded until the script writes.
 func (s *scriptRun) track(draws uint64) {
 	if s.tracked || len(s.keys) == 0 {
 		return
@@ -345,7 +346,8 @@ type ScriptRunner interface {
 // ScriptCompiler is implemented by runners that keep what they have compiled.
 type ScriptCompiler interface {
 	// Compiled reports whether the script with this SHA1 has been compiled, so
-	// that it can run at once. library says that it is the code of a library.
+	// that it can run at once. library is set if the script is the code of a
+	// library.
 	Compiled(sha string, library bool) bool
 }
 
@@ -382,26 +384,26 @@ type ScriptCall struct {
 	// nothing of args.
 	Do func(args [][]byte) Reply
 	// SetProto implements redis.setresp. It sets the RESP version, initially 2,
-	// which decides the shape of the replies of Do (ZRANGE WITHSCORES has pairs
-	// in 3).
+	// which decides the shape of the replies of Do. For example, ZRANGE
+	// WITHSCORES returns pairs in version 3.
 	SetProto func(proto int)
 	// SetReadOnly implements the flag no-writes of a script's first line: Do
 	// refuses writes from then on.
 	SetReadOnly func()
 	// Permits implements redis.acl_check_cmd: it reports whether the command is
-	// known, and whether the caller of the script may run it. If it is nil,
-	// everything is permitted.
+	// known, and whether the caller of the script may run it. If Permits is
+	// nil, everything is permitted.
 	Permits func(args [][]byte) (permitted, known bool)
 	// Interrupt, unless nil, is called regularly while a script runs: every few
-	// thousand instructions, and around long library calls. A text ends the
-	// script with that text as its error, which pcall cannot catch. Reasons are
-	// that the time of the script is over, that it was killed, or that its
-	// leader was deposed.
+	// thousand instructions, and around long library calls. If Interrupt
+	// returns a text, the script ends with this text as its error, which pcall
+	// cannot catch. Interrupt returns a text when the time of the script is
+	// over, when the script was killed, or when its leader was deposed.
 	Interrupt func() string
 	// ScriptBudget says how long the script may run. The code that sets
-	// Interrupt must call Cut when it has ended the script and the budget
-	// leaves the reply open: with DryRun in any case, and with Briefly if the
-	// time was over.
+	// Interrupt must call Cut if it has ended the script and the ended run does
+	// not decide the reply to the client. That is always so for DryRun, and for
+	// Briefly if the time was over.
 	ScriptBudget ScriptBudget
 	Cut          func()
 
@@ -412,10 +414,10 @@ type ScriptCall struct {
 	Function string
 	Command  [][]byte
 	// Register is set, in place of Function, if a library is loaded. The runner
-	// calls it for each function that the code registers; it may refuse the
-	// function. While the code runs, redis.call and everything else that only
-	// functions may use is missing. An error in the code is returned as the
-	// error of FUNCTION LOAD, with its code.
+	// calls Register for each function that the code registers. Register may
+	// refuse the function. While the code runs, redis.call and everything else
+	// that only functions may use is missing. An error in the code is returned
+	// as the error of FUNCTION LOAD, with its code.
 	Register func(f library.Function) (refusal string)
 	// Begun, unless nil, is shared by the calls of one command, which share one
 	// time limit. The runner sets it.

@@ -91,8 +91,8 @@ func (s *session) kept(seq uint64) keptReply {
 }
 
 // sessionFor returns the session of id and creates it if necessary. A newer
-// start of a node replaces the older one; from then on the groups of the older
-// start are refused, and ok is false for it.
+// start of a node replaces the older one. The machine then refuses the groups
+// of the older start, and ok is false for its id.
 func (m *Machine) sessionFor(id SessionID) (*session, bool) {
 	s := m.sessions[id.NodeID]
 	switch {

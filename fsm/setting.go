@@ -29,8 +29,8 @@ const (
 
 // These are the internal commands behind CONFIG SET and CONFIG GET.
 // SetSettingsCommand and GetSettingsCommand accept every setting.
-// SetSettingCommand and GetSettingCommand accept only notify-keyspace-events;
-// programs of all versions know them.
+// SetSettingCommand and GetSettingCommand accept only notify-keyspace-events,
+// but programs of all versions know these two commands.
 const (
 	SetSettingCommand  = "_setsetting"
 	GetSettingCommand  = "_getsetting"
@@ -38,8 +38,8 @@ const (
 	GetSettingsCommand = "_getsettings"
 )
 
-// These limits bound the settings. The node that sets a value knows its
-// meaning; the machine does not.
+// These limits bound the settings. The machine does not check the meaning of a
+// value. The node that executes CONFIG SET does.
 const (
 	maxSettings     = 512
 	maxSettingName  = 64
@@ -164,8 +164,8 @@ func (m *Machine) Setting(name string) string {
 }
 
 // MaxMemory returns how many bytes the data set may have, 0 for no limit. set is
-// false if the cluster has no such setting. No entry depends on it: the leader
-// compares it with Bytes before it proposes an entry.
+// false if the cluster has no such setting. No entry depends on the limit. The
+// leader compares it with Bytes before it proposes an entry.
 func (m *Machine) MaxMemory() (bytes int64, set bool) {
 	if len(m.settings) == 0 {
 		return 0, false

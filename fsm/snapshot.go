@@ -25,7 +25,7 @@ const (
 	// snapshotBlock is the payload size, in bytes, at which a block is closed.
 	// It is closed only between records, so a block can exceed snapshotBlock by
 	// one element. maxSnapshotBlock is the largest block that a reader accepts.
-	// An element of a hash consists of two strings.
+	// It is larger because an element of a hash consists of two strings.
 	snapshotBlock    = 256 << 10
 	maxSnapshotBlock = snapshotBlock + 2*MaxStringBytes + 1<<20
 )
@@ -36,16 +36,16 @@ const (
 	recordSession = 'S'
 	recordReplies = 'R' // further replies of the session in the previous record
 	recordObject  = 'O'
-	recordElems   = 'C' // elements of the collection before, repeated until complete
-	recordGroup   = 'g' // a group of the stream before, after its elements
-	recordReader  = 'c' // a consumer of the group before
+	recordElems   = 'C' // elements of the previous collection, repeated until complete
+	recordGroup   = 'g' // a group of the previous stream, after the elements of the stream
+	recordReader  = 'c' // a consumer of the previous group
 	recordPending = 'p' // a pending entry of that group, after its consumers
 	recordScript  = 'L'
 	recordLibrary = 'F' // library of functions
 	recordSetting = 'G' // the setting notify-keyspace-events
 	recordValue   = 'v' // another setting of the cluster, kept as text
 	recordWaiter  = 'W' // after the sessions
-	recordServed  = 'w' // reply of the waiter before, repeated until complete
+	recordServed  = 'w' // reply of the previous waiter, repeated until complete
 	recordUsers   = 'U' // ACL users
 	// recordFeatures is the feature version of the cluster, once, from
 	// FeatureMend on.
@@ -61,8 +61,8 @@ const (
 	recordOperating = 'T' // tokens and quarantine, once, from FeatureOperate on
 	recordStaging   = 'Q' // a restore in progress, once, if any
 	recordStaged    = 'q' // a part of that restore, repeated until complete
-	recordLock      = 'K' // a grant that LOCK ACQUIRE made, before the keys
-	recordDelay     = 'Y' // a delay of a lock, after the grants
+	recordLock      = 'K' // a grant that LOCK ACQUIRE made; these records precede the keys
+	recordDelay     = 'Y' // a delay of a lock; these records follow the grants
 	recordEnd       = 'E' // counts, once, last
 )
 
@@ -287,16 +287,16 @@ type snapshotLoader struct {
 
 	due, until int64            // Due and Deadline of the last object, if it is a lock
 	open       *keyspace.Object // last object
-	openIn     int              // its database
-	missing    uint64           // number of its elements that are still to come
-	big        bool             // encoding that its record announced
+	openIn     int              // database of the last object
+	missing    uint64           // number of elements of the last object that are still to come
+	big        bool             // the record of the last object announced the encoding of large collections
 
 	groups  uint64 // groups of a stream that are still to come
 	readers uint64 // consumers of the last group that are still to come
 	pending uint64 // pending entries of the last group that are still to come
 
 	waiter *waiter // last waiter, if it was served
-	owed   uint64  // bytes of its reply that are still to come
+	owed   uint64  // bytes of the reply of that waiter that are still to come
 }
 
 // owes reports whether record violates the order: another record must come

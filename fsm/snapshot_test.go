@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// feed drives one machine, each line of input an entry of its own.
+// feed applies lines of input to one machine, each line in an entry of its own.
 type feed struct {
 	t     testing.TB
 	m     *fsm.Machine
@@ -90,8 +90,8 @@ func (f *feed) continues(lines ...string) {
 	}
 }
 
-// golden checks that the snapshot in a file has the state of the machine and the
-// current format.
+// golden checks that a file contains a snapshot in the current format, with the
+// state of the machine.
 func (f *feed) golden(file string) {
 	f.t.Helper()
 	if *golden {

@@ -42,13 +42,13 @@ type SnapshotKey struct {
 	Type  string // as TYPE prints it
 	Token uint64
 	// TTL is the remaining time to live in nanoseconds, 0 for none. It is
-	// negative if the key has expired and its removal is not in the state.
+	// negative if the key has expired and no entry has removed it yet.
 	TTL   int64
 	Bytes int // length of a string, 0 for other types
 }
 
-// InspectSnapshot is CheckSnapshot that also describes the state, and calls visit
-// for each key.
+// InspectSnapshot is like CheckSnapshot, but also describes the state and calls
+// visit for each key.
 func InspectSnapshot(r io.Reader, table *Table, visit func(SnapshotKey)) (SnapshotHead, error) {
 	check := &snapshotCheck{}
 	load := snapshotLoader{m: New(table), check: check}

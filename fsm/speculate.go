@@ -21,10 +21,10 @@ type Speculation struct {
 	c        Ctx
 	rec      recorder
 	batch    *BatchBuilder
-	sessions []*session // sessions of the batch, as they were before; nil if stale
+	sessions []*session // sessions of the batch before its groups were executed; nil for a stale session
 
-	// These fields are for Try: replies are the replies of the group, and ops
-	// is the number of their operations.
+	// These fields are for Try. replies are the replies of the group. ops is
+	// the number of operations that were executed.
 	dryRun  bool
 	replies []byte
 	ops     int
@@ -39,8 +39,8 @@ type Speculation struct {
 // These limits bound the effects of the groups. They apply to the leader's
 // speculative execution only: all nodes accept what the log contains.
 const (
-	// maxGroupEffects bounds the replies of a group's scripts and their writes,
-	// in bytes.
+	// maxGroupEffects bounds the size, in bytes, of the replies and the writes
+	// of a group's scripts.
 	maxGroupEffects = 16 << 20
 	// enoughEffects is the size, in bytes, above which a batch is closed.
 	enoughEffects = 4 << 20
@@ -91,13 +91,15 @@ func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
 }
 
 // Run executes the batch speculatively, and adds the groups that are to be
-// proposed to out. The rest of the groups goes into rest unchanged, for the
-// next entry, in three cases: after a group with scripts for which enough
-// returns true, after a group with scripts that makes out large, and after a
-// group that is answered with TooLong and cannot be undone, because the clone
-// then contains some of its effects.
+// proposed to out. In three cases, it adds the remaining groups unchanged to rest,
+// for the next entry:
 //
-// out names all sessions of the batch, including those whose groups all go into
+//   - after a group with scripts for which enough returns true,
+//   - after a group with scripts that makes out large,
+//   - after a group that is answered with TooLong and cannot be undone, because the
+//     clone then contains some of its effects.
+//
+// out names all sessions of the batch, including those whose groups are all in
 // rest. A later start of a node ends the waits and refuses the groups of an
 // earlier start. The entry must do this exactly as the clone did.
 func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
@@ -140,7 +142,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 			if refusal := sp.reads.refusal(); refusal != "" {
 				body = answerGroup(Error(refusal).Append(nil, sp.c.proto))
 			}
-			// After a group that is undone the other groups can be executed.
+			// If the group was undone, the groups after it can be executed.
 			full = !sp.undo()
 		}
 		out.Add(id, floor, seq, body)
@@ -217,13 +219,15 @@ type recorder struct {
 	effects []byte
 	n       int
 	room    int // bytes that the effects of the group may still take
-	// position and draws are those at the start of the operation. Effects are
-	// recorded with offsets from them, so that every write gets the same
-	// position and the same random numbers when it is replayed.
+	// position and draws have the values of the Ctx at the start of the
+	// operation. Effects are recorded with offsets from them, so that every
+	// write gets the same position and the same random numbers when it is
+	// replayed.
 	position int
 	draws    uint64
-	// interpreted: the effects of the operation do not follow from its
-	// arguments. scripted is the same for one command of a transaction.
+	// interpreted is set if the effects of the operation do not follow from its
+	// arguments alone. scripted has the same meaning for the current command of
+	// a transaction.
 	interpreted, scripted bool
 }
 
@@ -253,7 +257,7 @@ func (r *recorder) record(c *Ctx, draws uint64, name string, args [][]byte) {
 // appendTo appends the effects of the operation to out.
 func (r *recorder) appendTo(out []byte, c *Ctx, reply Reply) []byte {
 	text := reply.Append(nil, c.proto)
-	if len(text) > maxGroupReply { // the reply of a transaction; that of a script was checked before
+	if len(text) > maxGroupReply { // the reply of a transaction; perform has checked the reply of a script
 		text = Error(ReplyTooLarge).Append(nil, c.proto)
 	}
 	size := len(out)
@@ -301,9 +305,9 @@ func (c *Ctx) speculated(cmd *Command, args [][]byte) Reply {
 }
 
 // recordsRead reports whether other nodes have to execute a read because the
-// connection tracks its reads: only the node of the connection knows the
-// connection (see EventTracked). The reads of a script are recorded call by
-// call.
+// connection tracks its reads. Only the node of the connection can register
+// such a read, when it applies the entry (see EventTracked). The reads of a
+// script are recorded call by call.
 func (c *Ctx) recordsRead(row *Command) bool {
 	return c.r.track && row.Flags&(ReadOnly|Scripted) == ReadOnly
 }
@@ -391,13 +395,13 @@ func scriptBudget(flags byte) ScriptBudget {
 	return Briefly
 }
 
-// tooLong is not valid RESP, so no script can answer it.
+// tooLong is not valid RESP, so no script can return it.
 const tooLong = "\x00"
 
 // maxUncompiled is the largest number of bytes of the scripts of a group that
 // are compiled while other groups wait. Compiling them may take about a
-// millisecond for each KiB. A group with more is cut, and its dry run compiles
-// its scripts.
+// millisecond for each KiB. A group with more uncompiled bytes is cut, and its
+// dry run compiles its scripts.
 const maxUncompiled = 16 << 10
 
 // msgScriptCompile is the reply to a command of a group that mustCompile has
@@ -426,8 +430,8 @@ func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
 // was executed, because a script exceeded the budget Briefly.
 func TooLong(replies []byte) bool { return string(replies) == tooLong }
 
-// tooLongGroup is proposed in place of a group with such a script. It is an
-// operation without effects whose reply is tooLong.
+// tooLongGroup is proposed in place of a group with a script that exceeded the
+// budget Briefly. It is an operation without effects whose reply is tooLong.
 var tooLongGroup = answerGroup([]byte(tooLong))
 
 // answerGroup returns a group of one operation without effects and its reply.
@@ -443,10 +447,10 @@ func answerOperation(group, reply []byte) []byte {
 	return b
 }
 
-// SplitGroup splits a group into two, with half of its operations each, which
-// are to be executed one after the other. ok is false if the group has only one
-// operation, which may be a transaction. Other clients' commands may run
-// between the two groups: a pipeline is not atomic.
+// SplitGroup splits a group into two groups, with half of its operations each.
+// They are to be executed one after the other. ok is false if the group has
+// only one operation, which may be a transaction. Other clients' commands may
+// run between the two groups, because a pipeline is not atomic.
 func SplitGroup(body []byte) (first, second []byte, ok bool) {
 	var r groupReader
 	if r.open(body) != nil {
@@ -469,10 +473,12 @@ func SplitGroup(body []byte) (first, second []byte, ok bool) {
 
 // Try executes a group with scripts as a dry run. It returns the replies and ops,
 // the number of operations that it has executed. cut reports whether a script, or
-// the costly reads, have exceeded their budget. Then the group has ended, and if it
-// has further operations, ops counts one of them too: so it is more than 1. Try
-// calls pause every few steps of costly reads; an error of pause ends them. m must
-// be a clone that no other goroutine uses, and it must not be used again.
+// the costly reads, have exceeded their budget. After a script that was cut, the
+// group ends. If it has more operations, ops also counts the next one, so that ops
+// is more than 1. If the costly reads were cut, replies is a single error and ops
+// is 1. Try calls pause every few steps of costly reads. If pause returns an error,
+// the costly reads end. m must be a clone that no other goroutine uses, and it must
+// not be used again.
 func (m *Machine) Try(
 	h Header, body []byte, runner ScriptRunner, pause func() error,
 ) (replies []byte, ops int, cut bool, err error) {
@@ -498,8 +504,8 @@ func (m *Machine) Try(
 // Costly reports whether the command is a costly read.
 func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }
 
-// These are the budgets of the costly reads of one group. The budgets in steps
-// are explained at charge. Writes wait while the leader executes the costly
+// These are the budgets of the costly reads of one group. The function charge
+// explains what a step is. Writes wait while the leader executes the costly
 // reads.
 const (
 	// pipelineSteps is the budget of a pipeline: about 1 ms. A pipeline that
@@ -537,8 +543,8 @@ type readBudget struct {
 	seed, draws     uint64
 }
 
-// refusal returns the error for a group whose reads have exceeded their last
-// budget, and "" if they have not.
+// refusal returns the error for a group whose costly reads have exceeded a
+// budget other than Briefly, and "" if they have not.
 func (b *readBudget) refusal() string {
 	if b.over && b.scriptBudget != Briefly {
 		return msgCostlyReads
@@ -628,10 +634,10 @@ func (c *Ctx) speculateRead(cmd, row *Command, args [][]byte) Reply {
 	return reply
 }
 
-// recordSubstitute records the command that must be logged in place of a costly
-// read, in addition to its reply. For a connection with tracking that is an EXISTS of
-// the keys: it is cheap, and it makes the connection's node register the read.
-// Other connections need no command.
+// recordSubstitute records the command that must be logged in addition to the reply
+// of a costly read. For a connection with tracking, this command is an EXISTS of the
+// keys. It is cheap, and it makes the connection's node register the read. Other
+// connections need no command.
 func (c *Ctx) recordSubstitute(draws uint64, row *Command, args [][]byte) {
 	if !c.recordsRead(row) {
 		return

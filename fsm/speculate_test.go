@@ -581,7 +581,8 @@ func TestSpeculate_Golden(t *testing.T) {
 }
 
 // An empty group is proposed in place of a group whose script takes too long.
-// The groups after it are executed speculatively on the state before it.
+// The groups after it are executed speculatively on the state from before that
+// group.
 func TestSpeculation_TooLong(t *testing.T) {
 	s := newStage(t)
 	s.quick = true // the clone contains effects of the script until it is dropped

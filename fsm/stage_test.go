@@ -135,7 +135,7 @@ type stage struct {
 	runner  fsm.ScriptRunner // an interpreter of lines, unless a test sets another one
 	quick   bool             // do not compare states: they are large
 	enough  bool             // close the entry after each group with a script
-	entries []byte           // all of them, each after its length
+	entries []byte           // all entries, each after its length
 	record  fsm.Record       // content of the last entry
 	size    int              // bytes of the last entry
 	index   uint64

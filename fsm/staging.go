@@ -136,9 +136,10 @@ func (m *Machine) dropIdleStaging() {
 // These parts of the state continue: the sessions, so that each group of a
 // running node is still executed exactly once, the script cache, and the hash
 // chain. If the backup has no users, the users continue too. All waits end, and
-// their nodes execute the commands again. The lease clock never goes back: it
-// becomes that of the backup if that is later, and otherwise the deadlines of the
-// backup move. WATCH notices a change of every key.
+// their nodes execute the commands again. The lease clock never goes back. If the
+// lease clock of the backup is later, the cluster adopts it. Otherwise, the
+// deadlines of the backup move to the clock of the cluster. WATCH notices a
+// change of every key.
 func (c *Ctx) applyStaged(s *staging, epoch uint64, quarantine int64, replace bool) Reply {
 	m := c.m
 	if libraries, _, _ := m.libraries.Len(); !replace && (m.Len() > 0 || libraries > 0) {
@@ -226,7 +227,8 @@ type rebase struct {
 	shift int64 // nanoseconds to add to all lease clock times
 }
 
-// begin is called when the clock of the snapshot is known.
+// begin computes shift. The loader calls it as soon as it has read the clock of
+// the snapshot.
 func (r *rebase) begin(clock Clock) {
 	if r != nil {
 		r.shift = max(r.lease-clock.Lease, 0)
@@ -247,7 +249,8 @@ func (r *rebase) object(o *keyspace.Object, clock Clock) {
 	}
 }
 
-// end moves a deadline, and the same time on the wall clock.
+// end moves a deadline on the lease clock, and expireAt, the same time on the
+// wall clock.
 func (r *rebase) end(deadline, expireAt int64, clock Clock) (movedDeadline, movedExpireAt int64) {
 	if deadline == 0 || deadline == Never {
 		return deadline, expireAt
@@ -270,20 +273,20 @@ func (r *rebase) moment(t *stream.Moment) {
 }
 
 // ForBackup removes from a clone what belongs to the running nodes only:
-// waiters, and a staged restore. A backup does not contain it.
+// waiters, and a staged restore. A backup does not contain these.
 func (m *Machine) ForBackup() {
 	m.waits = newWaits()
 	m.staging = nil
 }
 
-// Recover makes the state that of a new cluster of one node, after the loss of
-// the old cluster's majority. It drops what belongs to the old nodes: sessions
+// Recover turns the state into that of a new cluster of one node, after the loss
+// of the old cluster's majority. It drops what belongs to the old nodes: sessions
 // and waiters. epoch is the token epoch of the wall clock. quarantine is the
 // length of the quarantine in nanoseconds; a negative value stands for
-// DefaultQuarantine of the data, or for the rest of a quarantine that is in
-// force, if that is longer. Recover returns the length that was used. The feature
-// version becomes the highest that this program knows, because the new cluster
-// has no other program.
+// DefaultQuarantine of the data, or for the rest of the current quarantine, if
+// that is longer. Recover returns the length that was used. The feature version
+// becomes the highest that this program knows, because no node of the new cluster
+// runs another program.
 func (m *Machine) Recover(clusterID string, epoch uint64, quarantine int64) (int64, error) {
 	if m.features < MaxFeatures {
 		lost := m.Token()

@@ -81,7 +81,7 @@ func (o *operated) stage(id string, data []byte) {
 	o.want(fsm.RestoreCommand+" begin "+id+" "+strconv.Itoa(len(data))+" "+strconv.Itoa(fsm.MaxFeatures), "+OK")
 	for at := 0; at < len(data); at += 100 {
 		part := data[at:min(at+100, len(data))]
-		for range 2 { // a repetition does no harm
+		for range 2 { // sending a part again does no harm
 			if got := o.args([]byte(fsm.RestoreCommand), []byte("data"), []byte(id), word(at), part); got != "+OK\r\n" {
 				o.t.Fatalf("part at %d: %q", at, got)
 			}
@@ -101,13 +101,14 @@ func (o *operated) token(key string) (token uint64) {
 const applyStaged = fsm.RestoreCommand + " apply r "
 
 // TestRestore: a restore replaces the data in one entry. The remaining times to
-// live are those of the backup, tokens rise, waits end, WATCH notices it, and the
-// lease clock never goes back, whichever of the two clusters has the later one.
+// live are those of the backup, tokens rise, waits end, and WATCH notices the
+// change. The lease clock never goes back, whichever of the two clusters has the
+// later lease clock.
 func TestRestore(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		source, target int64 // lease clocks
-		sets           int   // made by the target, to use up tokens
+		sets           int   // SETs that the target executes, to use up tokens
 	}{
 		{"backup is later", 5e12, 1e9, 1},
 		{"cluster is later", 1e9, 5e12, 1},
@@ -217,8 +218,8 @@ func TestRestore_epoch(t *testing.T) {
 	o.want("exists k", ":0")
 }
 
-// TestRestore_refused: a restore that is incomplete, damaged, overtaken or idle
-// changes nothing.
+// TestRestore_refused: a restore that is incomplete, damaged, replaced by
+// another restore, dropped or idle changes nothing.
 func TestRestore_refused(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.want("set k v", "+OK")
@@ -296,7 +297,8 @@ func TestQuarantine(t *testing.T) {
 	o.want("setnx held x", ":1")
 }
 
-// Below FeatureOperate, tokens are positions, and the feature begins above them.
+// Below FeatureOperate, tokens are log positions. The first token after the
+// upgrade is higher than all of them.
 func TestTokens_upgrade(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureBudget)
 	o.want("set k v", "+OK")

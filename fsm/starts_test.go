@@ -34,7 +34,7 @@ type said struct {
 }
 
 // entry applies one entry with a group for each command. It returns their
-// replies, and "stale" for those that were not executed because of a later
+// replies, and "stale" for a command that was not executed because of a later
 // start.
 func (s *starts) entry(groups ...said) (replies []string) {
 	s.t.Helper()
@@ -81,8 +81,8 @@ func (s *starts) whole(more ...said) {
 	}
 }
 
-// twoStarts are entries with groups of two starts of a node. The numbers of the
-// connections decide the order of the waiters in a snapshot.
+// twoStarts applies entries with groups of two starts of a node. The numbers of
+// the connections decide the order of the waiters in a snapshot.
 func twoStarts(s *starts, old, young uint64) []string {
 	replies := s.entry(said{"a", 1, 1, "GET x"}, said{"b", 1, 1, "GET x"})
 	replies = append(replies, s.entry(said{"a", 1, old, "BLPOP q 0"}, said{"a", 2, 1, "GET x"}, said{"a", 1, old + 20, "BLPOP p 0"}, said{"a", 2, young, "BLPOP r 0"})...)

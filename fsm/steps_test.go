@@ -134,7 +134,7 @@ func TestBudget(t *testing.T) {
 		if got, err := w.read(&fsm.Budget{Steps: budget}, words); !errors.Is(err, fsm.ErrSteps) || got != "" {
 			t.Errorf("%s with %d steps: %v, %d bytes", name, budget, err, len(got))
 		}
-		// It charges the steps during the walk, not at the end.
+		// A read charges its steps during the walk, not at the end.
 		asked, errStop := 0, errors.New("stop")
 		if _, err := w.read(&fsm.Budget{Stop: func() error { asked++; return errStop }}, words); asked != 1 || len(want) > 1<<18 && !errors.Is(err, errStop) {
 			if !(asked == 0 && err == nil) { // less than StepsPerStop

@@ -31,17 +31,19 @@ const (
 	Dangerous
 	// KeyspaceCat commands are in the category @keyspace.
 	KeyspaceCat
-	// VariableFlags commands access their keys differently with their options.
+	// VariableFlags commands access their keys in different ways, depending on
+	// their options.
 	VariableFlags
 	// MovableKeys commands have key positions that depend on the arguments.
 	MovableKeys
 	// Internal commands are for the nodes. Clients cannot call them.
 	Internal
-	// MayWrite commands are routed as writes because they may publish or change
-	// something else than keys, although COMMAND does not list them as writes.
+	// MayWrite commands are routed as writes because they may publish a message
+	// or change something other than keys, although COMMAND does not list them
+	// as writes.
 	MayWrite
-	// ReadOnly commands read keys and change none. A command without Write and
-	// ReadOnly (TIME, PING) does not access keys.
+	// ReadOnly commands read keys and change none. A command with neither Write
+	// nor ReadOnly (TIME, PING) does not access keys.
 	ReadOnly
 	// Scripted commands name a script that may need the interpreter: see
 	// script.go.
@@ -77,11 +79,13 @@ const (
 	// replies off.
 	AlwaysAnswers
 	// PreviousProtocol commands are answered in the RESP version that the
-	// connection had before them. HELLO itself is answered in the new version;
-	// EXEC with HELLO in the transaction is not.
+	// connection had before them. EXEC has this flag, because HELLO in the
+	// transaction may change the version. HELLO itself is answered in the new
+	// version.
 	PreviousProtocol
-	// KeepsCaching commands do not end the effect of CLIENT CACHING, which is
-	// for the next command. A container's subcommands have the flag too.
+	// KeepsCaching commands do not end the effect of CLIENT CACHING. It ends
+	// with the next command without this flag. A container's subcommands have
+	// the flag too.
 	KeepsCaching
 	// NotPaused commands run during CLIENT PAUSE.
 	NotPaused
@@ -127,8 +131,9 @@ type KeySpec struct {
 	Access Access
 	// NumKeys: the argument at Keys.First is the number of the keys after it.
 	NumKeys bool
-	// Keyword, unless empty, precedes the keys, at some position from
-	// Keys.First on. The first 1/Part of the arguments after it are the keys.
+	// Keyword, unless empty, is an argument before the keys, at some position
+	// from Keys.First on. The first 1/Part of the arguments after the keyword
+	// are the keys.
 	Keyword string
 	Part    int
 	// Unknown: the positions of the keys do not follow from the arguments
@@ -216,14 +221,14 @@ type WaitHooks struct {
 
 // WorkHooks are the hooks that estimate the work of a call of a command.
 type WorkHooks struct {
-	// Steps estimates the part of the work of a command in the log that depends
-	// on what its keys hold. It is nil if the Work depends on the arguments
-	// alone, for costly reads (see Costly), and for commands that take a bounded
-	// number of steps or bytes for each argument.
+	// Steps estimates the work of a command in the log, as far as it depends on
+	// what the command's keys hold. Steps is nil if the work depends on the
+	// arguments alone. It is also nil for costly reads (see Costly), and for
+	// commands that take a bounded number of steps or bytes for each argument.
 	Steps WorkFunc
 	// Depends reports whether the work of a call depends on what its keys hold.
-	// A call with the smallest number of arguments must not depend on it. It is
-	// nil if the work of all calls does.
+	// The work of a call with the smallest number of arguments must not depend
+	// on it. Depends is nil if the work of every call does.
 	Depends func(args [][]byte) bool
 	// PerArgument is the number of steps for each argument of a call with many
 	// arguments, 0 for StepsPut: see argumentSteps.
@@ -348,8 +353,8 @@ func (t *Table) Find(name []byte) *Command {
 	return t.index[string(low[:len(name)])]
 }
 
-// IsWord reports whether an argument equals a word, which must be in upper case,
-// in any mix of cases.
+// IsWord reports whether an argument equals a word, in any mix of cases. word
+// must be in upper case.
 func IsWord(arg []byte, word string) bool {
 	if len(arg) != len(word) {
 		return false
@@ -566,8 +571,8 @@ func (cmd *Command) KeySpecs() []KeySpec {
 }
 
 // AccessAt returns the access of the command to the key at a position of args.
-// The name is at position 0. The time that it takes does not depend on the
-// number of keys, because callers ask for each key of a command.
+// The name is at position 0. Its running time does not depend on the number of
+// keys, because callers ask for each key of a command.
 func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 	if cmd.AccessOf != nil {
 		return cmd.AccessOf(args)

@@ -17,9 +17,9 @@ import (
 // versions that interpret the text differently still have the same state.
 type User struct {
 	Name, Rules string
-	// Born is the log position at which the user was created, Version the one
-	// of its last change. A user that was deleted and created again has another
-	// Born.
+	// Born is the log position at which the user was created. Version is the
+	// log position of its last change. A user that was deleted and created
+	// again has another Born.
 	Born, Version Pos
 }
 
@@ -57,8 +57,8 @@ const (
 )
 
 // These are the internal commands behind ACL. A change names the version of the
-// user that it is based on, and is refused if the user has another version by
-// now. Rules are added to existing rules, so of two concurrent changes none may
+// user that it is based on, and is refused if the user now has another version.
+// Rules are added to existing rules, so neither of two concurrent changes may
 // overwrite the other.
 const (
 	// UsersCommand takes the version of the table that the node has. It returns

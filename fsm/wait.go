@@ -54,9 +54,9 @@ type waits struct {
 	endedWaits
 }
 
-// waitNode is a node that has waiters. From FeatureMend on, they all belong to one
-// session, except those whose wait has ended and that are not removed yet (see
-// endedWaits). Before, id is the session of the first of them.
+// waitNode is a node that has waiters. From FeatureMend on, all of them belong to one
+// session, except waiters whose wait has ended and that are not removed yet (see
+// endedWaits). Before FeatureMend, id is the session of the first waiter.
 type waitNode struct {
 	id        SessionID
 	suspended bool
@@ -66,8 +66,8 @@ type waitNode struct {
 	// locks is the number of waiters for locks: the open ones, and those whose
 	// grant is provisional.
 	locks int
-	// passed: the node has been disconnected for so long that other waiters get
-	// the locks that its waiters wait for.
+	// passed is set if the node has been disconnected for so long that other
+	// waiters get the locks that its waiters wait for.
 	passed bool
 }
 
@@ -86,7 +86,7 @@ type waiter struct {
 	served  bool          // the waiter has left the queues, and reply is its reply
 	reply   []byte
 	since   int64        // lease clock at which a wait for a lock began
-	grant   *provisional // that was served and is not claimed yet, nil for none
+	grant   *provisional // grant of a lock that was served and is not claimed yet, nil for none
 }
 
 // waitKey is a queue of waiters: those for values of a key, or those for the
@@ -165,9 +165,10 @@ type BlockingCall struct {
 	// Gone, if it is an error, is the reply that ends the wait when a key loses
 	// its value of the type.
 	Gone Reply
-	// Lock: the command waits until the key is absent, or until it may join the
-	// holders that the key has, and then gives the key a value. Joins reports
-	// whether it may join those of o.
+	// Lock is set for a command that waits for a lock. Such a command waits
+	// until the key is absent, or until it may join the holders that the key
+	// has. It then gives the key a value. Joins reports whether the command may
+	// join the holders of o.
 	Lock  bool
 	Joins func(c *Ctx, o *keyspace.Object) bool
 }
@@ -193,7 +194,8 @@ func (c *Ctx) Block(args [][]byte, b BlockingCall) Reply {
 	return c.Wait(args, b)
 }
 
-// Wait creates a waiter and returns the answer that Waiting reads.
+// Wait creates a waiter and returns the reply for the node of the connection.
+// The node decodes it with Waiting.
 func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 	w := &c.m.waits
 	n := newWaiter(c.sender, c.r.origin, c.pos, c.db, c.proto, args, b)
@@ -251,9 +253,9 @@ func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
 }
 
 // ResumeArgs returns the arguments with which the node executes a command again
-// whose waiter was removed. They equal args, and changed is false, unless the
-// command is an XREAD with the ID "$". "$" meant the end of the stream when the
-// command began to wait. Entries may have been added since, so ResumeArgs
+// after its waiter was removed. They equal args, and changed is false, unless
+// the command is an XREAD with the ID "$". "$" meant the end of the stream when
+// the command began to wait. Entries may have been added since, so ResumeArgs
 // replaces "$" with the ID that it meant. reply is the answer that Waiting has
 // read.
 func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
@@ -287,7 +289,8 @@ func (w *waits) suspended(id SessionID) bool {
 	return found && w.nodes[at].suspended
 }
 
-// passedOver reports whether others get the locks that a session waits for.
+// passedOver reports whether other waiters get the locks that the waiters of a
+// session wait for.
 func (w *waits) passedOver(id SessionID) bool {
 	at, found := w.node(id.NodeID)
 	return found && w.nodes[at].passed
@@ -318,8 +321,9 @@ func (w *waits) add(n *waiter) {
 	w.bytes += n.size()
 }
 
-// dequeue removes a waiter from its queues. If it was suspended, waiters behind
-// it may have waited only for it, so the keys are marked as ready.
+// dequeue removes a waiter from its queues. If the waiter was suspended,
+// waiters behind it may have waited only for this reason. So dequeue marks the
+// keys as ready.
 func (c *Ctx) dequeue(n *waiter) {
 	w := &c.m.waits
 	for _, k := range n.keys {
@@ -333,8 +337,8 @@ func (c *Ctx) dequeue(n *waiter) {
 	}
 }
 
-// forget removes a waiter, served or not. A grant of a lock that the waiter was
-// served, and that its node has not claimed, passes on.
+// forget removes a waiter, served or not. If the waiter was served a lock and
+// its node has not claimed the lock, the lock passes to the next waiter.
 func (c *Ctx) forget(n *waiter) {
 	c.drop(n)
 	if n.grant != nil {
@@ -414,9 +418,10 @@ type readyKey struct {
 // waiters.
 func (c *Ctx) ready(k waitKey) { c.markReady(readyKey{waitKey: k}) }
 
-// SignalWaiters marks a key of the current database for such a check. A command must
-// call it if it may serve waiters without storing a new value: store does so
-// for all values.
+// SignalWaiters marks a key of the current database for a check after the current
+// operation, if the key has waiters. A command must call it if the command may serve
+// waiters without storing a new value. Whenever a value is stored, store marks the
+// key.
 func (c *Ctx) SignalWaiters(key string) { c.ready(waitKey{db: c.db, key: key}) }
 
 // streamGone marks a key that has lost its stream.
@@ -454,8 +459,8 @@ func (c *Ctx) readyDB(db int) {
 	}
 }
 
-// losesKeys marks the keys with streams of a database that is about to be
-// emptied, and its locks.
+// losesKeys marks keys of a database that is about to be emptied: the streams
+// and the locks that clients wait for.
 func (c *Ctx) losesKeys(db int) {
 	for _, k := range c.m.waits.keysOf(db) {
 		if k.lock {
@@ -560,8 +565,8 @@ func (c *Ctx) serveGrant(n *waiter, r Reply, grant *provisional) {
 }
 
 // Woken identifies a connection whose wait has ended, and its waiter. Reply is
-// what the waiter was served, and nil if the waiter was removed. It must not be
-// changed.
+// the reply that the waiter was served. It is nil if the waiter was removed.
+// The caller must not change Reply.
 type Woken struct {
 	Session SessionID
 	Origin  uint64

@@ -25,7 +25,7 @@ func TestWaitUser(t *testing.T) {
 		features int
 		change   []string
 		ended    []uint64
-		served   uint64 // by the next RPUSH
+		served   uint64 // origin of the waiter that the next RPUSH serves
 	}{
 		{"below FeatureBudget", fsm.FeatureMend, []string{fsm.SetuserCommand, "bob", "V", "off"}, nil, 1},
 		{"change", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "V", "off"}, []uint64{1, 3, 4}, 2},

@@ -13,11 +13,11 @@ import (
 // These are the internal commands about waiters. Nodes and leaders send them;
 // clients cannot.
 const (
-	// UnwaitCommand ends a wait. Its arguments are origin and position.
-	// Unwaited reads its answer.
+	// UnwaitCommand ends a wait. Its arguments are the origin and the position
+	// of the waiter. Unwaited decodes its reply.
 	UnwaitCommand = "_unwait"
-	// WaitedCommand removes waiters, served or not. Its arguments are origin
-	// and position of each waiter.
+	// WaitedCommand removes waiters, served or not. Its arguments are the
+	// origin and the position of each waiter.
 	WaitedCommand = "_waited"
 	// SuspendCommand lets the leader change the waiters of a session. Its
 	// arguments are the leader's term, node, boot, and one of SuspendOn,
@@ -142,7 +142,8 @@ func unwaitWork(w *Weigher, args [][]byte) int {
 }
 
 // Unwaited reads the answer to UnwaitCommand. reply is the reply that was served to
-// the waiter, nil if none was. gone is true if there was no such waiter.
+// the waiter, nil if the waiter was not served. gone is true if there was no such
+// waiter.
 func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 	switch string(answer) {
 	case ":0\r\n":

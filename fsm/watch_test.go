@@ -111,7 +111,7 @@ type watched struct {
 	key      string
 	version  uint64
 	value    string // at WATCH
-	touched  string // the command after which it had another one, or ""
+	touched  string // the command after which the value was another one, or ""
 	deadline int    // entries until EXEC
 }
 

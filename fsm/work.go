@@ -22,15 +22,15 @@ import (
 // StepNanos is approximately how many nanoseconds one step of work takes.
 const StepNanos = 10
 
-// WorkLimits bounds the work of what the leader proposes, in steps.
+// WorkLimits bounds the work of the groups that the leader proposes, in steps.
 type WorkLimits struct {
 	// Entry is the limit for the groups of one entry, if the entry has several.
 	Entry int
 	// Operation is the limit for a single command or transaction. A command or
 	// transaction that needs more is answered with BUSY.
 	Operation int
-	// Full, unless "", is the error with which every command or transaction
-	// is answered that can make the data set grow: see Command.Grows.
+	// Full, unless "", is the error reply to each command or transaction that
+	// can make the data set grow: see Command.Grows.
 	Full string
 }
 
@@ -43,7 +43,7 @@ const stepsCommand = 48
 const mostWork = 1 << 40
 
 // WorkFunc returns the part of a command's work that depends on what its keys
-// hold, and records in w how the command will have made the keys grow.
+// hold, and records in w by how much the command may make the keys grow.
 type WorkFunc func(w *Weigher, args [][]byte) int
 
 // Weigh returns the part of the approximate cost of applying a group that its
@@ -96,10 +96,11 @@ func (cmd *Command) workDepends(args [][]byte) bool {
 	return cmd.Work.Depends == nil || cmd.Work.Depends(args)
 }
 
-// waitWork returns the work of waiting for keys, for a call of a blocking
-// command with n arguments. At least the name of the command and its timeout
-// are no keys. The work includes that of ending the wait, because the change of a
-// user and the loss of a node are not charged for the waits that they end.
+// waitWork returns the work of waiting for keys, for a call of a blocking command
+// with n arguments. At most n-2 of them are keys, because the name of the command
+// and its timeout are not keys. The work includes the work of ending the wait.
+// The reason is that the change of a user, or the loss of a node, is not charged
+// for the waits that it ends.
 func (cmd *Command) waitWork(n int) int {
 	if cmd == nil || cmd.Wait.Block == nil {
 		return 0
@@ -117,14 +118,15 @@ func (cmd *Command) argumentWork(args [][]byte) int {
 	return steps
 }
 
-// fewArguments is the number of arguments up to which a command pays
-// StepsPerKey for each. A command with more of them adds names to a value or to
-// the database, or removes them, and pays StepsPut for each of the others: SADD
-// with 62,000 members takes 41 ms, which is 66 steps for a member. Commands that
-// do less or more for an argument have WorkHooks.PerArgument.
+// fewArguments is the number of arguments up to which a command pays StepsPerKey
+// for each. A command with more arguments adds names to a value or to the
+// database, or removes them. It pays StepsPut for each further argument. For
+// example, SADD with 62,000 members takes 41 ms, which is 66 steps for a member.
+// Commands that do less or more for an argument have WorkHooks.PerArgument.
 const fewArguments = 64
 
-// argumentSteps returns the cost of a command with n arguments, of any length.
+// argumentSteps returns the cost of a command with n arguments, apart from the
+// lengths of the arguments.
 func (cmd *Command) argumentSteps(n int) int {
 	steps := stepsCommand + StepsPerKey*n
 	each := StepsPut
@@ -163,7 +165,7 @@ func (w *Weigher) FlushWork(all bool) int {
 }
 
 // SwapWork records that a database is exchanged with another one, and returns
-// the work of it.
+// the work of the exchange.
 func (w *Weigher) SwapWork(db int) int {
 	w.swapped = true
 	return 3 * w.m.expiry.CountIn(db) * StepsPut
@@ -192,8 +194,8 @@ type undoneGrowth struct {
 	had bool
 }
 
-// forget removes what was recorded after the undo log had n records, because
-// the commands are not executed.
+// forget removes the growth that was recorded after the undo log had n records.
+// The caller uses it if the commands that caused this growth are not executed.
 func (w *Weigher) forget(n int) {
 	for i := len(w.undo) - 1; i >= n; i-- {
 		if u := &w.undo[i]; u.had {
@@ -247,10 +249,11 @@ func (w *Weigher) command(args [][]byte) int {
 }
 
 // growKeys records that a write without a WorkFunc may have made its keys grow.
-// A write with many keys (DEL, MSET) adds no elements to any of them, and a
-// string that it writes is the argument after the key. Recording an element
-// for each key would cost as much as the write: DEL may name half a million
-// keys.
+// A write with many keys (DEL, MSET) adds no elements to any of them. It may
+// write a string to each key, and this string is the argument after the key.
+// For such a write, growKeys records only the lengths of the strings. Recording
+// an element for each key would cost as much as the write, because DEL may name
+// half a million keys.
 func (w *Weigher) growKeys(args [][]byte, keys []int) {
 	if len(keys) > 2 {
 		for _, i := range keys {
@@ -278,7 +281,7 @@ func (w *Weigher) Find(key []byte, t keyspace.Type) *keyspace.Object {
 	return nil
 }
 
-// Size returns approximately how large the value of a key will be at most.
+// Size estimates the maximum size that the value of a key will have.
 func (w *Weigher) Size(key []byte) Extent {
 	e := extentOf(w.m.dbs[w.db].Get(key))
 	if w.swapped {
@@ -349,18 +352,18 @@ func (b *BatchBuilder) Work() int { return b.work }
 // batch.
 func (b *BatchBuilder) Depends() bool { return b.depends }
 
-// Divide adds the first groups of a batch to out, as many as one entry may
-// execute within its limit, and adds the other groups to rest. It reads the
+// Divide adds as many of the first groups of a batch to out as one entry may
+// execute within its limit. It adds the other groups to rest. It reads the
 // machine, whose state should be the state that the entry will be applied to.
 // refused is the number of operations that exceed their limit, or that
-// limits.Full refuses; they are answered with an error.
+// limits.Full refuses. Their reply is an error.
 //
 // A pipeline that needs more than one entry is not executed. Neither is a
-// single operation that is too large for one entry, if its session does not
-// know that yet. TooLong reports both cases. The session then runs the pipeline
-// in pieces, and it runs the operation when the leader has a slot for it (see
-// ScriptBudget). So an entry exceeds its limit only if it contains a single
-// operation.
+// single operation that is too large for one entry and that has not waited for
+// a slot of the leader yet. TooLong reports both cases. The node of the client
+// then sends the pipeline in pieces, or sends the operation again when the
+// leader has a slot for it (see ScriptBudget). So an entry exceeds its limit
+// only if it contains a single operation.
 func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused int, err error) {
 	d := codec.Decoder{Rest: b.groups}
 	sum, full := 0, false
@@ -401,8 +404,8 @@ func (m *Machine) GroupWork(body []byte) (int, error) {
 type dividing struct {
 	w       *Weigher
 	limits  WorkLimits
-	out     []byte // the group to propose in place of the original
-	steps   int    // its work
+	out     []byte // group to propose in place of the original
+	steps   int    // work of out
 	refused int    // number of refused operations
 }
 
@@ -426,8 +429,9 @@ func (g *dividing) divide(body []byte) error {
 		case flags&DenyOOM != 0 && g.limits.Full != "":
 			refusal = refusalOf(start[0], g.limits.Full)
 		case flags&Internal != 0:
-		// An operator may always empty a database. If a read of a pipeline is too large,
-		// the pipeline is too long, and its node executes the read outside of the log.
+		// An operator may always empty a database. If a pipeline contains a read that is
+		// too large, the reply is TooLong. The node then executes the read outside of
+		// the log.
 		case n > g.limits.Operation && flags&Global == 0 &&
 			(flags&(Write|MayWrite) != 0 || ops == 1 && len(r.d.Rest) == 0):
 			refusal = tooMuchWork(n, g.limits)
@@ -522,16 +526,16 @@ type meter struct {
 // Budget bounds the cost of a group that runs outside of the log: a read, or a
 // group that the leader executes speculatively.
 type Budget struct {
-	// Steps is the number of steps after which the group ends with ErrSteps. 0
-	// means no bound.
+	// Steps is the number of steps after which the group ends with ErrSteps. If
+	// Steps is 0, there is no bound.
 	Steps uint64
-	// Stop, unless nil, is called every StepsPerStop steps. Its error ends the
-	// group. It is the place to check a clock. It runs on the goroutine of the
-	// group, between two steps, and may yield the processor.
+	// Stop, unless nil, is called every StepsPerStop steps. If it returns an
+	// error, the group ends. A caller can check a clock in it. Stop runs on the
+	// goroutine of the group, between two steps, and may yield the processor.
 	Stop func() error
 	// Hold, unless nil, is called before intermediate results and replies are
-	// allocated, with a size of at least HoldLot bytes. Its error ends the
-	// group.
+	// allocated, with a size of at least HoldLot bytes. If it returns an error,
+	// the group ends.
 	Hold func(bytes int) error
 }
 
@@ -548,8 +552,9 @@ const (
 // only reads.
 var ErrSteps = errors.New("group exceeds its budget of steps")
 
-// These are the charges for frequent operations: in steps if the name begins
-// with steps or ends in Steps, and otherwise in bytes.
+// These are the charges for frequent operations. A constant whose name begins
+// with Steps is the number of steps for one operation. A constant whose name
+// ends in Bytes is the number of bytes for one step.
 const (
 	StepsPerKey = 16 // for an argument, which may be the name of a key
 	StepsProbe  = 32 // for looking up a name in a large collection

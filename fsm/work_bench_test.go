@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// BenchmarkWeigh measures the time in which the leader weighs a group before it
-// proposes the group.
+// BenchmarkWeigh measures the time that the leader takes to weigh a group
+// before it proposes the group.
 func BenchmarkWeigh(b *testing.B) {
 	table := command.NewTable()
 	group := func(n int, words ...string) []byte {

@@ -226,9 +226,9 @@ func TestWork_Restore(t *testing.T) {
 	}
 }
 
-// TestWork_ManyKeys checks that the estimate for a command with many keys costs
-// much less memory than the command has, because the proposer computes it while
-// the writes of all clients wait.
+// TestWork_ManyKeys checks that the estimate for a command with many keys takes
+// much less memory than the command itself, because the proposer computes it
+// while the writes of all clients wait.
 func TestWork_ManyKeys(t *testing.T) {
 	w := newMetered(t)
 	names := strings.Fields(strings.Repeat("x ", 200_000))
@@ -244,8 +244,8 @@ func TestWork_ManyKeys(t *testing.T) {
 				}
 			}
 		})
-		// The arguments take 24 bytes each, and the positions of the keys 8 and
-		// what append adds to them. The race detector adds some more.
+		// Each argument takes 24 bytes. The position of a key takes 8 bytes,
+		// and append may reserve more. The race detector adds some bytes too.
 		if most := int64(160 * len(words)); one.AllocedBytesPerOp() > most {
 			t.Errorf("%s: the estimate allocates %d bytes, want at most %d", words[0], one.AllocedBytesPerOp(), most)
 		}

@@ -38,10 +38,10 @@ func (d *drawnBytes) IntN(n int) int {
 	return v % n
 }
 
-// world is a log to which several nodes write, which sometimes start again, and
-// two machines that apply it. One machine is never replaced; the other is
-// replaced at random by a restored snapshot or a clone of itself. After every
-// entry both must be equal.
+// world is a log to which several nodes write, and two machines that apply it.
+// The nodes sometimes start again. One machine is never replaced. The other one
+// is replaced at random by a restored snapshot or a clone of itself. After
+// every entry both must be equal.
 type world struct {
 	t       testing.TB
 	draws   draws
@@ -59,7 +59,7 @@ type world struct {
 	checkEvery  int  // entries between two comparisons of snapshots
 	endWork     int  // see fsm.SetEndWork
 
-	entries [][]byte // the last ones, for the report of a failure
+	entries [][]byte // the last entries, for the report of a failure
 	// recorded receives all entries and hashes: see TestRecorded. It is nil if
 	// they are not recorded.
 	recorded *[]byte
@@ -196,8 +196,8 @@ func (w *world) batch() {
 	for range 1 + w.draws.IntN(5) {
 		s := w.start()
 		w.group(s, &batch)
-		// The next groups of this connection's node are of a new start. Only
-		// before FeatureMend can that leave waiters of two starts.
+		// The next groups of this connection's node belong to a new start. Only
+		// before FeatureMend can a new start leave waiters of two starts.
 		if w.one(10) || w.machine.Features() < fsm.FeatureMend && w.one(4) {
 			for _, n := range w.nodes {
 				if n.id == s.id.NodeID {
@@ -608,8 +608,9 @@ func describeEntry(entry []byte) string {
 	return b.String()
 }
 
-// worldSeeds are the histories of TestMachines: HOLDFAST_FSM_SEEDS is their
-// number. HOLDFAST_FSM_SEED selects a single one.
+// worldSeeds returns the range of seeds of the histories of TestMachines.
+// HOLDFAST_FSM_SEEDS is the number of histories. HOLDFAST_FSM_SEED selects a
+// single one.
 func worldSeeds(t *testing.T) (first, last uint64) {
 	number := func(name string, otherwise uint64) uint64 {
 		text := os.Getenv(name)
