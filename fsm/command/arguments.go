@@ -13,8 +13,8 @@ const (
 	msgOutOfRange  = "ERR value is out of range"
 )
 
-// positive parses a count that must not be negative. The name follows the error
-// message of Redis.
+// positive parses a count that must not be negative. Its name follows the text
+// of Redis' error message, "must be positive", although 0 is allowed.
 func positive(arg []byte, msg string) (n int64, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	if !ok || n < 0 {

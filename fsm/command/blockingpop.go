@@ -316,7 +316,7 @@ func parseMpop(args [][]byte, at int, t keyspace.Type, low, high string) (b fsm.
 	switch rest := args[where+1:]; {
 	case len(rest) == 0:
 	case len(rest) != 2 || !fsm.IsWord(rest[0], "COUNT"):
-		// Redis checks the first COUNT before it checks what follows it.
+		// Redis checks the first COUNT before the arguments after it.
 		if len(rest) > 2 && fsm.IsWord(rest[0], "COUNT") {
 			if n, ok := number.ParseInt(rest[1]); !ok || n < 1 {
 				return b, fsm.Error(msgCountLow)

@@ -5,8 +5,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// compareCommands delete a key if its value meets a condition, without a script:
-// they release locks.
+// compareCommands are the commands that delete a key if its value meets a
+// condition. Clients use them to release locks without a script.
 var compareCommands = []fsm.Command{
 	{
 		Name: "delex", Run: delex, Arity: -2, Flags: fsm.Write | fsm.Fast | fsm.KeyspaceCat | fsm.VariableFlags,

@@ -199,8 +199,9 @@ func restore(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// restoredLife returns the lifetime of a time to live in milliseconds. 0 means
-// that the key does not expire.
+// restoredLife returns the lifetime that RESTORE gives a key. ttl is a time to
+// live in milliseconds, or a Unix time in milliseconds if absolute is set. 0
+// means that the key does not expire.
 func restoredLife(c *fsm.Ctx, ttl int64, absolute bool) lifetime {
 	switch {
 	case ttl == 0:
@@ -286,8 +287,8 @@ func readCollection(c *fsm.Ctx, r *rdb.Reader, o *keyspace.Object, t rdb.Type) {
 	}
 }
 
-// readSortedSet reads a sorted set into v. If it is in a form for large ones,
-// the encoding can be chosen only after all members were read.
+// readSortedSet reads a sorted set into v. If the payload has a form for large
+// sorted sets, the encoding can be chosen only after all members were read.
 func readSortedSet(c *fsm.Ctx, r *rdb.Reader, v *keyspace.Collection) {
 	if !r.Small() {
 		v.Grow(c.Owner(), keyspace.TypeZSet)

@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// This file has the times to live. The deadline on the lease clock decides when
-// a key expires. The object also has the expiry time on the wall clock, for
-// EXPIRETIME. The command converts one to the other once, when it runs, with
-// the wall clock of its own entry.
+// This file contains the commands that set and read times to live. The deadline
+// on the lease clock decides when a key expires. The object also has the expiry
+// time on the wall clock, for EXPIRETIME. A command converts one time to the
+// other once, when it runs, with the wall clock of its own entry.
 
 var expireNotes = []fsm.Change{{Since: "7.0.0", What: "Added options: `NX`, `XX`, `GT` and `LT`."}}
 
@@ -288,8 +288,8 @@ func persistKey(c *fsm.Ctx, o *keyspace.Object) {
 	c.Notify("g", "persist", o.Key)
 }
 
-// renewLease extends the lease of a lock if expires is set, and never shortens
-// it.
+// renewLease extends the lease of a lock to the end of l if expires is set. It
+// never shortens the lease.
 func renewLease(c *fsm.Ctx, o *keyspace.Object, l lifetime, expires bool) {
 	if !expires || l.past || !later(l, lifeOf(o)) {
 		l = lifeOf(o)

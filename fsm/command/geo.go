@@ -299,8 +299,8 @@ func georadiusKeys(args [][]byte) []int         { return storeKeys(args, 6) }
 func georadiusbymemberKeys(args [][]byte) []int { return storeKeys(args, 5) }
 
 // storeKeys returns the positions of the source key and of the keys after every
-// STORE and every STOREDIST. Redis considers only the first of each but writes
-// to the last, so a user can bypass its ACL rules.
+// STORE and every STOREDIST. Redis checks the ACL rules for the first of them
+// only, but writes to the last one, so a user of Redis can bypass the rules.
 func storeKeys(args [][]byte, from int) []int {
 	pos := []int{1}
 	for _, word := range []string{"STORE", "STOREDIST"} {
@@ -450,13 +450,15 @@ type geoQuery struct {
 	into      []byte
 	storeDist bool
 
-	// from and by are set if GEOSEARCH was given the middle and the shape.
+	// from is set if GEOSEARCH has an option for the middle of the area. by is
+	// set if it has an option for the shape.
 	from, by bool
 	member   bool // the middle is given by a member
 }
 
-// option parses the option at the start of args. n is the number of its
-// arguments, or 0 if args does not start with an option.
+// option parses the option at the start of args. n is the number of arguments
+// that the option takes, including its name. n is 0 if args does not start with
+// an option.
 func (q *geoQuery) option(args [][]byte) (n int, fail fsm.Reply) {
 	more := len(args) - 1
 	set := func(b *bool) (int, fsm.Reply) { *b = true; return 1, fsm.Null }

@@ -240,7 +240,7 @@ func hsetnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return setField(c, o, args[1], args[2], string(args[3]), "hset")
 }
 
-// patternField returns the value of a patternField of a hash. o may be nil.
+// patternField returns the value of a field of a hash. o may be nil.
 func patternField(c *fsm.Ctx, o *keyspace.Object, field []byte) (string, bool) {
 	if o == nil {
 		return "", false

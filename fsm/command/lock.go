@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// This file has the command LOCK. A lock is a string whose value is its owner,
-// and whose time to live is its lease, or a keyspace.Lock, which several owners
-// hold: see "Locks" in docs/architecture.md.
+// This file has the command LOCK. A lock of one owner is a string: its value is
+// the owner, and its time to live is the lease. A lock that several owners hold
+// is a keyspace.Lock. See "Locks" in docs/architecture.md.
 
 var lockCommands = []fsm.Command{
 	{
@@ -187,8 +187,8 @@ func lockToken(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Int(int64(latestToken(c, o)))
 }
 
-// latestToken returns the token of a lock, and the highest one if it has several
-// holders.
+// latestToken returns the token of a lock. If the lock has several holders, it
+// returns the highest of their tokens.
 func latestToken(c *fsm.Ctx, o *keyspace.Object) fsm.Pos {
 	if o.Type != keyspace.TypeLock {
 		return o.Token
@@ -329,8 +329,8 @@ func (a *acquisition) call() fsm.BlockingCall {
 	}
 }
 
-// joins reports whether the owner may hold a lock together with its holders, or is
-// one of them. It must have the same mode as they.
+// joins reports whether the owner of a may join the holders of the lock o, or is
+// one of them. For this, a must have the same mode as the lock.
 func (a *acquisition) joins(c *fsm.Ctx, o *keyspace.Object) bool {
 	if !a.many || o.Coll.Lock.Limit != a.limit {
 		return false
@@ -431,11 +431,11 @@ func renewLock(c *fsm.Ctx, o *keyspace.Object, px []byte, meta *string) fsm.Repl
 
 // grip is a lock that an owner holds.
 type grip struct {
-	o *keyspace.Object // nil if the owner does not hold it
+	o *keyspace.Object // nil if the owner does not hold the lock
 	h keyspace.Holder  // zero if the lock is a string
 }
 
-// heldBy returns the lock of an owner.
+// heldBy returns the lock of a key, as far as the owner holds it.
 func heldBy(c *fsm.Ctx, key, owner []byte) (g grip, fail fsm.Reply) {
 	o, wrong := lookupLock(c, key)
 	switch {
@@ -514,9 +514,10 @@ func lockBreak(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return endLock(c, args, grip{o: o}, args[3:], fsm.LockBroken)
 }
 
-// endLock ends the grant of g if it has the token that the last argument gives, if
-// there is one. If g has no holder, the token decides which one it is, and all
-// grants end without a token.
+// endLock ends the grant of g. If last contains a fencing token, endLock ends only
+// the grant with this token. If several owners hold the lock and g names none of
+// them, the token chooses the holder. Without a token, endLock then ends the
+// grants of all holders.
 func endLock(c *fsm.Ctx, args [][]byte, g grip, last [][]byte, how string) fsm.Reply {
 	if len(last) > 1 {
 		return fsm.Error(fsm.WrongArity("lock|" + string(bytes.ToLower(args[1]))))
@@ -660,8 +661,9 @@ func describeGrant(c *fsm.Ctx, fields []fsm.Reply, g *fsm.Grant) []fsm.Reply {
 		fsm.Bulk("waited-ms"), fsm.Int(g.Waited/1e6), fsm.Bulk("renewals"), fsm.Int(int64(g.Renewals)))
 }
 
-// lockHistory is the function of LOCK HISTORY, which nodes execute themselves: the
-// history is no part of the state.
+// lockHistory runs LOCK HISTORY in a transaction or a script, where it is an
+// error. Nodes execute all other calls themselves, because the history is not part
+// of the state.
 func lockHistory(*fsm.Ctx, [][]byte) fsm.Reply {
 	return fsm.Error("ERR LOCK HISTORY cannot be part of a transaction or a script")
 }

@@ -91,9 +91,9 @@ const (
 // one. A lock that is held from the first call to the last is returned once.
 //
 // The list contains the locks whose lease had not ended when the last entry was
-// applied. It contains those whose lease has ended since. To exclude them, the read
-// would have to wait for an entry that removes them, and during each wait further
-// leases may end.
+// applied. It may therefore contain locks whose lease has ended since then. To
+// exclude these locks, the read would have to wait for an entry that removes them,
+// and during each wait further leases may end.
 func lockList(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	p, fail := parseLockList(c, args)
 	switch {
@@ -207,10 +207,10 @@ func (l *lister) walk(most int) (locks []locklist.Lock, next fsm.Pos) {
 	return oldest.Sorted(func() { l.c.Charge(stepsVisit) })
 }
 
-// full reports whether the reply gets no further lock.
+// full reports whether the reply is complete.
 func (l *lister) full() bool { return int64(len(l.found)) >= l.count || l.bytes >= listBytes }
 
-// add adds the lock with a token to the reply if o still has it.
+// add adds the lock with a token to the reply if o still has this token.
 func (l *lister) add(o *keyspace.Object, token fsm.Pos) {
 	var h *keyspace.Holder
 	end := o.Deadline
@@ -295,7 +295,7 @@ func beginning(s string, n int) string {
 type waitedLock struct {
 	key     string
 	waiting int
-	token   fsm.Pos // 0 if it is free
+	token   fsm.Pos // 0 if the lock is free
 }
 
 // listWaited visits up to COUNT of the locks that clients wait for, those with the

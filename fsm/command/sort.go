@@ -303,7 +303,7 @@ func (s *sorting) weigh() (fail fsm.Reply) {
 		}
 		switch {
 		case s.alpha:
-			if s.into == nil { // Redis compares C strings, and all bytes only for STORE
+			if s.into == nil { // Redis compares C strings; only for STORE it compares all bytes
 				text, _, _ = strings.Cut(text, "\x00")
 			}
 			e.text, e.absent = text, !ok

@@ -640,7 +640,7 @@ func fullInfo(c *fsm.Ctx, v *keyspace.Collection, fields []fsm.Reply, count int6
 }
 
 // groupInfo returns what XINFO STREAM FULL reports about a group. It adds the
-// size of that to the size of l.
+// size of these replies to the size of l.
 func groupInfo(v *keyspace.Collection, g *stream.Group, count int64, l *collector) fsm.Reply {
 	pending := collector{c: l.c, size: l.size}
 	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {

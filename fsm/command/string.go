@@ -764,8 +764,8 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.One
 }
 
-// takenBy reports whether SET NX succeeds because the key has the value: see the
-// setting lock-idempotent.
+// takenBy reports whether SET NX succeeds because the key already has the value:
+// see the setting lock-idempotent.
 func takenBy(c *fsm.Ctx, o *keyspace.Object, owner []byte) bool {
 	return o != nil && o.Type == keyspace.TypeString && o.Str == string(owner) && c.Idempotent([]byte(o.Key))
 }

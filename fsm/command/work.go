@@ -15,7 +15,8 @@ import (
 
 // This file estimates the work of commands whose cost depends on the values of
 // their keys. Each function returns the part of the cost that depends on the
-// values. The charges of package command are at its end.
+// values. The constants at the end of the file are the charges of package
+// command.
 
 // trimWork returns the work of commands that may remove entries from the front
 // of a stream.
@@ -84,7 +85,7 @@ func delivered(w *fsm.Weigher, o *keyspace.Object, from, n int) int {
 }
 
 // sampledEntries is the number of entries that are read to estimate the average
-// length of all.
+// length of all entries.
 const sampledEntries = 16
 
 func xreadgroupWork(w *fsm.Weigher, args [][]byte) int {
@@ -190,8 +191,8 @@ func setbitWork(w *fsm.Weigher, args [][]byte) int {
 // cutOffset limits an offset to the maximum length of a string.
 func cutOffset(offset int64) int { return int(min(max(offset, 0), fsm.MaxStringBytes)) }
 
-// bitfieldWork looks for the offsets of SET and INCRBY. An offset with # counts
-// fields, which have at most 64 bits.
+// bitfieldWork estimates the length of the string from the offsets of SET and
+// INCRBY. An offset with # counts fields, which have at most 64 bits.
 func bitfieldWork(w *fsm.Weigher, args [][]byte) int {
 	end := 0
 	for i := 2; i+2 < len(args); i++ {
@@ -389,7 +390,7 @@ func takenFirst(w *fsm.Weigher, keys [][]byte, count int64) int {
 }
 
 // sampled is the number of elements that are read to estimate the average
-// length of all.
+// length of all elements.
 const sampled = 1024
 
 // taken returns the work of taking count elements from a key and replying with
@@ -397,9 +398,9 @@ const sampled = 1024
 func taken(w *fsm.Weigher, key []byte, count int64) int {
 	n := int(min(max(count, 0), int64(w.Size(key).Elems)))
 	o := w.Find(key, keyspace.TypeList)
-	// If the value is not a list, it is a set or a sorted set, or it is not
-	// known. Members are short, so their bytes do not count. A sorted set keeps
-	// each member in two orders.
+	// If the value is not a list, it is a set or a sorted set, or its type is
+	// not known. Members are short, so their bytes do not count. A sorted set
+	// keeps each member in two orders.
 	if o == nil {
 		return n * 6 * fsm.StepsPut
 	}
@@ -584,9 +585,10 @@ func xaddDepends(args [][]byte) bool {
 	return !fail.IsError() && t.by != byAny
 }
 
-// These are the charges for frequent operations of the commands: in steps if
-// the name begins with steps or ends in Steps, and otherwise in bytes. Package
-// fsm has those that the state machine uses too.
+// These are the charges for frequent operations of the commands. A constant is
+// a number of steps if its name begins with steps or ends in Steps, and
+// otherwise a number of bytes. Package fsm has the charges that the state
+// machine uses too.
 const (
 	stepsDraw = 8 // for going to a random position
 	// stepsName is for an argument of a command with many names that costs less
@@ -598,8 +600,7 @@ const (
 	// stepsMerge is the cost of comparing an element of a sorted sequence with
 	// another one and copying it.
 	stepsMerge = 3
-	// stepsBuild is the cost of adding an element to a new sequence, after the
-	// others.
+	// stepsBuild is the cost of appending an element to a new sequence.
 	stepsBuild = 8
 	// stepsScore is the cost of adding a member to a new sorted set that is
 	// built as a whole: its members are sorted by score and by hash.

@@ -189,7 +189,8 @@ func xgroupCreate(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// needGroup finds the group of a subcommand that fails without it.
+// needGroup finds the group that a subcommand of XGROUP names. It returns an
+// error if the group does not exist.
 func needGroup(c *fsm.Ctx, args [][]byte) (o *keyspace.Object, at int, fail fsm.Reply) {
 	o, at, wrong := groupOf(c, args[2], args[3])
 	switch {
@@ -349,7 +350,7 @@ func since(c *fsm.Ctx, m stream.Moment) int64 { return max(c.Now()-m.Lease, 0) /
 
 // consumer returns the name of a consumer of a group of the stream n and
 // updates the time at which the consumer was seen. If the group has no such
-// consumer, this method creates it.
+// consumer, the function creates it.
 func consumer(c *fsm.Ctx, n *keyspace.Object, g *stream.Group, name string) string {
 	at, found := g.ConsumerPosition(name)
 	k := stream.Consumer{Name: strings.Clone(name)}

@@ -313,10 +313,10 @@ func (q *zquery) visits() int {
 	return sum
 }
 
-// run stores the result in v, which must be empty and, unless the result of
-// another encoding is wanted, have the encoding of large values. If unchanged
-// reports true, v shares its nodes with the source afterward. run returns false
-// if the result is too large or takes too much work.
+// run stores the result in v, which must be empty. v must have the encoding of
+// large values, unless the caller needs the result of the compact encoding. If
+// unchanged reports true, v shares its nodes with the source afterward. run
+// returns false if the result is too large or takes too much work.
 func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	if q.op != zopDiff {
 		// As in Redis, the smallest source comes first. The order decides how

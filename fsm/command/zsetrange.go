@@ -30,8 +30,7 @@ type rangeQuery struct {
 }
 
 // parseRange parses a range whose ends are the first two elements of args.
-// store is like set, for ZRANGESTORE, and reversible for commands that accept
-// REV.
+// store is set for ZRANGESTORE. reversible is set for commands that accept REV.
 func parseRange(args [][]byte, by rangeBy, reverse, reversible, store bool) (q rangeQuery, fail fsm.Reply) {
 	q = rangeQuery{by: by, reverse: reverse, limit: -1}
 	for i := 2; i < len(args); i++ {
