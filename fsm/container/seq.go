@@ -55,7 +55,8 @@ type kid[T any] struct {
 func (s *Seq[T]) Len() int { return s.n }
 
 // Bytes returns the approximate memory of the items, in bytes. It depends on the
-// items alone, and not on the order in which they came. It takes O(1).
+// items alone, and not on the order in which they were inserted. Bytes takes
+// O(1).
 func (s *Seq[T]) Bytes() int64 { return s.bytes }
 
 // At returns the item at a position, which must exist.

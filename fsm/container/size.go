@@ -14,7 +14,8 @@ type Sized interface {
 func TextBytes(length int) int64 { return (int64(length) + 15) &^ 15 }
 
 // ItemBytes returns the approximate memory of the fixed part of an item with a
-// number of words. Nodes of a Seq are half full if the items come in order.
+// number of words. It counts each word twice, because nodes of a Seq are half
+// full if the items are inserted in order.
 func ItemBytes(words int64) int64 { return 16 * words }
 
 const (

@@ -14,7 +14,7 @@ type slot struct {
 	obj  *Object
 }
 
-// Before reports whether a database contains o before p.
+// Before reports whether o comes before p in the order of a database.
 func (o *Object) Before(p *Object) bool {
 	if o.Hash != p.Hash {
 		return o.Hash < p.Hash
@@ -31,9 +31,9 @@ func (o *Object) Before(p *Object) bool {
 // position of a hash in an array can be computed almost exactly.
 //
 // A lookup among four million keys touches two or three cold cache lines. A
-// B-tree searches one node per level and touches four times as many: a lookup
-// took 4 µs on the machine where it was measured, which was 40 % of all that
-// followers did.
+// B-tree searches one node per level and touches four times as many cache
+// lines. A lookup in a B-tree took 4 µs on the machine where it was measured,
+// and lookups were 40 % of the work of followers.
 //
 // Like the B-tree of the expiry index, a DB can be cloned in O(1): clone and
 // original share nodes, and each copies a node before it first changes the node.
@@ -81,8 +81,9 @@ func (d *DB) Len() int { return d.n }
 // Bytes returns the sum of Object.Bytes of all objects. It takes O(1).
 func (d *DB) Bytes() int64 { return d.bytes }
 
-// Grown records that an object of d was changed in place, which only the reader
-// of a snapshot may do, and that Object.Bytes has changed by a number of bytes.
+// Grown records that the reader of a snapshot has changed an object of d in
+// place. bytes is the change of Object.Bytes. Only the reader of a snapshot may
+// change an object in place.
 func (d *DB) Grown(bytes int64) { d.bytes += bytes }
 
 // Clone returns a database with the same content. Both may be changed afterward,
@@ -242,7 +243,7 @@ func (d *DB) Delete(o *Object) bool {
 			return false
 		}
 		slots := n.ownSlots(i)
-		d.bytes -= slots[at].obj.Bytes() // o may be a changed copy of it
+		d.bytes -= slots[at].obj.Bytes() // o may be a changed copy of the stored object
 		copy(slots[at:], slots[at+1:])
 		slots[len(slots)-1] = slot{}
 		k.slots = slots[:len(slots)-1]

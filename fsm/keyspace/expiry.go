@@ -20,8 +20,9 @@ type ExpiryIndex struct {
 }
 
 // due is an element of the index. It contains the hash of the key, to save a cache
-// miss in most comparisons of elements with the same deadline: the keys that one
-// command or one pipeline has set often have the same.
+// miss in most comparisons of elements with the same deadline. Such comparisons
+// are common, because the keys that one command or one pipeline sets often have
+// the same deadline.
 type due struct {
 	deadline int64  // Due of the object
 	where    uint64 // number of the database, and the hash of the key in the lower container.HashBits
@@ -60,7 +61,7 @@ func (e *ExpiryIndex) Add(db int, o *Object) {
 }
 
 // Load adds the objects of a list to an empty index, and sorts the list. It takes a
-// third of the time of Add, because it adds them in the order of the index.
+// third of the time of Add, because it adds the objects in the order of the index.
 func (e *ExpiryIndex) Load(l *DueList) {
 	slices.SortFunc(l.all, func(a, b due) int {
 		switch {

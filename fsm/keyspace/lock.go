@@ -19,8 +19,9 @@ type Lock struct {
 	// Limit is the largest number of holders, and 0 for a lock that readers
 	// share.
 	Limit int
-	// Due is the end of the first lease. It is kept apart from leases, because
-	// the index of deadlines needs that of an object whose nodes have changed.
+	// Due is the end of the first lease. It is stored apart from leases,
+	// because a change of the lock may be made in place in the nodes of leases.
+	// The index of deadlines then still needs the Due of the previous object.
 	Due int64
 
 	holders container.Seq[Holder]   // in the order of their tokens
@@ -151,8 +152,9 @@ func (o *Object) Due() int64 {
 }
 
 // EditLock returns a copy of o with a copy of its lock, which the caller may
-// change. The changes are made in place in the nodes that o has too, so o must
-// not be used afterward, except to replace it with the copy.
+// change. The copy shares nodes with o, and changes may be made in place in
+// these nodes. So o must not be used afterward, except to replace it with the
+// copy.
 func (o *Object) EditLock() *Object {
 	n, l := *o, *o.Coll.Lock
 	n.Coll = &Collection{Lock: &l}
@@ -206,8 +208,8 @@ func readHolder(d *codec.Decoder, o *Object, owner *container.Owner) error {
 }
 
 // CheckLock returns an error if the lock of an object that was read from a
-// snapshot is not what the record of the object announced: the end of the first
-// lease, and the deadline.
+// snapshot differs from what the record of the object announced. due is the
+// announced end of the first lease, and deadline is the announced deadline.
 func (o *Object) CheckLock(due, deadline int64) error {
 	l := o.Coll.Lock
 	if l.leases.At(0).deadline != due || l.last().Deadline != deadline || l.Limit > 0 && l.Len() > l.Limit {

@@ -8,8 +8,9 @@
 // and its clones are independent. The clones share objects, so an Object must not
 // be changed once it is in a DB. The collections of objects share nodes. A change
 // of a collection needs the container.Owner of the machine: it copies the nodes
-// of other owners, and changes its own nodes in place, also as part of the
-// collection from which the changed one was copied.
+// of other owners before it changes them, but changes the nodes of this owner in
+// place. These nodes may be shared with the collection that the changed one was
+// copied from, and the change then affects both.
 //
 // Lease clock times are nanoseconds since the cluster was formed.
 package keyspace
@@ -72,7 +73,8 @@ const (
 	// NoLock: the string is not known to be a lock.
 	NoLock LockMark = iota
 	// MadeIfAbsent: a command that requires an absent key (SETNX) made the string,
-	// without a time to live. The string becomes a lock when it gets one.
+	// without a time to live. The string becomes a lock when it gets a time to
+	// live.
 	MadeIfAbsent
 	// IsLock: the string is a lock.
 	IsLock

@@ -4,7 +4,7 @@ import "github.com/holdfast-kv/holdfast/fsm/container"
 
 // These are the approximate sizes, in bytes, of the objects that a key needs in
 // addition to its name and its value. TestMachine_Bytes of package fsm compares them
-// with the heap. They are no part of the meaning of an entry.
+// with the heap. They are not part of the meaning of an entry.
 const (
 	objectBytes     = 128 // the object, and its slot in a DB
 	expiryBytes     = 48  // the entry of the ExpiryIndex
@@ -13,7 +13,7 @@ const (
 )
 
 // Bytes returns the approximate memory of the key and its value, in bytes. It
-// depends on what they contain alone, and not on how they came about, so all
+// depends only on the current content of both, and not on their history, so all
 // nodes count the same. It takes O(1).
 func (o *Object) Bytes() int64 {
 	n := objectBytes + container.TextBytes(len(o.Key)+len(o.Str))

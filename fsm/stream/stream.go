@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
-// ID is the ID of an entry: a time in milliseconds and a number within it.
-// Entries are ordered by ID.
+// ID is the ID of an entry: a time in milliseconds and a sequence number within
+// this millisecond. Entries are ordered by ID.
 type ID struct{ Ms, Seq uint64 }
 
 // MaxID is the last ID.
