@@ -33,7 +33,7 @@ func AppendString[T string | []byte](dst []byte, s T) []byte {
 // zero, so a caller may read several fields before it checks Err. A Decoder is
 // not safe for concurrent use.
 type Decoder struct {
-	Rest []byte // what has not been read yet
+	Rest []byte // bytes that have not been read yet
 	Err  error  // the first error
 }
 

@@ -31,9 +31,9 @@ func NewMatcher(pattern string, steps int, charge func(steps int)) Matcher {
 // and so does every later call; Spent then reports true.
 func (g *Matcher) Match(s string) bool {
 	p := g.pattern
-	// The positions at which to continue if the part after the last * does not
-	// match here. A later * can match whatever an earlier one could, so only
-	// the last one counts.
+	// backP and backS are the positions at which to continue if the part after
+	// the last * does not match here. A later * can match every text that an
+	// earlier * could match, so only the last one counts.
 	backP, backS := -1, 0
 	i, j := 0, 0
 	for i < len(p) && j < len(s) {

@@ -34,8 +34,8 @@ func NewPattern(text string) Pattern {
 	return p
 }
 
-// Prefix returns the bytes with which every text begins that the pattern
-// matches.
+// Prefix returns the literal bytes at the beginning of the pattern. Every text
+// that the pattern matches begins with them.
 func (p *Pattern) Prefix() string { return p.text[:p.prefix] }
 
 // String returns the text of the pattern.

@@ -211,8 +211,8 @@ func (s *Set) Replace(lib *Library) (refusal string) {
 }
 
 // Collision returns the error text for restored libraries that conflict with the
-// libraries in s, "" if there is no conflict. With replace, a restored library
-// does not conflict with the library of its name.
+// libraries in s, "" if there is no conflict. If replace is set, a restored
+// library does not conflict with the library of the same name in s.
 func (s *Set) Collision(restored *Set, replace bool) (refusal string) {
 	restored.Scan(func(lib *Library) bool {
 		if s.Has(lib.Name) && !replace {

@@ -36,7 +36,7 @@ func (o *Oldest) Ignores(token keyspace.Pos) bool {
 }
 
 // Add adds a lock. The lock with the highest token is dropped if there are too
-// many. It reports whether more memory is needed than before.
+// many. Add reports whether o needs more memory than before.
 func (o *Oldest) Add(l Lock) (grown bool) {
 	switch {
 	case len(o.heap) < o.most:
@@ -58,7 +58,7 @@ func (o *Oldest) Add(l Lock) (grown bool) {
 	return false
 }
 
-// sink moves the first lock to its position.
+// sink moves the first lock down to its position in the heap.
 func sink(heap []Lock) {
 	for i := 0; ; {
 		high := 2*i + 1
@@ -99,16 +99,16 @@ type Query struct {
 }
 
 const (
-	// walkParts is the number of walks through a database in which a client gets
-	// all locks, if minKept and maxKept allow it.
+	// walkParts is the number of walks through a database that a client needs to
+	// get all locks, if minKept and maxKept allow it.
 	walkParts = 16
 	// minKept and maxKept bound the number of locks that one walk keeps.
 	minKept = 1 << 14
 	maxKept = 1 << 18
 	// maxPages is the number of walks whose locks are kept.
 	maxPages = 4
-	// maxAge is for how long the locks of a walk are used, in nanoseconds of the
-	// lease clock.
+	// maxAge is the time for which the locks of a walk are used, in nanoseconds
+	// of the lease clock.
 	maxAge = int64(60e9)
 )
 
@@ -132,7 +132,8 @@ type Pages struct {
 	pages []page // in the order of their use, the latest one last
 }
 
-// page has the locks of a walk, whose tokens are from from on and lower than next.
+// page has the locks that a walk found. Their tokens are at least from and less
+// than next.
 type page struct {
 	query      Query
 	from, next keyspace.Pos
@@ -141,7 +142,8 @@ type page struct {
 }
 
 // Find returns the locks that Put has added for a query and a range of tokens that
-// contains from. The first of them may have lower tokens. now is the lease clock.
+// contains from. The first locks may have tokens that are lower than from. now is
+// the lease clock.
 func (p *Pages) Find(q Query, from keyspace.Pos, now int64) (locks []Lock, next keyspace.Pos, found bool) {
 	for i, g := range p.pages {
 		if g.query == q && from >= g.from && from < g.next && now-g.made <= maxAge && now >= g.made {
@@ -152,11 +154,11 @@ func (p *Pages) Find(q Query, from keyspace.Pos, now int64) (locks []Lock, next 
 	return nil, 0, false
 }
 
-// Put adds the locks that a walk has found: see Oldest.Sorted. They must not be
-// changed afterward. from is the lowest token that the walk was to find. next is the
-// lowest token that it was not to find. So it is never 0: if the walk found all
-// locks, it is higher than all tokens at the time of the walk, because the locks that
-// are granted later have higher ones.
+// Put adds the locks that a walk has found: see Oldest.Sorted. The caller must not
+// change locks afterward. from is the lowest token of the range that the walk has
+// covered, and next is the first token after this range. next is never 0. If the walk
+// found all locks, next is higher than all tokens at the time of the walk, because
+// locks that are granted later have higher tokens.
 func (p *Pages) Put(q Query, from, next keyspace.Pos, locks []Lock, now int64) {
 	p.pages = slices.DeleteFunc(p.pages, func(g page) bool {
 		return g.query == q && g.from == from || now-g.made > maxAge

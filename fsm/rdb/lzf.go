@@ -20,11 +20,11 @@ const (
 
 // lzf compresses texts to exactly the bytes that liblzf gives in its usual
 // build. If there are several repetitions to choose from, the choice depends on
-// where the hash table has last seen the three bytes, so the table works as
-// that of liblzf does.
+// where the hash table has last seen the three bytes, so the table works like
+// the table of liblzf.
 //
 // An lzf compresses many texts with one table. The positions of each text begin
-// after those of the text before, so that the table need not be cleared.
+// after those of the previous text, so that the table need not be cleared.
 type lzf struct {
 	seen *[1 << lzfHashBits]uint32
 	base uint32 // the position of the first byte of the current text in seen

@@ -60,7 +60,7 @@ const (
 	plainText   = 20 // the longest text that is not compressed
 )
 
-// How a node of a list stores its elements.
+// These constants say how a node of a list stores its elements.
 const (
 	quicklistPlain  = 1 // the node is a single element
 	quicklistPacked = 2
