@@ -402,7 +402,7 @@ func (c *Ctx) noteLocks(e LockEvent) {
 }
 
 // author returns the client whose command is running, or whose wait is being
-// served. It is zero if there is none.
+// served. It is zero if no client is involved.
 func (c *Ctx) author() LockClient {
 	switch {
 	case c.served != nil:
@@ -438,8 +438,8 @@ func (c *Ctx) noteString(o *keyspace.Object, before int64) {
 	})
 }
 
-// holdersGranted notes the grants of holders that have got new tokens because
-// their lock was stored under another key.
+// holdersGranted notes the grants of holders that have received new tokens
+// because their lock was stored under another key.
 func (c *Ctx) holdersGranted(o *keyspace.Object) {
 	if !c.m.recordsLocks {
 		return

@@ -123,8 +123,8 @@ var functionCommands = []Command{
 }
 
 // libraryCommand is the logged effect of FUNCTION LOAD and FUNCTION RESTORE
-// that adds a library. It takes the name, the code, and each function in the
-// encoding of library.AppendFunction.
+// that adds a library. Its arguments are the name, the code, and each function
+// in the encoding of library.AppendFunction.
 const libraryCommand = "_library"
 
 // These are the errors of functions. All but the last are Redis' own, to the

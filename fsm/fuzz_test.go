@@ -129,7 +129,8 @@ func FuzzGroup(f *testing.F) {
 }
 
 // FuzzSnapshot: reading arbitrary bytes returns a documented error, or a
-// machine whose own snapshot can be read again and gives an equal machine.
+// machine. The snapshot of that machine can be read again, and the result is an
+// equal machine.
 func FuzzSnapshot(f *testing.F) {
 	golden, err := os.ReadFile("testdata/golden-snapshot-v1")
 	if err != nil {

@@ -186,9 +186,9 @@ func TestRead_Concurrent(t *testing.T) {
 	}
 }
 
-// TestLimits_RepeatedKeys: naming a key very often costs no more than naming it
-// once, or is refused. If every mention cost a full operation, the test would
-// run for hours.
+// TestLimits_RepeatedKeys: a command that names a key very often costs no more
+// than a command that names it once, or it is refused. If every mention cost a
+// full operation, the test would run for hours.
 func TestLimits_RepeatedKeys(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

@@ -142,8 +142,8 @@ func TestLock_ReservedForWaiter(t *testing.T) {
 	}
 }
 
-// TestLock_UndeliveredPassesOn: a lock whose grant could not be delivered,
-// and that no client asked for again, goes to the next waiter.
+// TestLock_UndeliveredPassesOn: a lock whose grant could not be delivered, and
+// that its client did not ask for again, passes to the next waiter.
 func TestLock_UndeliveredPassesOn(t *testing.T) {
 	for _, mode := range []string{"", " LIMIT 1"} {
 		s := newLockNodes(t, fsm.MaxFeatures)

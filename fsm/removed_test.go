@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// raise starts a leadership whose leader knows a feature version.
+// raise starts a term whose leader knows the given feature version.
 func (f *feed) raise(n int) {
 	f.t.Helper()
 	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n}))

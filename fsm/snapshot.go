@@ -661,7 +661,7 @@ func (w *snapshotWriter) groups(v *keyspace.Collection) {
 	})
 }
 
-// group reads a consumer group and appends it to those of the open stream.
+// group reads a consumer group and appends it to the groups of the open stream.
 func (l *snapshotLoader) group(d *codec.Decoder) error {
 	g := stream.Group{Name: string(d.Bytes()), Last: stream.ReadID(d), Read: d.Varint()}
 	l.groups--

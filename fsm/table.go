@@ -201,9 +201,10 @@ type Required struct {
 	// that all supported programs know.
 	Feature int
 	// FeatureOf returns the feature version that the options of a call need. It is
-	// nil for commands without such options. Nodes refuse calls of their clients
-	// that the cluster does not include yet. Older programs may log such a call
-	// nevertheless. So below that feature version, Run must answer it as they do.
+	// nil for commands without such options. Nodes refuse a client's call if the
+	// cluster has a lower feature version. Older programs may still log such a
+	// call. So below the feature version that FeatureOf returns, Run must answer
+	// the call as the older programs do.
 	FeatureOf func(args [][]byte) int
 }
 

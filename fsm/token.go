@@ -6,22 +6,23 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// A fencing token is a number that the machine gives a key with each new value.
-// From FeatureOperate on, tokens come from one counter, so each token is higher
-// than all tokens that any key got before.
+// A fencing token is a number that the machine assigns to a key with each new
+// value. From FeatureOperate on, tokens come from one counter, so each token is
+// higher than all tokens that any key got before.
 //
 // The counter has 53 bits in all, which JavaScript and Lua represent exactly.
-// Its high bits, from tokenEpochBits on, are the epoch. The epoch of a new
-// cluster is that of its first log index, in practice 0. A restore or a recovery
-// raises the epoch above that of the data, and to the wall clock of the restore
-// in seconds since tokenEpochZero. So no token repeats one of the lost cluster,
-// even if the lost cluster was itself restored from the same backup:
+// Its high bits, from tokenEpochBits on, are the epoch. In a new cluster, the
+// counter begins at a log index, so the epoch is close to 0. A restore or a
+// recovery raises the epoch to the wall clock, in seconds since tokenEpochZero,
+// and always above the epoch of the data. So no token repeats one of the lost
+// cluster, even if the lost cluster was itself restored from the same backup:
 //
-//   - A cluster that gives fewer than 2^21 keys a value per second, on average,
+//   - A cluster that assigns fewer than 2^21 tokens per second, on average,
 //     never counts beyond the epoch that a later restore sets. No cluster comes
 //     near that number.
-//   - If the wall clock is wrong, the epoch is still above that of the backup.
-//     Then only two restores of the same backup could give the same tokens.
+//   - If the wall clock is wrong, the epoch is still above the epoch of the
+//     backup. Then only two restores of the same backup could give the same
+//     tokens.
 //
 // Below FeatureOperate, the token of a key is the log position of its value.
 const (

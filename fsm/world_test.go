@@ -73,8 +73,8 @@ type worldEvents struct {
 	Entries, Done, Stale, Gaps, Duplicates, Fenced int
 	Waits, Served, Scripts, Committed, Refused     int
 	Granted, Claimed, PassedOn                     int
-	// Shared counts the entries after which several owners hold a lock, and Together
-	// those that give locks to several waiters.
+	// Shared counts the entries after which several owners hold a lock, those that
+	// give locks to several waiters.
 	Shared, Together int
 	// Delayed counts the entries after which a lock has a delay.
 	Delayed int

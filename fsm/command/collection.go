@@ -144,7 +144,7 @@ func (l *collector) reply(form func([]fsm.Reply) fsm.Reply) fsm.Reply {
 }
 
 // sample draws k distinct numbers below n and calls f with each. k must be at
-// most n. The numbers come in no particular order. The algorithm is Floyd's.
+// most n. The numbers come in no particular order. It uses Floyd's algorithm.
 func sample(c *fsm.Ctx, k, n int, f func(i int) bool) {
 	taken := make(map[int]bool, min(k, 1024))
 	for j := n - k; j < n; j++ {

@@ -374,8 +374,8 @@ func (f *geoFound) add(m *container.Scored, at geo.Point, distance float64) {
 // enough reports whether the search can stop.
 func (f *geoFound) enough() bool { return f.any && int64(f.n) >= f.count }
 
-// cut sorts the members and drops those that exceed the count. Members at equal
-// distances keep their order. The order in Redis differs if COUNT drops
+// cut sorts the members and drops the members that exceed the count. Members at
+// equal distances keep their order. The order in Redis differs if COUNT drops
 // members.
 func (f *geoFound) cut() {
 	if f.order != 0 {

@@ -299,9 +299,9 @@ type waitedLock struct {
 }
 
 // listWaited visits up to COUNT of the locks that clients wait for, those with the
-// most waiting clients first, and among them those that are held longest. The
-// cursor is the number of locks that were visited. Locks whose clients come and go
-// between the calls may be returned twice or not at all.
+// most waiting clients first. Locks with equal numbers are in the order of their
+// tokens. The cursor is the number of locks that were visited. Locks whose clients
+// come and go between the calls may be returned twice or not at all.
 func listWaited(c *fsm.Ctx, p *listOptions) fsm.Reply {
 	var all []waitedLock
 	c.WaitedLocks(func(key string, n int) bool {

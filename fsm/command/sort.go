@@ -75,8 +75,8 @@ var sortCommands = []fsm.Command{
 }
 
 // sortKeys returns the positions of the source key and of the key after the
-// last STORE, which is the one that is written. Keys that patterns produce are
-// not known.
+// last STORE, the key that SORT writes. Keys that patterns produce are not
+// known.
 func sortKeys(args [][]byte) []int {
 	pos := []int{1}
 	for i := 2; i < len(args); i++ {

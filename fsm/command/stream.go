@@ -596,8 +596,8 @@ func xinfoStream(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			}
 		}
 	}
-	// The numbers for the radix tree are those that Redis would have with nodes
-	// of trimBatch entries, each the child of the one before.
+	// The reply describes the radix tree that Redis would have with nodes of
+	// trimBatch entries, each node the child of the previous node.
 	nodes := int64(v.Stream.Entries.Len()+trimBatch-1) / trimBatch
 	fields := []fsm.Reply{
 		fsm.Bulk("length"), fsm.Int(int64(v.Stream.Entries.Len())),

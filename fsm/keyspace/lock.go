@@ -83,8 +83,8 @@ func (l *Lock) Of(owner string) (h Holder, found bool) {
 	return h, found
 }
 
-// Add adds a holder, whose token must be higher than those of the others and
-// whose owner must not hold the lock.
+// Add adds a holder, whose token must be higher than the tokens of the other
+// holders and whose owner must not hold the lock.
 func (l *Lock) Add(o *container.Owner, h Holder) {
 	l.holders.Insert(o, l.Len(), h)
 	l.owners.Put(o, h.Owner, h.Token)
