@@ -27,9 +27,9 @@ type compiled struct {
 // NewGuard returns a guard that knows the commands of a catalog.
 func NewGuard(c *Catalog) *Guard { return &Guard{catalog: c, users: make(map[string]compiled)} }
 
-// ScriptCatalog returns a catalog of the commands that scripts can call: the
-// commands of a table, and the connection commands that scripts may call, with
-// the same categories as in the client port's catalog.
+// ScriptCatalog returns a catalog of the commands that scripts can call. These
+// are the commands of a table, and some connection commands. The connection
+// commands have the same categories as in the client port's catalog.
 func ScriptCatalog(t *fsm.Table) *Catalog {
 	rows := append(slices.Clone(t.Rows()),
 		&fsm.Command{Name: "ping", Flags: fsm.Fast, Categories: []string{"connection"}},

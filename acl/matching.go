@@ -18,10 +18,10 @@ const (
 	matchSlice = 1 << 14
 )
 
-// matching is the budget of one check. A pattern with several * takes a number
-// of steps that is the product of its length and the length of the key, and a
-// user may have thousands of patterns. When the steps are used up, no further
-// pattern matches, so the command is denied.
+// matching is the budget of one check. To match a pattern with several * may
+// take as many steps as the product of its length and the length of the key. A
+// user may have thousands of such patterns. When the steps are used up, no
+// further pattern matches, so the command is denied.
 type matching struct {
 	left  int  // negative once the steps are used up
 	spent bool // set if the budget ended while a pattern was being compared

@@ -47,7 +47,7 @@
 // to the state machine itself: scripts and functions, messages, settings, users,
 // and waiting.
 //
-// These packages below this one do not depend on commands: the databases and
+// The packages below this one do not depend on commands: the databases and
 // their values (keyspace), the containers of collections (container), streams
 // and their groups (stream), the format of DUMP (rdb), and the libraries of
 // functions (library).

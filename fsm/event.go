@@ -249,11 +249,11 @@ func (n notices) String() string {
 }
 
 // PublishCommand and SpublishCommand are PUBLISH and SPUBLISH in the form in
-// which nodes write them to the log: with the number of receivers on the
-// publisher's node at the time when that node received the command. Subscribers
-// are not part of the state. If each node counted its own receivers, the
-// replies would differ from node to node. With the number in the command, every
-// stored reply has the same number.
+// which nodes write them to the log. This form contains the number of receivers
+// on the publisher's node when that node received the command. Subscribers are
+// not part of the state. If each node counted its own receivers, the replies
+// would differ from node to node. With the number in the command, every stored
+// reply has the same number.
 const (
 	PublishCommand  = "_publish"
 	SpublishCommand = "_spublish"

@@ -26,8 +26,9 @@ const (
 	//   - If an entry contains two starts of a node, the groups of the earlier
 	//     start are not executed after the later start.
 	//   - WATCH of an absent key notices SWAPDB.
-	//   - The reply that was served to a waiter is kept until its node has
-	//     received it, or has started again, or was removed from the cluster.
+	//   - The reply that was served to a waiter is kept until the waiter's node
+	//     has received the reply, has started again, or was removed from the
+	//     cluster.
 	//   - ZUNIONSTORE and the related commands keep a score of -0 in every
 	//     large result.
 	//   - The cluster has settings other than notify-keyspace-events.

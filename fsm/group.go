@@ -375,9 +375,8 @@ func (t *Table) Pieces(body []byte) []Piece {
 	return pieces
 }
 
-// Reads reports whether a group can be executed as a read: it does not write, and its
-// connection does not track its reads, because only the log orders a tracked read
-// correctly.
+// Reads reports whether a group can be executed as a read. It cannot if it writes, or
+// if its connection tracks its reads. Only the log orders a tracked read correctly.
 func (t *Table) Reads(body []byte) bool {
 	var r groupReader
 	return r.open(body) == nil && !r.track && t.Check(body, true) == nil

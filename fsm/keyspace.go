@@ -16,9 +16,9 @@ const Databases = keyspace.Databases
 type Pos = keyspace.Pos
 
 // Lookup returns the object of a key, or nil if the key is absent or its
-// deadline has passed. If the deadline lies between the log's clock and now,
-// which is possible only in a read, the reply cannot be used until a clock
-// entry is committed: Lookup then sets Ctx.expiryPending.
+// deadline has passed. In a read, the deadline may lie between the log's clock
+// and now. The reply then cannot be used until a clock entry is committed, and
+// Lookup sets Ctx.expiryPending.
 func (c *Ctx) Lookup(key []byte) *keyspace.Object {
 	o := c.m.dbs[c.db].Get(key)
 	if o == nil || !c.Expired(o) {
@@ -193,9 +193,9 @@ func (c *Ctx) Delete(o *keyspace.Object) {
 }
 
 // PrepareWalk prepares a command that visits whole databases. It sets expiryPending if
-// there is an expired key whose expiry is not committed yet: a key whose
-// deadline has passed by the reader's clock, but which no entry has removed.
-// The reply of such a read cannot be used.
+// there is an expired key whose expiry is not committed yet. The deadline of such a
+// key has passed by the reader's clock, but no entry has removed the key. The reply of
+// the read then cannot be used.
 func (c *Ctx) PrepareWalk() {
 	if o := c.m.expiry.After(c.m.clock.Lease); o != nil && o.Due() <= c.now {
 		c.expiryPending = true
@@ -465,9 +465,9 @@ const (
 	expiryPerEntry = 20000
 )
 
-// expireDue ends the delays of locks, and then removes keys whose deadline has
-// passed, in the order of (deadline, database, key), until their work reaches the
-// bound for one entry.
+// expireDue ends the delays of locks that are over. It then removes keys whose
+// deadline has passed, in the order of (deadline, database, key). It stops when
+// the work reaches the bound for one entry.
 func (c *Ctx) expireDue() {
 	c.endDelays()
 	for work, n := 0, 0; c.mayExpire(work, n); n++ {

@@ -115,7 +115,8 @@ func (c *Ctx) Grant(o *keyspace.Object) *Grant {
 }
 
 // Grants calls f for the grants of the current database that LOCK ACQUIRE made,
-// from a token on, in the order of their age, until f returns false.
+// until f returns false. It begins with the first grant whose token is at least
+// from, and continues in the order of the tokens.
 func (c *Ctx) Grants(from Pos, f func(g *Grant) bool) {
 	if t := c.m.locks.grants[c.db]; t != nil {
 		t.Ascend(&Grant{Token: from}, f)

@@ -278,9 +278,9 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 	if d.Err != nil {
 		return fmt.Errorf("sessions: %w", d.Err)
 	}
-	// This is the term fence: an entry that was built in another term than the
-	// one in which Raft appended it has the clock of another leadership, so no
-	// part of it is executed.
+	// This is the term fence. If an entry was built in another term than the
+	// one in which Raft appended it, it has the clock of another leadership. So
+	// no part of it is executed.
 	fenced := e.header.Term != term
 	if !fenced {
 		res.Backwards = m.clock.advance(e.header)

@@ -116,8 +116,8 @@ func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending
 }
 
 // AppendPosition encodes a log index and a time. The leader sends them to a
-// node so that the node can run a read itself: the node must have applied the
-// log index, and must use now as the lease clock.
+// node so that the node can run a read itself. Before the read, the node must
+// have applied the log index. It must use now as the lease clock.
 func AppendPosition(dst []byte, index uint64, now int64) []byte {
 	return binary.AppendVarint(binary.AppendUvarint(dst, index), now)
 }

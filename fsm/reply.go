@@ -325,8 +325,8 @@ func (r *Reply) Held() int64 {
 }
 
 // Charged estimates the bytes that a list charges for the reply as one of its
-// elements: the texts of the reply and of its elements, and their frames. The
-// text of a double is not counted.
+// elements. It counts the texts of the reply and of its elements, and their
+// RESP framing. The text of a double is not counted.
 func (r *Reply) Charged() int {
 	n := len(r.s) + len("$1\r\n\r\n")
 	for i := range r.elems {
@@ -460,10 +460,10 @@ func (r Reply) Format() string {
 // them.
 //
 // The replies to logged commands are part of the hash chain. So the text of an
-// error that Apply can produce is part of the meaning of an entry: a change
-// needs a feature version, or else nodes with two versions of the program
-// diverge. The errors of a speculative execution are logged, so their texts may
-// change.
+// error that Apply can produce is part of the meaning of an entry. A change of
+// the text needs a feature version. Otherwise, nodes with two versions of the
+// program diverge. The errors of a speculative execution are logged, so their
+// texts may change.
 const (
 	MsgWrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	MsgSyntax    = "ERR syntax error"

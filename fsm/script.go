@@ -420,8 +420,8 @@ var scriptHelp = func() Reply {
 // EVAL or SCRIPT LOAD added them. A program that builds a new script for every
 // call, or loads scripts without end, must neither fill the memory of all nodes
 // nor keep the scripts of other programs out of the cache. Before
-// FeatureScriptCache, only scripts of EVAL were evicted, the oldest first;
-// those of SCRIPT LOAD stayed until SCRIPT FLUSH.
+// FeatureScriptCache, only scripts of EVAL were evicted, the oldest first.
+// Scripts of SCRIPT LOAD stayed until SCRIPT FLUSH.
 const (
 	maxScriptBytes  = 1 << 20
 	maxScriptCache  = 32 << 20
@@ -493,8 +493,9 @@ func (s *scriptCache) get(sha string) (body string, known bool) {
 	return e.body, known
 }
 
-// stale reports whether a use of a script must be recorded: the script is not
-// in the cache, or its last recorded use is at least every nanoseconds ago.
+// stale reports whether a use of a script must be recorded. It must if the
+// script is not in the cache, or if the last recorded use is at least every
+// nanoseconds ago.
 func (s *scriptCache) stale(sha string, now, every int64) bool {
 	e, known := s.bodies.Get(sha)
 	return !known || now-e.used >= every

@@ -15,10 +15,11 @@ import (
 )
 
 // RestoreCommand is the internal command that replaces the data of the cluster
-// with that of a backup. The backup, a snapshot, goes through the log in parts,
-// into a staging area that is part of the state. Then one entry replaces the
-// data on all nodes. So a restore needs no rules besides those of the log: it is
-// atomic, a node that is down catches up as usual, and a failover delays it.
+// with the data of a backup. The backup is a snapshot. It is logged in parts,
+// and the machines collect the parts in a staging area, which is part of the
+// state. Then one entry replaces the data on all nodes. So a restore needs no
+// rules of its own. It is atomic, a node that is down catches up as usual, and
+// a failover only delays the restore.
 //
 // Its first argument is one of these:
 //

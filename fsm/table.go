@@ -156,11 +156,11 @@ type Command struct {
 	// KeysOf returns the positions of the keys for commands with MovableKeys,
 	// and nil if the arguments are invalid.
 	KeysOf func(args [][]byte) []int
-	// KeyPattern returns the option, or the name of the command, with which a call
-	// reads values of keys that are not among its arguments, or "" if there is none.
-	// Such a call requires a user with access to all keys, and a Redis Cluster does
-	// not allow SORT with such an option. KeyPattern is nil for commands without
-	// such calls.
+	// KeyPattern is for commands that may read values of keys that are not among
+	// their arguments. It returns the option, or the name of the command, that makes
+	// the call read such values. It returns "" if the call reads none. Such a call
+	// requires a user with access to all keys, and a Redis Cluster does not allow
+	// SORT with such an option. KeyPattern is nil for commands without such calls.
 	KeyPattern func(args [][]byte) (option string)
 	Group      string // family, as COMMAND DOCS names it: string, generic, …
 	Since      string // first Redis version with this command (or "valkey 9.0")

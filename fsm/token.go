@@ -12,10 +12,11 @@ import (
 //
 // The counter has 53 bits in all, which JavaScript and Lua represent exactly.
 // Its high bits, from tokenEpochBits on, are the epoch. In a new cluster, the
-// counter begins at a log index, so the epoch is close to 0. A restore or a
-// recovery raises the epoch to the wall clock, in seconds since tokenEpochZero,
-// and always above the epoch of the data. So no token repeats one of the lost
-// cluster, even if the lost cluster was itself restored from the same backup:
+// counter begins at the log position of the first TermStart, so the epoch is
+// close to 0. A restore or a recovery raises the epoch to the wall clock, in
+// seconds since tokenEpochZero, and always above the epoch of the data. So no
+// token repeats one of the lost cluster, even if the lost cluster was itself
+// restored from the same backup:
 //
 //   - A cluster that assigns fewer than 2^21 tokens per second, on average,
 //     never counts beyond the epoch that a later restore sets. No cluster comes

@@ -155,9 +155,9 @@ func (c *Ctx) endWaitsOf(user string) {
 	c.remove(ended)
 }
 
-// endEarlierStart ends the waits of an earlier start of the node that id names. It
-// is called for each session in an entry: once a later start of the node has a
-// session, the clients of the earlier start no longer exist.
+// endEarlierStart ends the waits of an earlier start of the node that id names.
+// The machine calls it for each session in an entry, because the clients of the
+// earlier start no longer exist when a later start of the node has a session.
 func (c *Ctx) endEarlierStart(id SessionID) {
 	w := &c.m.waits
 	if len(w.nodes) == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// This file has the commands that pop from the first of several keys that is
-// not empty, and the commands that wait until there is such a key: see
+// This file has the commands that take several keys and pop from the first key
+// that is not empty. Some of these commands wait until there is such a key: see
 // fsm/wait.go.
 
 var popCommands = []fsm.Command{

@@ -591,8 +591,9 @@ func xaddDepends(args [][]byte) bool {
 // machine uses too.
 const (
 	stepsDraw = 8 // for going to a random position
-	// stepsName is for an argument of a command with many names that costs less
-	// than StepsPut: the name of a key, or a field or a value of a hash.
+	// stepsName is for an argument that costs less than StepsPut, in a command
+	// with many arguments. Such an argument is the name of a key, or a field or
+	// a value of a hash.
 	stepsName = 40
 	// stepsScored is for the score or the member of a sorted set, in a command with
 	// many of them.
@@ -603,7 +604,7 @@ const (
 	// stepsBuild is the cost of appending an element to a new sequence.
 	stepsBuild = 8
 	// stepsScore is the cost of adding a member to a new sorted set that is
-	// built as a whole: its members are sorted by score and by hash.
+	// built as a whole. The members are sorted twice, by score and by hash.
 	stepsScore = 48
 	// stepsDistance is the cost of deciding whether a point is in an area.
 	stepsDistance = 16

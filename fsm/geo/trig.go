@@ -11,9 +11,10 @@ import "math"
 // The functions compute with more bits than a float64 has and round once at the
 // end. The error before that rounding is less than 2^-73 of the result. The
 // result is therefore the float64 that is closest to the true value, except in
-// about one case in a million, and there too the result is the same on every
-// machine: the code uses only sums, rounded products, quotients, square roots
-// and math.FMA, which rounds once on every machine, in software if necessary.
+// about one case in a million. In these cases too, the result is the same on
+// every machine. The code uses only sums, rounded products, quotients, square
+// roots and math.FMA, which rounds once on every machine, in software if
+// necessary.
 //
 // The C library that Redis uses rounds a few results in a thousand to the other
 // neighbor. Which results these are depends on the processor.
@@ -146,7 +147,8 @@ func asin(x float64) float64 {
 
 // arc returns the arcsine of a number between 0 and 0.5. It computes the first
 // terms of the series, which are good to 1e-4, and then applies Newton's method
-// twice; the second time it uses all bits and also the next term of the method.
+// twice. The second time, it uses all bits and also the next term of the
+// method.
 func arc(x wide) wide {
 	z := float64(x.hi * x.hi)
 	y := 1.0/6 + float64(z*(3.0/40+float64(z*(15.0/336))))

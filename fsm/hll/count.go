@@ -15,7 +15,7 @@ import (
 // that is then added to something (the language specification, Floating-point
 // operators), unless the product is converted. Every product of floats here is
 // therefore converted, which fsm's TestPurity checks. All nodes compute the
-// same integer, and it is the one that Redis computes on amd64.
+// same integer as Redis on amd64.
 //
 // Counts are not stored, but all nodes must agree on them: PFCOUNT may run in a
 // group that goes through the log, and a node whose replies differ from the
@@ -118,7 +118,7 @@ const (
 // SelfTest checks that registers are read as they were written, that a sparse
 // and a dense value with the same elements agree, and that the count differs
 // from the number of elements by less than six times the expected error.
-// SelfTest reports its steps to charge.
+// SelfTest calls charge with the steps that it takes.
 func SelfTest(charge func(steps int)) error {
 	d := Value{make([]byte, denseSize)}
 	for round := range uint64(testRounds) {

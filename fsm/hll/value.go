@@ -1,6 +1,6 @@
-// Package hll implements HyperLogLog values. The values are the same as in
-// Redis to the byte: a value that GET returns here may be passed to SET there,
-// and PFCOUNT returns the same number.
+// Package hll implements HyperLogLog values. The values equal those of Redis,
+// byte for byte. A client may pass a value that GET returns to SET of a Redis
+// server, and PFCOUNT then returns the same number there.
 package hll
 
 import (
@@ -298,8 +298,8 @@ func (h *Value) Describe() string {
 }
 
 // Hash returns the register of an element and the value that the element gives
-// it: the position of the lowest bit that is 1 in the rest of the element's
-// hash.
+// to the register. This value is the position of the lowest bit that is 1 in
+// the rest of the element's hash.
 func Hash(elem []byte) (i int, value byte) {
 	h := murmur64(elem, 0xadc83b19)
 	rest := h>>indexBits | 1<<hashBits

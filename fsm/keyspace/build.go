@@ -7,8 +7,8 @@ import (
 )
 
 // The functions in this file change many elements of a collection at once. They
-// have the same result as changing the elements one by one, and cost far less:
-// they build new nodes in order, and do not search for each element.
+// have the same result as changing the elements one by one. They cost far less,
+// because they build new nodes in order and do not search for each element.
 
 // LargeSet reports whether a set of n members has the encoding of large values,
 // whatever its members are.
@@ -75,9 +75,9 @@ func (v *Collection) FillScores(o *container.Owner, members []container.Scored) 
 	return distinct
 }
 
-// rebuildShare decides how many elements are deleted one by one: if more than
-// one element in rebuildShare is deleted, building a new sequence of the others
-// costs less.
+// rebuildShare decides whether elements are deleted one by one. If more than
+// one of rebuildShare elements is deleted, building a new sequence of the
+// remaining elements costs less.
 const rebuildShare = 16
 
 // Rebuild reports whether it costs less to build a new sequence of the

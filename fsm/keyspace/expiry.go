@@ -12,8 +12,8 @@ import (
 
 // ExpiryIndex orders the keys of all databases that have a deadline. It contains
 // exactly the objects of the databases whose Deadline is not 0, in the order of
-// their times Due, so every change of a DB must change the index too. Snapshots do
-// not contain it: the reader of a snapshot rebuilds it.
+// Object.Due. So every change of a DB must change the index too. Snapshots do not
+// contain it: the reader of a snapshot rebuilds it.
 type ExpiryIndex struct {
 	tree  *btree.BTreeG[due]
 	count [Databases]int

@@ -141,9 +141,9 @@ func NewLock(key []byte, limit int) *Object {
 	return o
 }
 
-// Due returns the time on the lease clock at which an entry must change the
-// object because a lease has ended: its deadline or, for a lock with several
-// holders, the end of the first lease. It is 0 for never.
+// Due returns the time on the lease clock at which an entry must remove the
+// object or a part of it. For a lock with several holders, this is the end of
+// the first lease, and for all other objects the deadline. It is 0 for never.
 func (o *Object) Due() int64 {
 	if o.Type == TypeLock {
 		return o.Coll.Lock.Due

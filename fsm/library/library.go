@@ -1,6 +1,6 @@
-// Package library contains the libraries of functions of a state machine, which
-// FUNCTION LOAD adds: their limits, their names, and their encoding in the log
-// and in snapshots. It does not run their code.
+// Package library contains the libraries of functions of a state machine. It
+// defines their limits, their names, and their encoding in the log and in
+// snapshots. It does not run their code.
 //
 // Error texts that begin with a code, such as "ERR", are replies to a client.
 // They are part of the state that the nodes of a cluster compare, so they must

@@ -1,5 +1,5 @@
-// Package lockdelay contains the delays of locks: the times during which no client
-// gets a lock that was lost, so that its former owner can notice the loss.
+// Package lockdelay contains the delays of locks. During its delay, no client gets
+// a lock that was lost, so that the former owner can notice the loss.
 package lockdelay
 
 import (

@@ -126,8 +126,8 @@ type Keeper interface {
 //
 // A lock that is granted later has a higher token than all locks of a walk, and a
 // grant keeps its token and its key until it ends. So the locks of a walk contain
-// all locks with a token in their range that are held from the walk on, and a
-// client that walks through the list misses none of those.
+// all locks with a token in their range that are held from the walk on. A client
+// that walks through the list therefore misses none of these locks.
 type Pages struct {
 	pages []page // in the order of their use, the latest one last
 }

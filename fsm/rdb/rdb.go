@@ -4,8 +4,8 @@
 //
 // A Writer returns the same bytes as Redis does for the same value, where the
 // value determines them. A Reader reads what any Redis up to 7.0 wrote. It
-// trusts nothing that it reads: it checks every part before it uses it, and its
-// Limits bound what a small payload may unfold to.
+// checks every part of a payload before it uses the part. Its Limits bound the
+// size to which a small payload may unfold.
 package rdb
 
 import (

@@ -15,8 +15,8 @@ type Weight struct {
 // the value nor looks at each element of the packed parts, so it takes much
 // less time than restoring. It trusts the number of elements in the head of a
 // packed part: if the number is wrong, a Reader refuses the part before it adds
-// an element. If b is not valid, Weigh returns the weight of what precedes the
-// error.
+// an element. If b is not valid, Weigh returns the weight of the bytes before
+// the error.
 func Weigh(b []byte, limits Limits) (w Weight) {
 	r := NewReader(b, limits)
 	t := r.Type()

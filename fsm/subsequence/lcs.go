@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Meter receives the cost of a computation before the cost arises: Charge in
-// steps of package fsm, which take about 10 ns each, and Hold in bytes of
-// memory. Either function may panic to end the computation.
+// Meter receives the cost of a computation before the cost arises. Charge
+// receives steps of package fsm, which take about 10 ns each. Hold receives
+// bytes of memory. Either function may panic to end the computation.
 type Meter struct{ Charge, Hold func(n int) }
 
 // cellsPerStep is the number of cells of the table that a step computes.
