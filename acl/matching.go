@@ -18,7 +18,7 @@ const (
 	matchSlice = 1 << 14
 )
 
-// matching is the budget of one check. To match a pattern with several * may
+// matching is the budget of one check. Matching a pattern with several * may
 // take as many steps as the product of its length and the length of the key. A
 // user may have thousands of such patterns. When the steps are used up, no
 // further pattern matches, so the command is denied.

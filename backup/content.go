@@ -22,9 +22,9 @@ type Content struct {
 	// longest remaining time to live of these keys, in nanoseconds.
 	WithTTL    int   `json:"keys_with_ttl"`
 	LongestTTL int64 `json:"longest_ttl"`
-	// Locks are the values of type lock, and the strings and hashes with a time
-	// to live, because lock libraries use these as locks. Locks lists at most
-	// maxLocks of them: those with the longest time to live.
+	// Locks lists the values of type lock, and the strings and hashes with a
+	// time to live, because lock libraries use these as locks. It has at most
+	// maxLocks elements, those with the longest time to live.
 	Locks []Lock `json:"locks"`
 }
 

@@ -123,8 +123,8 @@ func TestOpen_Refuses(t *testing.T) {
 	}
 }
 
-// TestExpiryLog checks when certificates are logged: from a quarter of their
-// validity before its end, at most once a day, and when they have expired.
+// TestExpiryLog checks that a certificate is logged when less than a quarter of
+// its validity is left, at most once a day, and when it has expired.
 func TestExpiryLog(t *testing.T) {
 	until := time.Now().Add(24 * time.Hour).Truncate(time.Second) // valid for 48 hours
 	s, err := Open(write(t, t.TempDir(), 1, until), func(error) {}, func(Files, time.Time) {})

@@ -122,8 +122,8 @@ func TestCollections_ReplyTooLarge(t *testing.T) {
 }
 
 // TestCollections_Clones checks that a change of the machine does not affect a
-// clone, a copy or a snapshot that is being written, and that a change of these
-// does not affect the machine.
+// clone, a copy or a snapshot that is being written, and that a change of a
+// clone or a copy does not affect the machine.
 func TestCollections_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(collections()...)

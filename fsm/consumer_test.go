@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// consumers returns commands that create streams with all kinds of groups: with
-// and without consumers and with and without pending entries, some of which the
-// streams no longer contain.
+// consumers returns commands that create streams with all kinds of groups.
+// There are groups with and without consumers, and with and without pending
+// entries. The streams no longer contain some of the pending entries.
 func consumers() []string {
 	lines := []string{"XGROUP CREATE empty g $ MKSTREAM", "XGROUP CREATE s a 0 MKSTREAM",
 		"XGROUP CREATE s b 0 ENTRIESREAD 3", `XGROUP CREATE s "" 5-5`, "XADD plain 1-1 f v"}
@@ -35,9 +35,9 @@ func TestConsumers_Snapshot(t *testing.T) {
 		"XGROUP DELCONSUMER s a y", "XGROUP DESTROY s b", "XINFO STREAM s FULL")...)
 }
 
-// TestConsumers_Counters checks that the numbers of read and of added entries
-// can be set to a value that overflows to a negative number with the next
-// entry, as in Redis, and that a snapshot preserves the negative number.
+// TestConsumers_Counters sets the numbers of read and of added entries to
+// values that overflow with the next entry. As in Redis, the numbers must
+// become negative, and a snapshot must preserve the negative numbers.
 func TestConsumers_Counters(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

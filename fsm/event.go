@@ -295,9 +295,9 @@ const (
 )
 
 // LockEvent is a step in the history of locks. Events are not part of the state,
-// the replies or the hash chain. A machine creates them after RecordLocks, for
-// the locks that LOCK ACQUIRE has taken and, from FeatureHistory on, for strings
-// with the mark keyspace.IsLock.
+// the replies or the hash chain. A machine creates them if RecordLocks has
+// turned them on, for the locks that LOCK ACQUIRE has taken. From FeatureHistory
+// on, it also creates them for strings with the mark keyspace.IsLock.
 type LockEvent struct {
 	Kind LockEventKind
 	DB   int

@@ -65,7 +65,8 @@ func EncodedSize(r *Reply, proto int) int { return r.encodedSize(proto) }
 func (t *Table) Estimated(name string) bool { return t.index[name].Work.Steps != nil }
 
 // NewestGrant returns the key and the token of the newest grant of database 0
-// that LOCK ACQUIRE made, and a key without a grant if there is none.
+// that LOCK ACQUIRE made. If there is no such grant, it returns a key that has
+// no grant.
 func NewestGrant(m *Machine) (key string, token Pos) {
 	key = "none"
 	if t := m.locks.grants[0]; t != nil {

@@ -305,7 +305,8 @@ func SharedLocks(m *Machine) (n int) {
 }
 
 // IdleLock returns an error if a lock has a waiter that can be served, because the
-// lock is free or the waiter may join its holders: after an entry, there is none.
+// lock is free or the waiter may join its holders. After an entry, there must be
+// no such waiter.
 func IdleLock(m *Machine) error {
 	var err error
 	c := &Ctx{m: m, now: m.clock.Lease}

@@ -55,8 +55,9 @@ func (c *Ctx) LookupType(key []byte, t keyspace.Type) (o *keyspace.Object, wrong
 // key, if there is one.
 func (c *Ctx) Store(o *keyspace.Object) { c.store(o, false) }
 
-// store is like Store. If written is set, o has a new token, and gets back the
-// token of the object that it replaces if the grant continues.
+// store is like Store. If written is set, o has a new token. If the grant of
+// the replaced object continues, store gives o the token of that object
+// instead.
 func (c *Ctx) store(o *keyspace.Object, written bool) {
 	c.Change()
 	o.Version = c.pos
@@ -279,8 +280,8 @@ func (c *Ctx) SwapDB(a, b int) {
 }
 
 // Change counts a change of the state. It panics if the command has no Write
-// flag, because the nodes would differ: groups without a write do not go
-// through the log.
+// flag. Groups without a write do not go through the log, so only one node
+// would change its state.
 func (c *Ctx) Change() {
 	if c.readOnly {
 		panic("fsm: a command without the Write flag changed the state")

@@ -491,10 +491,9 @@ func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	return o, o != nil && o.Token == p.token
 }
 
-// answered reports whether a renewal of a grant was answered. A client then may
-// know that its owner holds the lock, even if the reply to another command of
-// that owner was lost. The reason is that a client that gets no reply asks
-// again.
+// answered reports whether a renewal of a grant was answered. If so, a client
+// may know that its owner holds the lock, even if the reply to another command
+// of that owner was lost. (A client that gets no reply asks again.)
 func (c *Ctx) answered(db int, token Pos) bool {
 	if c.m.features < FeatureShared {
 		return false

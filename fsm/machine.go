@@ -110,9 +110,9 @@ func (m *Machine) Stats() Stats { return m.stats }
 // applied the same entries have the same hash at the same index.
 func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
-// NextDeadline returns the earliest deadline on the lease clock: of a key, of the
-// delay of a lock, of the quarantine, or of a staged restore. It is 0 if there is
-// none.
+// NextDeadline returns the earliest deadline on the lease clock. It considers the
+// deadlines of keys, of the delays of locks, of the quarantine, and of a staged
+// restore. It returns 0 if there is no deadline.
 func (m *Machine) NextDeadline() int64 {
 	next := int64(0)
 	earlier := func(t int64) {
@@ -746,8 +746,8 @@ type Trace struct {
 	// before Ran is called for a command that finds the key absent. It may
 	// happen more than once for a key.
 	Expired func(db int, key string)
-	// PassedOn is called after a grant of a lock has ended because the client that
-	// had waited for it could not get its reply.
+	// PassedOn is called after a grant has ended because its reply could not reach
+	// the client that had waited for the lock.
 	PassedOn func(db int, key string)
 }
 

@@ -10,10 +10,10 @@ import (
 )
 
 // nativeScript is a script that this program recognizes by its SHA1 and
-// executes as one command of the machine. These are the scripts with which most
-// lock libraries acquire, renew and release a lock, and those that programs
-// without a library send (spellings). The effects and the reply equal, byte for
-// byte, those of the script's text in the interpreter.
+// executes as one command of the machine. Most lock libraries acquire, renew
+// and release a lock with these scripts. Programs without a library send some
+// of them too (see spellings). The effects and the reply equal, byte for byte,
+// those of the script's text in the interpreter.
 //
 // A native script cannot fail after its first write. It is executed only with
 // arguments that its writes accept (see fits), and it checks first whether its
@@ -101,8 +101,8 @@ func (n *nativeScript) call(c *Ctx, sha string, keys, argv [][]byte) Reply {
 	return reply
 }
 
-// isNative reports whether a call of EVAL or EVALSHA needs no interpreter: it
-// is executed as a native script, or refused before it is executed.
+// isNative reports whether a call of EVAL or EVALSHA needs no interpreter. Such
+// a call is executed as a native script, or refused before it is executed.
 func isNative(sha string, args [][]byte) bool {
 	n := native[sha]
 	if n == nil {
@@ -621,7 +621,8 @@ type spelling struct {
 }
 
 // spellings returns the ways to write this script: if GET KEYS[1] equals
-// ARGV[1], return the command with KEYS[1] and the further arguments, else 0.
+// ARGV[1], call the command with KEYS[1] and the further arguments and return
+// its reply, else return 0.
 func spellings(lower, upper, further string) (all []spelling) {
 	for _, quote := range []string{`"`, `'`} {
 		for _, comma := range []string{",", ", "} {

@@ -311,8 +311,8 @@ func (s *scriptRun) session(args [][]byte) Reply {
 	return OK
 }
 
-// SessionCommand reports whether scripts may not call a command because it
-// concerns the connection or the node. name is in lower case. The rows of these
+// SessionCommand reports whether a command concerns the connection or the node,
+// so that scripts may not call it. name is in lower case. The rows of these
 // commands are not in the table of this package; a test in package resp
 // compares the names with its rows.
 func SessionCommand(name string) bool { return slices.Contains(sessionCommands, name) }

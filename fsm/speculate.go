@@ -345,11 +345,11 @@ func (c *Ctx) effects() (Reply, error) {
 }
 
 // ScriptBudget says how long the scripts of a group may run. No entry can be
-// proposed while the leader executes a group speculatively, so scripts get
-// little time at first. A script that needs more is executed in a dry run: on a
-// clone that is then dropped, while other clients continue to write. Only a script
-// whose dry run has ended by itself gets more time in the speculative
-// execution.
+// proposed while the leader executes a group speculatively, so scripts get little
+// time at first. A script that needs more time is first executed in a dry run. A
+// dry run uses a clone that is then dropped, and other clients continue to write
+// meanwhile. Only a script whose dry run has ended by itself gets more time in the
+// speculative execution.
 type ScriptBudget byte
 
 const (
@@ -426,12 +426,12 @@ func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
 	return false
 }
 
-// TooLong reports whether the replies of a group say that no part of the group
-// was executed, because a script exceeded the budget Briefly.
+// TooLong reports whether replies is the special reply to a group of which no
+// part was executed, because the group exceeded a budget.
 func TooLong(replies []byte) bool { return string(replies) == tooLong }
 
-// tooLongGroup is proposed in place of a group with a script that exceeded the
-// budget Briefly. It is an operation without effects whose reply is tooLong.
+// tooLongGroup is proposed in place of a group that exceeded a budget: see
+// Briefly and Divide. It is an operation without effects whose reply is tooLong.
 var tooLongGroup = answerGroup([]byte(tooLong))
 
 // answerGroup returns a group of one operation without effects and its reply.
@@ -495,11 +495,11 @@ func (m *Machine) Try(
 }
 
 // A costly read is a read whose work depends on the size of the values of its
-// keys: KEYS, LCS, SMEMBERS, ZRANGE. If it is part of a group that writes, it
-// must not go into the log, because every node would execute it, and again
-// after each restart. The leader executes such a group speculatively, within a
-// budget (see Speculation), and the entry contains the reply of the costly read
-// in its place.
+// keys: KEYS, LCS, SMEMBERS, ZRANGE. A costly read in a group that writes must
+// not go into the log. Otherwise, every node would execute it, and would do so
+// again after each restart. The leader executes such a group speculatively,
+// within a budget (see Speculation), and the entry contains the reply of the
+// costly read in its place.
 
 // Costly reports whether the command is a costly read.
 func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }

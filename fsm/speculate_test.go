@@ -253,8 +253,8 @@ func TestSpeculate_Events(t *testing.T) {
 }
 
 // A script that reads emits read events for all keys that it was called with,
-// and for no others: once, and again after each of its writes. A script that
-// does not read emits none.
+// and for no other keys. It emits them once, and again after each of its
+// writes. A script that does not read emits none.
 func TestSpeculate_EventsOfKeys(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"GET k|2|k|l", "[read k read l]"},

@@ -323,9 +323,9 @@ func (m *Machine) LongestTTL() int64 {
 	return longest
 }
 
-// DefaultQuarantine returns the length of the quarantine unless the operator
-// sets it, in nanoseconds: the longest remaining time to live in the backup, at
-// most an hour.
+// DefaultQuarantine returns the length of the quarantine, in nanoseconds, for
+// the case that the operator does not set it. It is the longest remaining time
+// to live in the backup, but at most an hour.
 func DefaultQuarantine(longest int64) int64 { return min(max(longest, 0), nanosPerHour) }
 
 // operating writes the tokens, the quarantine and a staged restore into a

@@ -116,8 +116,8 @@ func (k Keys) has(pos, n int) bool {
 // KeysAt returns the positions from first to last, step by step.
 func KeysAt(first, last, step int) Keys { return Keys{first, last, step} }
 
-// Access says what a command does with its keys, as the key specs of COMMAND
-// INFO print it: "RO", "RW", "OW" or "RM", and the secondary flags.
+// Access says what a command does with its keys. Mode ("RO", "RW", "OW" or
+// "RM") and Flags have the form of the key specs of COMMAND INFO.
 type Access struct {
 	Mode  string
 	Flags string // separated by spaces: access, update, insert, delete, …
@@ -212,8 +212,8 @@ type Required struct {
 type WaitHooks struct {
 	// Block decodes the arguments of a command that may wait (flag Blocking).
 	Block func(args [][]byte) (b BlockingCall, fail Reply)
-	// Logged is the name of the internal command that runs a call that may wait,
-	// for a command with the flag Blocking and without Write.
+	// Logged is for a command with the flag Blocking and without Write. It is
+	// the name of the internal command that runs those calls that may wait.
 	Logged string
 	// MayWait reports whether a call of a command with the flag Blocking may
 	// wait. It is nil if all calls may.
@@ -415,10 +415,10 @@ func (t *Table) accept(args [][]byte, readOnly bool) (*Command, error) {
 	return cmd, nil
 }
 
-// Check returns an error if the bytes of a group cannot be executed: as a read
-// if readOnly is set, and otherwise through the log. Only a group that Check
-// has accepted may be proposed, because a machine that cannot execute a group
-// stops.
+// Check returns an error if a machine cannot execute the bytes of a group. If
+// readOnly is set, the group must be executable as a read, and otherwise
+// through the log. Only a group that Check has accepted may be proposed,
+// because a machine that cannot execute a group stops.
 func (t *Table) Check(body []byte, readOnly bool) error {
 	return t.CheckAt(MaxFeatures, body, readOnly)
 }

@@ -116,8 +116,7 @@ func TestTable_Check(t *testing.T) {
 }
 
 // TestCommand_AccessAt checks the access to each key of a command, and that the
-// time to find it does not depend on the number of keys: the answer needs no
-// list of the keys.
+// time to find the access does not depend on the number of keys.
 func TestCommand_AccessAt(t *testing.T) {
 	table := command.NewTable()
 	for line, want := range map[string]string{

@@ -45,9 +45,9 @@ type operating struct {
 	// quarantine is the lease clock, in nanoseconds, until which no lock is
 	// granted, 0 if there is no quarantine: see quarantine.go.
 	quarantine int64
-	// restored is the log index of the last restore, 0 if there was none. Entries
-	// that a leader built before it had applied that index may have a time before
-	// the lease clock, which a restore may move forward.
+	// restored is the log index of the last restore, 0 if there was none. A
+	// restore may move the lease clock forward. So an entry that the leader built
+	// before it had applied the restore may have a time before the lease clock.
 	restored uint64
 	locks    locks    // from FeatureLocks on: see lock.go
 	staging  *staging // restore in progress, nil if there is none; replaced, never changed

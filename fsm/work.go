@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// This file has the two measures of what commands cost: the work that is estimated
-// before they are executed, and the meter, which counts what they cost.
+// This file has two measures of the cost of commands. The work is estimated before
+// the commands are executed. The meter counts the cost while they are executed.
 
 // Work is the estimated cost of executing commands, in steps, before they are
 // executed. The leader asks for it to bound what one entry costs to apply: see
@@ -353,10 +353,10 @@ func (b *BatchBuilder) Work() int { return b.work }
 func (b *BatchBuilder) Depends() bool { return b.depends }
 
 // Divide adds as many of the first groups of a batch to out as one entry may
-// execute within its limit. It adds the other groups to rest. It reads the
-// machine, whose state should be the state that the entry will be applied to.
-// refused is the number of operations that exceed their limit, or that
-// limits.Full refuses. Their reply is an error.
+// execute within its limit. It adds the other groups to rest. The state of the
+// machine should be the state that the entry will be applied to. refused is the
+// number of operations that exceed their limit, or that limits.Full refuses.
+// Their reply is an error.
 //
 // A pipeline that needs more than one entry is not executed. Neither is a
 // single operation that is too large for one entry and that has not waited for
@@ -523,8 +523,8 @@ type meter struct {
 	over error
 }
 
-// Budget bounds the cost of a group that runs outside of the log: a read, or a
-// group that the leader executes speculatively.
+// Budget bounds the cost of a group that runs outside of the log. Such a group
+// is a read, or a group that the leader executes speculatively.
 type Budget struct {
 	// Steps is the number of steps after which the group ends with ErrSteps. If
 	// Steps is 0, there is no bound.

@@ -69,10 +69,10 @@ const (
 	msgRestoreLFU = "ERR Invalid FREQ value, must be >= 0 and <= 255"
 )
 
-// dump returns the same bytes as Redis does for the same value, where the value
-// determines them. Where they also depend on the history of the value (the
-// nodes of a list, the order of a hash table), dump uses the simplest form.
-// Equal values always give equal bytes.
+// dump returns the same bytes as Redis for the same value, as far as the value
+// alone determines them. In Redis, some bytes also depend on the history of the
+// value (the nodes of a list, the order of a hash table). For these, dump uses
+// the simplest form. Equal values always give equal bytes.
 func dump(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	o := c.Lookup(args[1])
 	switch {

@@ -158,9 +158,9 @@ func lifetimeAt(c *fsm.Ctx, ts int64) lifetime {
 	return lifetime{deadline: fsm.DeadlineIn(c.Now(), ts-wallMs(c)), expireAt: ts}
 }
 
-// lifetimeIn parses the time to live that SET and similar commands are given.
-// It returns an error for zero, for negative numbers, and for numbers that
-// overflow 64 bits when converted to milliseconds, as Redis does.
+// lifetimeIn parses the time to live in the arguments of SET and similar
+// commands. Like Redis, it returns an error for zero, for negative numbers, and
+// for numbers that overflow 64 bits when converted to milliseconds.
 func lifetimeIn(c *fsm.Ctx, unit timeUnit, arg []byte, name string) (l lifetime, fail fsm.Reply) {
 	n, ok := number.ParseInt(arg)
 	if !ok {
@@ -346,7 +346,7 @@ func ttl(c *fsm.Ctx, args [][]byte) fsm.Reply  { return fsm.Int(toSeconds(remain
 func pttl(c *fsm.Ctx, args [][]byte) fsm.Reply { return fsm.Int(remaining(c, args[1])) }
 
 // expiresAt returns the wall-clock time at which a key expires, in
-// milliseconds, as it was computed when the time to live was set.
+// milliseconds. This time was computed when the time to live was set.
 func expiresAt(c *fsm.Ctx, key []byte) int64 {
 	o := c.Lookup(key)
 	switch {

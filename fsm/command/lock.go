@@ -127,8 +127,8 @@ var lockCommands = []fsm.Command{
 	},
 }
 
-// AcquireCommand is LOCK ACQUIRE in the form in which nodes write it to the log:
-// with the address and the name of the client, for LOCK INFO.
+// AcquireCommand is LOCK ACQUIRE in the form in which nodes write it to the log.
+// This form contains the address and the name of the client, for LOCK INFO.
 const AcquireCommand = "_lock"
 
 // lockCategories are the ACL categories of commands on locks: a lock is a

@@ -80,8 +80,8 @@ func (v *Collection) FillScores(o *container.Owner, members []container.Scored) 
 // remaining elements costs less.
 const rebuildShare = 16
 
-// Rebuild reports whether it costs less to build a new sequence of the
-// remaining elements than to delete k of n elements one by one.
+// Rebuild reports whether building a new sequence of the remaining elements
+// costs less than deleting k of n elements one by one.
 func Rebuild(k, n int) bool { return k > n/rebuildShare }
 
 // DeleteRange removes the members of a sorted set at the positions in the

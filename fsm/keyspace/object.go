@@ -126,7 +126,7 @@ func (o *Object) Members() int {
 
 // Overlaid returns a copy of o in which val is written at offset of the value,
 // after zeros if the old value is shorter than offset. The copy also has a new
-// copy of the key: a key that shared the allocation of the old value would keep
+// copy of the key. A key that shared the allocation of the old value would keep
 // that whole allocation alive.
 func (o *Object) Overlaid(offset int, val []byte) *Object {
 	s := o.Str

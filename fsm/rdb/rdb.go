@@ -40,8 +40,8 @@ const (
 	typeStreamListpacks = 19
 )
 
-// The first two bits of a length, and the codes that replace the length of a
-// string that is not stored as it is.
+// The first two bits of a length, and the codes that replace the length if a
+// string is not stored as plain bytes.
 const (
 	len6    = 0
 	len14   = 1 << 6

@@ -179,9 +179,9 @@ func (r *Reader) Type() Type {
 	return Unknown
 }
 
-// Adder adds an element to a collection: an element of a list or of a set
-// alone, or a field of a hash with its value. The bytes are valid only during
-// the call. An error stops the Reader.
+// Adder adds an element to a collection. name is an element of a list or a set,
+// or a field of a hash. value is the value of the field. The bytes are valid
+// only during the call. An error stops the Reader.
 type Adder func(name, value []byte) error
 
 // Elements reads the elements of a list, a set or a hash.

@@ -14,9 +14,9 @@ type Weight struct {
 // Weigh returns what restoring the value in b costs. It neither uncompresses
 // the value nor looks at each element of the packed parts, so it takes much
 // less time than restoring. It trusts the number of elements in the head of a
-// packed part: if the number is wrong, a Reader refuses the part before it adds
-// an element. If b is not valid, Weigh returns the weight of the bytes before
-// the error.
+// packed part. This is safe, because a Reader refuses a part with a wrong
+// number before it adds an element. If b is not valid, Weigh returns the weight
+// of the bytes before the error.
 func Weigh(b []byte, limits Limits) (w Weight) {
 	r := NewReader(b, limits)
 	t := r.Type()
