@@ -331,7 +331,7 @@ type LockEvent struct {
 	// The following fields are set in LockEnded.
 
 	How      string // LockReleased, …
-	Renewals uint64 // by LOCK RENEW and LOCK ACQUIRE
+	Renewals uint64 // number of renewals by LOCK RENEW and LOCK ACQUIRE
 }
 
 // MaxLockEvents is the largest number of events of locks in the result of an

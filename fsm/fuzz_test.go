@@ -79,8 +79,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzGroup: a group that Table.Check accepts can be run, through the log and,
-// if it is a read, without.
+// FuzzGroup: a group that Table.Check accepts can be run through the log. If it
+// is a read, it can also be run without the log.
 func FuzzGroup(f *testing.F) {
 	table := command.NewTable()
 	rng := rand.New(rand.NewPCG(3, 3))

@@ -207,11 +207,11 @@ func TestLimits_RepeatedKeys(t *testing.T) {
 	}
 	size, refused := fmt.Sprintf(":%d\r\n", members), "-ERR collection exceeds maximum allowed size\r\n"
 	for _, c := range []struct {
-		words  []string // before the keys
+		words  []string // words of the command before the keys
 		repeat []string
 		want   string
-		after  string // a command
-		result string // and its reply
+		after  string // a second command, executed after the first
+		result string // expected reply to after
 	}{
 		{[]string{"BITOP", "AND", "d", "odd"}, []string{"bits"}, ":4194304\r\n", "GETRANGE d 0 2", "$3\r\n\x00\x00\x00\r\n"},
 		{[]string{"BITOP", "OR", "d", "odd"}, []string{"bits"}, ":4194304\r\n", "GETRANGE d 0 2", "$3\r\nabc\r\n"},

@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/locklist"
 )
 
-// A lock is a string whose value is its owner, or a keyspace.Lock, which several
-// owners hold. docs/architecture.md, "Locks", describes grants, tokens and the
-// queue of waiters.
+// A lock of one owner is a string whose value is the owner. A lock that several
+// owners hold is a keyspace.Lock. docs/architecture.md, "Locks", describes
+// grants, tokens and the queue of waiters.
 
 // locks are the grants that LOCK ACQUIRE made, by database and token, and the
 // delays of locks. A tree is nil if it is empty.
@@ -65,9 +65,9 @@ const (
 
 // These are further ways in which a grant ends, for the history of locks only.
 const (
-	LockDeleted  = "deleted"  // by DEL, or another command that removes keys
-	LockRenamed  = "renamed"  // by RENAME or MOVE: the lock has another key now
-	LockFlushed  = "flushed"  // by FLUSHDB or FLUSHALL
+	LockDeleted  = "deleted"  // DEL or another command removed the key
+	LockRenamed  = "renamed"  // RENAME or MOVE gave the lock another key
+	LockFlushed  = "flushed"  // FLUSHDB or FLUSHALL
 	LockReplaced = "restored" // a backup has replaced the data
 )
 
@@ -302,8 +302,8 @@ func (c *Ctx) holdersGone(o *keyspace.Object, how string) {
 	})
 }
 
-// holderEnded forgets the grant of a holder, if there is one. how is "" for
-// LockReleased.
+// holderEnded forgets the grant of a holder, if LOCK ACQUIRE made it. If how is
+// "", the grant was released.
 func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
 	var g *Grant
 	if t := c.m.locks.grants[c.db]; t != nil {
@@ -478,7 +478,8 @@ type provisional struct {
 	token Pos
 }
 
-// holds reports whether the grant is still a current grant of its lock, which is o.
+// holds reports whether p is still a current grant of its lock, and returns the
+// object of the lock.
 func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	db := c.db
 	c.db = p.db

@@ -60,7 +60,7 @@ func TestLockDelay_Expiring(t *testing.T) {
 	}
 	o.want("lock acquire k a px 2000", ":")
 	o.lease += 2e9
-	o.want("setnx k b", ":0") // the entry removes others
+	o.want("setnx k b", ":0") // the entry removes other keys
 	if n := o.m.Len(); n < 2 {
 		t.Fatalf("%d keys: the entry has removed all of them", n)
 	}

@@ -94,7 +94,7 @@ func TestLockList_Changes(t *testing.T) {
 	l, keys := newListed(t, 300)
 	got, _ := l.walk("COUNT 10", func(page int) {
 		if page > 26 {
-			return // the pages after that have new locks
+			return // later pages contain the new locks
 		}
 		l.want(fmt.Sprintf("set new:%d owner nx px 60000", page), "+OK")
 		l.want("del "+keys[299-page], ":1")

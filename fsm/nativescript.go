@@ -112,7 +112,7 @@ func isNative(sha string, args [][]byte) bool {
 	return fail != "" || n.fits(keys, argv)
 }
 
-// nativeFor returns the native script for a call, nil if the call has to be
+// nativeFor returns the native script for a call, or nil if the call has to be
 // interpreted. A native script does not check the rules of a user, so calls of
 // users with rules are interpreted.
 func (c *Ctx) nativeFor(sha string, args, keys, argv [][]byte) *nativeScript {

@@ -16,7 +16,7 @@ type ReadRequest struct {
 	// means the log's clock.
 	Now  int64
 	Wall int64  // wall clock in microseconds since 1970, 0 for the log's wall clock
-	Seed uint64 // for RANDOMKEY
+	Seed uint64 // seed for RANDOMKEY
 	// Runner interprets read-only scripts. Scripts are the scripts that are
 	// running. Both may be nil.
 	Runner  ScriptRunner

@@ -573,7 +573,7 @@ func (s *scriptCache) remove(sha string, e cachedScript) {
 // These are the flags of a script in a snapshot.
 const (
 	scriptPinned = 1
-	scriptUsed   = 2 // the lease clock of its last use follows
+	scriptUsed   = 2 // the lease clock of the script's last use follows
 )
 
 // appendScript writes a script into a snapshot.

@@ -112,7 +112,7 @@ func (s *scriptRun) undo() {
 	if s.before != nil {
 		*s.c.m = *s.before
 	}
-	for _, k := range s.c.readyList[s.ready:] { // the values of these keys are gone
+	for _, k := range s.c.readyList[s.ready:] { // the rollback has removed the values of these keys
 		delete(s.c.readyKeys, k)
 	}
 	s.c.readyList = s.c.readyList[:s.ready]
@@ -216,11 +216,11 @@ func (s *scriptRun) ofLock(cmd *Command, args [][]byte) (*Command, [][]byte) {
 	case o != nil || !acquiring[s.sha]:
 	case cmd.Name == "setex":
 		if n, ok := number.ParseInt(args[2]); !ok || n <= 0 {
-			return cmd, args // the error would name SET
+			return cmd, args // the error would name SET instead of SETEX
 		}
 		name := []byte("set")
 		return c.m.table.Find(name), [][]byte{name, args[1], args[3], []byte("EX"), args[2], []byte("NX")}
-	case cmd.Name == "set" && len(args) == 5: // with a time to live
+	case cmd.Name == "set" && len(args) == 5: // the SET has a time to live
 		return cmd, append(slices.Clone(args), []byte("NX"))
 	}
 	return cmd, args

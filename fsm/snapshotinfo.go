@@ -39,7 +39,7 @@ func (m *Machine) Head() SnapshotHead {
 type SnapshotKey struct {
 	DB    int
 	Key   string
-	Type  string // as TYPE prints it
+	Type  string // type in the form of the reply to TYPE
 	Token uint64
 	// TTL is the remaining time to live in nanoseconds, 0 for none. It is
 	// negative if the key has expired and no entry has removed it yet.

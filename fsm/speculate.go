@@ -56,7 +56,7 @@ func (m *Machine) Speculate(h Header, b *BatchBuilder, runner ScriptRunner) *Spe
 	sp := m.Clone().speculation(h, runner)
 	sp.batch, sp.sessions = b, make([]*session, len(b.sessions))
 	opened := make(map[string]*session)
-	for i := range b.sessions { // as applyBatch will do: see sessionFor
+	for i := range b.sessions { // applyBatch will do the same: see sessionFor
 		id := b.sessions[i].id
 		s := opened[id.NodeID]
 		if s == nil {
@@ -192,7 +192,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 			return nil, true, nil
 		case sp.dryRun:
 			sp.replies = reply.Append(sp.replies, c.proto)
-			if sp.ops++; c.cut { // the group has ended, so the operations that are left do not run
+			if sp.ops++; c.cut { // the group has ended, so the remaining operations do not run
 				if len(c.r.d.Rest) > 0 {
 					sp.ops++
 				}

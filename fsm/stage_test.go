@@ -66,7 +66,7 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		switch word {
 		case "fail":
 			return fsm.Error("ERR failed script: " + call.SHA)
-		case "long": // as a runner does when the time is over
+		case "long": // a runner does the same when the time of a script is over
 			if call.ScriptBudget == fsm.Briefly || call.ScriptBudget == fsm.DryRun && rest == "without end" {
 				call.Cut()
 				return fsm.Error("ERR too long")

@@ -107,7 +107,7 @@ func restoreData(c *Ctx, args [][]byte) Reply {
 func (c *Ctx) stage(s *staging, offset uint64, part []byte) Reply {
 	switch {
 	case offset < s.have && s.have-offset >= uint64(len(part)):
-		return OK // a repetition
+		return OK // the part was sent again
 	case offset != s.have:
 		return Error(msgStagingOrder)
 	case uint64(len(part)) > s.size-s.have:

@@ -81,8 +81,8 @@ type waiter struct {
 	proto   int
 	typ     keyspace.Type // type of the values that the command accepts
 	user    string        // user of the client, "" if unknown: see endWaitsOf
-	args    [][]byte      // the command
-	keys    []waitKey     // the keys in whose queues the waiter is
+	args    [][]byte      // the command and its arguments
+	keys    []waitKey     // the keys that the waiter waits for; it is in the queue of each of them
 	served  bool          // the waiter has left the queues, and reply is its reply
 	reply   []byte
 	since   int64        // lease clock at which a wait for a lock began
@@ -217,7 +217,7 @@ func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 		c.forget(old)
 	}
 	w.add(n)
-	if b.Lock { // the earlier wait may have held the lock
+	if b.Lock { // the end of the earlier wait may have freed the lock
 		c.ready(n.keys[0])
 	}
 	if c.m.features < FeatureMend {
@@ -411,7 +411,7 @@ func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][
 // operation.
 type readyKey struct {
 	waitKey
-	gone bool // the key had a stream; if it has none now, group reads are ended
+	gone bool // the key had a stream; if it has none now, the waits of group reads end
 }
 
 // ready marks a key for a check after the current operation, if the key has

@@ -179,7 +179,7 @@ type Growth struct {
 	// Added counts the elements that commands had as arguments. The work of
 	// adding them also covers the work of removing each of them once.
 	Added int
-	Other int // other elements: copied ones and those of results
+	Other int // elements that were copied, or that are results of commands
 	Bytes int // minimum size of a string
 }
 
@@ -211,7 +211,7 @@ func (w *Weigher) forget(n int) {
 // of its commands and subcommands. A native script that would create a key
 // counts as DenyOOM.
 func (w *Weigher) operation(r *groupReader) (steps int, flags Flags, err error) {
-	internal := true // all commands are
+	internal := true // whether all commands are internal
 	err = r.commandsIn(func(db int, args [][]byte) {
 		w.db = db
 		steps = min(steps+w.command(args), mostWork)

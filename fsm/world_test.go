@@ -186,7 +186,7 @@ func (w *world) batch() {
 	w.t.Helper()
 	var batch fsm.BatchBuilder
 	fenced := w.one(40) && w.term > 1
-	if fenced { // the forwarders will send these groups again, or others with their numbers
+	if fenced { // the forwarders will send these groups, or other groups with the same numbers, again
 		for _, n := range w.nodes {
 			for _, s := range n.starts {
 				defer func(seq, floor uint64) { s.seq, s.floor = seq, min(floor, seq) }(s.seq, s.floor)
@@ -417,7 +417,7 @@ func (w *world) note(res *fsm.Result, rec fsm.Record) {
 	granted := e.Granted
 	for _, n := range res.Woken {
 		switch {
-		case n.Reply != nil && n.Reply[0] == ':': // only a grant of a lock is an integer
+		case n.Reply != nil && n.Reply[0] == ':': // only the reply of a grant of a lock is an integer
 			e.Granted++
 		case n.Reply != nil:
 			e.Served++
@@ -506,7 +506,7 @@ func (w *world) live() {
 		if len(w.clones) > 3 {
 			w.clones = w.clones[1:]
 		}
-	case 2: // a clone that runs a dry run, or something else
+	case 2: // a clone on which a dry run or another group runs
 		f := w.replica.Clone()
 		if _, _, _, err := f.Try(fsm.Header{Term: w.term, Stamp: w.stamp, Wall: w.wall}, w.body(fsm.SessionID{NodeID: "a", Boot: 1}), &w.runner, nil); err != nil {
 			w.fatalf("dry run: %v", err)

@@ -229,7 +229,7 @@ func (w *world) row(words []string) (*fsm.Command, [][]byte) {
 	return cmd, args
 }
 
-// line draws a command that often does something.
+// line draws a command that is likely to have an effect.
 func (w *world) line() []string { return w.fill(w.pick(worldLines)) }
 
 // fill gives a line its keys, most of which hold the type that the command is

@@ -275,7 +275,7 @@ func bitpos(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		n++
 	}
 	if bit == 0 && len(args) < 5 && from < to {
-		return fsm.Int(to) // the first of the zeros beyond the string
+		return fsm.Int(to) // the first zero beyond the end of the string
 	}
 	return fsm.Int(-1)
 }
@@ -509,7 +509,7 @@ func (op *bitOp) set(s []byte, value int64) {
 // sum adds two numbers and makes the result fit into the field in the way that
 // the overflow mode demands. fits is false if the exact result did not fit.
 func (op *bitOp) sum(value, add int64) (result int64, fits bool) {
-	var high, low bool // the sum does not fit: it is too high, or too low
+	var high, low bool // whether the sum is too high or too low for the field
 	limits := [2]int64{0, 1<<(op.bits&63) - 1}
 	if op.signed {
 		limits[1] = int64(uint64(math.MaxInt64) >> (64 - op.bits))

@@ -66,7 +66,7 @@ func delex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	o := c.Lookup(args[1])
 	switch {
 	case o == nil:
-		return fsm.Zero // with IFNE too: there is nothing to delete
+		return fsm.Zero // even with IFNE, because there is nothing to delete
 	case p.cond != condNone && o.Type != keyspace.TypeString:
 		return fsm.Error(msgCondType)
 	case !p.holds(o):

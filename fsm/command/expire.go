@@ -132,7 +132,7 @@ func unitOf(arg []byte) timeUnit {
 // key does not expire.
 type lifetime struct {
 	deadline int64 // on the lease clock, in nanoseconds
-	expireAt int64 // the same time on the wall clock, in milliseconds
+	expireAt int64 // the same time as deadline on the wall clock, in milliseconds
 	past     bool  // the time has already passed, so the key is removed at once
 }
 

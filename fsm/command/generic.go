@@ -336,7 +336,7 @@ func object_(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 // Limits of the encodings of strings in Redis.
 const (
 	embeddedBytes  = 44    // longer strings are "raw"
-	sharedIntegers = 10000 // all keys share the objects of smaller numbers
+	sharedIntegers = 10000 // all keys share the objects of integers below this number
 	sharedRefs     = 1<<31 - 1
 )
 

@@ -193,7 +193,7 @@ func setFields(c *fsm.Ctx, args [][]byte) (added int64, fail fsm.Reply) {
 	}
 	n := open(c, o, args[1], keyspace.TypeHash)
 	for _, arg := range args[2:] {
-		if len(arg) > keyspace.CompactBytes { // as in Redis, before the first field is added
+		if len(arg) > keyspace.CompactBytes { // as in Redis, before any field is added
 			n.Coll.Grow(c.Owner(), keyspace.TypeHash)
 		}
 	}

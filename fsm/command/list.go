@@ -399,7 +399,7 @@ func lrem(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if count < 0 {
 		most, at, step = -count, size-1, -1
 	}
-	var offsets []int // in the order of the search
+	var offsets []int // offsets of the matches in the order of the search
 	look := func(s *string) bool {
 		chargeCompared(c, s, args[3])
 		if *s == string(args[3]) {

@@ -232,8 +232,8 @@ func (l *lister) add(o *keyspace.Object, token fsm.Pos) {
 	}
 }
 
-// selects reports whether the options select a lock. o is nil if it is free, and h
-// is the holder if o is a keyspace.Lock.
+// selects reports whether the options select a lock. o is nil if the lock is free,
+// and h is the holder if o is a keyspace.Lock.
 func (p *listOptions) selects(o *keyspace.Object, h *keyspace.Holder, key string) bool {
 	if p.owner != nil {
 		switch {

@@ -166,7 +166,7 @@ func parseScan(c *fsm.Ctx, args [][]byte, withType bool) (p scanOptions, fail fs
 			g := glob.NewMatcher(string(val), scanSteps, c.Charge)
 			p.match = &g
 			if string(val) == "*" {
-				p.match = nil // as in Redis: nil selects the empty key too, which the pattern does not match
+				p.match = nil // as in Redis, MATCH * also selects the empty key, which the pattern does not match
 			}
 		case withType && fsm.IsWord(args[i], "TYPE"):
 			p.typeName = val

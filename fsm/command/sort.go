@@ -177,7 +177,7 @@ type sorted struct {
 	element string
 	weight  float64
 	text    string
-	absent  bool // the element has no text to sort by
+	absent  bool // set if the element has no text to sort by
 }
 
 // sorting is a SORT that is being executed.
@@ -237,7 +237,7 @@ func (s *sorting) gather() (fail fsm.Reply) {
 	n := v.Len(s.src.Type)
 	from, to := s.part(n)
 	first, number := 0, n
-	if s.unsorted { // without an order, the other elements need not be read
+	if s.unsorted { // without an order, elements outside of LIMIT need not be read
 		first, number = from, to-from
 	}
 	if number > sortMost {

@@ -226,7 +226,7 @@ type options struct {
 	unit             timeUnit
 	expire           []byte
 	cond             condition
-	value            []byte // the operand of cond
+	value            []byte // value that cond compares with
 }
 
 // condition is a comparison with the current value of a key.
@@ -506,7 +506,7 @@ func mget(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	for _, key := range args[1:] {
 		o, wrong := c.LookupString(key)
 		if wrong {
-			o = nil // as in Redis, null instead of an error
+			o = nil // as in Redis, the reply is null and not an error
 		}
 		values = append(values, valueOf(o))
 	}

@@ -452,7 +452,7 @@ func setStoreWork(w *fsm.Weigher, args [][]byte) int {
 	}
 	probes := fsm.StepsProbe * (len(keys) - 1)
 	switch {
-	case len(args) == 3: // one source: a large set is not copied, the two keys share it
+	case len(args) == 3: // there is one source: the result shares a large set with it
 		replaceKey(w, args[1], sum)
 		return min(sum, fewMembers) * fsm.StepsPut
 	case !fsm.IsWord(args[0], "SUNIONSTORE"):

@@ -367,8 +367,8 @@ func (q *zquery) unchanged() bool {
 // member only once in an object that is a source several times.
 func (q *zquery) unite(put func(member string, score float64)) {
 	objects, positions := q.objects(0)
-	members := make([][]container.Scored, len(objects)) // with their scores in the object
-	index := make([][]int, len(objects))                // and their positions in sums
+	members := make([][]container.Scored, len(objects)) // members of each object with their scores
+	index := make([][]int, len(objects))                // positions in sums of the members of each object
 	most := 0
 	for _, o := range objects {
 		most = max(most, o.Members())

@@ -12,7 +12,7 @@ import (
 type rangeBy byte
 
 const (
-	byAny rangeBy = iota // as the options say
+	byAny rangeBy = iota // the options say whether the range is by rank, score or member
 	byRank
 	byScore
 	byLex

@@ -15,7 +15,7 @@ func SeqOf[T any](o *Owner, items []T) Seq[T] {
 	for i := range items {
 		s.bytes += sizeOf(&items[i])
 	}
-	var kids []kid[T] // the nodes of the level below, one more than there are items; nil below the leaves
+	var kids []kid[T] // the nodes of the level below, one more than items; nil below the leaves
 	for {
 		// The items divide a level into len(items)+1 gaps. Each node gets the
 		// same number of gaps, the items between them, and a child for each

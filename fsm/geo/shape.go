@@ -45,7 +45,7 @@ func (s *Shape) Contains(p Point) (d float64, in bool) {
 	lat := latDistance(s.Center.Lat, p.Lat)
 	if !s.Box {
 		radius := float64(s.Radius * s.Unit)
-		if lat > float64(radius*(1+1e-6)) { // a margin far larger than the rounding error
+		if lat > float64(radius*(1+1e-6)) { // the margin is far larger than the rounding error
 			return 0, false
 		}
 		d = Distance(s.Center, p)

@@ -39,7 +39,7 @@ type Collection struct {
 
 	Stream stream.Stream
 
-	Lock *Lock // not nil for a lock; replaced with the object and never shared
+	Lock *Lock // set if the value is a lock; replaced with the object and never shared
 }
 
 // NewCollection returns an empty value of type t.

@@ -24,9 +24,9 @@ type Lock struct {
 	// The index of deadlines then still needs the Due of the previous object.
 	Due int64
 
-	holders container.Seq[Holder]   // in the order of their tokens
-	owners  container.Dict[Pos]     // the tokens, by owner
-	leases  container.Seq[leaseEnd] // in the order of their ends, and of the tokens
+	holders container.Seq[Holder]   // holders in the order of their tokens
+	owners  container.Dict[Pos]     // token of each owner
+	leases  container.Seq[leaseEnd] // ends of the leases in ascending order; equal ends are in the order of the tokens
 }
 
 // Holder is an owner that holds a Lock.
@@ -203,7 +203,7 @@ func readHolder(d *codec.Decoder, o *Object, owner *container.Owner) error {
 		return fmt.Errorf("holder with token %d of key %q: %w", h.Token, o.Key, codec.ErrFormat)
 	}
 	l.Add(owner, h)
-	l.Due = due // as the record of the object has announced it
+	l.Due = due // the record of the object has announced it
 	return nil
 }
 

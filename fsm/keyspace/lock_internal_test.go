@@ -43,7 +43,7 @@ func TestLock(t *testing.T) {
 		if copied != nil {
 			sameHolders(t, copied, kept)
 		}
-		if rng.IntN(10) == 0 { // as a clone of the machine
+		if rng.IntN(10) == 0 { // the machine does the same when it is cloned
 			copied, kept, owner = o, slices.Clone(model), &container.Owner{}
 		}
 		sameHolders(t, o, model)

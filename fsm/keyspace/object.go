@@ -59,7 +59,7 @@ type Object struct {
 	Version Pos
 	Touched int64 // lease clock at the last write, for OBJECT IDLETIME
 	Type    Type
-	Raw     bool // for OBJECT ENCODING: APPEND or SETRANGE built the string
+	Raw     bool // APPEND or SETRANGE built the string, for OBJECT ENCODING
 	// Granted: LOCK ACQUIRE made the grant with this token: see package fsm.
 	Granted bool
 	Mark    LockMark // NoLock unless the object is a string

@@ -56,7 +56,7 @@ func ParseName(code []byte) (name, refusal string) {
 // quotes may contain any byte. ok is false if a quote is not closed, or is
 // followed by something other than a space.
 func splitWords(line string) (words []string, ok bool) {
-	line, _, cut := strings.Cut(line, "\x00") // a C string ends there
+	line, _, cut := strings.Cut(line, "\x00") // a C string ends at a zero byte
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
 			i++

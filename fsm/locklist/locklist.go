@@ -129,7 +129,7 @@ type Keeper interface {
 // all locks with a token in their range that are held from the walk on. A client
 // that walks through the list therefore misses none of these locks.
 type Pages struct {
-	pages []page // in the order of their use, the latest one last
+	pages []page // in the order of their last use, the latest one last
 }
 
 // page has the locks that a walk found. Their tokens are at least from and less

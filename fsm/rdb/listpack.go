@@ -23,7 +23,7 @@ const (
 
 // listpack is a listpack that is being written.
 type listpack struct {
-	b []byte // with the header, without the end mark
+	b []byte // listpack with its header and without its end mark
 	n int
 }
 

@@ -24,7 +24,7 @@ const (
 	typeString          = 0
 	typeList            = 1
 	typeSet             = 2
-	typeZSetText        = 3 // with scores as text
+	typeZSetText        = 3 // sorted set with scores as text
 	typeHash            = 4
 	typeZSet            = 5
 	typeHashZipmap      = 9
@@ -33,7 +33,7 @@ const (
 	typeZSetZiplist     = 12
 	typeHashZiplist     = 13
 	typeListZiplists    = 14
-	typeStreamOld       = 15 // without the fields that Redis 7.0 added to a stream
+	typeStreamOld       = 15 // stream without the fields that Redis 7.0 added
 	typeHashListpack    = 16
 	typeZSetListpack    = 17
 	typeListQuicklist   = 18
@@ -189,7 +189,7 @@ var (
 type Reader struct {
 	b        []byte
 	limits   Limits
-	kind     byte // the type that Type has read
+	kind     byte // type byte that Type has read
 	err      error
 	unfolded int
 	elements int

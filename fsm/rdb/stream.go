@@ -15,7 +15,7 @@ import (
 // Flags of an entry in a listpack.
 const (
 	entryDeleted    = 1
-	entrySameFields = 2 // the fields are those of the first entry: only values follow
+	entrySameFields = 2 // the fields are those of the first entry, so only values follow
 )
 
 // The limits of a node of a stream. A node is full when it reaches one of them.

@@ -10,7 +10,7 @@ import (
 
 const (
 	ziplistHead = 4 + 4 + 2
-	ziplistWide = 0xfe // a size of four bytes follows
+	ziplistWide = 0xfe // marks a size that takes the next four bytes
 )
 
 // openZiplist checks a whole ziplist and returns its content. ok is false if
