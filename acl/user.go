@@ -40,8 +40,8 @@ type Options struct {
 	// AllChannels lets a new user, a new selector, or a reset user access all
 	// channels (acl-pubsub-default allchannels).
 	AllChannels bool
-	// Lenient makes rules about commands that the catalog does not know have no
-	// effect; otherwise they are errors.
+	// If Lenient is set, a rule about a command that the catalog does not know
+	// has no effect. Otherwise, such a rule is an error.
 	Lenient bool
 }
 
@@ -157,8 +157,8 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 			return err
 		}
 		if !slices.Contains(u.passwords, hash) {
-			// Apply compares each password with all others. So the limit
-			// applies here, and not only after all rules have been applied.
+			// Apply compares each password with all others. So Apply checks the
+			// limit here, and not only at the end.
 			if len(u.passwords) >= maxPasswords {
 				return errPasswords
 			}

@@ -134,9 +134,9 @@ func (w *Writer) Close(t Trailer) error {
 	return w.w.Flush()
 }
 
-// Reader reads a backup file. Its Read returns the bytes of the snapshot, and
-// io.EOF only after the trailer has confirmed that they are complete. All errors
-// about the content are *DamagedError.
+// Reader reads a backup file. Its Read returns the bytes of the snapshot. It
+// returns io.EOF only after the trailer has confirmed that these bytes are
+// complete. All errors about the content are *DamagedError.
 type Reader struct {
 	r       *bufio.Reader
 	offset  int64 // offset in the file of the next block

@@ -58,14 +58,14 @@ const (
 	// FeatureLocks changes the meaning of entries in these ways:
 	//   - A value that is written again keeps its fencing token (see
 	//     keepsGrant).
-	//   - There is the command LOCK.
+	//   - The command LOCK exists.
 	FeatureLocks = 6
 
 	// FeatureShared changes the meaning of entries in these ways:
 	//   - LOCK ACQUIRE has the options SHARED and LIMIT, and LOCK TOKEN accepts an
 	//     owner. Below this version, these arguments are errors, as in programs
 	//     that do not know them.
-	//   - There are values of the type lock (see keyspace.Lock).
+	//   - Values of the type lock exist (see keyspace.Lock).
 	//   - LOCK INFO and LOCK LIST describe values of this type, and LOCK HELP the
 	//     options.
 	//   - A grant whose renewal was answered is not passed on (see answered), and

@@ -186,8 +186,8 @@ func TestFunction_Snapshot(t *testing.T) {
 	s.want("no interpreter", no+no+"+OK ")
 }
 
-// A library that exceeds the script budget is ended and gets a dry run, like a
-// script.
+// If the code of a library exceeds the script budget, the leader ends it and
+// executes it in a dry run, as it does with a script.
 func TestFunction_LoadTakesLong(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|#!lua name=slow\nregister f\nlong")

@@ -69,8 +69,9 @@ func newListed(t *testing.T, locks int) (l *listed, keys []string) {
 	return l, keys
 }
 
-// TestLockList_Walk: a client that asks for one page after the other gets each lock
-// once, the oldest first, whether the node keeps the locks for the next pages or not.
+// TestLockList_Walk: a client that reads page after page gets each lock once, the
+// oldest first. This holds whether or not the node keeps the locks for the next
+// pages.
 func TestLockList_Walk(t *testing.T) {
 	l, keys := newListed(t, 2000)
 	got, kept := l.walk("COUNT 7", nil)

@@ -735,10 +735,10 @@ func DeadlineIn(now, ttl int64) int64 {
 //
 // The arguments and the reply are valid only during the call.
 type Trace struct {
-	// Ran is called for a command that was executed: alone, in a transaction,
-	// or as an effect of a script. A script that the machine executes natively
-	// is one command. proto is the RESP version of the connection that sent the
-	// command.
+	// Ran is called for each command that was executed, whether alone, in a
+	// transaction, or as an effect of a script. A script that the machine
+	// executes natively is one command. proto is the RESP version of the
+	// connection that sent the command.
 	Ran func(db int, args [][]byte, reply Reply, proto int)
 	// Served is called for a blocking command that was given its reply.
 	Served func(db int, args [][]byte, reply Reply)

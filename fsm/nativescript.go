@@ -503,7 +503,7 @@ func rueidisSetIfAbsent(unit string) func(s *nativeRun) Reply {
 
 // redissonLock increments the count of the holder ARGV[2] in a hash. If the
 // lock has another holder, it returns the remaining time of the lock. HINCRBY
-// is the only call that can fail, and the first one that writes.
+// is the only call that can fail, and it is the first call that writes.
 func redissonLock(s *nativeRun) Reply {
 	s.reads()
 	o, wrong := s.LookupType(s.keys[0], keyspace.TypeHash)

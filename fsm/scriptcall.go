@@ -325,9 +325,9 @@ var sessionCommands = []string{
 	"subscribe", "sunsubscribe", "swapdb", "sync", "unsubscribe", "unwatch", "wait", "waitaof", "watch",
 }
 
-// ScriptRunner interprets scripts: for the leader, and for read-only scripts on
-// the node that executes the read. Several goroutines may call its methods at
-// the same time.
+// ScriptRunner interprets scripts. The leader has one for the scripts of
+// groups, and each node has one for the read-only scripts that it executes as
+// reads. Several goroutines may call its methods at the same time.
 type ScriptRunner interface {
 	// CompileScript returns "" if a script can be executed, and otherwise
 	// Redis' error text with its code ("ERR Error compiling script (new

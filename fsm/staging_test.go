@@ -192,9 +192,9 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestore_epoch: two restores of the same backup never give the same token if
-// the wall clock of the second is later, and a wall clock that went back does not
-// lower the epoch of the backup.
+// TestRestore_epoch: if the wall clock of the second restore of a backup is
+// later, the two restores never give the same token. A wall clock that went back
+// does not lower the epoch of the backup.
 func TestRestore_epoch(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.want("set k v", "+OK")

@@ -560,7 +560,7 @@ func (cmd *Command) ACLCategories() []string {
 }
 
 // KeySpecs returns the key specs that COMMAND INFO prints. Commands without
-// keys, and commands that have only KeysOf, have none.
+// keys have no key specs, and neither have commands with KeysOf alone.
 func (cmd *Command) KeySpecs() []KeySpec {
 	switch {
 	case cmd.Specs != nil:

@@ -72,7 +72,7 @@ const (
 	// deleted.
 	DelusersCommand = "_delusers"
 	// SeedusersCommand takes names and rules. It creates these users if the
-	// cluster never had any. It returns 1 if it created them, else 0.
+	// cluster never had any users. It returns 1 if it created them, else 0.
 	SeedusersCommand = "_seedusers"
 )
 

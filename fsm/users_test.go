@@ -19,8 +19,9 @@ func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
 	return "ERR forbidden"
 }
 
-// The commands of a script are checked with the rules of the group's user at
-// that log index, also for scripts that could be executed natively.
+// The leader checks the commands of a script against the rules that the group's
+// user has at that log index. It also does so for scripts that could be
+// executed natively.
 func TestSpeculate_Users(t *testing.T) {
 	s := newStage(t)
 	s.runner = guarded{&s.lines}

@@ -162,8 +162,8 @@ type BlockingCall struct {
 	// Resume replaces the last arguments if the command is executed again: see
 	// ResumeArgs.
 	Resume []string
-	// Gone, if it is an error, is the reply that ends the wait when a key loses
-	// its value of the type.
+	// Gone, if it is an error, is the reply that ends the wait when a key no
+	// longer has a value of that type.
 	Gone Reply
 	// Lock is set for a command that waits for a lock. Such a command waits
 	// until the key is absent, or until it may join the holders that the key
@@ -546,8 +546,8 @@ func (n *waiter) blocking(t *Table) BlockingCall {
 // serve ends a wait with a reply.
 func (c *Ctx) serve(n *waiter, r Reply) { c.serveGrant(n, r, nil) }
 
-// serveGrant is like serve, for a reply that is a grant of a lock if grant is
-// not nil.
+// serveGrant is like serve. If grant is not nil, the reply is a grant of a
+// lock.
 func (c *Ctx) serveGrant(n *waiter, r Reply, grant *provisional) {
 	reply := r.Append(nil, n.proto)
 	c.tracedServe(n, r)

@@ -21,8 +21,8 @@ const (
 	WaitedCommand = "_waited"
 	// SuspendCommand lets the leader change the waiters of a session. Its
 	// arguments are the leader's term, node, boot, and one of SuspendOn,
-	// SuspendOff, SuspendEnd and SuspendDrop. It has no effect if the term is
-	// over.
+	// SuspendOff, SuspendEnd, SuspendDrop and SuspendPass. The command has no
+	// effect if that term is over.
 	SuspendCommand = "_hold"
 	// UndeliveredCommand ends the grant of a lock whose reply could not be sent to
 	// its client. Its arguments are the key and the token. It has no effect if a

@@ -16,8 +16,8 @@ import (
 // Work is the estimated cost of executing commands, in steps, before they are
 // executed. The leader asks for it to bound what one entry costs to apply: see
 // BatchBuilder.Divide. The estimate uses the sizes of the keys and does not
-// walk their values. It may therefore be higher than what the commands are
-// charged when they run, and it is at most slightly lower.
+// walk their values. The estimate may therefore be higher than the steps that
+// the commands are charged when they run. It is at most slightly lower.
 
 // StepNanos is approximately how many nanoseconds one step of work takes.
 const StepNanos = 10

@@ -65,9 +65,9 @@ func heavy() [][]string {
 	}
 }
 
-// TestWork: the estimate for a write, which is made before the write is
-// executed, is at least half of the steps that the write is charged, and at
-// most a few times as much.
+// TestWork compares the estimate for a write with the steps that the write is
+// charged. The estimate must be at least half of these steps, and at most a few
+// times as much.
 func TestWork(t *testing.T) {
 	w := newMetered(t)
 	w.fill(5000)

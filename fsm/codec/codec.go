@@ -77,7 +77,7 @@ func (d *Decoder) Byte() byte {
 }
 
 // Bytes reads a length and as many bytes. The result shares the memory of the
-// input, and appending to it copies it.
+// input. Appending to the result copies it.
 func (d *Decoder) Bytes() []byte {
 	n := d.Uvarint()
 	if n > uint64(len(d.Rest)) {

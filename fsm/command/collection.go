@@ -163,7 +163,7 @@ func sample(c *fsm.Ctx, k, n int, f func(i int) bool) {
 // below returns a random number that is at least 0 and less than n.
 func below(c *fsm.Ctx, n int) int { return int(c.Random() % uint64(n)) }
 
-// maxRepeats is the largest number of elements that one call draws with
+// maxRepeats is the maximum number of elements that one call may draw with
 // repetitions. Without the limit, a call could ask for any number of elements
 // of a collection that has only one.
 const (

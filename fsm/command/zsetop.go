@@ -299,7 +299,7 @@ func (q *zquery) objects(n int) (list []*keyspace.Object, positions []int) {
 }
 
 // visits returns the number of scores that are combined. A client may name the
-// same key as often as fits into a command, and each repetition counts.
+// same key many times in a command, and each repetition counts.
 func (q *zquery) visits() int {
 	sum := 0
 	switch q.op {

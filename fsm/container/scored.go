@@ -9,7 +9,7 @@ type Scored struct {
 }
 
 // Compare returns -1, 0 or 1 if a is before b, equal to b or after b in a
-// sorted set: it compares the scores, and the members if the scores are equal.
+// sorted set. It compares the scores, and the members if the scores are equal.
 func (a *Scored) Compare(b *Scored) int {
 	switch {
 	case a.Score < b.Score:

@@ -207,7 +207,7 @@ func (h *Value) Raise(i int, value byte) (changed, whole bool) {
 // setSparse implements Raise for a sparse value. It splits the run with the
 // register and joins neighboring runs that have equal values and fit into one
 // run. It looks at five runs and does not join runs of zeros. Redis does the
-// same, and the bytes of the value depend on it.
+// same, and the bytes of the value depend on these rules.
 func (h *Value) setSparse(i int, value byte) (changed, whole bool) {
 	if len(h.b) > sparseMost {
 		return false, false

@@ -116,10 +116,10 @@ func (z *lzf) swap(in string, i int) int {
 	return int(int64(old) - int64(z.base))
 }
 
-// match returns the number of bytes at i that repeat the bytes at ref, which is
-// at least three. liblzf checks the limit only after its first sixteen
-// comparisons, so match may exceed the limit in the same way near the end of a
-// text.
+// match returns the number of bytes at i that repeat the bytes at ref. The
+// result is at least three. liblzf checks the limit only after its first
+// sixteen comparisons, so match may exceed the limit in the same way near the
+// end of a text.
 func match(in string, ref, i int) int {
 	most := min(len(in)-i-2, lzfRepeat)
 	n := 2

@@ -91,7 +91,7 @@ func (r *Reader) skimTexts(w *Weight, n int, t Type) {
 }
 
 // countFunc returns the number of elements of a packed part from its head, or
-// -1 if the head does not have it.
+// -1 if the head does not contain the number.
 type countFunc func(head []byte) int
 
 // leastElement is the minimum size of an element of a packed part, in bytes.

@@ -84,9 +84,9 @@ type Stream struct {
 	Groups container.Seq[Group] // ordered by name
 }
 
-// ParseID parses an ID of the form ms-seq, or ms alone, for which the sequence
-// number is missing. Unless strict is set, it also accepts - and +, the first
-// and the last ID.
+// ParseID parses an ID of the form ms-seq, or of the form ms. missing is the
+// sequence number of the latter form. Unless strict is set, it also accepts -
+// and +, the first and the last ID.
 func ParseID(arg []byte, missing uint64, strict bool) (id ID, ok bool) {
 	s := string(arg)
 	switch {
