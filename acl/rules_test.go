@@ -180,8 +180,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestApply_ManyPasswords: Apply refuses passwords that exceed the limit when it
-// reaches them, not after it has compared all of them with each other.
+// TestApply_ManyPasswords: Apply stops at the first password that exceeds the
+// limit. It does not compare all passwords with each other first.
 func TestApply_ManyPasswords(t *testing.T) {
 	rules := make([]string, 0, 1100)
 	for i := range cap(rules) {

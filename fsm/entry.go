@@ -35,8 +35,9 @@ const (
 // These limits are part of the meaning of an entry. All nodes must use the same
 // limits, so they are constants and not options.
 const (
-	// MaxStringBytes bounds one string value. APPEND and SETRANGE fail beyond
-	// it, as they do in Redis beyond proto-max-bulk-len.
+	// MaxStringBytes bounds one string value. APPEND and SETRANGE fail if the
+	// result would be longer, as they do in Redis if it would exceed
+	// proto-max-bulk-len.
 	MaxStringBytes = 8 << 20
 	// MaxReplyBytes bounds the replies of one group. An operation whose reply
 	// would exceed it returns an error instead.

@@ -280,7 +280,8 @@ func (c *Ctx) send(args [][]byte, sharded bool) Reply {
 // LockEventKind is the kind of a LockEvent.
 type LockEventKind byte
 
-// These are the kinds. Their numbers are part of the format of histories on disk.
+// These are the kinds of lock events. Their numbers are part of the format of
+// histories on disk.
 const (
 	// LockGranted: a client got a lock.
 	LockGranted LockEventKind = iota + 1

@@ -69,7 +69,7 @@ func expiryMass(t *testing.T, features, perEntry int) {
 		t.Errorf("SCAN and DBSIZE answer %q", rest)
 	}
 	left := f.m.Len()
-	// SET k7 expires its key too, unless the entry has already expired it.
+	// SET k7 expires k7 too, unless the entry has already expired this key.
 	if expired := int(f.m.Stats().Expired); expired != perEntry && expired != perEntry+1 {
 		t.Errorf("one entry expired %d keys, want %d", expired, perEntry)
 	}

@@ -50,8 +50,8 @@ func TestFeatures(t *testing.T) {
 }
 
 // TestFeatures_TermStart: programs from before FeatureMend refuse a TermStart
-// with a feature version that they do not know. Otherwise they would apply it
-// as FeatureAbsent.
+// with a feature version that they do not know. Otherwise, they would apply the
+// TermStart as if it had the version FeatureAbsent.
 func TestFeatures_TermStart(t *testing.T) {
 	for n := range fsm.MaxFeatures + 1 {
 		b := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n})

@@ -291,7 +291,7 @@ func (c *Ctx) Change() {
 
 // Disown gives the machine a new owner, so that the machine copies the nodes of
 // its collections before it changes them. A command must call Disown when it
-// makes two values share nodes: otherwise a change of one value would also
+// makes two values share nodes. Otherwise, a change of one value would also
 // change the other.
 func (c *Ctx) Disown() { c.m.disown() }
 

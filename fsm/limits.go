@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
-// MaxKeyBytes bounds a key that is written. With MaxStringBytes it ensures that
-// the reader of a snapshot accepts a key with its value. Redis allows keys as
-// large as values.
+// MaxKeyBytes bounds the length of a key that is written. Together with
+// MaxStringBytes, it ensures that the reader of a snapshot accepts a key with
+// its value. Redis allows keys as large as values.
 const MaxKeyBytes = 512 << 10
 
 // These limits of collections apply in addition to the limits of keys and
@@ -40,8 +40,8 @@ func (cmd *Command) limit() {
 // RDBWriter returns a writer of the RDB format that charges c.
 func (c *Ctx) RDBWriter() *rdb.Writer { return rdb.NewWriter(MaxReplyBytes, c.Charge, c.ChargeMemory) }
 
-// These limit the value of a payload: see rdb.Limits. Restoring an element
-// costs about as much as adding one with a write command.
+// These constants limit the value of a payload: see rdb.Limits. Restoring an
+// element costs about as much as adding one with a write command.
 const (
 	maxUnfolded = MaxReplyBytes
 	maxRestored = MaxArguments

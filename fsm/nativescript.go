@@ -122,8 +122,8 @@ func (c *Ctx) nativeFor(sha string, args, keys, argv [][]byte) *nativeScript {
 	return nil
 }
 
-// native contains the native scripts by SHA1. acquiring contains those that
-// create their keys if they are absent.
+// native contains the native scripts by SHA1. acquiring contains the native
+// scripts that create their keys if the keys are absent.
 var native, acquiring = nativeTable()
 
 func nativeTable() (t map[string]*nativeScript, acquiring map[string]bool) {
@@ -313,7 +313,7 @@ func compareAndExpire(s *nativeRun) Reply {
 }
 
 // touchOrSet renews the lock if its value is the token, and acquires it if it
-// is free. others is the reply if the lock has another owner.
+// is free. The parameter others is the reply if the lock has another owner.
 func touchOrSet(others Reply) func(s *nativeRun) Reply {
 	return func(s *nativeRun) Reply {
 		o, same, fail := s.held(s.keys[0])

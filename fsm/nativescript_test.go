@@ -64,8 +64,8 @@ func TestNativeScripts_Tracking(t *testing.T) {
 }
 
 // TestNativeScripts checks that a native script is interpreted only if its
-// arguments are not as a library sends them. test/compat checks that the native
-// form has the same effects as the text.
+// arguments differ from those that a library sends. test/compat checks that the
+// native form has the same effects as the text.
 func TestNativeScripts(t *testing.T) {
 	s := newStage(t)
 	sha := "cf0e94b2e9ffc7e04395cf88f7583fc309985910"

@@ -35,7 +35,7 @@ var mapRanges = map[string]string{
 	"snapshot.go m.sessions": "sorted by node before anybody sees it",
 }
 
-// ourModule is the prefix of the packages below fsm, which are as pure as fsm.
+// ourModule is the prefix of the import paths of our own packages.
 const ourModule = "github.com/holdfast-kv/holdfast/"
 
 // TestPurity checks that fsm and the packages below it do not use anything that
@@ -50,7 +50,7 @@ func TestPurity(t *testing.T) {
 	p.checkLists()
 }
 
-// packageDirs returns the directory of fsm and those of the packages below it.
+// packageDirs returns the directories of fsm and of the packages below it.
 func packageDirs(t *testing.T) []string {
 	t.Helper()
 	var dirs []string
@@ -203,9 +203,9 @@ func floating(v types.TypeAndValue) bool {
 	return ok && b.Info()&types.IsFloat != 0
 }
 
-// typesOf checks the types of a package. It loads package math, whose floats
-// are multiplied, and our own packages. Other imports stay unknown; their
-// values are neither floats nor maps.
+// typesOf checks the types of a package. It loads our own packages and package
+// math, because the check needs the types of their floats. Other imports stay
+// unknown. Their values are neither floats nor maps.
 func typesOf(fset *token.FileSet, trees []*ast.File) types.Info {
 	info := types.Info{Types: make(map[ast.Expr]types.TypeAndValue)}
 	conf := types.Config{Importer: fewImports{importer.ForCompiler(fset, "source", nil).(types.ImporterFrom)}, Error: func(error) {}}

@@ -17,8 +17,8 @@ type ReadRequest struct {
 	Now  int64
 	Wall int64  // wall clock in microseconds since 1970, 0 for the log's wall clock
 	Seed uint64 // seed for RANDOMKEY
-	// Runner interprets read-only scripts. Scripts are the scripts that are
-	// running. Both may be nil.
+	// Runner interprets read-only scripts. Scripts contains the running
+	// scripts. Runner and Scripts may be nil.
 	Runner  ScriptRunner
 	Scripts RunningScripts
 	// Pages, unless nil, keeps the locks that LOCK LIST finds, for further reads of
@@ -33,8 +33,8 @@ type ReadRequest struct {
 }
 
 // Front makes Machine.Read execute only the first operations of a group whose
-// replies are large. So a node holds only a few replies for a client that does
-// not read them. The other operations remain a group of their own: see
+// replies are large. So if a client does not read its replies, the node holds
+// only a few of them. The remaining operations become a group of their own: see
 // Group.Skip. The caller sets Most, and Read sets the other fields.
 type Front struct {
 	// Most is an approximate limit for the encoded replies that Read returns,

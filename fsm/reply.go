@@ -412,8 +412,8 @@ func (r *Reply) cost() (steps, bytes int) {
 	return steps + 1, bytes
 }
 
-// Kind is the RESP3 type of a reply. Code that converts replies into something
-// other than bytes, such as values of a script, uses it.
+// Kind is the RESP3 type of a reply. Kind is for code that converts replies
+// into something other than bytes, such as values of a script.
 type Kind byte
 
 // These are the kinds of a Reply.

@@ -52,7 +52,7 @@ type settings []setting
 
 type setting struct{ name, value string }
 
-// with returns the settings with one of them changed or added.
+// with returns a copy of the settings in which one setting is changed or added.
 func (s settings) with(name, value string) settings {
 	at, found := slices.BinarySearchFunc(s, name, func(e setting, name string) int {
 		return strings.Compare(e.name, name)

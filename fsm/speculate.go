@@ -588,9 +588,9 @@ func (sp *Speculation) prepareUndo(body []byte) {
 	}
 }
 
-// undo restores the state before a group that was cut, which means that it was
-// ended because it exceeded its budget. undo reports whether prepareUndo has
-// saved that state.
+// undo restores the state before a group that was cut, that is, ended because
+// it exceeded its budget. undo reports whether prepareUndo has saved that
+// state.
 func (sp *Speculation) undo() bool {
 	b, c := &sp.reads, &sp.c
 	if b.before == nil {

@@ -201,8 +201,8 @@ func TestSpeculate_NothingDone(t *testing.T) {
 	}
 }
 
-// eventsOf executes a group speculatively as the only one of the first entry,
-// applies the entry and returns its events.
+// eventsOf executes a group speculatively, applies an entry with this group
+// alone as the first entry, and returns its events.
 func (s *stage) eventsOf(g *fsm.Group) []fsm.Event {
 	s.t.Helper()
 	s.add(g)

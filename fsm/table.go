@@ -529,7 +529,7 @@ var groupCategories = map[string]string{
 
 // ACLCategories returns the ACL categories as COMMAND INFO prints them, with
 // the @. Flags imply most of them. A container such as OBJECT has only the
-// category of its speed; its subcommands have the others.
+// category of its speed. Its subcommands have the other categories.
 func (cmd *Command) ACLCategories() []string {
 	has := make(map[string]bool)
 	for _, c := range cmd.Categories {

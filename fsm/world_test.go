@@ -89,7 +89,7 @@ type worldNode struct {
 	starts []*worldStart
 }
 
-// worldStart is one start of a node, with its forwarder's numbers.
+// worldStart is one start of a node, with the group numbers of its forwarder.
 type worldStart struct {
 	id         fsm.SessionID
 	seq, floor uint64
@@ -180,8 +180,8 @@ func (w *world) termStart(features int) {
 	}
 }
 
-// batch applies groups of several starts, after a speculative execution if one
-// needs it.
+// batch applies groups of several starts, after a speculative execution if a
+// group needs one.
 func (w *world) batch() {
 	w.t.Helper()
 	var batch fsm.BatchBuilder

@@ -252,8 +252,8 @@ func pop(c *fsm.Ctx, args [][]byte, left bool) fsm.Reply {
 	return fsm.Array(elems)
 }
 
-// takeElements removes elements from one end of a list, which must not be
-// empty, and returns them.
+// takeElements removes elements from one end of a list and returns them. The
+// list must not be empty.
 func takeElements(c *fsm.Ctx, o *keyspace.Object, count int64, left bool) (elems []fsm.Reply, fail fsm.Reply) {
 	size := int64(o.Coll.List.Len())
 	count = min(count, size)

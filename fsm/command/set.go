@@ -524,8 +524,8 @@ func setStore(c *fsm.Ctx, args [][]byte, event string, operation setOperation) f
 	}
 	n := open(c, nil, args[1], keyspace.TypeSet)
 	if o := list[0]; len(list) == 1 && o != nil && keyspace.LargeSet(o.Coll.Set.Len()) {
-		// The result is the set itself. It has the encoding of large values,
-		// which a set of this size always has.
+		// The result is the source itself. It has the encoding of large values,
+		// because every set of this size has it.
 		n.Coll.Big, n.Coll.Set = true, o.Coll.Set
 		c.Disown() // o and n share nodes now
 		return storeResult(c, n, "s", event)

@@ -352,7 +352,7 @@ func ltrimWork(w *fsm.Weigher, args [][]byte) int {
 }
 
 // popWork returns the work of a command that removes elements and replies with
-// them. It removes one element, or as many as the last argument says.
+// them. It removes one element, or the number of elements in the last argument.
 func popWork(w *fsm.Weigher, args [][]byte) int {
 	count := int64(1)
 	if len(args) > 2 {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// xreadLogged is XREAD with BLOCK in the form in which it goes through the log.
-// It goes through the log because it may wait.
+// xreadLogged is the form of XREAD with BLOCK in the log. XREAD with BLOCK is
+// logged because it may wait.
 const xreadLogged = "_xread"
 
 var xreadCommands = []fsm.Command{

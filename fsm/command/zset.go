@@ -381,8 +381,9 @@ func zincrby(c *fsm.Ctx, args [][]byte) fsm.Reply {
 
 type zaddOptions struct{ nx, xx, gt, lt, ch, incr bool }
 
-// condition parses an option that GEOADD also accepts; comparison parses one
-// that only ZADD accepts. Both report whether the argument is such an option.
+// condition parses an option that both ZADD and GEOADD accept. comparison
+// parses an option that only ZADD accepts. Both report whether the argument is
+// such an option.
 func (p *zaddOptions) condition(word []byte) bool {
 	switch {
 	case fsm.IsWord(word, "NX"):

@@ -429,8 +429,8 @@ func (q *zquery) intersect(put func(member string, score float64)) {
 		sum := q.sources[0].of(score)
 		q.c.Charge(len(positions))
 		for i := 1; i < len(positions); i++ {
-			// As in Redis, only the product of the first score is checked for
-			// NaN on its own.
+			// As in Redis, the products of the further scores are not checked
+			// for NaN, only the sums.
 			sum = q.how.of(sum, float64(q.sources[i].weight*raw[positions[i]]))
 		}
 		put(member, sum)

@@ -45,7 +45,7 @@ type node[T any] struct {
 	kids  []kid[T]
 }
 
-// kid is a child with the number of items in it and below it.
+// kid is a child of a node, with the number of items in the child and below it.
 type kid[T any] struct {
 	node *node[T]
 	n    int

@@ -57,7 +57,8 @@ func (x wide) times(y wide) wide {
 
 func (x wide) minus() wide { return wide{-x.hi, -x.lo} }
 
-// π/2 in three parts. The first two together are as exact as a wide.
+// These three parts add up to π/2. The first two together are as exact as a
+// wide.
 const (
 	halfPi     = 1.57079632679489661923
 	halfPiRest = 6.12323399573676603587e-17

@@ -64,7 +64,7 @@ func (g *Matcher) Match(s string) bool {
 				continue
 			}
 		}
-		// The bytes differ, or only one of the two texts is at its end.
+		// The bytes differ, or only one of the pattern and s is at its end.
 		backS++
 		if backP < 0 || backS >= len(s) {
 			return false

@@ -62,7 +62,8 @@ func (v *Collection) FillScores(o *container.Owner, members []container.Scored) 
 	if at == len(members) {
 		return true
 	}
-	// The other scores are kept as they are, because v is large now.
+	// The scores of the other members are kept unchanged, even -0, because v
+	// now has the encoding of large values.
 	members = append(v.Order.Slice(0, v.Order.Len()), members[at:]...)
 	scores := make([]container.Item[float64], len(members))
 	for i := range members {

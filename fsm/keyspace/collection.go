@@ -212,8 +212,8 @@ func (v *Collection) Pop(o *container.Owner, left bool) string {
 	return v.List.Delete(o, at)
 }
 
-// Offset returns the position of an index, which counts from the end if it is
-// negative. It returns false if there is no such position.
+// Offset converts an index to a position. A negative index counts from the end.
+// It returns false if there is no such position.
 func (v *Collection) Offset(index int64) (int, bool) {
 	n := int64(v.List.Len())
 	if index < 0 {
@@ -244,8 +244,8 @@ const (
 	// ElementOverhead estimates the memory of an element besides its bytes, in
 	// bytes.
 	ElementOverhead = 48
-	// pendingOverhead estimates the memory of a pending entry, including its
-	// position among those of its consumer, in bytes.
+	// pendingOverhead estimates the memory of a pending entry, including its ID
+	// in the list of its consumer, in bytes.
 	pendingOverhead = 96
 	// memorySamples is the number of elements that an estimate reads, as in
 	// Redis.

@@ -112,8 +112,9 @@ func guess(slots []slot, hash uint64, shift int) int {
 // key.
 func find(slots []slot, s slot, shift int) (int, bool) {
 	i := guess(slots, s.hash, shift)
-	// There is almost always only one slot with an equal hash; only an attacker
-	// can create many of them. The search by key keeps that case fast.
+	// Almost always, at most one slot has an equal hash. Only an attacker can
+	// create many slots with equal hashes. The search by key keeps this case
+	// fast.
 	i += sort.Search(sameHash(slots[i:], s.hash), func(j int) bool { return slots[i+j].obj.Key >= s.obj.Key })
 	return i, i < len(slots) && slots[i].hash == s.hash && slots[i].obj.Key == s.obj.Key
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// TestExpiryIndex_Load compares an index that Load has filled with one to which the
-// objects were added one by one. The list has the order of a snapshot, or any
-// other.
+// TestExpiryIndex_Load compares an index that Load has filled with an index to
+// which the objects were added one by one. The list for Load is in the order of a
+// snapshot, or in another order.
 func TestExpiryIndex_Load(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
 		for _, n := range []int{0, 1, 2, 63, 64, 65, 1000, 20_001} {

@@ -80,8 +80,8 @@ const (
 	IsLock
 )
 
-// NewObject returns an object for key with the string val. Both take one
-// allocation.
+// NewObject returns an object for key with the string val. The key and val
+// share one allocation.
 func NewObject(key, val []byte) *Object {
 	var both strings.Builder
 	both.Grow(len(key) + len(val))

@@ -85,7 +85,8 @@ func (l *listpack) score(f float64) {
 }
 
 // Intset writes a set whose members are integers in ascending order. It writes
-// them as an array, in which all of them have the width that the widest needs.
+// them as an array of integers of equal width. The widest member determines the
+// width.
 func (w *Writer) Intset(v *container.Dict[struct{}]) {
 	numbers := make([]int64, 0, v.Len())
 	width := 2

@@ -9,8 +9,8 @@ import (
 // free is a Meter that counts nothing.
 var free = Meter{Charge: func(int) {}, Hold: func(int) {}}
 
-// TestLength checks that the computation with one row gives the same length
-// as the one with the whole table.
+// TestLength checks that the computation with one row gives the same length as
+// the computation with the whole table.
 func TestLength(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	text := func() string {
