@@ -27,8 +27,8 @@ func (f *feed) dump(key string) string {
 	return strings.TrimSuffix(rest, "\r\n")
 }
 
-// variety returns a feed whose state machine has values of every type that DUMP
-// accepts, and their keys.
+// variety returns a feed and the keys of its state machine, which have values
+// of every type that DUMP accepts.
 func variety(t testing.TB) (f *feed, keys []string) {
 	f = newFeed(t)
 	f.do("SET str hello", "SET num 12345", "SET neg -70000", "RPUSH list a 1 -1 300 70000 9999999999 -4097",

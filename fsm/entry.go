@@ -13,8 +13,9 @@ const EntryVersion = 1
 
 // mendVersion is the entry version of a TermStart whose feature version is at
 // least FeatureMend. The format is the same as that of EntryVersion. Programs
-// from before FeatureMend refuse an entry of this version. Without it, they
-// would treat every feature version in a TermStart as FeatureAbsent.
+// from before FeatureMend refuse an entry of this version. If they did not
+// refuse it, they would treat every feature version in a TermStart as
+// FeatureAbsent.
 const mendVersion = 2
 
 // These are the kinds of entries.

@@ -88,8 +88,8 @@ type Event struct {
 	Name string
 	// Class is the letter of the event in notify-keyspace-events.
 	Class byte
-	// Keyspace and Keyevent say on which of its two channels a notification of
-	// EventKeyspace is published.
+	// Keyspace and Keyevent say whether a notification of EventKeyspace is
+	// published on the keyspace channel and on the keyevent channel.
 	Keyspace, Keyevent bool
 	// Sharded means that the channel of EventPublish is a shard channel.
 	Sharded bool
@@ -310,7 +310,7 @@ type LockEvent struct {
 	Key   string
 	Owner string
 	// LockClient is the client that got the lock, or whose command ended the
-	// grant. It is zero if no client did.
+	// grant. It is zero if no client got the lock or ended the grant.
 	LockClient
 
 	// Since is the lease clock when the grant began. It is 0 if LOCK ACQUIRE did

@@ -424,7 +424,7 @@ func functionRestore(c *Ctx, args [][]byte) Reply {
 }
 
 // readLibraries reads libraries in the format of functionDump. As in Redis, the
-// last library may extend into the trailer of the payload; its code is then
+// last library may extend into the trailer of the payload. Its code is then
 // unlikely to be valid.
 func (c *Ctx) readLibraries(payload []byte) (all library.Set, refusal string) {
 	all = library.NewSet()

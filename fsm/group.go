@@ -84,8 +84,8 @@ func (g *Group) Reset(proto int, origin uint64) {
 func (g *Group) Track() { g.buf[0] |= groupTrack }
 
 // As sets the ACL user whose rules apply to the commands that scripts of the
-// group call. Without a user they may call everything. As may be called once,
-// before the first operation.
+// group call. Without a user, the scripts may call every command. As may be
+// called once, before the first operation.
 func (g *Group) As(user string) {
 	if g.ops > 0 || g.buf[0]&groupUser != 0 {
 		panic("fsm: Group.As called twice or after the first operation")

@@ -418,8 +418,8 @@ func (c *Ctx) UnindexedLocks() int { return c.m.locks.unindexed[c.db] }
 // LastToken returns the highest token that was given out.
 func (c *Ctx) LastToken() keyspace.Pos { return keyspace.Pos(c.m.token) }
 
-// Exchanged returns the position at which SWAPDB or a restore last gave the current
-// database other keys.
+// Exchanged returns the position of the last SWAPDB or restore that gave the
+// current database other keys.
 func (c *Ctx) Exchanged() keyspace.Pos { return c.m.exchanged[c.db] }
 
 // LockPages returns the Keeper of the locks that LOCK LIST finds, or nil if the node

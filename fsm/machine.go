@@ -163,8 +163,8 @@ func (m *Machine) Volatile() int { return m.expiry.Len() }
 // VolatileIn returns the number of keys with a time to live in one database.
 func (m *Machine) VolatileIn(db int) int { return m.expiry.CountIn(db) }
 
-// Advance records an entry that is not for the machine (an entry of Raft
-// itself). It only raises the applied index.
+// Advance records an entry of Raft itself, which is not for the machine. It
+// only raises the applied index.
 func (m *Machine) Advance(index uint64) { m.applied = max(m.applied, index) }
 
 // Result is the result of applying an entry.
@@ -430,8 +430,8 @@ type Ctx struct {
 	pos      Pos
 	proto    int
 
-	// session is the index of the session whose group is running, -1 for none.
-	// sender is its id.
+	// session is the index of the session whose group is running, or -1 if no
+	// group is running. sender is the id of that session.
 	session int
 	sender  SessionID
 	// group is the index in the entry of the group that is running, -1 before
@@ -563,9 +563,9 @@ const drawStep = 0x9e3779b97f4a7c15
 const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
 // run executes the operations of a group and appends their replies. Table.Check
-// has accepted the body before it was proposed. If it cannot be executed
-// nevertheless, the nodes have different command tables. That is an error, and
-// it must stop this node.
+// has accepted the body before it was proposed. If it still cannot be executed,
+// the nodes have different command tables. run then returns an error, which
+// must stop this node.
 func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 	if err := c.r.open(body); err != nil {
 		return dst, fmt.Errorf("group: %w", err)

@@ -48,9 +48,8 @@ type Front struct {
 	Ops  int
 	Left bool
 	// Large is the reply of the last executed operation, if that reply alone
-	// exceeds Most. Read then returns only the replies before it. The strings
-	// of Large are those of the state, which never change, so nothing is
-	// copied.
+	// exceeds Most. Read then returns only the replies before it. Large shares
+	// its strings with the state. They never change, so nothing is copied.
 	Large *Reply
 }
 

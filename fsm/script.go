@@ -431,8 +431,8 @@ const (
 	msgScriptLength = "ERR script is longer than 1 MiB"
 )
 
-// SHA1 returns the SHA1 of a script in 40 lower-case hexadecimal digits, by
-// which EVALSHA names it.
+// SHA1 returns the SHA1 of a script in 40 lower-case hexadecimal digits.
+// EVALSHA names a script by it.
 func SHA1(script []byte) string {
 	sum := sha1.Sum(script)
 	return hex.EncodeToString(sum[:])

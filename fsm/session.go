@@ -22,8 +22,8 @@ const (
 )
 
 // These limits bound the replies, in bytes, that a session keeps for repeated
-// groups: the size of one reply, and the size of all of them. A reply that
-// exceeds a limit is kept as StatusReplyLost, without its bytes.
+// groups. One limit bounds a single reply, and the other all replies together.
+// A reply that exceeds a limit is kept as StatusReplyLost, without its bytes.
 const (
 	maxKeptReply   = 64 << 10
 	maxKeptReplies = 16 << 20

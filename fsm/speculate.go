@@ -306,8 +306,8 @@ func (c *Ctx) speculated(cmd *Command, args [][]byte) Reply {
 
 // recordsRead reports whether other nodes have to execute a read because the
 // connection tracks its reads. Only the node of the connection can register
-// such a read, when it applies the entry (see EventTracked). The reads of a
-// script are recorded call by call.
+// such a read, and it does so when it applies the entry (see EventTracked). The
+// reads of a script are recorded call by call.
 func (c *Ctx) recordsRead(row *Command) bool {
 	return c.r.track && row.Flags&(ReadOnly|Scripted) == ReadOnly
 }

@@ -287,8 +287,8 @@ type Table struct {
 }
 
 // NewTable builds the index over the given families and those of the state
-// machine itself. It panics on a duplicate name, which is a mistake in the
-// program that every test finds.
+// machine itself. It panics if two rows have the same name. Such a mistake in
+// the program would fail every test.
 func NewTable(families ...[]Command) *Table {
 	t := &Table{index: make(map[string]*Command)}
 	for _, family := range append(families, ownFamilies()...) {

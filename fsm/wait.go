@@ -89,8 +89,8 @@ type waiter struct {
 	grant   *provisional // grant of a lock that was served and is not claimed yet, nil for none
 }
 
-// waitKey is a queue of waiters: those for values of a key, or those for the
-// lock with that key.
+// waitKey identifies a queue. If lock is set, its waiters wait for the lock
+// with this key, and otherwise for values of the key.
 type waitKey struct {
 	db   int
 	key  string

@@ -176,15 +176,15 @@ type Extent struct{ Elems, Bytes int }
 
 // Growth is the amount by which a key may have grown.
 type Growth struct {
-	// Added counts the elements that commands had as arguments. The work of
-	// adding them also covers the work of removing each of them once.
+	// Added counts the elements that commands added from their arguments. The
+	// work of adding an element also covers the work of removing it once.
 	Added int
 	Other int // elements that were copied, or that are results of commands
 	Bytes int // minimum size of a string
 }
 
-// smallString is the size below which a string costs no more than the command
-// that reads it.
+// smallString is the size below which the length of a string adds nothing to
+// the cost of a command.
 const smallString = 512
 
 // undoneGrowth is the previous value of w.grown for a key.
@@ -518,8 +518,8 @@ type meter struct {
 	asked int    // bytes that the budget has approved so far
 
 	budget *Budget // nil: count only
-	// over is the reason for which the budget has ended the group, nil if it
-	// has not. Once it is set, each further charge fails at once.
+	// over is the reason why the budget has ended the group, or nil if the
+	// group continues. Once it is set, each further charge fails at once.
 	over error
 }
 

@@ -60,8 +60,8 @@ type world struct {
 	endWork     int  // see fsm.SetEndWork
 
 	entries [][]byte // the last entries, for the report of a failure
-	// recorded receives all entries and hashes: see TestRecorded. It is nil if
-	// they are not recorded.
+	// recorded receives all entries and hashes: see TestRecorded. recorded is
+	// nil if the history is not recorded.
 	recorded *[]byte
 	events   worldEvents
 	locks    lockBook
@@ -73,8 +73,8 @@ type worldEvents struct {
 	Entries, Done, Stale, Gaps, Duplicates, Fenced int
 	Waits, Served, Scripts, Committed, Refused     int
 	Granted, Claimed, PassedOn                     int
-	// Shared counts the entries after which several owners hold a lock, those that
-	// give locks to several waiters.
+	// Shared counts the entries after which several owners hold a lock. Together
+	// counts the entries that give locks to several waiters.
 	Shared, Together int
 	// Delayed counts the entries after which a lock has a delay.
 	Delayed int

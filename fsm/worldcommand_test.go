@@ -232,8 +232,8 @@ func (w *world) row(words []string) (*fsm.Command, [][]byte) {
 // line draws a command that is likely to have an effect.
 func (w *world) line() []string { return w.fill(w.pick(worldLines)) }
 
-// fill gives a line its keys, most of which hold the type that the command is
-// for.
+// fill replaces the placeholders of a line with keys and numbers. Most of the
+// keys hold the type that the command is for.
 func (w *world) fill(line string) []string {
 	words := strings.Fields(line)
 	for i, word := range words {

@@ -216,8 +216,8 @@ func scanCollection(
 }
 
 // scanDict walks a Dict as scan walks a database. It walks a small Dict to its
-// end in one call. value returns what follows a name in the reply, or None for
-// nothing.
+// end in one call. value returns the reply element that follows a name, or None
+// if no element follows.
 func scanDict[V any](d *container.Dict[V], s *elementScan, big bool, value func(e *container.Item[V]) fsm.Reply) {
 	from, visited, last := 0, int64(0), uint64(0)
 	if big {

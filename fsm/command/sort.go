@@ -291,7 +291,8 @@ func (s *sorting) weigh() (fail fsm.Reply) {
 		if s.by != nil {
 			text, ok = s.find(s.by, e.element)
 		}
-		// One long text may be the weight of all elements.
+		// The same long text may be the weight of all elements, so its cost
+		// counts for each of them.
 		if long := max(len(text)-sortShort, 0); s.alpha {
 			s.Charge(long * bits.Len(uint(len(s.all))) / fsm.CopyBytes)
 			s.work += long * bits.Len(uint(len(s.all))) / 16 // compared this often, 16 bytes at a time

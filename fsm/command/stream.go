@@ -324,8 +324,8 @@ func xadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Bulk(id.String())
 }
 
-// addID parses the ID of XADD, which may leave all of the ID or its sequence
-// number to the stream.
+// addID parses the ID of XADD. The stream chooses the whole ID if auto is set,
+// and its sequence number if autoSeq is set.
 func addID(arg []byte) (id stream.ID, auto, autoSeq, ok bool) {
 	if string(arg) == "*" {
 		return id, true, false, true

@@ -7,7 +7,7 @@ import (
 )
 
 // TestSeq compares a Seq with a slice through random changes. It also checks
-// that copies that were made between the changes stay as they were.
+// that later changes do not affect the copies that were made in between.
 func TestSeq(t *testing.T) {
 	for seed := range uint64(6) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -93,8 +93,8 @@ type Query struct {
 	DB           int
 	Match, Owner string // "" for any
 	ByOwner      bool   // Owner is given, and may be empty
-	// Exchanged is the position at which SWAPDB or a restore last gave the database
-	// other locks.
+	// Exchanged is the position of the last SWAPDB or restore that gave the
+	// database other locks.
 	Exchanged keyspace.Pos
 }
 
