@@ -211,8 +211,8 @@ func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 	if c.m.features >= FeatureMend && !c.replaceStart(n.session) {
 		return Error(msgSuperseded)
 	}
-	// A connection waits for one command at a time. So if a waiter of the
-	// connection exists, its wait has ended for the client.
+	// A connection waits for one command at a time. It would not send another
+	// command unless its earlier wait had ended.
 	if old := w.find(n.session.NodeID, n.origin); old != nil {
 		c.forget(old)
 	}
