@@ -12,7 +12,7 @@ import (
 )
 
 // ranWhileApplying calls do and returns the names of the commands that the
-// machine executes when it applies the entries of do.
+// machine executes while do applies entries.
 func (s *stage) ranWhileApplying(do func()) (names []string) {
 	s.m.Trace(&fsm.Trace{
 		Ran:     func(_ int, args [][]byte, _ fsm.Reply, _ int) { names = append(names, string(args[0])) },
@@ -167,8 +167,9 @@ func (s *stage) lengths(n int) {
 	s.commit()
 }
 
-// Costly reads are executed within a budget. A group that exceeds it has no
-// effect, and the next groups are executed on the state from before that group.
+// Costly reads are executed within a budget. A group that exceeds its budget
+// has no effect, and the next groups are executed on the state from before that
+// group.
 func TestCostly_Budget(t *testing.T) {
 	s := newStage(t)
 	s.quick = false

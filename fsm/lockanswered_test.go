@@ -169,8 +169,8 @@ func TestLock_TwoWaitersOfOneOwner(t *testing.T) {
 	s.claim("n2/3", ":0") // the grant has ended: the node executes the command again
 }
 
-// TestLock_ServesManyBehindPassedOver: the waiters of a node that is passed over
-// are not visited again for each waiter that is served behind them.
+// TestLock_ServesManyBehindPassedOver: waiters that are passed over are not
+// visited again for each waiter that is served behind them.
 func TestLock_ServesManyBehindPassedOver(t *testing.T) {
 	work := func(n int) time.Duration {
 		s := newLockNodes(t, fsm.MaxFeatures)

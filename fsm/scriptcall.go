@@ -239,8 +239,8 @@ func (s *scriptRun) track(draws uint64) {
 	s.c.rec.record(s.c, draws, "exists", slices.Concat([][]byte{nil}, s.keys))
 }
 
-// forbidden returns the reason for which the user of the script may not execute
-// a command, "" if the user may. If the runner cannot check rules, users with
+// forbidden returns the reason why the user of the script may not execute a
+// command, or "" if the user may. If the runner cannot check rules, users with
 // rules may execute nothing.
 func (c *Ctx) forbidden(args [][]byte) string {
 	if c.r.user == "" {
@@ -253,8 +253,8 @@ func (c *Ctx) forbidden(args [][]byte) string {
 	return g.Forbids(c.m.users, c.r.user, args)
 }
 
-// refused returns the reason for which the node refuses a command to all
-// scripts, "" if it does not.
+// refused returns the reason why the node refuses a command to all scripts, or
+// "" if it does not refuse the command.
 func (c *Ctx) refused(cmd *Command, args [][]byte) string {
 	if r, ok := c.runner.(ScriptRules); ok {
 		return r.Refuses(cmd, args)

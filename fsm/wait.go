@@ -377,7 +377,7 @@ func (w *waits) first(k waitKey, behind Pos) (n *waiter) {
 }
 
 // wanted reports whether the queue of k has a waiter for values of type t. If
-// the key has such a value anyway, these waiters are suspended, and a new
+// the key already has such a value, these waiters are suspended, and a new
 // command must wait behind them.
 func (w *waits) wanted(k waitKey, t keyspace.Type) bool {
 	if w.queues.Len() == 0 {

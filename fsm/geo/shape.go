@@ -61,8 +61,9 @@ func (s *Shape) Contains(p Point) (d float64, in bool) {
 // projection, in meters.
 const halfEquator = 20037726.37
 
-// steps estimates the steps of cells that are small but still so large that one
-// cell and its neighbors cover the area. Cells are narrower toward the poles.
+// steps estimates a number of steps for which cells are small, but still so
+// large that one cell and its neighbors cover the area (see Cell). Cells are
+// narrower toward the poles.
 func (s *Shape) steps(radius float64) int {
 	if radius == 0 {
 		return maxSteps

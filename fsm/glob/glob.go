@@ -4,10 +4,10 @@
 // pattern.
 package glob
 
-// Matcher matches texts against one pattern. A * for which many positions must
-// be tried makes a match quadratic in the worst case (Redis' CVE-2022-36021 was
-// worse). The number of steps is therefore limited, and it is counted over all
-// texts of a command.
+// Matcher matches texts against one pattern. If many positions must be tried
+// for a *, a match takes quadratic time in the worst case (Redis'
+// CVE-2022-36021 was worse). The number of steps is therefore limited, and it
+// is counted over all texts of a command.
 type Matcher struct {
 	pattern string
 	steps   int // steps that are left

@@ -165,8 +165,8 @@ func (w *Writer) number(n int32) {
 func (w *Writer) blob(b []byte) { w.Text(unsafe.String(unsafe.SliceData(b), len(b))) }
 
 // Limits bound the value that a Reader reads. Every node restores a payload
-// when it applies the entry, so a small payload must not cost much memory or
-// time.
+// when it applies the entry of RESTORE. So a small payload must not cost much
+// memory or time.
 type Limits struct {
 	// String is the largest size of a string, in bytes.
 	String int
