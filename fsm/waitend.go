@@ -175,8 +175,8 @@ func (c *Ctx) endEarlierStart(id SessionID) {
 	}
 }
 
-// replaceStart ensures that all waiters of the node that id names belong to the
-// start that id names: it ends the waits of an earlier start. It returns false if
+// replaceStart ends the waits of earlier starts of the node that id names, so
+// that all its other waiters belong to the start that id names. It returns false if
 // the node has waiters of a later start.
 func (c *Ctx) replaceStart(id SessionID) bool {
 	c.endEarlierStart(id)

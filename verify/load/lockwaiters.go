@@ -342,18 +342,23 @@ func (l *Load) probeLocks(c *Conn) error {
 	return err
 }
 
-// pastLimit is how long collectLocks tries to reach a node.
+// pastLimit is how long collectLocks tries to reach a node, and how long it waits
+// until a node reaches a leader.
 const pastLimit = 5 * time.Second
 
 // collectLocks asks each node for the history of the locks. It leaves out nodes
-// whose history is switched off, and nodes that are down: other checks find out
-// whether a node should be down.
+// whose history is switched off, nodes that are down, and nodes that reach no
+// leader or were removed from the cluster: such a node answers LOCK HISTORY with
+// what it knew before. Other checks find out whether a node should be down.
 func (l *Load) collectLocks(ctx context.Context) error {
 	if l.cfg.Waiters == 0 {
 		return nil
 	}
 nodes:
 	for _, addr := range l.cfg.Addrs {
+		if !l.current(ctx, addr) {
+			continue
+		}
 		reached := time.Now() // time of the latest reply, or of the first attempt to reach the node
 	locks:
 		for _, lock := range fairLocks {
@@ -383,6 +388,21 @@ nodes:
 		}
 	}
 	return nil
+}
+
+// current waits until the node executes a read, which takes a leader, and reports
+// whether it has. A read that its user may not send counts as executed.
+func (l *Load) current(ctx context.Context, addr string) bool {
+	for began := time.Now(); time.Since(began) <= pastLimit && ctx.Err() == nil; Sleep(ctx, 50*time.Millisecond) {
+		v, err := l.once(ctx, addr, pastLimit, "EXISTS", l.cfg.Prefix+"probe")
+		switch {
+		case err == nil && (v.Err == "" || strings.HasPrefix(v.Err, "NOPERM")):
+			return true
+		case strings.Contains(v.Err, "was removed from the cluster"):
+			return false
+		}
+	}
+	return false
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

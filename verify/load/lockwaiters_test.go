@@ -1,0 +1,64 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/respwire"
+)
+
+// listenAs answers each command with the reply of its name, until the test ends.
+func listenAs(t *testing.T, replies map[string]string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = conn.Close() }()
+				for r := bufio.NewReader(conn); ; {
+					cmd, err := respwire.Read(r)
+					if err != nil || len(cmd.Elems) == 0 {
+						return
+					}
+					if _, err := fmt.Fprintf(conn, "%s\r\n", replies[cmd.Elems[0].Text]); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// TestCollectLocks_RemovedNode checks that the history of a node that was removed
+// from the cluster is left out. Such a node answers LOCK HISTORY with what it knew
+// before its removal, so the checker would report all later grants as missing.
+func TestCollectLocks_RemovedNode(t *testing.T) {
+	history := "*2\r\n$6\r\ngrants\r\n*0"
+	member := listenAs(t, map[string]string{"EXISTS": ":0", "LOCK": history})
+	removed := listenAs(t, map[string]string{"LOCK": history,
+		"EXISTS": "-CLUSTERDOWN this node was removed from the cluster, the command was not executed"})
+	l := &Load{cfg: Config{Addrs: []string{removed, member}, Waiters: 1}, rec: newRecorder()}
+	if err := l.collectLocks(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(l.rec.h.Pasts), len(fairLocks); got != want {
+		t.Fatalf("%d histories, want %d: one for each lock", got, want)
+	}
+	for _, past := range l.rec.h.Pasts {
+		if past.Node != member {
+			t.Errorf("history of %s from %s, want only those of %s", past.Lock, past.Node, member)
+		}
+	}
+}
