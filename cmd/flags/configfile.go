@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -45,8 +46,9 @@ type fileSetting struct {
 func (s fileSetting) apply(flags *pflag.FlagSet) error {
 	f := flags.Lookup(s.name)
 	if f == nil || f.Name == ConfigName || f.Name == "help" {
+		names := slices.DeleteFunc(flagNames(flags), func(name string) bool { return name == ConfigName })
 		return fmt.Errorf("unknown setting %q%s (the settings are the flags of \"holdfast serve\", without --)",
-			s.name, didYouMean(s.name, flagNames(flags)))
+			s.name, didYouMean(s.name, names))
 	}
 	if s.err != nil {
 		return fmt.Errorf("%s: %w", s.name, s.err)
