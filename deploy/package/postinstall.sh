@@ -13,9 +13,12 @@ if ! getent passwd holdfast >/dev/null; then
 			--shell /usr/sbin/nologin --comment Holdfast holdfast
 	fi
 fi
-chgrp holdfast /etc/holdfast /etc/holdfast/holdfast.yaml
+chgrp holdfast /etc/holdfast
 chmod 750 /etc/holdfast
-chmod 640 /etc/holdfast/holdfast.yaml
+if [ -e /etc/holdfast/holdfast.yaml ]; then # dpkg does not restore a file that the operator has deleted
+	chgrp holdfast /etc/holdfast/holdfast.yaml
+	chmod 640 /etc/holdfast/holdfast.yaml
+fi
 install -d -o holdfast -g holdfast -m 700 /var/lib/holdfast
 
 if [ -d /run/systemd/system ]; then

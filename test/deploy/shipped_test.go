@@ -214,6 +214,33 @@ func TestPackage_InstallsWhatExists(t *testing.T) {
 	}
 }
 
+// TestPackage_WithoutSettings runs the script after the installation on a machine
+// whose operator has deleted the file with the settings, for example because the
+// unit names another one. dpkg does not restore such a file, and a script that fails
+// would leave the package half-configured.
+func TestPackage_WithoutSettings(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"bin", "etc/holdfast", "var/lib"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// These programs would change this machine, or need a user that it does not have.
+	for _, name := range []string{"getent", "chgrp", "install", "systemctl"} {
+		if err := os.WriteFile(filepath.Join(root, "bin", name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := read(t, "../../deploy/package/postinstall.sh")
+	script = regexp.MustCompile(`/(etc|var/lib)/holdfast`).ReplaceAllString(script, root+"/$1/holdfast")
+	path := filepath.Join(root, "postinstall.sh")
+	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
+	run(t, 10*time.Second, "sh", path)
+}
+
 // TestBuild_SetsVariablesThatExist checks the variables that the linker sets. The linker
 // ignores a variable that does not exist.
 func TestBuild_SetsVariablesThatExist(t *testing.T) {
