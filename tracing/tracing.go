@@ -54,14 +54,29 @@ type Tracer struct {
 // warnEvery is the shortest time between two warnings that the export fails.
 const warnEvery = time.Minute
 
-// New returns a tracer. It does not connect. The owner must call Close.
-func New(cfg Config) (*Tracer, error) {
-	u, err := url.Parse(cfg.Endpoint)
+// Validate returns an error if New would refuse the endpoint or the ratio.
+func (c Config) Validate() error {
+	_, err := c.collector()
+	return err
+}
+
+// collector returns the URL of the collector. It also checks the ratio.
+func (c Config) collector() (*url.URL, error) {
+	u, err := url.Parse(c.Endpoint)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("%q is not the URL of a collector: it must look like http://host:4318", cfg.Endpoint)
-	case !(cfg.Ratio > 0 && cfg.Ratio <= 1):
-		return nil, fmt.Errorf("the share of traced commands is %v: it must be more than 0 and at most 1", cfg.Ratio)
+		return nil, fmt.Errorf("%q is not the URL of a collector: it must look like http://host:4318", c.Endpoint)
+	case !(c.Ratio > 0 && c.Ratio <= 1):
+		return nil, fmt.Errorf("the share of traced commands is %v: it must be more than 0 and at most 1", c.Ratio)
+	}
+	return u, nil
+}
+
+// New returns a tracer. It does not connect. The owner must call Close.
+func New(cfg Config) (*Tracer, error) {
+	u, err := cfg.collector()
+	if err != nil {
+		return nil, err
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"

@@ -272,6 +272,9 @@ func (o *options) validate() error {
 	if err := o.tls.validate(); err != nil {
 		return err
 	}
+	if err := o.tracing.validate(); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		flag        string
 		value, want time.Duration

@@ -25,6 +25,17 @@ func (o *tracingOptions) flags(f *pflag.FlagSet) {
 		"share of the pipelines that are traced, above 0 and at most 1; the same on all nodes, or traces lack stages")
 }
 
+// validate returns an error if open would refuse a flag.
+func (o *tracingOptions) validate() error {
+	if o.endpoint == "" {
+		return nil
+	}
+	if err := (tracing.Config{Endpoint: o.endpoint, Ratio: o.ratio}).Validate(); err != nil {
+		return fmt.Errorf("--otlp-endpoint, --trace-ratio: %w", err)
+	}
+	return nil
+}
+
 // nodeTracer exports the traces of a node. It is nil if the node exports none.
 type nodeTracer struct {
 	tracer *tracing.Tracer

@@ -92,6 +92,8 @@ func TestConfigFile_MistakesAreNamed(t *testing.T) {
 		{"another file", "config: x\n", []string{`:1: unknown setting "config"`}},
 		{"nothing", "# only a comment\n", []string{"--node-id is missing"}},
 		{"wrong value", "node-id: n1\ndata-dir: x\nlog-level: loud\n", []string{`--log-level is "loud"`}},
+		{"no collector", "node-id: n1\ndata-dir: x\notlp-endpoint: collector\n",
+			[]string{`"collector" is not the URL of a collector`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := writeFile(t, tt.text)
