@@ -143,6 +143,8 @@ func (ms *membership) answersAt(ctx context.Context, p Peer) (note string, wrong
 	case err == nil:
 	case errors.As(err, &refused) && refused.Reason == rpc.ReasonWrongNode:
 		return "", fmt.Errorf("another node answers at %s: %s", p.Addr, refused.Text)
+	case errors.As(err, &refused) && refused.Reason == rpc.ReasonUnauthorized: // a node of another cluster
+		return "; but the process that answers there refuses this cluster: " + refused.Text, nil
 	case errors.Is(err, rpc.ErrNotPeer):
 		return "", notPeerPort(p.Addr, rpc.WhatAnswers(err))
 	case errors.As(err, &dns):

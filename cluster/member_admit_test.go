@@ -205,6 +205,33 @@ func TestAdmission_OtherProgram(t *testing.T) {
 	}
 }
 
+// The leader reports that a node of another cluster answers at the address of a new
+// node, for example the old process of a node after a recovery.
+func TestAdmission_OtherCluster(t *testing.T) {
+	t.Parallel()
+	other := prepare(t, 1)
+	var dial func(context.Context, string) (net.Conn, error)
+	other.change = func(cfg *cluster.Config) { dial = cfg.PeerDialer }
+	other.open("n1")
+	other.ready("n1")
+	c := prepare(t, 1)
+	c.change = func(cfg *cluster.Config) {
+		peer := cfg.PeerDialer
+		cfg.PeerDialer = func(ctx context.Context, addr string) (net.Conn, error) {
+			if addr == "stranger:1" {
+				return dial(ctx, address("n1"))
+			}
+			return peer(ctx, addr)
+		}
+	}
+	c.open("n1")
+	c.ready("n1")
+	done, err := c.node("n1").Add(t.Context(), "n2", "stranger:1", false)
+	if err != nil || !strings.Contains(done, "refuses this cluster: peer belongs to another cluster") {
+		t.Errorf("add at the address of a node of another cluster: %q, %v", done, err)
+	}
+}
+
 // answerLine returns a connection to a program that answers each line with
 // text, and nothing before the end of a line. The program ends when the
 // connection is closed.
