@@ -81,4 +81,4 @@ func NewestGrant(m *Machine) (key string, token Pos) {
 const MaxEndWork = maxEndWork
 
 // SetEndWork sets another number than MaxEndWork for a machine.
-func SetEndWork(m *Machine, work int) { m.endWork = work }
+func SetEndWork(m *Machine, work int) { m.waits.endWork = work }

@@ -41,9 +41,8 @@ type Machine struct {
 	features  int // feature version of the cluster: see feature.go
 	operating     // from FeatureOperate on
 
-	expiry  keyspace.ExpiryIndex
-	owner   *container.Owner // owner of the tree nodes that may be changed in place
-	endWork int              // maxEndWork, and less in a test
+	expiry keyspace.ExpiryIndex
+	owner  *container.Owner // owner of the tree nodes that may be changed in place
 
 	ctx   Ctx // scratch of Apply
 	arena []byte
@@ -79,7 +78,6 @@ func New(table *Table) *Machine {
 	m := &Machine{
 		table: table, scripts: newScriptCache(), libraries: library.NewSet(), sessions: make(map[string]*session),
 		users: &Users{}, waits: newWaits(), expiry: keyspace.NewExpiryIndex(), owner: &container.Owner{},
-		endWork: maxEndWork,
 	}
 	for i := range m.dbs {
 		m.dbs[i] = keyspace.NewDB()

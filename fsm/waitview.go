@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -226,6 +227,88 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		}
 	}
 	return One
+}
+
+// endWaits executes EndWaitsCommand.
+func endWaits(c *Ctx, _ [][]byte) Reply {
+	if !c.m.waits.left {
+		return Zero
+	}
+	n := c.endLeft()
+	if n > 0 {
+		c.Change()
+	}
+	return Int(int64(n))
+}
+
+// endWaitsWork returns the work of EndWaitsCommand.
+func endWaitsWork(w *Weigher, _ [][]byte) int {
+	if !w.m.waits.left {
+		return 0
+	}
+	return w.m.removalWork()
+}
+
+// suspendWork returns the work of SuspendCommand, which may remove waiters.
+func suspendWork(w *Weigher, args [][]byte) int {
+	if how := string(args[4]); how != SuspendEnd && how != SuspendDrop {
+		return 0
+	}
+	return w.m.removalWork()
+}
+
+// removalWork returns an upper limit for the work of an operation that removes
+// waiters.
+func (m *Machine) removalWork() int {
+	n := m.waits.queues.Len() + m.waits.conns.Len()
+	if m.features >= FeatureDivide {
+		n = min(n, maxEndWork)
+	}
+	return n * StepsPerWait / 2
+}
+
+// appendWaiting encodes the answer to a blocking command that waits. The node
+// of the connection reads it; clients never receive it.
+func appendWaiting(dst []byte, pos Pos, timeout int64, resume []string) []byte {
+	dst = strconv.AppendUint(append(dst, '@'), uint64(pos), 10)
+	dst = strconv.AppendInt(append(dst, ' '), timeout, 10)
+	for _, arg := range resume {
+		dst = append(append(dst, ' '), arg...)
+	}
+	return append(dst, '\r', '\n')
+}
+
+// Waiting reads the answer to a group whose only operation is a blocking
+// command. ok is true if the command waits. Then pos identifies its waiter, and
+// timeout is the maximum wait in milliseconds, 0 for no limit.
+func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
+	line, end := bytes.CutSuffix(reply, []byte("\r\n"))
+	if !end || len(line) == 0 || line[0] != '@' {
+		return 0, 0, false
+	}
+	p, rest, _ := bytes.Cut(line[1:], []byte(" "))
+	t, _, _ := bytes.Cut(rest, []byte(" "))
+	n, err1 := strconv.ParseUint(string(p), 10, 64)
+	timeout, err2 := strconv.ParseInt(string(t), 10, 64)
+	return Pos(n), timeout, err1 == nil && err2 == nil
+}
+
+// ResumeArgs returns the arguments with which the node executes a command again
+// after its waiter was removed. They equal args, and changed is false, unless
+// the command is an XREAD with the ID "$". "$" meant the end of the stream when
+// the command began to wait. Entries may have been added since, so ResumeArgs
+// replaces "$" with the ID that it meant. reply is the answer that Waiting has
+// read.
+func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
+	fields := bytes.Fields(reply)
+	if len(fields) <= 2 || len(fields)-2 > len(args) {
+		return args, false
+	}
+	resume = slices.Clone(args)
+	for i := 2; i < len(fields); i++ {
+		resume[len(args)-len(fields)+i] = bytes.Clone(fields[i])
+	}
+	return resume, true
 }
 
 // WaitState is the state of a wait.
