@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// starts drives one machine with groups of several starts of nodes in one
-// entry.
+// starts drives one machine with entries that contain groups from several
+// nodes, and from several starts of the same node.
 type starts struct {
 	*feed
 	seqs map[fsm.SessionID]uint64

@@ -429,9 +429,10 @@ func (g *dividing) divide(body []byte) error {
 		case flags&DenyOOM != 0 && g.limits.Full != "":
 			refusal = refusalOf(start[0], g.limits.Full)
 		case flags&Internal != 0:
-		// An operator may always empty a database. If a pipeline contains a read that is
-		// too large, the reply is TooLong. The node then executes the read outside of
-		// the log.
+		// An operation that is too much work is refused, with two exceptions. An
+		// operator may always empty a database. If a read is one of several commands in
+		// a pipeline, the reply to the pipeline is TooLong, and the node then executes
+		// the read outside of the log.
 		case n > g.limits.Operation && flags&Global == 0 &&
 			(flags&(Write|MayWrite) != 0 || ops == 1 && len(r.d.Rest) == 0):
 			refusal = tooMuchWork(n, g.limits)

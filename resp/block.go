@@ -123,10 +123,10 @@ func (c *conn) waitForm(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 	return c.srv.cmds.machine.Waits(r.cmd, args), args
 }
 
-// await waits for the end of a blocking command that is suspended in the state
-// machine, for its timeout, or for another reason to end it. It returns nil if
-// the caller must call it again, or if the connection has ended. In the latter
-// case, c.done is set.
+// await waits until the state machine has served a blocking command, until its
+// timeout, or until something else ends the wait. It returns nil if the caller
+// must call it again, or if the connection has ended. In the latter case, c.done
+// is set.
 func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []byte, err error) {
 	// Replies of earlier commands in the pipeline are sent before the
 	// connection waits. From here on, messages that the connection did not ask

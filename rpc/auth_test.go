@@ -281,10 +281,10 @@ func TestListen_ShortSecret(t *testing.T) {
 }
 
 // TestSecret_Replaced checks that nodes connect while an operator replaces the
-// secret on one node after the other, in any order: first, each node gets the
-// new secret and keeps the previous one, and then it loses the previous one.
-// When a node loses the previous secret, the connections that were
-// authenticated with it end.
+// secret in two rounds, each on one node after the other, in any order. In the
+// first round, each node gets the new secret and keeps the previous one. In the
+// second round, each node loses the previous secret, and its connections that
+// were authenticated with the previous secret end.
 func TestSecret_Replaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, logA, logB := twoNodes(t, func(a, b *rpc.Config) { a.Secret, b.Secret = secret(1), secret(1) })

@@ -158,7 +158,7 @@ func (c *Config) validate() error {
 	case c.MaxConns < 0:
 		return fmt.Errorf("rpc config: MaxConns %d is negative", c.MaxConns)
 	case c.MaxFrame < 0 || c.MaxFrame > 1<<30:
-		return fmt.Errorf("rpc config: MaxFrame %d is not within 1 byte and 1 GiB", c.MaxFrame)
+		return fmt.Errorf("rpc config: MaxFrame %d is not between 1 byte and 1 GiB", c.MaxFrame)
 	case c.MaxQueue < 0:
 		return fmt.Errorf("rpc config: MaxQueue %d is negative", c.MaxQueue)
 	}

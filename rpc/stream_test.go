@@ -282,9 +282,9 @@ func TestRecv_EOF(t *testing.T) {
 	})
 }
 
-// TestHandle_LastFramesAreDelivered checks that the frames that a handler sent
-// before it returned arrive. Over TCP this holds even while bytes of the dialer
-// are unread.
+// TestHandle_LastFramesAreDelivered checks that the peer receives every frame
+// that a handler sent before it returned. Over TCP, this must hold even if the
+// handler has not read everything that the dialer sent.
 func TestHandle_LastFramesAreDelivered(t *testing.T) {
 	a, b := listen(t, tcpNode("a")), listen(t, tcpNode("b"))
 	want := bytes.Repeat([]byte("bye "), 1<<18)

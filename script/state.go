@@ -450,7 +450,7 @@ func (st *State) metamethod(v Value, event string) Value {
 	return Nil
 }
 
-// index returns v[k] from a builtin, with metamethods.
+// index evaluates v[k] for a builtin. It honors the metamethod __index.
 func (st *State) index(v, k Value) Value {
 	for range metaLoops {
 		var h Value

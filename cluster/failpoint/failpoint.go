@@ -54,10 +54,10 @@ func HitAfter(name string, last func()) {
 	}
 }
 
-// HitIf is like Hit, but it counts only if so returns true. It does not call so
-// while no failpoint is armed.
-func HitIf(so func() bool, name string) {
-	if t := armed.Load(); t != nil && so() {
+// HitIf is like Hit, but does nothing if applies returns false. While no
+// failpoint is armed, it does not call applies.
+func HitIf(applies func() bool, name string) {
+	if t := armed.Load(); t != nil && applies() {
 		t.pass(name, nothing)
 	}
 }

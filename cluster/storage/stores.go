@@ -322,11 +322,12 @@ func (s *Stores) LogBytes() int64 { return s.log.bytes.Load() }
 func (s *Stores) Err() error { return s.g.err() }
 
 // Empty reports whether the node never took part in a cluster: it has no log
-// entry, no snapshot, no vote, and no term but the first. raft writes the first
-// term just before the first entry when it forms a cluster, and no election is
-// ever held in that term. If the first term is stored without an entry, a crash
-// happened between these two writes. A node that joins has received its term
-// from the leader that added it, and gives no vote before it has a log.
+// entry, no snapshot, and, unless it joins, no vote and no term but the first.
+// raft writes the first term just before the first entry when it forms a
+// cluster, and no election is ever held in that term. If the first term is
+// stored without an entry, a crash happened between these two writes. The term
+// and the vote of a node that joins do not count: it has received its term from
+// the leader that added it, and gives no vote before it has a log.
 func (s *Stores) Empty() (bool, error) {
 	last, err := s.log.LastIndex()
 	if err != nil {

@@ -116,8 +116,8 @@ func explainExclusion(err error) error {
 	return err
 }
 
-// explainArgs makes the errors about the arguments of cmd and of all its
-// subcommands end with their usage.
+// explainArgs adds the usage of the command to the errors that cmd and all its
+// subcommands return for wrong arguments.
 func explainArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil && cmd.HasParent() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {

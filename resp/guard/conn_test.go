@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// A feed is a connection with fixed input. It counts the calls of its methods.
+// A feed is a connection with fixed input. It keeps what is written to it and counts
+// the calls of SetReadDeadline.
 type feed struct {
 	net.Conn         // nil: no other method may be called
 	in        []byte // input that is still to be read

@@ -61,8 +61,8 @@ func randomLine(rng *rand.Rand) string {
 	num := func() string {
 		return pick("0", "1", "-1", "2", "-3", "5", "100", "9223372036854775807", "-9223372036854775808", "x", "1.5")
 	}
-	// The times are almost always different, because whether GT applies to
-	// equal times to live depends on the millisecond.
+	// The range is wide, so that two times are almost never equal: whether EXPIRE
+	// GT replaces an equal time to live depends on the millisecond.
 	far := func() string { return strconv.Itoa(100 + rng.IntN(1e6)) }
 	at := func() string { return pick("1", "99999999999", "88888888888") }
 	life := func() string {
@@ -239,8 +239,8 @@ func (d collectionDraw) pairs(word func() string) string {
 	return out
 }
 
-// randomCollectionLine draws a command on collections with a predictable
-// result. Other tests compare commands with random results.
+// randomCollectionLine draws a collection command whose result is predictable.
+// Other tests cover the commands whose results are random.
 func randomCollectionLine(rng *rand.Rand) string {
 	d := collectionDraw{rng}
 	switch n := rng.IntN(62); {

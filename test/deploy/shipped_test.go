@@ -364,8 +364,8 @@ func TestDashboardAndAlerts_NameMetricsThatExist(t *testing.T) {
 	}
 }
 
-// TestOperationsPage_IsComplete checks that the page for operators names the flags
-// of the program, and that the pages name only metrics that exist.
+// TestOperationsPage_IsComplete checks that docs/operations.md names every flag of
+// serve, and that all pages in docs name only metrics that exist.
 func TestOperationsPage_IsComplete(t *testing.T) {
 	page := read(t, "../../docs/operations.md")
 	for _, name := range flags(t, "serve") {
