@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -129,7 +128,15 @@ func (n *Node) NotReady() string {
 	if n.Linked() {
 		return ""
 	}
-	return cmp.Or(n.founder.waitsFor(), "no leader")
+	if waits := n.founder.waitsFor(); waits != "" {
+		return waits
+	}
+	// After a recovery, the old nodes find nodes of the new cluster at the addresses of
+	// their members.
+	if other := n.strangers.recent(n.clock.Mono()); other != "" {
+		return fmt.Sprintf("no leader, and node %.64q belongs to another cluster", other)
+	}
+	return "no leader"
 }
 
 // Watch returns a channel that receives a token after the leader or the result
