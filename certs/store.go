@@ -35,7 +35,14 @@ type Store struct {
 	current *material            // guarded by mu
 	stamps  map[string]time.Time // modification times when current was read, guarded by mu
 	checked time.Time            // guarded by mu
+	// failed is the text of the error that was reported last, "" after a success, and
+	// again is when the same error may be reported again. Both are guarded by mu.
+	failed string
+	again  time.Time
 }
+
+// reportAgain is the pause between two reports of the same error.
+const reportAgain = 10 * time.Minute
 
 // material is the content of the files at one time. It is immutable.
 type material struct {
@@ -120,7 +127,11 @@ func (s *Store) get() *material {
 			s.changed(s.files, s.current.leaf.NotAfter)
 		}
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		s.failed = ""
+	case err.Error() != s.failed || !s.checked.Before(s.again):
+		s.failed, s.again = err.Error(), s.checked.Add(reportAgain)
 		s.report(fmt.Errorf("certificates not reloaded, keeping the previous ones: %w", err))
 	}
 	return s.current

@@ -94,6 +94,11 @@ func TestStore_ReadsChangedFiles(t *testing.T) {
 	if n := serial(t, s); n != 2 || reported == nil || !strings.Contains(reported.Error(), files.Cert) {
 		t.Errorf("after a wrong change: serial number %d, want 2 (%v)", n, reported)
 	}
+	reported = nil
+	check(s)
+	if serial(t, s); reported != nil {
+		t.Errorf("the same error is reported again: %v", reported)
+	}
 	if err := s.Reload(); err == nil {
 		t.Error("Reload accepts half a certificate")
 	}
