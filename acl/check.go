@@ -110,6 +110,9 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	if ask(u.root) || slices.ContainsFunc(u.more, ask) {
 		return ""
 	}
+	if m.left < 0 {
+		return "NOPERM " + Verdict{Reason: DeniedSteps}.Denial()
+	}
 	if cmd.Full != "sort" && cmd.Full != "sort_ro" {
 		return "NOPERM " + option + " needs the permission to read all keys (~* or %R~*)"
 	}

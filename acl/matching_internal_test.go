@@ -72,6 +72,29 @@ func TestCheck_BoundsSteps(t *testing.T) {
 	}
 }
 
+// TestCheckPatterns_BoundsSteps checks that the error names the steps, and not a
+// permission that the user may have, when a call takes too many steps to check.
+func TestCheckPatterns_BoundsSteps(t *testing.T) {
+	var keys []string
+	for i := range 900 {
+		keys = append(keys, fmt.Sprintf("~*%sb%d*", strings.Repeat("a", 31), i))
+	}
+	u, get, _ := newTestUser(t, keys)
+	cmd := *get
+	cmd.KeyPattern = func([][]byte) string { return "BY" }
+	long := []byte(strings.Repeat("a", 400<<10))
+	args := [][]byte{[]byte("mget")}
+	for range 50 {
+		args = append(args, long)
+	}
+	if got := u.CheckPatterns(&cmd, args); !strings.Contains(got, "too many steps") {
+		t.Errorf("got %q, want the error about the steps", got)
+	}
+	if got := u.CheckPatterns(&cmd, args[:1]); strings.Contains(got, "too many steps") || got == "" {
+		t.Errorf("a short call: got %q, want an error about a permission", got)
+	}
+}
+
 // TestCheck_AllowsManyPrefixes checks that a user with many ordinary patterns
 // may use many keys, and long keys.
 func TestCheck_AllowsManyPrefixes(t *testing.T) {
