@@ -327,7 +327,8 @@ func (c *cluster) add(ctx context.Context, n *node) error {
 				continue
 			}
 			_, last = other.ask(ctx, 6*time.Second, "ADD", n.ID, n.peers.addr)
-			if last == nil || strings.Contains(last.Error(), "unknown") {
+			if last == nil || strings.Contains(last.Error(), "unknown command") ||
+				strings.Contains(last.Error(), "unknown subcommand") {
 				return true
 			}
 		}

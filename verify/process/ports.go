@@ -43,6 +43,10 @@ func FreePorts(n, count, step int) (base int, err error) {
 		}
 	}
 	room := highest - lowestPort - (n-1)*step - count
+	if room <= 0 {
+		return 0, fmt.Errorf("%d ranges of %d ports, %d apart, do not fit between the ports %d and %d", n, count, step,
+			lowestPort, highest)
+	}
 	for range 1000 {
 		base := lowestPort + rand.IntN(room)
 		var ports []int
