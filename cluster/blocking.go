@@ -112,8 +112,8 @@ func (ws *waits) begin(origin uint64, own, claimed bool, lock ownedLock) *wait {
 	return w
 }
 
-// waiting sets the position of the waiter and delivers the reply if it has
-// already arrived.
+// waiting records the log position that identifies the waiter, and delivers the
+// reply if it has already arrived.
 func (ws *waits) waiting(origin uint64, w *wait, pos fsm.Pos) {
 	ws.mu.Lock()
 	if w.pos = pos; w.earlyPos == pos {

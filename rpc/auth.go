@@ -279,7 +279,8 @@ func (m *Mux) challenge(c *conn, hello Hello, prelude, rest []byte) (transcript 
 func (k *keyring) prove(c *conn, prelude, challenge []byte) (proof []byte, a *authenticator, err error) {
 	switch {
 	case k == nil:
-		return nil, nil, fmt.Errorf("%w: challenge without an offer to authenticate", ErrBadHello)
+		return nil, nil, fmt.Errorf("%w: the acceptor sent a challenge, but this node did not offer to authenticate",
+			ErrBadHello)
 	case len(challenge) < challengeSize:
 		return nil, nil, fmt.Errorf("%w: challenge of %d bytes", ErrBadHello, len(challenge))
 	}

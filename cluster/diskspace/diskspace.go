@@ -134,8 +134,8 @@ type Monitor struct {
 	little  atomic.Pointer[string] // nil if a follower's entries are accepted
 }
 
-// New returns a Monitor that has measured the disk once. It calls none of the
-// functions that ask about the cluster before Keep or Status is called.
+// New returns a Monitor that has measured the disk once. Until Keep or Status is
+// called, the Monitor calls none of the functions of cfg that ask about the cluster.
 func New(cfg Config) *Monitor {
 	d := &Monitor{cfg: cfg, segment: cfg.Segment, failed: make(map[string]int)}
 	if d.segment == 0 {

@@ -45,8 +45,9 @@ func joinQueue(ctx context.Context, c *redis.Client, key, me string, alive time.
 	return position, err
 }
 
-// awaitTurn waits until me is at the head. redis.Nil means that another client
-// removed me, because me had not shown for too long that it is alive.
+// awaitTurn waits until me is at the head of the list. It returns redis.Nil if
+// another client has removed me because the key that shows that me is alive had
+// expired.
 func awaitTurn(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) error {
 	for {
 		var position int64
