@@ -211,6 +211,17 @@ func TestCostly_Budget(t *testing.T) {
 	s.commit()
 	s.group("SET|z|7", "LRANGE|big|0|-1")
 	s.want("large reply", tooLong)
+	var reads []string
+	for range 6 {
+		reads = append(reads, "LRANGE|big|0|-1")
+	}
+	s.transaction(nil, append([]string{"SET|z|7"}, reads...)...)
+	s.want("large replies of a transaction", tooLong)
+	body = s.transactionOf(nil, append([]string{"SET|z|7"}, reads...)).Bytes()
+	fsm.SetScriptBudget(body, fsm.DryRunPassed)
+	s.addBody(body)
+	s.group("GET|z")
+	s.want("large replies of a transaction after a dry run", busy+"/ $1 8 ")
 }
 
 func (s *stage) addBody(body []byte) {

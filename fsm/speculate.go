@@ -519,10 +519,12 @@ const (
 	// dryRunSteps is the budget of a transaction in a dry run, and after a dry
 	// run: about 20 ms.
 	dryRunSteps = 2_000_000
-	// pipelineReply bounds the replies of the costly reads of a pipeline, in
-	// bytes, because these replies are logged. For a transaction the bound is
-	// maxGroupEffects.
-	pipelineReply = 256 << 10
+	// pipelineReply and transactionReply bound the replies of the costly reads of
+	// a pipeline and of a transaction, in bytes, because these replies are logged:
+	// each node writes them to its disk while other clients wait. The reads of a
+	// pipeline that exceeds the bound are executed outside of the log.
+	pipelineReply    = 256 << 10
+	transactionReply = 2 << 20
 	// pieceReads is the maximum number of costly reads in a piece of a
 	// pipeline. Each piece has the budget of a read.
 	pieceReads = 16
@@ -579,9 +581,12 @@ func (sp *Speculation) prepareUndo(body []byte) {
 	case c.scriptBudget != Briefly:
 		b.steps, b.bytes = dryRunSteps, maxGroupEffects
 	case transaction:
-		b.steps, b.bytes = transactionSteps, maxGroupEffects
+		b.steps = transactionSteps
 	default:
 		b.steps, b.bytes = pipelineSteps, pipelineReply
+	}
+	if transaction {
+		b.bytes = transactionReply
 	}
 	if !sp.dryRun {
 		b.before = c.m.Clone()
