@@ -524,7 +524,7 @@ const (
 	// each node writes them to its disk while other clients wait. The reads of a
 	// pipeline that exceeds the bound are executed outside of the log.
 	pipelineReply    = 256 << 10
-	transactionReply = 2 << 20
+	transactionReply = 512 << 10
 	// pieceReads is the maximum number of costly reads in a piece of a
 	// pipeline. Each piece has the budget of a read.
 	pieceReads = 16
