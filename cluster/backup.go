@@ -158,7 +158,7 @@ func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 	if held > 0 {
 		remedy += ", or delete their data first (FLUSHALL)"
 	}
-	return fmt.Errorf("the restore needs about %s of memory on every node, and %s may use %s for it: %s",
+	return fmt.Errorf("the restore needs about %s of memory on every node, but the data of %s can use only %s: %s",
 		units.BytesSize(need), member.ID, units.BytesSize(most), remedy)
 }
 

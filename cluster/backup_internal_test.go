@@ -15,7 +15,7 @@ func TestRoomForRestore(t *testing.T) {
 	}{
 		{0, 100 * mb, 0, ""},
 		{0, 70 * mb, 256 * mb, ""},
-		{0, 100 * mb, 256 * mb, "the restore needs about 250MiB of memory on every node, and n2 may use 192MiB for it: " +
+		{0, 100 * mb, 256 * mb, "the restore needs about 250MiB of memory on every node, but the data of n2 can use only 192MiB: " +
 			"give the nodes more memory"},
 		{128 * mb, 90 * mb, 256 * mb, "or delete their data first (FLUSHALL)"},
 		{128 * mb, 90 * mb, 512 * mb, ""},
@@ -28,7 +28,7 @@ func TestRoomForRestore(t *testing.T) {
 		// An earlier limit left no room for the program itself. With it, this
 		// restore was accepted, and the kernel ended three nodes with 64 MiB of
 		// memory.
-		{0, 17 * mb, 64 * mb, "the restore needs about 42.5MiB of memory on every node, and n2 may use 16MiB for it"},
+		{0, 17 * mb, 64 * mb, "the restore needs about 42.5MiB of memory on every node, but the data of n2 can use only 16MiB"},
 		{0, mb, 32 * mb, "n2 may use 0B for it"},
 	} {
 		st := NodeStatus{ID: "n2"}

@@ -31,7 +31,7 @@ type waits struct {
 	owners map[ownedLock][]uint64
 	again  []uint64 // origins of waits whose owner has just got the lock
 	sweeps int
-	urgent bool  // a waiter without a client may take elements
+	urgent bool  // a waiter that no connection waits for could still take elements
 	forget *call // group in flight that sweep has sent, nil for none; used only by sweep
 }
 

@@ -203,9 +203,9 @@ type RaftOptions struct {
 	// LeaderSilence is the shortest time for which the leader may send nothing
 	// before the other voters elect another leader, if a majority of the voters
 	// agrees that it is silent: see transport.Silence. A lower value is raised
-	// to two fifths of HeartbeatTimeout, because an idle leader may send a
-	// heartbeat only after one fifth. 0 means that only HeartbeatTimeout
-	// detects a silent leader.
+	// to two fifths of HeartbeatTimeout, because the heartbeats of an idle leader
+	// can be up to one fifth of HeartbeatTimeout apart. 0 means that only
+	// HeartbeatTimeout detects a silent leader.
 	LeaderSilence time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.

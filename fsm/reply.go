@@ -90,8 +90,8 @@ func Set(elems []Reply) Reply { return Reply{kind: kindSet, elems: elems} }
 // Double returns a RESP3 double, which is a bulk string in RESP2.
 func Double(f float64) Reply { return Reply{kind: kindDouble, f: f} }
 
-// DecimalDouble returns a double that is printed exactly as text. It panics if
-// text is not a number.
+// DecimalDouble returns a double whose printed form is exactly the given text. It
+// panics if text is not a number.
 func DecimalDouble(text string) Reply {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {

@@ -169,7 +169,7 @@ func (c *sealedConn) next() error {
 		return err
 	}
 	if !c.readCheck.verify(record[4:c.header], record[c.header:]) {
-		return fmt.Errorf("%w: sum of a record", ErrDamaged)
+		return fmt.Errorf("%w: a record does not match its checksum or tag", ErrDamaged)
 	}
 	c.rest, c.skip = record[c.header:], len(record)
 	return nil

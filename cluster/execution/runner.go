@@ -103,9 +103,9 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		case r.dryRun != nil && now-r.dryRun.begun > r.dryRun.limit:
 			text, r.dryRun.exceeded = tooLong, true
 		default:
-			// Yield, because the node may have only one processor. A short
-			// script does not yield, because it would delay the work that waits
-			// for its slot.
+			// Yield, because the node may have only one processor. Check does
+			// not yield in a short script: a yield would delay the work that
+			// waits for the script's slot.
 			pace.Check()
 			return ""
 		}

@@ -141,7 +141,7 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 		if _, leader := c.cfg.Raft().LeaderWithID(); leader != id || !c.othersCampaign(ctx, id) {
 			break
 		}
-		c.cfg.Logger.Info("another voter is already campaigning, waiting for its vote request", "leader", id)
+		c.cfg.Logger.Info("another voter is already campaigning: this node waits for its vote request", "leader", id)
 		if !c.awaitCampaign(ctx, id, failoverStep) {
 			return
 		}

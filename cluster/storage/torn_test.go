@@ -163,7 +163,7 @@ func TestWAL_CrashBeforeRotation(t *testing.T) {
 	}
 	closeStores(t, s)
 	segs := segments(t, cfg.Dir)
-	var last uint64 // the rotation is asynchronous, so the test counts
+	var last uint64 // rotation is asynchronous, so the test counts the entries
 	for _, f := range frames(readFile(t, segs[0])) {
 		if f.typ == 1 {
 			last++

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// This file has the unions, intersections and differences of sorted sets and
-// sets.
+// This file has the commands for unions, intersections and differences of sorted
+// sets. Their inputs may also be sets.
 
 var zsetOpCommands = []fsm.Command{
 	{

@@ -161,8 +161,8 @@ func (d *DB) own(p **trieNode) *trieNode {
 	return n
 }
 
-// ownSlots ensures that the array of leaf i belongs to the node alone and has
-// room for one more slot.
+// ownSlots returns the slots of leaf i. If their array is shared, ownSlots first
+// replaces it with a copy that has room for more slots.
 func (n *trieNode) ownSlots(i uint64) []slot {
 	k := &n.kids[i]
 	if n.mine&(1<<i) == 0 {

@@ -106,8 +106,8 @@ func (z *lzf) compress(in string) (out []byte, ok bool) {
 }
 
 // swap records that the three bytes at i were seen there. It returns the
-// position at which bytes with the same hash were seen before. If the result is
-// 0 or less, the current text has no such position.
+// position at which bytes with the same hash were seen before. A caller must
+// ignore a result of 0 or less: it is position 0, or not in the current text.
 func (z *lzf) swap(in string, i int) int {
 	h := uint32(in[i])<<16 | uint32(in[i+1])<<8 | uint32(in[i+2])
 	p := &z.seen[(h>>(24-lzfHashBits)-h*5)&(1<<lzfHashBits-1)]

@@ -29,9 +29,9 @@ redis.register_function('release', function(keys, args)
 end)`
 
 // TestScript_KillOfLeader runs lock cycles through a follower while the leader
-// is killed repeatedly. Every SET NX is granted. Every compare-and-delete, by a
-// script or a function in turn, finds its token once, although a new leader
-// runs the scripts that were under way.
+// is killed repeatedly. Every SET NX is granted. Scripts and functions take
+// turns with the compare-and-delete. Each one deletes its token exactly once,
+// although a new leader runs again what was under way.
 func TestScript_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	follower := c.others(c.leader())[0]

@@ -345,9 +345,9 @@ func (l *Load) Sabotage(ctx context.Context, d time.Duration) error {
 	return c.Close()
 }
 
-// Overwrite gives locks with waiters to an owner that did not wait, for the
-// duration d. So this owner gets the locks before the waiters do, and the
-// checkers must find that.
+// Overwrite sets a lock that has waiters to an owner that did not wait, again and
+// again for the duration d. That owner gets the lock before the waiters do, so the
+// checkers must find this.
 func (l *Load) Overwrite(ctx context.Context, d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// Shadow applies entries to a state machine of the nodes and runs the same
-// changes on a real redis-server. The keys of both must be equal at any time.
+// Shadow applies entries to a state machine like that of a node, and runs the
+// same changes on a real redis-server. Both must have the same keys and values
+// after every entry.
 type Shadow struct {
 	redis  *Redis
 	m      *fsm.Machine
