@@ -303,11 +303,9 @@ const expireRest = 500 * time.Millisecond
 // clock entries while keys have a TTL. When a key has expired, it commits a
 // clock entry, so that the key is removed and its events are delivered. One
 // entry removes a bounded number of keys (see fsm.FeatureBudget), so keepTime
-// soon commits another clock entry if expired keys are left. In the same way,
-// one entry removes a bounded number of waiters whose wait has ended (see
-// fsm.FeatureDivide). While keys have a TTL, keepTime commits a clock entry at
-// least every ClockEntryEvery, which bounds how much elapsed time a failover
-// loses.
+// soon commits another clock entry if expired keys are left. While keys have a
+// TTL, keepTime commits a clock entry at least every ClockEntryEvery, which
+// bounds how much elapsed time a failover loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
 	defer ld.pulse.Stop()
@@ -329,12 +327,7 @@ func (ld *leadership) keepTime() {
 				again.Reset(ld.opts.ExpireEvery / expireAgain)
 			}
 			continue
-		case <-ld.suspender.changed():
-			ld.suspender.pending = nil
-			again.Reset(ld.opts.ExpireEvery / expireAgain) // there may be more to remove
-			continue
 		case <-again.C:
-			ld.checkWaiters()
 		case <-ld.pulse.C():
 			waiters := ld.checkWaiters()
 			ld.reads.Watch()

@@ -23,16 +23,6 @@ type suspender struct {
 	// monotonic time since which a session has had no link
 	gone    map[fsm.SessionID]time.Duration
 	pending *call // commands in flight that change the state of waiters, nil for none
-	left    bool  // the last check found waiters that fsm.EndWaitsCommand removes
-}
-
-// changed returns a channel that is closed when the commands in flight have been
-// executed. It returns nil if none of them removes waiters whose wait has ended.
-func (h *suspender) changed() <-chan struct{} {
-	if h.pending == nil || !h.left {
-		return nil
-	}
-	return h.pending.done
 }
 
 // silence returns how long a connected node may send nothing before it counts
@@ -56,9 +46,7 @@ func (ld *leadership) checkWaiters() (waiters bool) {
 	}
 	var waiting []fsm.WaitSession
 	var features int
-	ld.machine.View(func(m *fsm.Machine) {
-		waiting, features, h.left = m.WaitSessions(), m.Features(), m.WaitsLeft()
-	})
+	ld.machine.View(func(m *fsm.Machine) { waiting, features = m.WaitSessions(), m.Features() })
 	h.prune(waiting)
 	now := ld.clock.Mono()
 	var cmds [][][]byte
@@ -72,9 +60,6 @@ func (ld *leadership) checkWaiters() (waiters bool) {
 				[]byte(fsm.SuspendCommand), decimal(ld.term), []byte(s.ID.NodeID), decimal(s.ID.Boot), []byte(state),
 			})
 		}
-	}
-	if h.left {
-		cmds = append(cmds, [][]byte{[]byte(fsm.EndWaitsCommand)})
 	}
 	if cmds != nil {
 		h.pending = ld.forwarder.housekeep(ld.machine.Table(), cmds...)

@@ -76,9 +76,3 @@ func NewestGrant(m *Machine) (key string, token Pos) {
 	}
 	return key, token
 }
-
-// MaxEndWork is the number of waiters and of their keys that one operation removes.
-const MaxEndWork = maxEndWork
-
-// SetEndWork sets another number than MaxEndWork for a machine.
-func SetEndWork(m *Machine, work int) { m.waits.endWork = work }

@@ -85,13 +85,8 @@ const (
 	//     because its null reply would say that the client got the lock.
 	FeatureDelay = 9
 
-	// FeatureDivide changes the meaning of entries in this way:
-	//   - One operation removes a bounded number of waiters whose wait has ended
-	//     (see endedWaits). EndWaitsCommand removes the others.
-	FeatureDivide = 10
-
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureDivide
+	MaxFeatures = FeatureDelay
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

@@ -71,7 +71,7 @@ func (w *waits) broken(unmixed bool) error {
 		switch {
 		case !found:
 			err = fmt.Errorf("waiter %d of %s without a node", n.origin, n.session)
-		case unmixed && w.nodes[at].id != n.session && !w.ended(n):
+		case unmixed && w.nodes[at].id != n.session:
 			err = fmt.Errorf("waiter %d of %s, and the session of its node is %s", n.origin, n.session, w.nodes[at].id)
 		case n.served && (n.reply == nil || len(n.keys) > 0 || len(n.args) > 0):
 			err = fmt.Errorf("served waiter %d of %s with reply %q and %d keys", n.origin, n.session, n.reply, len(n.keys))

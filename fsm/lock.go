@@ -379,15 +379,14 @@ func (m *Machine) LockCounts() (held, waiting int) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
-// heir returns the first waiter of a queue that is behind the given position and can
-// get the lock: its node is not passed over, and its wait has not ended. It returns nil
-// if there is none.
+// heir returns the first waiter of a queue that is behind the given position
+// and is not passed over. It returns nil if there is none.
 func (w *waits) heir(k waitKey, behind Pos) (heir *waiter) {
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
 		if q.waitKey != k {
 			return false
 		}
-		if !w.passedOver(q.w.session) && !w.ended(q.w) {
+		if !w.passedOver(q.w.session) {
 			heir = q.w
 		}
 		return heir == nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
@@ -50,13 +51,10 @@ type waits struct {
 	count  int                    // number of open waiters
 	bytes  int
 	locks  int // number of open waiters for locks
-	endedWaits
-	endWork int // maxEndWork, or less in a test
 }
 
-// waitNode is a node that has waiters. From FeatureMend on, all of them belong to one
-// session, except waiters whose wait has ended and that are not removed yet (see
-// endedWaits). Before FeatureMend, id is the session of the first waiter.
+// waitNode is a node that has waiters. From FeatureMend on, all of them belong
+// to one session. Before FeatureMend, id is the session of the first waiter.
 type waitNode struct {
 	id        SessionID
 	suspended bool
@@ -106,7 +104,6 @@ type queued struct {
 
 func newWaits() waits {
 	return waits{
-		endWork: maxEndWork,
 		conns: btree.NewBTreeGOptions(func(a, b *waiter) bool {
 			return cmp.Or(strings.Compare(a.session.NodeID, b.session.NodeID), cmp.Compare(a.origin, b.origin)) < 0
 		}, btree.Options{NoLocks: true}),
@@ -225,6 +222,50 @@ func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 		b.Resume = nil
 	}
 	return Raw(appendWaiting(nil, n.pos, b.Timeout, b.Resume))
+}
+
+// appendWaiting encodes the answer to a blocking command that waits. The node
+// of the connection reads it; clients never receive it.
+func appendWaiting(dst []byte, pos Pos, timeout int64, resume []string) []byte {
+	dst = strconv.AppendUint(append(dst, '@'), uint64(pos), 10)
+	dst = strconv.AppendInt(append(dst, ' '), timeout, 10)
+	for _, arg := range resume {
+		dst = append(append(dst, ' '), arg...)
+	}
+	return append(dst, '\r', '\n')
+}
+
+// Waiting reads the answer to a group whose only operation is a blocking
+// command. ok is true if the command waits. Then pos identifies its waiter, and
+// timeout is the maximum wait in milliseconds, 0 for no limit.
+func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
+	line, end := bytes.CutSuffix(reply, []byte("\r\n"))
+	if !end || len(line) == 0 || line[0] != '@' {
+		return 0, 0, false
+	}
+	p, rest, _ := bytes.Cut(line[1:], []byte(" "))
+	t, _, _ := bytes.Cut(rest, []byte(" "))
+	n, err1 := strconv.ParseUint(string(p), 10, 64)
+	timeout, err2 := strconv.ParseInt(string(t), 10, 64)
+	return Pos(n), timeout, err1 == nil && err2 == nil
+}
+
+// ResumeArgs returns the arguments with which the node executes a command again
+// after its waiter was removed. They equal args, and changed is false, unless
+// the command is an XREAD with the ID "$". "$" meant the end of the stream when
+// the command began to wait. Entries may have been added since, so ResumeArgs
+// replaces "$" with the ID that it meant. reply is the answer that Waiting has
+// read.
+func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
+	fields := bytes.Fields(reply)
+	if len(fields) <= 2 || len(fields)-2 > len(args) {
+		return args, false
+	}
+	resume = slices.Clone(args)
+	for i := 2; i < len(fields); i++ {
+		resume[len(args)-len(fields)+i] = bytes.Clone(fields[i])
+	}
+	return resume, true
 }
 
 // find returns the waiter of a node's connection, nil if there is none.
@@ -357,7 +398,7 @@ func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][
 	}
 	k := waitKey{db: c.db, key: string(key)}
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ == t && (w.suspended(n.session) || w.ended(n)) && matches(n.args) {
+		if n.typ == t && w.suspended(n.session) && matches(n.args) {
 			return true
 		}
 	}
@@ -428,6 +469,18 @@ func (c *Ctx) losesKeys(db int) {
 	}
 }
 
+// of returns the waiters of a session.
+func (w *waits) of(id SessionID) []*waiter {
+	var list []*waiter
+	w.conns.Ascend(&waiter{session: id}, func(n *waiter) bool {
+		if n.session == id {
+			list = append(list, n)
+		}
+		return n.session == id
+	})
+	return list
+}
+
 // serveWaiters serves the waiters of the keys that are ready. It runs after
 // every operation. Serving a waiter can make other keys ready (BLMOVE).
 func (c *Ctx) serveWaiters() {
@@ -463,7 +516,7 @@ func (c *Ctx) serveQueue(k waitKey) {
 			return
 		case o.Type != n.typ:
 			continue
-		case w.suspended(n.session), w.ended(n):
+		case w.suspended(n.session):
 			return
 		}
 		c.setPosition(c.position + 1)
@@ -485,7 +538,7 @@ func (c *Ctx) endGroupReads(k waitKey) {
 	}
 	w := &c.m.waits
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ != keyspace.TypeStream || w.suspended(n.session) || w.ended(n) {
+		if n.typ != keyspace.TypeStream || w.suspended(n.session) {
 			continue
 		}
 		if b := n.blocking(c.m.table); b.Gone.IsError() {
@@ -535,139 +588,25 @@ func (c *Ctx) woken(n *waiter, reply []byte) {
 	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
 }
 
-// suspendAll suspends all sessions, because it is not known yet which nodes are
-// connected to the new leader.
-func (w *waits) suspendAll() {
-	for i := range w.nodes {
-		w.nodes[i].suspended, w.nodes[i].passed = true, false
-	}
-}
-
-// maxEndWork bounds how many waiters one operation removes: the sum of the waiters and
-// of the keys that they wait for. An operation also reads all waiters until it has
-// found enough of those that it must remove.
-const maxEndWork = 2048
-
-// endedWaits is the part of waits that describes waits that have ended and whose waiters
-// are not removed yet. One operation can end many waits: a node starts again while
-// the waiters of its earlier start remain, or the rules of a user change. Such an
-// operation only records which waits have ended, and removes the first waiters. The
-// leader proposes EndWaitsCommand until the others are removed too. Until then, the
-// waiters are served nothing, and waiters for a lock are passed over.
-//
-// Below FeatureDivide the operation removes all waiters itself, and there are never
-// such waits.
-type endedWaits struct {
-	// left: there may be waiters whose wait has ended. Two nodes may differ in it
-	// and in users if one has read a snapshot, but not in the result of ended.
-	left  bool
-	users []endedUser // replaced and never changed, because clones share it
-}
-
-// endedUser says that the open waits of a user ended that had begun before a position.
-type endedUser struct {
-	user   string
-	before Pos
-}
-
-// ended reports whether the wait of a waiter has ended, although the waiter is not
-// removed yet.
-func (w *waits) ended(n *waiter) bool {
-	if !w.left {
-		return false
-	}
-	at, _ := w.node(n.session.NodeID)
-	return n.session.Boot < w.nodes[at].id.Boot || w.endedByUser(n)
-}
-
-// endedByUser reports whether a change of the waiter's user has ended the wait.
-func (w *waits) endedByUser(n *waiter) bool {
-	return !n.served && slices.ContainsFunc(w.users, func(e endedUser) bool {
-		return e.user == n.user && n.pos < e.before
-	})
-}
-
-// endUser records that the open waits of a user have ended that began before a
-// position.
-func (w *waits) endUser(user string, before Pos) {
-	w.left = true
-	users := slices.Clone(w.users)
-	for i := range users {
-		if users[i].user == user {
-			users[i].before = max(users[i].before, before)
-			w.users = users
-			return
-		}
-	}
-	w.users = append(users, endedUser{user, before})
-}
-
-// waitersOf returns the waiters of a session. Below FeatureDivide, it returns none
-// that come after a waiter of another start of the node.
-func (m *Machine) waitersOf(id SessionID) (list []*waiter) {
-	m.waits.conns.Ascend(&waiter{session: id}, func(n *waiter) bool {
-		if n.session == id {
-			list = append(list, n)
-			return true
-		}
-		return m.features >= FeatureDivide && n.session.NodeID == id.NodeID
-	})
-	return list
-}
-
-// remove removes the waiters of a list. If the node of a waiter is running, it learns
-// of the removal from Result.Woken, and the client waits again.
-func (c *Ctx) remove(list []*waiter) {
-	for _, n := range list {
+// endWaits removes all waiters of a session. If the node of the session is
+// running, it learns of the removal from Result.Woken, and its clients wait
+// again.
+func (c *Ctx) endWaits(id SessionID) {
+	for _, n := range c.m.waits.of(id) {
 		c.forget(n)
 		c.woken(n, nil)
 	}
 }
 
-// firstOf returns the first waiters of a list, as many as one operation may remove.
-// Below FeatureDivide, it returns all.
-func (c *Ctx) firstOf(list []*waiter) []*waiter {
-	if c.m.features < FeatureDivide {
-		return list
-	}
-	work := 0
-	for i, n := range list {
-		if work >= c.m.waits.endWork {
-			return list[:i]
-		}
-		work += 1 + len(n.keys)
-	}
-	return list
-}
-
-// endWaits removes waiters of a session, served or not: as many as one operation may
-// remove.
-func (c *Ctx) endWaits(id SessionID) { c.remove(c.firstOf(c.m.waitersOf(id))) }
-
-// endOpenWaits removes waiters of a session that were not served, and waiters whose
-// grants of locks are not claimed: as many as one operation may remove.
+// endOpenWaits removes the waiters of a session that were not served, and those
+// whose grants of locks are not claimed.
 func (c *Ctx) endOpenWaits(id SessionID) {
-	list := slices.DeleteFunc(c.m.waitersOf(id), func(n *waiter) bool { return n.served && n.grant == nil })
-	c.remove(c.firstOf(list))
-}
-
-// endLeft removes waiters whose wait has ended, as many as one operation may remove,
-// and returns how many it has removed.
-func (c *Ctx) endLeft() int {
-	w := &c.m.waits
-	var list []*waiter
-	w.conns.Scan(func(n *waiter) bool {
-		if w.ended(n) {
-			list = append(list, n)
+	for _, n := range c.m.waits.of(id) {
+		if !n.served || n.grant != nil {
+			c.forget(n)
+			c.woken(n, nil)
 		}
-		return len(list) <= c.m.waits.endWork // each is at least one unit of work
-	})
-	first := c.firstOf(list)
-	c.remove(first)
-	if len(first) == len(list) {
-		w.endedWaits = endedWaits{}
 	}
-	return len(first)
 }
 
 // endWaitsOf ends the open waits of a user that is being changed. It also ends
@@ -680,12 +619,6 @@ func (c *Ctx) endWaitsOf(user string) {
 	if c.m.features < FeatureBudget || w.count == 0 {
 		return
 	}
-	if c.m.features >= FeatureDivide {
-		w.endUser(user, c.pos)
-		w.endUser("", c.pos)
-		c.endLeft()
-		return
-	}
 	var ended []*waiter
 	w.conns.Scan(func(n *waiter) bool {
 		if !n.served && (n.user == user || n.user == "") {
@@ -693,7 +626,10 @@ func (c *Ctx) endWaitsOf(user string) {
 		}
 		return true
 	})
-	c.remove(ended)
+	for _, n := range ended {
+		c.forget(n)
+		c.woken(n, nil)
+	}
 }
 
 // endEarlierStart ends the waits of an earlier start of the node that id names.
@@ -704,21 +640,14 @@ func (c *Ctx) endEarlierStart(id SessionID) {
 	if len(w.nodes) == 0 {
 		return
 	}
-	at, found := w.node(id.NodeID)
-	switch {
-	case !found || w.nodes[at].id.Boot >= id.Boot:
-	case c.m.features >= FeatureDivide:
-		w.nodes[at].id, w.nodes[at].suspended, w.nodes[at].passed = id, false, false
-		w.left = true
-		c.endLeft()
-	default:
+	if at, found := w.node(id.NodeID); found && w.nodes[at].id.Boot < id.Boot {
 		c.endWaits(w.nodes[at].id)
 	}
 }
 
 // replaceStart ends the waits of earlier starts of the node that id names, so
-// that all its other waiters belong to the start that id names. It returns false if
-// the node has waiters of a later start.
+// that all its waiters belong to the start that id names. It returns false if the
+// node has waiters of a later start.
 func (c *Ctx) replaceStart(id SessionID) bool {
 	c.endEarlierStart(id)
 	w := &c.m.waits
@@ -744,8 +673,19 @@ func (c *Ctx) endSuperseded() {
 		}
 		return true
 	})
-	c.remove(ended)
+	for _, n := range ended {
+		c.forget(n)
+		c.woken(n, nil)
+	}
 	for at := range w.nodes { // each node still has the waiters of its latest start
 		w.nodes[at].id.Boot = latest[at]
+	}
+}
+
+// suspendAll suspends all sessions, because it is not known yet which nodes are
+// connected to the new leader.
+func (w *waits) suspendAll() {
+	for i := range w.nodes {
+		w.nodes[i].suspended, w.nodes[i].passed = true, false
 	}
 }

@@ -29,7 +29,6 @@ func TestWaitUser(t *testing.T) {
 	}{
 		{"below FeatureBudget", fsm.FeatureMend, []string{fsm.SetuserCommand, "bob", "V", "off"}, nil, 1},
 		{"change", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "V", "off"}, []uint64{1, 3, 4}, 2},
-		{"change with FeatureDivide", fsm.FeatureDivide, []string{fsm.SetuserCommand, "bob", "V", "off"}, []uint64{1, 3, 4}, 2},
 		{"same rules", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "V", "on"}, nil, 1},
 		{"other version", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "0", "off"}, nil, 1},
 		{"new user", fsm.FeatureBudget, []string{fsm.SetuserCommand, "alice", "0", "off"}, []uint64{2, 3}, 1},

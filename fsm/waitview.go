@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -29,10 +28,6 @@ const (
 	// its client. Its arguments are the key and the token. It has no effect if a
 	// renewal of the grant was answered. It exists from FeatureShared on.
 	UndeliveredCommand = "_undelivered"
-	// EndWaitsCommand removes waiters whose wait has ended, as many as one operation
-	// may remove: see endedWaits. It has no arguments, and returns how many it has
-	// removed. It exists from FeatureDivide on.
-	EndWaitsCommand = "_endwaits"
 )
 
 // These are the last arguments of SuspendCommand.
@@ -79,19 +74,10 @@ var waitCommands = []Command{
 	},
 	{
 		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,
-		Work:  WorkHooks{Steps: suspendWork},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N)",
 		Syntax:     "term node boot <on | off | pass | end | drop>",
 		Doc:        "Suspend, serve or remove the waiters of a node",
-	},
-	{
-		Name: EndWaitsCommand, Run: endWaits, Arity: 1, Flags: Internal | Write | Fast,
-		Required: Required{Feature: FeatureDivide},
-		Work:     WorkHooks{Steps: endWaitsWork},
-		Group:    "internal", Since: "holdfast",
-		Complexity: "O(N)",
-		Doc:        "Remove waiters whose wait has ended",
 	},
 }
 
@@ -197,7 +183,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 	case SuspendPass:
 		if c.m.features >= FeatureLocks {
 			w.nodes[at].suspended, w.nodes[at].passed = true, true
-			for _, n := range c.m.waitersOf(id) {
+			for _, n := range w.of(id) {
 				if n.forLock() {
 					c.ready(n.keys[0])
 				}
@@ -205,7 +191,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		}
 	case SuspendOff:
 		w.nodes[at].suspended, w.nodes[at].passed = false, false
-		list := c.m.waitersOf(id)
+		list := w.of(id)
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
 		for _, n := range list {
 			for _, k := range n.keys {
@@ -227,88 +213,6 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		}
 	}
 	return One
-}
-
-// endWaits executes EndWaitsCommand.
-func endWaits(c *Ctx, _ [][]byte) Reply {
-	if !c.m.waits.left {
-		return Zero
-	}
-	n := c.endLeft()
-	if n > 0 {
-		c.Change()
-	}
-	return Int(int64(n))
-}
-
-// endWaitsWork returns the work of EndWaitsCommand.
-func endWaitsWork(w *Weigher, _ [][]byte) int {
-	if !w.m.waits.left {
-		return 0
-	}
-	return w.m.removalWork()
-}
-
-// suspendWork returns the work of SuspendCommand, which may remove waiters.
-func suspendWork(w *Weigher, args [][]byte) int {
-	if how := string(args[4]); how != SuspendEnd && how != SuspendDrop {
-		return 0
-	}
-	return w.m.removalWork()
-}
-
-// removalWork returns an upper limit for the work of an operation that removes
-// waiters.
-func (m *Machine) removalWork() int {
-	n := m.waits.queues.Len() + m.waits.conns.Len()
-	if m.features >= FeatureDivide {
-		n = min(n, maxEndWork)
-	}
-	return n * StepsPerWait / 2
-}
-
-// appendWaiting encodes the answer to a blocking command that waits. The node
-// of the connection reads it; clients never receive it.
-func appendWaiting(dst []byte, pos Pos, timeout int64, resume []string) []byte {
-	dst = strconv.AppendUint(append(dst, '@'), uint64(pos), 10)
-	dst = strconv.AppendInt(append(dst, ' '), timeout, 10)
-	for _, arg := range resume {
-		dst = append(append(dst, ' '), arg...)
-	}
-	return append(dst, '\r', '\n')
-}
-
-// Waiting reads the answer to a group whose only operation is a blocking
-// command. ok is true if the command waits. Then pos identifies its waiter, and
-// timeout is the maximum wait in milliseconds, 0 for no limit.
-func Waiting(reply []byte) (pos Pos, timeout int64, ok bool) {
-	line, end := bytes.CutSuffix(reply, []byte("\r\n"))
-	if !end || len(line) == 0 || line[0] != '@' {
-		return 0, 0, false
-	}
-	p, rest, _ := bytes.Cut(line[1:], []byte(" "))
-	t, _, _ := bytes.Cut(rest, []byte(" "))
-	n, err1 := strconv.ParseUint(string(p), 10, 64)
-	timeout, err2 := strconv.ParseInt(string(t), 10, 64)
-	return Pos(n), timeout, err1 == nil && err2 == nil
-}
-
-// ResumeArgs returns the arguments with which the node executes a command again
-// after its waiter was removed. They equal args, and changed is false, unless
-// the command is an XREAD with the ID "$". "$" meant the end of the stream when
-// the command began to wait. Entries may have been added since, so ResumeArgs
-// replaces "$" with the ID that it meant. reply is the answer that Waiting has
-// read.
-func ResumeArgs(args [][]byte, reply []byte) (resume [][]byte, changed bool) {
-	fields := bytes.Fields(reply)
-	if len(fields) <= 2 || len(fields)-2 > len(args) {
-		return args, false
-	}
-	resume = slices.Clone(args)
-	for i := 2; i < len(fields); i++ {
-		resume[len(args)-len(fields)+i] = bytes.Clone(fields[i])
-	}
-	return resume, true
 }
 
 // WaitState is the state of a wait.
@@ -346,7 +250,7 @@ type WaiterInfo struct {
 // WaitersOf returns the waiters of a session, including served ones.
 func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 	var list []WaiterInfo
-	for _, n := range m.waitersOf(id) {
+	for _, n := range m.waits.of(id) {
 		list = append(list, WaiterInfo{n.origin, n.pos, n.served})
 	}
 	return list
@@ -375,10 +279,6 @@ func (m *Machine) WaitSessions() []WaitSession {
 	return list
 }
 
-// WaitsLeft reports whether there may be waiters whose wait has ended and that
-// EndWaitsCommand removes.
-func (m *Machine) WaitsLeft() bool { return m.waits.left }
-
 // Waiting returns the number of waiting connections in the whole cluster.
 func (m *Machine) Waiting() int { return m.waits.count }
 
@@ -399,28 +299,21 @@ const (
 	flagGrant = 32
 	// flagPassed: see waitNode.passed.
 	flagPassed = 64
-	// flagEnded: a change of the client's user has ended the wait, and the waiter is
-	// not removed yet. It is set from FeatureDivide on.
-	flagEnded = 128
 )
 
 // waiters writes the waiters and returns their number.
 func (w *snapshotWriter) waiters(waits *waits) (written uint64) {
 	waits.conns.Scan(func(n *waiter) bool {
 		at, _ := waits.node(n.session.NodeID)
-		w.waiter(n, &waits.nodes[at], waits.endedByUser(n))
+		w.waiter(n, &waits.nodes[at])
 		written++
 		return w.err == nil
 	})
 	return written
 }
 
-// waiter writes a waiter of a node. ended says that flagEnded is set.
-func (w *snapshotWriter) waiter(n *waiter, node *waitNode, ended bool) {
+func (w *snapshotWriter) waiter(n *waiter, node *waitNode) {
 	var flags byte
-	if ended {
-		flags |= flagEnded
-	}
 	if n.served {
 		flags |= flagServed
 	}
@@ -492,8 +385,7 @@ func (l *snapshotLoader) waits(d *codec.Decoder) error {
 		}
 	}
 	n.origin, n.pos, n.served = d.Uvarint(), Pos(d.Uvarint()), flags&flagServed != 0
-	ended := flags&flagEnded != 0
-	if ended && (l.m.features < FeatureDivide || n.served) ||
+	if flags > flagServed|flagRESP3|flagSuspended|flagMixed|flagUser|flagGrant|flagPassed ||
 		flags&flagUser != 0 && (l.m.features < FeatureBudget || n.served) ||
 		flags&flagGrant != 0 && (l.m.features < FeatureLocks || !n.served) ||
 		passed && (l.m.features < FeatureLocks || !suspended) {
@@ -526,12 +418,6 @@ func (l *snapshotLoader) waits(d *codec.Decoder) error {
 	}
 	w.add(n)
 	w.nodes[at].id, w.nodes[at].suspended, w.nodes[at].passed = node, suspended, passed
-	if l.m.features >= FeatureDivide && n.session.Boot < node.Boot {
-		w.left = true
-	}
-	if ended {
-		w.endUser(n.user, n.pos+1)
-	}
 	return nil
 }
 

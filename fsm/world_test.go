@@ -57,7 +57,6 @@ type world struct {
 	clones      []keptClone
 	mended      bool // the feature version was FeatureMend from the first entry on
 	checkEvery  int  // entries between two comparisons of snapshots
-	endWork     int  // see fsm.SetEndWork
 
 	entries [][]byte // the last entries, for the report of a failure
 	// recorded receives all entries and hashes: see TestRecorded. recorded is
@@ -106,10 +105,7 @@ func newWorld(t testing.TB, d draws) *world { return newRecordedWorld(t, d, nil)
 
 func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	table := command.NewTable()
-	w := &world{t: t, draws: d, table: table, machine: fsm.New(table), replica: fsm.New(table), stamp: 1, wall: 1_700_000_000_000_000, checkEvery: 2, recorded: recorded, endWork: fsm.MaxEndWork}
-	if recorded == nil {
-		w.endWork = []int{fsm.MaxEndWork, 1, 3}[d.IntN(3)]
-	}
+	w := &world{t: t, draws: d, table: table, machine: fsm.New(table), replica: fsm.New(table), stamp: 1, wall: 1_700_000_000_000_000, checkEvery: 2, recorded: recorded}
 	w.listen()
 	for _, id := range []string{"a", "b", "c"} {
 		w.nodes = append(w.nodes, &worldNode{id, []*worldStart{{id: fsm.SessionID{NodeID: id, Boot: 1}}}})
@@ -120,12 +116,11 @@ func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	return w
 }
 
-// listen makes both machines report all events, and sets endWork.
+// listen makes both machines report all events.
 func (w *world) listen() {
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {
 		m.Want(fsm.Kinds(fsm.EventPublish, fsm.EventKeyspace, fsm.EventChanged, fsm.EventFlushed, fsm.EventTracked))
 		m.RecordLocks(true)
-		fsm.SetEndWork(m, w.endWork)
 	}
 }
 

@@ -354,10 +354,6 @@ func (w *world) internal(id fsm.SessionID) []string {
 			return []string{name, fmt.Sprint(n.Origin), fmt.Sprint(uint64(n.Pos))}
 		}
 		return []string{name, fmt.Sprint(1 + w.draws.IntN(4)), "7"}
-	case 7:
-		if w.machine.Features() >= fsm.FeatureDivide {
-			return []string{fsm.EndWaitsCommand}
-		}
 	case 6:
 		if !w.one(4) {
 			version := uint64(0)
