@@ -22,6 +22,11 @@ func TestDivide_Full(t *testing.T) {
 		refused int
 	}{
 		{"set k v", 1},
+		{"set held token XX PX 1000 IFEQ token", 0},
+		{"set held token IFEQ token EX 10", 0},
+		{"set held longer IFEQ token PX 1000", 1},
+		{"set ifeq ifeq PX 1000", 1},
+		{"set held token PX 1000 IFNE token", 1},
 		{"xgroup create s g 0 MKSTREAM", 1},
 		{"evalsha " + rueidisSetIfAbsent + " 1 k token 1000", 1},
 		{"evalsha " + rueidisSetIfAbsent + " 1 held token 1000", 0},

@@ -1,7 +1,9 @@
 package fsm
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
@@ -94,11 +96,29 @@ func RefuseGrowth(dst, body []byte, text string) []byte {
 	return dst
 }
 
-// Grows reports whether every call of the command can make the data set grow.
-// LOCK ACQUIRE, which is logged as an internal command, may also extend the lease
-// of a lock that the owner holds.
+// Grows reports whether the call of the command can make the data set grow. It
+// returns false for LOCK ACQUIRE, which is logged as an internal command and may also
+// extend the lease of a lock that the owner holds.
 func (cmd *Command) Grows(args [][]byte) bool {
-	return cmd.Routed(args).Flags&(DenyOOM|Internal) == DenyOOM
+	return cmd.Routed(args).Flags&(DenyOOM|Internal) == DenyOOM && !keepsValue(args)
+}
+
+// keepsValue reports whether args are a SET that succeeds only if the key has the value
+// already (SET key owner IFEQ owner PX ms). Such a SET renews a lock, and adds no data.
+func keepsValue(args [][]byte) bool {
+	if len(args) < 5 || !strings.EqualFold(codec.View(args[0]), "set") {
+		return false
+	}
+	for i := 3; i+1 < len(args); i++ {
+		switch option := codec.View(args[i]); {
+		case strings.EqualFold(option, "ifeq"):
+			return bytes.Equal(args[i+1], args[2])
+		case strings.EqualFold(option, "ex"), strings.EqualFold(option, "px"),
+			strings.EqualFold(option, "exat"), strings.EqualFold(option, "pxat"):
+			i++
+		}
+	}
+	return false
 }
 
 // createsKey reports whether args call a native script that acquires a free

@@ -222,6 +222,9 @@ func (w *Weigher) operation(r *groupReader) (steps int, flags Flags, err error) 
 		if w.full && own&(Internal|DenyOOM) == Internal|DenyOOM && len(args) > 2 && w.m.dbs[db].Get(args[2]) != nil {
 			own &^= DenyOOM // LOCK ACQUIRE of a lock that is not free
 		}
+		if w.full && keepsValue(args) {
+			own &^= DenyOOM
+		}
 		if w.full && w.createsKey(args) {
 			own |= DenyOOM
 		}
