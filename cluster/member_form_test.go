@@ -134,7 +134,7 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c := start(t, 3)
 	c.client("n1").want(t, ok, "SET", "k", "v")
 	c.transfer("n1")
-	for range 3 { // so that the cluster knows a start of n3 with a higher number than the later ones
+	for range 3 { // so that the cluster knows higher start numbers of n3 than those after the wipe
 		c.client("n3").want(t, ok, "SET", "k", "v")
 		c.crash("n3")
 		c.open("n3")

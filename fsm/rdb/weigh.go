@@ -160,8 +160,8 @@ func (r *Reader) skim(w *Weight, count countFunc) {
 	w.Elements += most
 }
 
-// lzfHead returns the first bytes of the text whose compressed form is in. The
-// result is shorter than size if the text is, or if in is not valid.
+// lzfHead decompresses LZF data until it has at least size bytes. It returns fewer
+// bytes if the text is shorter or if the data is not valid.
 func lzfHead(in []byte, size int) (out []byte) {
 	for len(in) > 0 && len(out) < size {
 		token := int(in[0])

@@ -506,8 +506,9 @@ func (d *disk) died(unfinished []*call, left string) error {
 	return d.check(left)
 }
 
-// inherited returns the name of a change that an earlier process left behind
-// and that no process has made durable since. It returns "" if there is none.
+// inherited returns the name of a file or directory with a change that an earlier
+// process made and that no process has made durable since. It returns "" if there
+// is none.
 func (d *disk) inherited() string {
 	own := d.find(d.own)
 	if own == nil {

@@ -77,9 +77,10 @@ type process struct {
 	died    atomic.Int64 // when the process died, in nanoseconds since the beginning of the history; 0 if it runs
 }
 
-// options returns the product's default options, with two kinds of changes.
-// Some timeouts would only cost processor time. Some limits let a history of
-// one minute reach states that a cluster reaches in a month.
+// options returns the product's default options with two kinds of changes. It
+// raises CommitTimeout, whose default would only cost processor time. It lowers
+// other limits, so that a history of one minute reaches states that a cluster
+// reaches in a month.
 func options() cluster.Options {
 	o := cluster.DefaultOptions()
 	o.CommitTimeout = 50 * time.Millisecond
