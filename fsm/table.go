@@ -467,7 +467,7 @@ func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 				return fmt.Errorf("%s: %w", NeedsFeature(cmd, args, need, features), ErrVersion)
 			}
 			if !marked && cmd.Routed(args).interpreted(args) {
-				return fmt.Errorf("script in a group without the mark: %w", ErrFormat)
+				return fmt.Errorf("script in a group that is not marked as containing scripts: %w", ErrFormat)
 			}
 		}
 	}

@@ -83,7 +83,9 @@ type pieces struct {
 	bytes    int // size of the pipeline
 }
 
-// add adds an element to a command that begins with the given words.
+// add appends an element, given by parts, to the current command. If there is no
+// current command, or if it is full, add begins a new one with name and the temporary
+// key.
 func (p *pieces) add(name string, parts ...any) error {
 	size := 0
 	for _, part := range parts {

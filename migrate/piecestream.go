@@ -9,9 +9,9 @@ import (
 )
 
 // stream writes a stream with its groups. It uses the commands that Redis uses to
-// rewrite its append-only file. It returns the number of entries. It does not write
-// a pending entry that the stream no longer contains, because XCLAIM would remove
-// it.
+// rewrite its append-only file. It returns the number of entries. A pending
+// entry that the stream no longer contains is lost, because XCLAIM does not add it to
+// the group.
 func (p *pieces) stream(r *rdb.Reader) (entries int, err error) {
 	var s stream.Stream
 	r.Stream(&s, new(container.Owner), stream.Moment{Wall: time.Now().UnixMilli()})

@@ -139,8 +139,8 @@ Last entry:   index %d, term %d, at %s
 Snapshot:     index %d
 In doubt:     %s
 Keys:         %d, %d of them with a TTL
-May be lost:  every write that the cluster acknowledged after the last entry, with the
-              votes of the other nodes (%s)
+May be lost:  every write after the last entry: the other nodes (%s)
+              may have acknowledged writes without this node
 `, s.NodeID, s.ClusterID, memberNames(s.Members), s.LastIndex, s.LastTerm, wall, s.SnapshotIndex, tail,
 		s.Machine.Len(), s.Machine.Volatile(), strings.Join(others, ", "))
 	return err

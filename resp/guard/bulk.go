@@ -17,15 +17,15 @@ type bulkState struct {
 }
 
 // More returns complete commands that the client has sent already, in the form in
-// which Read returns them. It returns at most 1024 commands, and no more than most
-// bytes in total. It returns nil if there are none, or if most is not positive.
-// With TLS, it returns only commands that Read has already received. More does not
-// wait.
+// which Read returns them. It returns at most 1024 commands; their total size in
+// bytes is limited by most. It returns nil if there are none, or if most is not
+// positive. With TLS, it returns only commands that Read has already received. More
+// does not wait.
 //
 // parsed is the number of bytes of commands that the caller has received so far,
-// from Read and from More. If Read has returned more than parsed, some of the
-// commands are in a buffer between the Conn and the caller. More then returns nil,
-// because its commands must not overtake the commands in that buffer.
+// from Read and from More. If Read and More together have returned more bytes than
+// that, the rest is still in a buffer between the Conn and the caller. More then
+// returns nil, because its commands must not overtake the commands in that buffer.
 //
 // Like Read, More may only be called by the goroutine of the connection.
 func (g *Conn) More(most int, parsed int64) []byte {

@@ -93,7 +93,7 @@ func readBase(snaps raft.SnapshotStore, first uint64) (index uint64, state []byt
 // Compare checks the following:
 //
 //   - The logs hold the same entry wherever two of them overlap, up to commit.
-//   - No index and term stand for two different entries in any of the logs.
+//   - Entries with the same index and term are equal in all logs.
 //   - At most one node began a leadership in a term.
 //   - The lease clock never went back.
 //
