@@ -450,7 +450,8 @@ func (b bounded) check(value string) (n int64, wrong string) {
 	return n, ""
 }
 
-// maxACLLog bounds acllog-max-len, because an entry may contain a key.
+// maxACLLog bounds acllog-max-len, and so the memory of the ACL log: an entry may keep
+// up to 1 KiB of a key.
 const maxACLLog = 10000
 
 // channelDefaults are the values of acl-pubsub-default, by whether new users

@@ -225,9 +225,9 @@ func (d *Monitor) Full() string {
 	return ""
 }
 
-// Scarce returns an error while there is too little room for entries of a
-// leader. It is called for every append of a follower, and for every write of a
-// snapshot that a leader sends.
+// Scarce returns an error while this node has too little room for the entries that a
+// leader sends. A follower calls it for every append, and for every write of a
+// snapshot from a leader.
 func (d *Monitor) Scarce() error {
 	if p := d.little.Load(); p != nil {
 		return fmt.Errorf("no room for entries: %s: free space or enlarge the disk", *p)

@@ -65,7 +65,7 @@ type source struct {
 	addrs   []string // the address that answered last is the first
 	clients map[string]*redis.Client
 
-	last seen          // the last look with locks
+	last seen          // result of the last look that requested the locks
 	took time.Duration // duration of the last request for locks
 
 	origins   listing.Origins

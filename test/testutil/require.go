@@ -22,8 +22,9 @@ const (
 // Required reports whether one of these variables is set.
 func Required(variable string) bool { return os.Getenv(variable) == "1" }
 
-// Need does nothing if err is nil. Otherwise it skips the test because what is
-// not installed. If the environment variable is set, it fails the test instead.
+// Need does nothing if err is nil. Otherwise it skips the test, and the message says
+// that the program named by what is not installed. If the environment variable is set,
+// it fails the test instead.
 func Need(t testing.TB, variable, what string, err error) {
 	t.Helper()
 	if err == nil {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// smallBody is the number of lines up to which functions may be equal: a stub
-// of an interface, or a call with other arguments.
+// smallBody is the largest number of lines of a function body that packages may
+// share. Such a function only stubs a method of an interface, or makes one call with
+// other arguments.
 const smallBody = 3
 
 // TestHelpers_AreNotCopied checks that the tests of two packages do not contain
