@@ -305,10 +305,11 @@ func (ws *waits) sweep() (waiters bool) {
 // key is "" if they do not ask for a lock.
 func (s *Session) WaitsFor(db int, key, owner string) { s.lock = ownedLock{db, key, owner} }
 
-// Block executes a group whose only operation is a blocking command of
-// connection origin. If fsm.Waiting accepts the reply, the command waits, and
-// the connection must receive from Waited, or call Unblock or Abandon, before
-// it continues. Any other reply is the final one, as with Do.
+// Block executes a group whose only operation is a blocking command. origin is
+// the number of the connection that sent the command. If fsm.Waiting accepts the
+// reply, the command waits, and the connection must receive from Waited, or call
+// Unblock or Abandon, before it continues. Any other reply is the final one, as
+// with Do.
 //
 // If own is set, the reply arrives from Waited only after this node has applied
 // the entry that served the command. OwnEventsDelivered then waits for the

@@ -265,7 +265,8 @@ type WaitSession struct {
 	// the reply.
 	Open, Served int
 	// Locks is the number of waiters for locks: the open ones, and those whose
-	// grant the node has not claimed. Passed means that others get these locks.
+	// grant the node has not claimed. Passed reports whether they are passed
+	// over, so that other waiters get the locks.
 	Locks  int
 	Passed bool
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestSnapshotHealth_Refused checks what a node reports about snapshots of the
-// leader that it does not accept.
+// TestSnapshotHealth_Refused checks what a node reports when it refuses the
+// leader's snapshots.
 func TestSnapshotHealth_Refused(t *testing.T) {
 	wall := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	newer := fmt.Errorf("snapshot: %w", fsm.ErrVersion)

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// twoImages returns directories as they are before and after the append of n
-// entries to a log that has some others.
+// twoImages returns copies of a data directory from before and after n entries are
+// appended to its log, which already has some entries.
 func twoImages(t *testing.T, kind string, n uint64, size int) (cfg storage.Config, before, after string) {
 	t.Helper()
 	s, cfg := newNode(t, kind)

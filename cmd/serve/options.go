@@ -194,7 +194,7 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 		"how long a Lua script may run before it ends with an error; one that needs more than 2ms gets a dry run "+
 			"first, while other clients continue to write")
 	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait,
-		"how long a slow script or a heavy write waits until the leader runs it, before it is refused (BUSY); "+
+		"how long a slow script or a heavy write may wait for the leader to run it before it is refused (BUSY); "+
 			"at least 60 times --script-time")
 	f.IntVar(&o.options.ScriptQueue, "max-waiting-scripts", o.options.ScriptQueue,
 		"maximum number of slow scripts and heavy writes that wait in each of the leader's two lanes; one user "+
