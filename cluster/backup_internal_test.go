@@ -29,7 +29,7 @@ func TestRoomForRestore(t *testing.T) {
 		// restore was accepted, and the kernel ended three nodes with 64 MiB of
 		// memory.
 		{0, 17 * mb, 64 * mb, "the restore needs about 42.5MiB of memory on every node, but the data of n2 can use only 16MiB"},
-		{0, mb, 32 * mb, "n2 may use 0B for it"},
+		{0, mb, 32 * mb, "the data of n2 can use only 0B"},
 	} {
 		st := NodeStatus{ID: "n2"}
 		st.DatasetBytes, st.ProcessMemory = tt.held, tt.memory

@@ -191,7 +191,8 @@ func advertised(text string, bound net.Addr) (address, error) {
 	}
 	if port == "0" {
 		if _, port, err = net.SplitHostPort(bound.String()); err != nil {
-			return address{}, fmt.Errorf("rpc config: AdvertiseAddr has port 0, and the bound address has no port: %w", err)
+			return address{}, fmt.Errorf("rpc config: AdvertiseAddr has port 0, and the bound address has no port: %w",
+				err)
 		}
 		text = net.JoinHostPort(host, port)
 	}

@@ -107,7 +107,8 @@ func serveControl(dir string, nodes []*process.Node) (*control, error) {
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("%w (a Unix socket's path may have at most about 100 bytes: choose a shorter --data-dir)", err)
+		return nil, fmt.Errorf("%w (the path of a Unix socket is limited to about 100 bytes: choose a shorter "+
+			"--data-dir)", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
