@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -128,15 +129,7 @@ func (n *Node) NotReady() string {
 	if n.Linked() {
 		return ""
 	}
-	if waits := n.founder.waitsFor(); waits != "" {
-		return waits
-	}
-	// After a recovery, the old nodes find nodes of the new cluster at the addresses of
-	// their members.
-	if other := n.strangers.recent(n.clock.Mono()); other != "" {
-		return fmt.Sprintf("no leader, and node %.64q belongs to another cluster", other)
-	}
-	return "no leader"
+	return cmp.Or(n.founder.waitsFor(), "no leader")
 }
 
 // Watch returns a channel that receives a token after the leader or the result

@@ -52,16 +52,15 @@ type Node struct {
 // environment is what all parts of a node share. Its fields do not change after
 // Open, except stopping and closing.
 type environment struct {
-	cfg       *Config
-	log       hclog.Logger
-	clock     Clock
-	self      raft.ServerID
-	session   fsm.SessionID // session of this start of the node
-	stats     *metrics.Counters
-	stores    Stores
-	table     *fsm.Table
-	traces    trace.Slot
-	strangers strangers
+	cfg     *Config
+	log     hclog.Logger
+	clock   Clock
+	self    raft.ServerID
+	session fsm.SessionID // session of this start of the node
+	stats   *metrics.Counters
+	stores  Stores
+	table   *fsm.Table
+	traces  trace.Slot
 
 	ctx   context.Context // ends when Close begins
 	fatal func(error)     // reports the error that ends the node; later calls do nothing

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -224,29 +223,6 @@ func (p *peers) exchange(
 	return reply.failure()
 }
 
-// strangers remembers the last node of another cluster with which this node had a
-// connection. Its methods may be called concurrently.
-type strangers struct{ last atomic.Pointer[stranger] }
-
-type stranger struct {
-	node string
-	met  time.Duration // monotonic time
-}
-
-// strangerTime is how long a stranger is remembered. A node without a leader tries to
-// reach the other members more often.
-const strangerTime = 30 * time.Second
-
-func (s *strangers) meet(node string, now time.Duration) { s.last.Store(&stranger{node, now}) }
-
-// recent returns the name of the node that was met less than strangerTime ago, or "".
-func (s *strangers) recent(now time.Duration) string {
-	if last := s.last.Load(); last != nil && now-last.met < strangerTime {
-		return last.node
-	}
-	return ""
-}
-
 // handshake decides which nodes may open a connection to this one.
 type handshake struct {
 	*environment
@@ -265,7 +241,6 @@ func helloOf(id storage.Identity) rpc.Hello {
 func (hs handshake) sameCluster(h rpc.Hello) error {
 	mine := hs.stores.Identity().ClusterID
 	if h.ClusterID != "" && mine != "" && h.ClusterID != mine {
-		hs.strangers.meet(h.NodeID, hs.clock.Mono())
 		return fmt.Errorf("%w: %s belongs to %s, %s to %s", ErrOtherCluster, h.NodeID, h.ClusterID, hs.cfg.NodeID, mine)
 	}
 	return nil

@@ -363,11 +363,6 @@ func TestRecover_OneOfThree(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "the reason at /readyz", func() bool {
-		_, body := fetch(t, stranger, "/readyz")
-		return strings.Contains(body, "no leader, and node \""+n.ID+"\" belongs to another cluster")
-	}); err != nil {
-		t.Error(err)
-	}
 	c.awaitGrant(n, "lock2")
+	_ = time.Second
 }
