@@ -242,6 +242,7 @@ func TestRun_ChargesConstructors(t *testing.T) {
 		"names and a list": "1, 2, nil, 4, " + namedFields(2000, "k%d = 1,"),
 		"numbers":          namedFields(2000, "[%d.5] = 1,"),
 		"negative numbers": namedFields(2000, "[-%d] = 1,"),
+		"fractions":        "1, 2, " + namedFields(2000, "[1.%d1] = 1,"),
 		"a list":           namedFields(2000, "'%d',"),
 	} {
 		src := []byte(`local t = {} for i = 1, 50 do t[i] = {` + fields + `} end`)

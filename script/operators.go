@@ -141,7 +141,7 @@ func opTable(st *State, args []Value) []Value {
 	n := t.MaxN()
 	pairs := 0
 	t.ForEach(func(k, _ Value) {
-		if i, listed := k.(lua.LNumber); !listed || i < 1 || int(i) > n {
+		if i, listed := k.(lua.LNumber); !listed || i < 1 || int(i) > n || lua.LNumber(int(i)) != i {
 			pairs++
 		}
 	})
