@@ -525,7 +525,7 @@ func TestSendNow(t *testing.T) {
 			return ours.SendNow(1, func(dst []byte) []byte { return append(dst, text...) })
 		}
 		begun := time.Now()
-		if err := now("nobody reads yet"); err != nil { // a pipe accepts no bytes before its peer reads
+		if err := now("not read yet"); err != nil { // a pipe accepts no bytes before its peer reads
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took > 5*time.Millisecond {
@@ -537,7 +537,7 @@ func TestSendNow(t *testing.T) {
 		if err := now("third"); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"nobody reads yet", "second", "third"} {
+		for _, want := range []string{"not read yet", "second", "third"} {
 			if _, got := mustRecv(t, theirs); got != want {
 				t.Fatalf("got %q, want %q", got, want)
 			}

@@ -364,5 +364,4 @@ func TestRecover_OneOfThree(t *testing.T) {
 		t.Error(err)
 	}
 	c.awaitGrant(n, "lock2")
-	_ = time.Second
 }
