@@ -22,7 +22,7 @@ func TestDivide_Full(t *testing.T) {
 		refused int
 	}{
 		{"set k v", 1},
-		{"set held token XX PX 1000 IFEQ token", 0},
+		{"set held token PX 1000 IFEQ token", 0},
 		{"set held token IFEQ token EX 10", 0},
 		{"set held longer IFEQ token PX 1000", 1},
 		{"set ifeq ifeq PX 1000", 1},
