@@ -23,9 +23,9 @@ const (
 	// the victim's p99.
 	fairnessCeiling = 10
 
-	// fairnessPassword is the password of the cluster. Some loads are
-	// clients that do not have it.
-	fairnessPassword = "of-the-bench"
+	// benchPassword is the password of the clusters of the rows of fairness and
+	// of overload. Some loads are clients that do not have it.
+	benchPassword = "of-the-bench"
 
 	// quietShare and noisyShare are the lengths of the victim's two runs,
 	// as shares of the length of a repetition.
@@ -70,7 +70,7 @@ func (f *fairness) missed() bool {
 func measureFairness(ctx context.Context, m machine, loads []neighbor.Load) (missed bool, err error) {
 	out, o := m.out, m.o
 	c, err := startClusterWith(ctx, process.Config{
-		Program: m.program, Dir: filepath.Join(m.dir, "fairness"), Password: fairnessPassword,
+		Program: m.program, Dir: filepath.Join(m.dir, "fairness"), Password: benchPassword,
 	}, o)
 	if err != nil {
 		return false, err
@@ -126,7 +126,7 @@ func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, t
 	if err != nil {
 		return f, err
 	}
-	to := neighbor.Target{Addr: n.Clients, Login: load.Login{Password: fairnessPassword}, Prefix: "bench:"}
+	to := neighbor.Target{Addr: n.Clients, Login: load.Login{Password: benchPassword}, Prefix: "bench:"}
 	f = fairness{load: l.Name, through: through}
 	victim, err := neighbor.NewVictim(ctx, to)
 	if err != nil {

@@ -140,7 +140,7 @@ func verdictOf(missed bool) string {
 // cycles runs cycles of one kind, once for each repetition, and returns the runs
 // in the order of their rates.
 func (l *lockBench) cycles(ctx context.Context, clients int, cycle []exchange, key func(int) string) ([]*span, error) {
-	r, err := newRenewing(l.leader.Clients, clients, cycle, key)
+	r, err := newRenewing(l.leader.Clients, "", clients, cycle, key)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (l *lockBench) own(ctx context.Context) (missed bool, err error) {
 	var shares []float64
 	for rep := range 2*l.o.reps + 1 {
 		for i, cycle := range kinds {
-			r, err := newRenewing(l.leader.Clients, lockClients, cycle, ownKeys(fmt.Sprintf("locks:own:%d:%d", rep, i)))
+			r, err := newRenewing(l.leader.Clients, "", lockClients, cycle, ownKeys(fmt.Sprintf("locks:own:%d:%d", rep, i)))
 			if err != nil {
 				return false, err
 			}
@@ -328,7 +328,7 @@ func (l *lockBench) manyWaiters(ctx context.Context) (missed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r, err := newRenewing(l.leader.Clients, manyWaiters, locked, oneKey("locks:many"))
+	r, err := newRenewing(l.leader.Clients, "", manyWaiters, locked, oneKey("locks:many"))
 	if err != nil {
 		return false, err
 	}

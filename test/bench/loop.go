@@ -38,7 +38,7 @@ const (
 
 // newLoop opens the connections to addr.
 func newLoop(c *cycle, addr string, clients int, prefix string, each int) (*loop, error) {
-	s, err := connect(addr, clients)
+	s, err := connect(addr, clients, "")
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ const (
 	warmUp = 20.0
 )
 
-// measureOverload lets 5,000 clients take, renew and release locks as fast as
+// measureOverload lets 5,000 clients log in, and then take, renew and release locks as fast as
 // they can, without a pause. No client may be starved and no command may be
 // refused. The memory of the leader may grow with the number of connections,
 // but not with the time that the overload lasts.
@@ -49,7 +49,9 @@ func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 	if err := raiseFiles(overloadClients + 200); err != nil {
 		return false, err
 	}
-	c, err := startClusterWith(ctx, process.Config{Program: m.program, Dir: filepath.Join(m.dir, overloadName)}, o)
+	c, err := startClusterWith(ctx, process.Config{
+		Program: m.program, Dir: filepath.Join(m.dir, overloadName), Password: benchPassword,
+	}, o)
 	if err != nil {
 		return false, err
 	}
@@ -64,7 +66,7 @@ func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 	}
 	fmt.Fprintf(out, "\noverload: lock cycles (SET NX PX, PEXPIRE, DELIFEQ) without a pause, of 50 clients and of %d\n",
 		overloadClients)
-	few, err := newRenewing(leader.Clients, 50, renewals, ownKeys("overload:few"))
+	few, err := newRenewing(leader.Clients, benchPassword, 50, renewals, ownKeys("overload:few"))
 	if err != nil {
 		return false, err
 	}
@@ -76,7 +78,7 @@ func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	many, err := newRenewing(leader.Clients, overloadClients, renewals, ownKeys("overload:many"))
+	many, err := newRenewing(leader.Clients, benchPassword, overloadClients, renewals, ownKeys("overload:many"))
 	if err != nil {
 		return false, err
 	}

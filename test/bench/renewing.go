@@ -58,9 +58,10 @@ var renewals = []exchange{
 	{func(c *renewer) []string { return []string{"DELIFEQ", c.key, c.owner} }, ":1\r\n"},
 }
 
-// newRenewing connects the clients. key returns the key of each of them.
-func newRenewing(addr string, clients int, cycle []exchange, key func(i int) string) (*renewing, error) {
-	s, err := connect(addr, clients)
+// newRenewing connects the clients. key returns the key of each of them. The
+// clients log in if password is not empty.
+func newRenewing(addr, password string, clients int, cycle []exchange, key func(i int) string) (*renewing, error) {
+	s, err := connect(addr, clients, password)
 	if err != nil {
 		return nil, err
 	}

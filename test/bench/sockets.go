@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -23,8 +24,9 @@ type sockets struct {
 	events []unix.EpollEvent
 }
 
-// connect opens n connections to addr.
-func connect(addr string, n int) (*sockets, error) {
+// connect opens n connections to addr, one after the other. If password is not
+// empty, each of them logs in with it.
+func connect(addr string, n int, password string) (*sockets, error) {
 	to, err := net.ResolveTCPAddr("tcp4", addr)
 	if err != nil {
 		return nil, err
@@ -34,7 +36,7 @@ func connect(addr string, n int) (*sockets, error) {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
 	for i := range n {
-		fd, err := dial(to)
+		fd, err := dial(to, password)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("connect to %s: %w", addr, err), s.close())
 		}
@@ -50,7 +52,7 @@ func connect(addr string, n int) (*sockets, error) {
 // dial opens a socket that package net does not know. Go's poller would also
 // watch a socket of package net, and would wake a second thread for every
 // reply.
-func dial(to *net.TCPAddr) (int, error) {
+func dial(to *net.TCPAddr, password string) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
@@ -59,6 +61,9 @@ func dial(to *net.TCPAddr) (int, error) {
 	if err == nil {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	}
+	if err == nil && password != "" {
+		err = login(fd, password)
+	}
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
 	}
@@ -66,6 +71,30 @@ func dial(to *net.TCPAddr) (int, error) {
 		return 0, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
+}
+
+// login sends AUTH on a blocking socket and waits for the reply.
+func login(fd int, password string) error {
+	if _, err := unix.Write(fd, respwire.AppendCommand(nil, "AUTH", password)); err != nil {
+		return fmt.Errorf("AUTH: %w", err)
+	}
+	var got []byte
+	for in := make([]byte, 256); !bytes.HasSuffix(got, []byte("\r\n")); {
+		n, err := unix.Read(fd, in)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return fmt.Errorf("AUTH: %w", err)
+		case n == 0:
+			return errors.New("AUTH: the connection was closed")
+		}
+		got = append(got, in[:n]...)
+	}
+	if string(got) != granted {
+		return fmt.Errorf("AUTH: got %q, want %q", got, granted)
+	}
+	return nil
 }
 
 func (s *sockets) close() error {
