@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/cluster/bytequeue"
 	"github.com/holdfast-kv/holdfast/cluster/metrics"
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 	"github.com/holdfast-kv/holdfast/cluster/pulse"
@@ -39,6 +40,9 @@ type forwarder struct {
 	pending []*call
 	// unsent holds the groups that wait for a leader and have no number yet.
 	unsent []*call
+	// large contains the large groups that wait until earlier large groups have an
+	// outcome. They have no number yet either.
+	large bytequeue.Queue[*call]
 
 	answering sync.WaitGroup // goroutines started by shareLocked
 
@@ -67,6 +71,7 @@ type readLink interface {
 
 func newForwarder(e *environment) *forwarder {
 	fw := &forwarder{id: e.session, clock: e.clock, opts: e.cfg.Options, stats: e.stats, first: 1}
+	fw.large = bytequeue.Queue[*call]{Room: largeRoom}
 	fw.coarse.Store(int64(e.clock.Mono()))
 	fw.pulse = pulse.New(sweepEvery, sweepRest)
 	return fw
@@ -118,8 +123,46 @@ func (fw *forwarder) write(c *call) {
 		fw.mu.Unlock()
 		return
 	}
-	fw.sendLocked(c)
+	fw.admitLocked(c)
 	fw.mu.Unlock()
+}
+
+// A leader writes and replicates the groups of all clients in order, so a group
+// waits for all bytes before it. With ten clients that set values of 1 MB, this
+// took a tenth of a second at the median. So a node sends no more than largeRoom
+// bytes of large groups at a time, or one group. A group is large if it has more
+// than largeGroup bytes, or if its connection's last reply that went through the
+// log had, because then the next one may have as many.
+const (
+	largeGroup = 16 << 10
+	largeRoom  = 512 << 10
+)
+
+// admitLocked sends a call if it is not large or there is room for it. Otherwise
+// the call waits for the outcome of earlier large groups. There must be a link, and
+// mu must be held.
+func (fw *forwarder) admitLocked(c *call) {
+	c.weight = max(len(c.body), c.logged)
+	switch {
+	case c.weight <= largeGroup:
+		c.weight = 0
+	case !fw.large.Enter(c, c.weight):
+		return
+	}
+	fw.sendLocked(c)
+}
+
+// sendLargeLocked sends the large groups for which there is room now. mu must be
+// held.
+func (fw *forwarder) sendLargeLocked() {
+	for fw.writes != nil {
+		c, ok := fw.large.Next()
+		if !ok {
+			return
+		}
+		c.since = fw.recent()
+		fw.sendLocked(c)
+	}
 }
 
 // sendLocked assigns the call its number and sends it. mu must be held.
@@ -179,8 +222,9 @@ func (fw *forwarder) linked(l link, accepted uint64) {
 	waiting := fw.unsent
 	fw.unsent = nil
 	for _, c := range waiting {
-		fw.sendLocked(c)
+		fw.admitLocked(c)
 	}
+	fw.sendLargeLocked()
 }
 
 // isLinked reports whether the forwarder has a link to a leader.
@@ -195,6 +239,9 @@ func (fw *forwarder) unlinked(l link) {
 	fw.mu.Lock()
 	if fw.writes == l {
 		fw.writes = nil
+		// The wait for a leader begins now: see sweep.
+		now := fw.recent()
+		fw.large.Waiting(func(c *call) { c.since = now })
 	}
 	fw.mu.Unlock()
 }
@@ -222,11 +269,13 @@ func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 		if c := fw.pending[r.Seq-fw.first]; c != nil {
 			fw.pending[r.Seq-fw.first] = nil
 			if c != abandoned {
+				fw.large.Leave(c.weight)
 				done = append(done, endedBy(c, r))
 			}
 		}
 	}
 	fw.advanceLocked()
+	fw.sendLargeLocked()
 	mine := fw.shareLocked(done)
 	fw.mu.Unlock()
 	answer(mine)
@@ -344,8 +393,13 @@ func (fw *forwarder) sweep() (left bool) {
 		}
 	}
 	fw.unsent = keep
-	left = len(fw.unsent)+len(fw.pending) > 0
+	if fw.writes == nil {
+		refused = append(refused, fw.large.Remove(func(c *call) bool {
+			return now-c.since > int64(fw.opts.LeaderWait)
+		})...)
+	}
 	unknown := fw.abandonLocked(func(c *call) bool { return now-c.since > int64(fw.opts.ResolveWait) })
+	left = len(fw.unsent)+len(fw.pending)+fw.large.Len() > 0
 	fw.mu.Unlock()
 	fw.readMu.Lock()
 	keepReads := fw.readWait[:0]
@@ -380,7 +434,7 @@ func (fw *forwarder) sweep() (left bool) {
 func (fw *forwarder) expel() {
 	fw.mu.Lock()
 	fw.removed = true
-	refused := fw.unsent
+	refused := append(fw.unsent, fw.large.Remove(anyCall)...)
 	fw.unsent = nil
 	fw.mu.Unlock()
 	fw.readMu.Lock()
@@ -427,8 +481,10 @@ func (fw *forwarder) abandonLocked(match func(*call) bool) (unknown []*call) {
 		if c != nil && c != abandoned && match(c) {
 			unknown = append(unknown, c)
 			fw.pending[i] = abandoned
+			fw.large.Leave(c.weight)
 		}
 	}
+	fw.sendLargeLocked()
 	return unknown
 }
 
@@ -455,8 +511,10 @@ func (fw *forwarder) drained() bool {
 		}
 		return !c.housekeeping
 	}
-	return !slices.ContainsFunc(fw.pending, waits) && !slices.ContainsFunc(fw.unsent, waits)
+	return !slices.ContainsFunc(fw.pending, waits) && !slices.ContainsFunc(fw.unsent, waits) && fw.large.Len() == 0
 }
+
+func anyCall(*call) bool { return true }
 
 // close ends all calls and refuses new ones. Calls that were never sent end as
 // not executed, the others as unknown. close waits for the goroutines that are
@@ -464,7 +522,7 @@ func (fw *forwarder) drained() bool {
 func (fw *forwarder) close() {
 	fw.mu.Lock()
 	fw.closed = true
-	unsent, pending := fw.unsent, fw.pending
+	unsent, pending := append(fw.unsent, fw.large.Remove(anyCall)...), fw.pending
 	fw.unsent, fw.pending = nil, nil
 	fw.mu.Unlock()
 	fw.readMu.Lock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,98 @@ func TestForwarder_StartIsOwed(t *testing.T) {
 		t.Error("a leader that has accepted number 2 was not found to know another process")
 	}
 }
+
+// TestForwarder_LargeGroups checks that at most largeRoom bytes of large groups are
+// on their way, that small groups pass them, and that a large group is never lost.
+func TestForwarder_LargeGroups(t *testing.T) {
+	clock := &stepClock{}
+	fw := &forwarder{
+		clock: clock, pulse: pulse.New(time.Hour, time.Hour), opts: DefaultOptions(), stats: metrics.New(), first: 1,
+	}
+	fw.large.Room = largeRoom
+	write := func(size, logged int) *call {
+		c := &call{forwarder: fw, body: make([]byte, size), logged: logged, done: make(chan struct{}, 1)}
+		fw.write(c)
+		return c
+	}
+	sent := func(l numbers, want ...uint64) {
+		t.Helper()
+		if !slices.Equal(l, want) {
+			t.Fatalf("sent %v, want %v", l, want)
+		}
+	}
+	done := func(seqs ...uint64) {
+		for _, seq := range seqs {
+			fw.deliver([]fsm.GroupResult{{Seq: seq, Status: fsm.StatusDone, Reply: []byte("+OK\r\n")}})
+		}
+	}
+	var l numbers
+	fw.linked(&l, 0)
+	done(1)
+	write(largeRoom, 0) // 2
+	write(largeGroup+1, 0)
+	write(100, 2*largeRoom) // its connection had a large reply
+	write(largeGroup, 0)    // 3
+	write(10, 0)            // 4
+	sent(l, 1, 2, 3, 4)
+	if fw.drained() {
+		t.Error("the node counts as drained while large groups wait")
+	}
+	done(3, 4)
+	sent(l, 1, 2, 3, 4)
+	done(2) // the first large group; the next one gets number 5
+	sent(l, 1, 2, 3, 4, 5)
+
+	// A new leader gets what the earlier one had, and then the waiting group.
+	fw.unlinked(&l)
+	var second numbers
+	fw.linked(&second, 4)
+	sent(second, 5)
+	done(5)
+	sent(second, 5, 6)
+	last := write(2*largeRoom, 0)
+	// The outcome of number 6 is unknown after ResolveWait, and makes room too.
+	clock.mono += fw.opts.ResolveWait + 1
+	fw.sweep()
+	sent(second, 5, 6, 7)
+	done(7)
+	if <-last.done; last.err != nil {
+		t.Errorf("a large group that waited for ResolveWait failed: %v", last.err)
+	}
+
+	// Without a leader, a large group that waits fails like any other.
+	write(largeRoom, 0)
+	waits := write(largeRoom, 0)
+	fw.unlinked(&second)
+	clock.mono += fw.opts.LeaderWait + 1
+	fw.sweep()
+	if <-waits.done; !errors.Is(waits.err, outcome.ErrNoLeader) {
+		t.Errorf("a large group that was not sent ended with %v, want %v", waits.err, outcome.ErrNoLeader)
+	}
+	// The room of group 8, which was sent, is still taken.
+	var third numbers
+	fw.linked(&third, 8)
+	removed := write(largeRoom, 0)
+	sent(third)
+	fw.expel()
+	if <-removed.done; !errors.Is(removed.err, outcome.ErrRemoved) {
+		t.Errorf("a large group on a removed node ended with %v, want %v", removed.err, outcome.ErrRemoved)
+	}
+	fw.readmit()
+	closed := write(largeRoom, 0)
+	fw.close()
+	if <-closed.done; !errors.Is(closed.err, outcome.ErrClosed) {
+		t.Errorf("a large group on a node that stops ended with %v, want %v", closed.err, outcome.ErrClosed)
+	}
+}
+
+// stepClock is a monotonic clock that a test moves.
+type stepClock struct {
+	systemClock
+	mono time.Duration
+}
+
+func (c *stepClock) Mono() time.Duration { return c.mono }
 
 // singleRaft returns a raft in memory that leads a cluster of one node.
 func singleRaft(t *testing.T) *raft.Raft {

@@ -151,8 +151,7 @@ func (s *Session) inPieces() ([]byte, error) {
 		} else {
 			if !whole {
 				c.reply, c.err = nil, nil
-				s.node.forwarder.write(c)
-				<-c.done
+				s.log()
 			}
 			reply, err = c.reply, c.err
 		}
@@ -221,8 +220,7 @@ func (s *Session) sendAfterDryRun() ([]byte, error) {
 			fsm.SetScriptBudget(c.body, fsm.DryRunPassed)
 		}
 		c.reply, c.err = nil, nil
-		s.node.forwarder.write(c)
-		<-c.done
+		s.log()
 		return c.reply, c.err
 	}
 }

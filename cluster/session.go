@@ -46,6 +46,11 @@ type call struct {
 	dryRun bool
 	done   chan struct{} // capacity 1: one token for each group
 
+	// logged is the size of the last reply of the call's session that went through
+	// the log, in bytes. weight is the number of bytes for which the call counts as
+	// a large group, 0 if it is not large: see forwarder.admitLocked.
+	logged, weight int
+
 	reply []byte
 	err   error
 	// early, if not nil, is called with the replies before the owner is woken:
@@ -123,12 +128,21 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 	} else {
 		c.early = early
 	}
-	s.node.forwarder.write(c)
-	<-c.done
+	s.log()
 	if c.err == nil && fsm.TooLong(c.reply) {
 		return s.inPieces()
 	}
 	return c.reply, c.err
+}
+
+// log sends the group of the call through the log and waits for its outcome.
+func (s *Session) log() {
+	c := &s.call
+	s.node.forwarder.write(c)
+	<-c.done
+	if c.err == nil && !fsm.TooLong(c.reply) {
+		c.logged = len(c.reply)
+	}
 }
 
 // memoryRefused reports whether this node, as leader, refuses commands that add
