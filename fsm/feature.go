@@ -85,8 +85,16 @@ const (
 	//     because its null reply would say that the client got the lock.
 	FeatureDelay = 9
 
+	// FeatureParts changes the meaning of entries in these ways:
+	//   - SuspendCommand with SuspendEnd or SuspendDrop may name the waiters that it
+	//     removes. Below this version, it has no effect if it names waiters.
+	//   - A key is checked for waiters that can be served only if its value permits
+	//     it (see Ctx.mayServe). This may change the order in which an operation
+	//     serves the waiters of several keys.
+	FeatureParts = 10
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureDelay
+	MaxFeatures = FeatureParts
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

@@ -325,6 +325,25 @@ func IdleLock(m *Machine) error {
 	return err
 }
 
+// IdleQueue returns an error if a list or a sorted set has a waiter that can be
+// served. After an entry, there must be no such waiter.
+func IdleQueue(m *Machine) error {
+	var err error
+	checked := waitKey{db: -1}
+	m.waits.queues.Scan(func(q queued) bool {
+		o := m.dbs[q.db].Get([]byte(q.key))
+		if q.lock || q.waitKey == checked || o == nil || o.Type != q.w.typ || o.Type != keyspace.TypeList && o.Type != keyspace.TypeZSet {
+			return true
+		}
+		checked = q.waitKey // the waiters behind this one wait for it
+		if (o.Deadline == 0 || o.Deadline > m.clock.Lease) && !m.waits.suspended(q.w.session) {
+			err = fmt.Errorf("waiter %d of %s can be served from key %q of database %d and waits for it", q.w.origin, q.w.session, q.key, q.db)
+		}
+		return err == nil
+	})
+	return err
+}
+
 // LockDelays returns the number of delays of locks.
 func LockDelays(m *Machine) int { return m.locks.delays.Len() }
 

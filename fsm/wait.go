@@ -326,13 +326,34 @@ func (c *Ctx) dequeue(n *waiter) {
 	w := &c.m.waits
 	for _, k := range n.keys {
 		w.queues.Delete(queued{k, n.pos, nil})
-		c.ready(k)
+		if !(k.lock && c.m.features >= FeatureParts && w.passedOver(n.session)) && c.mayServe(n, k) {
+			c.ready(k)
+		}
 	}
 	w.count--
 	w.bytes -= n.size()
 	if n.forLock() {
 		w.locks--
 	}
+}
+
+// mayServe reports whether the value of a key permits to serve waiters that wait
+// for the key as n does: the key has a value of the type that n waits for, or the
+// lock is free or shared. Most keys with waiters have no such value. So this check
+// makes the removal of many waiters about twice as fast. Below FeatureParts,
+// mayServe returns true.
+func (c *Ctx) mayServe(n *waiter, k waitKey) bool {
+	if c.m.features < FeatureParts {
+		return true
+	}
+	db := c.db
+	c.db = k.db
+	o := c.Lookup([]byte(k.key))
+	c.db = db
+	if k.lock {
+		return o == nil || o.Type == keyspace.TypeLock
+	}
+	return o != nil && o.Type == n.typ
 }
 
 // forget removes a waiter, served or not. If the waiter was served a lock and
@@ -588,26 +609,29 @@ func (c *Ctx) woken(n *waiter, reply []byte) {
 	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
 }
 
-// endWaits removes all waiters of a session. If the node of the session is
-// running, it learns of the removal from Result.Woken, and its clients wait
-// again.
-func (c *Ctx) endWaits(id SessionID) {
-	for _, n := range c.m.waits.of(id) {
+// endWaits removes waiters, served or not. If their node is running, it learns of
+// the removal from Result.Woken, and its clients wait again.
+func (c *Ctx) endWaits(list []*waiter) {
+	for _, n := range list {
 		c.forget(n)
 		c.woken(n, nil)
 	}
 }
 
-// endOpenWaits removes the waiters of a session that were not served, and those
+// endOpenWaits removes the waiters of a list that were not served, and those
 // whose grants of locks are not claimed.
-func (c *Ctx) endOpenWaits(id SessionID) {
-	for _, n := range c.m.waits.of(id) {
-		if !n.served || n.grant != nil {
+func (c *Ctx) endOpenWaits(list []*waiter) {
+	for _, n := range list {
+		if n.open() {
 			c.forget(n)
 			c.woken(n, nil)
 		}
 	}
 }
+
+// open reports whether the waiter was not served, or was served a grant of a lock
+// that its node has not claimed.
+func (n *waiter) open() bool { return !n.served || n.grant != nil }
 
 // endWaitsOf ends the open waits of a user that is being changed. It also ends
 // those of clients whose user is unknown because they began to wait before
@@ -626,22 +650,23 @@ func (c *Ctx) endWaitsOf(user string) {
 		}
 		return true
 	})
-	for _, n := range ended {
-		c.forget(n)
-		c.woken(n, nil)
-	}
+	c.endWaits(ended)
 }
 
 // endEarlierStart ends the waits of an earlier start of the node that id names.
 // The machine calls it for each session in an entry, because the clients of the
 // earlier start no longer exist when a later start of the node has a session.
+//
+// There may be so many waits that the entry takes long. So the leader removes them
+// in parts before it proposes the first group of the later start (see
+// leadership.endEarlier), and usually none are left.
 func (c *Ctx) endEarlierStart(id SessionID) {
 	w := &c.m.waits
 	if len(w.nodes) == 0 {
 		return
 	}
 	if at, found := w.node(id.NodeID); found && w.nodes[at].id.Boot < id.Boot {
-		c.endWaits(w.nodes[at].id)
+		c.endWaits(w.of(w.nodes[at].id))
 	}
 }
 
@@ -673,10 +698,7 @@ func (c *Ctx) endSuperseded() {
 		}
 		return true
 	})
-	for _, n := range ended {
-		c.forget(n)
-		c.woken(n, nil)
-	}
+	c.endWaits(ended)
 	for at := range w.nodes { // each node still has the waiters of its latest start
 		w.nodes[at].id.Boot = latest[at]
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
+	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
 // These are the internal commands about waiters. Nodes and leaders send them;
@@ -23,6 +24,11 @@ const (
 	// arguments are the leader's term, node, boot, and one of SuspendOn,
 	// SuspendOff, SuspendEnd, SuspendDrop and SuspendPass. The command has no
 	// effect if that term is over.
+	//
+	// From FeatureParts on, the origins and the positions of waiters may follow
+	// SuspendEnd and SuspendDrop, in the order of the origins. The command then removes only those of these
+	// waiters that the session still has. So the leader can divide the removal of
+	// many waiters over several entries.
 	SuspendCommand = "_hold"
 	// UndeliveredCommand ends the grant of a lock whose reply could not be sent to
 	// its client. Its arguments are the key and the token. It has no effect if a
@@ -73,32 +79,52 @@ var waitCommands = []Command{
 		Doc:        "Pass on a lock whose grant could not be delivered to the client",
 	},
 	{
-		Name: SuspendCommand, Run: suspend, Arity: 5, Flags: Internal | Write | Fast,
+		Name: SuspendCommand, Run: suspend, Arity: -5, Flags: Internal | Write | Fast,
+		Required: Required{FeatureOf: suspendFeature},
+		Work: WorkHooks{
+			Steps: suspendWork, Depends: namesWaiters, PerArgument: StepsPerKey,
+		},
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N)",
-		Syntax:     "term node boot <on | off | pass | end | drop>",
+		Syntax:     "term node boot <on | off | pass | end | drop> [origin position ...]",
 		Doc:        "Suspend, serve or remove the waiters of a node",
 	},
 }
 
-// waiterNamed returns the waiter of the current session with the given origin
-// and position, nil if there is none.
-func (c *Ctx) waiterNamed(origin, pos []byte) *waiter {
+// named returns the waiter of a session with the given origin and position, nil
+// if there is none.
+func (w *waits) named(id SessionID, origin, pos []byte) *waiter {
 	o, err1 := strconv.ParseUint(string(origin), 10, 64)
 	p, err2 := strconv.ParseUint(string(pos), 10, 64)
 	if err1 != nil || err2 != nil {
 		return nil
 	}
-	if n := c.m.waits.find(c.sender.NodeID, o); n != nil && n.session == c.sender && n.pos == Pos(p) {
+	if n := w.find(id.NodeID, o); n != nil && n.session == id && n.pos == Pos(p) {
 		return n
 	}
 	return nil
 }
 
+// chosen returns the waiters that a call of SuspendCommand may remove: those that
+// it names, or all waiters of the session if it names none. It skips names that
+// are not in the order of the connections, so the list has no waiter twice.
+func (w *waits) chosen(id SessionID, args [][]byte) (list []*waiter) {
+	if !namesWaiters(args) {
+		return w.of(id)
+	}
+	for rest := args[suspendArgs:]; len(rest) > 1; rest = rest[2:] {
+		n := w.named(id, rest[0], rest[1])
+		if n != nil && (len(list) == 0 || n.origin > list[len(list)-1].origin) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // unwait returns 1 if the waiter was still waiting, 0 if there is no such
 // waiter, and otherwise the reply that the waiter was served.
 func unwait(c *Ctx, args [][]byte) Reply {
-	n := c.waiterNamed(args[1], args[2])
+	n := c.m.waits.named(c.sender, args[1], args[2])
 	if n == nil {
 		return Zero
 	}
@@ -128,6 +154,36 @@ func unwaitWork(w *Weigher, args [][]byte) int {
 	return len(n.keys) * StepsPerWait / 2
 }
 
+// suspendArgs is the number of arguments of SuspendCommand before the names of
+// waiters.
+const suspendArgs = 5
+
+// namesWaiters reports whether a call of SuspendCommand names waiters.
+func namesWaiters(args [][]byte) bool { return len(args) > suspendArgs }
+
+func suspendFeature(args [][]byte) int {
+	if namesWaiters(args) {
+		return FeatureParts
+	}
+	return 0
+}
+
+// suspendWork returns the work of removing the waiters that a call of
+// SuspendCommand names.
+func suspendWork(w *Weigher, args [][]byte) (steps int) {
+	boot, err := strconv.ParseUint(string(args[3]), 10, 64)
+	if err != nil || !namesWaiters(args) {
+		return 0
+	}
+	for _, n := range w.m.waits.chosen(SessionID{NodeID: string(args[2]), Boot: boot}, args) {
+		steps += n.removalWork()
+	}
+	return steps
+}
+
+// removalWork returns the work of removing a waiter and of telling its node.
+func (n *waiter) removalWork() int { return (1 + len(n.keys)) * StepsPerWait / 2 }
+
 // Unwaited reads the answer to UnwaitCommand. reply is the reply that was served to
 // the waiter, nil if the waiter was not served. gone is true if there was no such
 // waiter.
@@ -151,7 +207,7 @@ func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 
 func waited(c *Ctx, args [][]byte) Reply {
 	for rest := args[1:]; len(rest) > 1; rest = rest[2:] {
-		if n := c.waiterNamed(rest[0], rest[1]); n != nil {
+		if n := c.m.waits.named(c.sender, rest[0], rest[1]); n != nil {
 			c.Change()
 			c.forget(n)
 		}
@@ -173,7 +229,8 @@ func suspend(c *Ctx, args [][]byte) Reply {
 	boot, err2 := strconv.ParseUint(string(args[3]), 10, 64)
 	w := &c.m.waits
 	at, found := w.node(string(args[2]))
-	if err1 != nil || err2 != nil || term != c.m.term || !found || w.nodes[at].id.Boot != boot {
+	if err1 != nil || err2 != nil || term != c.m.term || !found || w.nodes[at].id.Boot != boot ||
+		suspendFeature(args) > c.m.features {
 		return Zero
 	}
 	c.Change()
@@ -184,7 +241,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		if c.m.features >= FeatureLocks {
 			w.nodes[at].suspended, w.nodes[at].passed = true, true
 			for _, n := range w.of(id) {
-				if n.forLock() {
+				if n.forLock() && c.mayServe(n, n.keys[0]) {
 					c.ready(n.keys[0])
 				}
 			}
@@ -195,21 +252,23 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
 		for _, n := range list {
 			for _, k := range n.keys {
-				c.ready(k)
-				if !k.lock {
+				if c.mayServe(n, k) {
+					c.ready(k)
+				}
+				if !k.lock && (n.typ == keyspace.TypeStream || c.m.features < FeatureParts) {
 					c.streamGone(k) // the stream may have been removed in the meantime
 				}
 			}
 		}
 	case SuspendEnd:
 		if c.m.features < FeatureMend {
-			c.endWaits(id) // served waiters too
+			c.endWaits(w.of(id)) // served waiters too
 		} else {
-			c.endOpenWaits(id)
+			c.endOpenWaits(w.chosen(id, args))
 		}
 	case SuspendDrop:
 		if c.m.features >= FeatureMend {
-			c.endWaits(id)
+			c.endWaits(w.chosen(id, args))
 		}
 	}
 	return One
@@ -254,6 +313,33 @@ func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 		list = append(list, WaiterInfo{n.origin, n.pos, n.served})
 	}
 	return list
+}
+
+// EndList returns waiters that the leader may name in a call of SuspendCommand, in
+// the order of their connections and from the connection first on. If served is
+// not set, it skips the waiters that SuspendEnd does not remove. work is the number
+// of steps that the removal of the waiters may take. EndList returns at least one
+// waiter unless there is none. next is the connection with which the next list
+// begins, 0 if there are no waiters behind this list. left is the part of work
+// that is not used up.
+func (m *Machine) EndList(
+	id SessionID, first uint64, served bool, work int,
+) (list []WaiterInfo, next uint64, left int) {
+	m.waits.conns.Ascend(&waiter{session: id, origin: first}, func(n *waiter) bool {
+		switch steps := n.removalWork(); {
+		case n.session != id:
+			return false
+		case !served && !n.open():
+		case len(list) > 0 && steps > work:
+			next = n.origin
+			return false
+		default:
+			work -= steps
+			list = append(list, WaiterInfo{n.origin, n.pos, n.served})
+		}
+		return true
+	})
+	return list, next, work
 }
 
 // WaitSession is a session that has waiters.

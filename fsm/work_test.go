@@ -94,9 +94,10 @@ func TestWork(t *testing.T) {
 			t.Errorf("%q: %d steps expected, %d charged", words, steps, charged)
 		}
 	}
-	// TestDivide_EndedWaits has an example of the first of these commands. The others are
+	// TestDivide_EndedWaits and TestWaitParts_Work have examples of the first two of these
+	// commands. The others are
 	// estimated like some of the commands above.
-	for _, name := range []string{fsm.UnwaitCommand, "mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
+	for _, name := range []string{fsm.UnwaitCommand, fsm.SuspendCommand, "mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
 		tried[name] = true
 	}
 	for _, cmd := range w.table.Rows() {

@@ -552,7 +552,7 @@ func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 func (w *world) check() {
 	w.t.Helper()
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {
-		if err := errors.Join(fsm.Broken(m), fsm.IdleLock(m), w.locks.compare(m)); err != nil {
+		if err := errors.Join(fsm.Broken(m), fsm.IdleLock(m), fsm.IdleQueue(m), w.locks.compare(m)); err != nil {
 			w.fatalf("%v", err)
 		}
 	}

@@ -326,6 +326,23 @@ func (w *world) script(id fsm.SessionID) []string {
 	return []string{"EVAL", text, "0"}
 }
 
+// part names some waiters of a session, as the leader does. Sometimes it names
+// waiters that do not exist, or an earlier waiter of a connection.
+func (w *world) part(id fsm.SessionID) (words []string) {
+	list, _, _ := w.machine.EndList(id, uint64(w.draws.IntN(3)), w.one(2), w.draws.IntN(600))
+	for _, n := range list {
+		pos := uint64(n.Pos)
+		if w.one(8) {
+			pos--
+		}
+		words = append(words, fmt.Sprint(n.Origin), fmt.Sprint(pos))
+	}
+	if len(words) == 0 || w.one(8) {
+		words = append(words, fmt.Sprint(w.draws.IntN(6)), "7")
+	}
+	return words
+}
+
 // internal draws an internal command of nodes and leaders.
 func (w *world) internal(id fsm.SessionID) []string {
 	switch w.draws.IntN(10) {
@@ -339,7 +356,11 @@ func (w *world) internal(id fsm.SessionID) []string {
 		if w.one(5) {
 			term--
 		}
-		return []string{fsm.SuspendCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOn, fsm.SuspendPass, fsm.SuspendEnd, fsm.SuspendDrop})}
+		words := []string{fsm.SuspendCommand, fmt.Sprint(term), n.id, fmt.Sprint(boot), w.pick([]string{fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOff, fsm.SuspendOn, fsm.SuspendPass, fsm.SuspendEnd, fsm.SuspendDrop})}
+		if w.machine.Features() >= fsm.FeatureParts && w.one(2) {
+			return append(words, w.part(fsm.SessionID{NodeID: n.id, Boot: boot})...)
+		}
+		return words
 	case 8:
 		key, token := fsm.NewestGrant(w.machine)
 		return []string{fsm.UndeliveredCommand, key, fmt.Sprint(uint64(token))}
