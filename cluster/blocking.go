@@ -395,12 +395,17 @@ func (fw *forwarder) housekeep(table *fsm.Table, cmds ...[][]byte) *call {
 }
 
 func (fw *forwarder) submit(c *call, table *fsm.Table, cmds [][][]byte) *call {
+	c.forwarder, c.body, c.done = fw, groupOf(table, cmds...), make(chan struct{}, 1)
+	fw.write(c)
+	return c
+}
+
+// groupOf returns a group of internal commands.
+func groupOf(table *fsm.Table, cmds ...[][]byte) []byte {
 	var group fsm.Group
 	group.Reset(2, 0)
 	for _, args := range cmds {
 		group.Command(table.Find(args[0]), 0, args)
 	}
-	c.forwarder, c.body, c.done = fw, group.Bytes(), make(chan struct{}, 1)
-	fw.write(c)
-	return c
+	return group.Bytes()
 }

@@ -119,6 +119,20 @@ type Peer struct {
 	Addr string
 }
 
+// WaiterOptions are the options about the waiters of nodes that are gone.
+type WaiterOptions struct {
+	// WaiterGrace is how long a node may be disconnected from the leader before
+	// the waiters of its clients in blocking commands are removed. Until then,
+	// the waiters keep their positions. A node that is alive then adds its
+	// clients' waiters again, after the others. Replies that were served before
+	// are kept: see fsm.SuspendEnd.
+	WaiterGrace time.Duration
+	// WaiterWork limits how long the removal of waiters may take in one entry,
+	// counted in steps. The leader removes the other waiters with the next
+	// entries.
+	WaiterWork time.Duration
+}
+
 // Options are the node's timings and sizes. DefaultOptions sets all of them.
 type Options struct {
 	RaftOptions
@@ -177,13 +191,7 @@ type Options struct {
 	// processor but one.
 	SlowReads int
 
-	// WaiterGrace is how long a node may be disconnected from the leader before
-	// the waiters of its clients in blocking commands are removed. Until then,
-	// the waiters keep their positions. A node that is alive then adds its
-	// clients' waiters again, after the others. Replies that were served before
-	// are kept: see fsm.SuspendEnd.
-	WaiterGrace time.Duration
-
+	WaiterOptions
 	SnapshotOptions
 
 	// FastFailover lets a node campaign at once when its leader's process has
@@ -274,8 +282,11 @@ func DefaultOptions() Options {
 		ScriptWait:      30 * time.Second,
 		ScriptQueue:     1024,
 		SlowReadMemory:  256 << 20,
-		WaiterGrace:     time.Second,
 		FastFailover:    true,
+		WaiterOptions: WaiterOptions{
+			WaiterGrace: time.Second,
+			WaiterWork:  time.Millisecond,
+		},
 		SnapshotOptions: SnapshotOptions{
 			SnapshotBytes: 128 << 20,
 			TrailingBytes: 16 << 20,

@@ -171,3 +171,9 @@ func (n *Node) TransferLeadership(to string) error {
 	_, err := n.Transfer(n.ctx, to)
 	return err
 }
+
+// PartSession returns the session in which the node, as the leader, removes the
+// waiters of earlier starts.
+func (n *Node) PartSession() fsm.SessionID {
+	return (&leadership{leaderParts: leaderParts{forwarder: n.forwarder}}).partSession()
+}

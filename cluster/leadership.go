@@ -47,6 +47,8 @@ type leadership struct {
 	suspender suspender     // used only by keepTime
 	pulse     *pulse.Ticker // the ticker of keepTime
 	links     chan struct{} // capacity 1: a link has begun or ended
+	// partNumbers is held while a group of partSession gets its number.
+	partNumbers sync.Mutex
 
 	mu             sync.Mutex // guards the fields up to lastEntryStamp
 	closed         bool
@@ -100,7 +102,7 @@ func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadersh
 		term:           term,
 		start:          start,
 		leaderParts:    parts,
-		suspender:      suspender{gone: make(map[fsm.SessionID]time.Duration)},
+		suspender:      suspender{gone: make(map[fsm.SessionID]absence)},
 		links:          make(chan struct{}, 1),
 		batches:        batches{filling: &fsm.BatchBuilder{}},
 		pipeline:       pipeline{arrivals: trace.Arrivals{Slot: parts.traces}},
@@ -320,6 +322,10 @@ func (ld *leadership) keepTime() {
 		case <-ld.links:
 			ld.checkWaiters()
 			ld.pulse.Touch()
+			continue
+		case <-ld.suspender.partDone():
+			ld.suspender.pending = nil
+			ld.checkWaiters()
 			continue
 		case <-applied:
 			pending = false

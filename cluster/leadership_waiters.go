@@ -17,12 +17,33 @@ import (
 // removes the waiters of the node. Replies that were served before remain until
 // the node has received them, has restarted, or is no longer a member.
 //
-// keepTime calls checkWaiters every ExpireEvery, and when a link begins or ends.
-// Only that goroutine uses the suspender, so it needs no lock.
+// From fsm.FeatureParts on, the leader removes the waiters of a session in parts:
+// one entry removes as many waiters as WaiterWork permits. When the entry is
+// applied, the leader proposes the next part.
+//
+// keepTime calls checkWaiters every ExpireEvery, when a link begins or ends, and
+// when a part is applied. Only that goroutine uses the suspender, so it needs no
+// lock.
 type suspender struct {
-	// monotonic time since which a session has had no link
-	gone    map[fsm.SessionID]time.Duration
-	pending *call // commands in flight that change the state of waiters, nil for none
+	gone    map[fsm.SessionID]absence // the sessions that have waiters and no link
+	pending *call                     // commands in flight that change the state of waiters, nil for none
+	parts   bool                      // checkWaiters has more to propose when pending has ended
+}
+
+// absence describes a session that has waiters and no link.
+type absence struct {
+	since time.Duration // monotonic time at which the leader noticed the absence
+	next  uint64        // connection with which the next part of the session's waiters begins
+}
+
+// partDone returns a channel that receives a value when checkWaiters should be
+// called because pending has ended. It returns nil if there is nothing more to
+// propose before the next call.
+func (h *suspender) partDone() <-chan struct{} {
+	if h.pending == nil || !h.parts {
+		return nil
+	}
+	return h.pending.done
 }
 
 // silence returns how long a connected node may send nothing before it counts
@@ -50,22 +71,69 @@ func (ld *leadership) checkWaiters() (waiters bool) {
 	h.prune(waiting)
 	now := ld.clock.Mono()
 	var cmds [][][]byte
+	work := ld.opts.waiterWork()
+	h.parts = false
 	for _, s := range waiting {
-		if state := ld.nextState(s, features, now); state != "" {
-			ld.log.Debug("changing the state of a session's waiters", "session", s.ID,
-				"state", state, "open", s.Open, "served", s.Served)
-			// The command names the term, because what this leadership observed
-			// means nothing in the next term.
-			cmds = append(cmds, [][]byte{
-				[]byte(fsm.SuspendCommand), decimal(ld.term), []byte(s.ID.NodeID), decimal(s.ID.Boot), []byte(state),
-			})
+		state := ld.nextState(s, features, now)
+		if state == "" {
+			continue
 		}
+		var names [][]byte
+		if ends := state == fsm.SuspendEnd || state == fsm.SuspendDrop; ends && features >= fsm.FeatureParts {
+			switch {
+			case s.Locks > 0 && !s.Passed:
+				state, h.parts = fsm.SuspendPass, true
+			case !s.Suspended:
+				state, h.parts = fsm.SuspendOn, true
+			case work <= 0:
+				h.parts = true
+				continue
+			default:
+				if names, work = ld.nextPart(s.ID, state, work); names == nil {
+					continue // without names, the command would remove all waiters
+				}
+			}
+		}
+		ld.log.Debug("changing the state of a session's waiters", "session", s.ID,
+			"state", state, "open", s.Open, "served", s.Served)
+		cmds = append(cmds, append(ld.suspendArgs(s.ID, state), names...))
 	}
 	if cmds != nil {
 		h.pending = ld.forwarder.housekeep(ld.machine.Table(), cmds...)
 	}
 	return len(waiting) > 0
 }
+
+// nextPart returns the names of the next waiters of a session that one entry
+// removes within work steps, and the steps that are left. The next part begins
+// behind these waiters, so that the leader does not read the replies again that
+// SuspendEnd does not remove. names is nil if there are no waiters behind the
+// previous part. The part after that begins with the first waiter.
+func (ld *leadership) nextPart(id fsm.SessionID, state string, work int) (names [][]byte, left int) {
+	h := &ld.suspender
+	a := h.gone[id]
+	var list []fsm.WaiterInfo
+	ld.machine.View(func(m *fsm.Machine) {
+		list, a.next, left = m.EndList(id, a.next, state == fsm.SuspendDrop, work)
+	})
+	h.gone[id] = a
+	h.parts = h.parts || a.next != 0
+	for _, n := range list {
+		names = append(names, decimal(n.Origin), decimal(uint64(n.Pos)))
+	}
+	return names, left
+}
+
+// suspendArgs returns a call of fsm.SuspendCommand. It names the term, because what
+// this leadership has observed means nothing in the next term.
+func (ld *leadership) suspendArgs(id fsm.SessionID, state string) [][]byte {
+	return [][]byte{
+		[]byte(fsm.SuspendCommand), decimal(ld.term), []byte(id.NodeID), decimal(id.Boot), []byte(state),
+	}
+}
+
+// waiterWork returns WaiterWork in steps, at least 1.
+func (o *Options) waiterWork() int { return max(int(o.WaiterWork/fsm.StepNanos), 1) }
 
 // prune removes the sessions that no longer have waiters from gone.
 func (h *suspender) prune(waiting []fsm.WaitSession) {
@@ -87,12 +155,12 @@ func (ld *leadership) nextState(s fsm.WaitSession, features int, now time.Durati
 		}
 		return ""
 	}
-	since, known := gone[s.ID]
+	a, known := gone[s.ID]
 	if !known {
-		since = now
-		gone[s.ID] = since
+		a.since = now
+		gone[s.ID] = a
 	}
-	away, mend := now-since, features >= fsm.FeatureMend
+	away, mend := now-a.since, features >= fsm.FeatureMend
 	switch {
 	case mend && away > dropGraces*ld.opts.WaiterGrace && !ld.mayReturn(s.ID):
 		return fsm.SuspendDrop
@@ -142,6 +210,104 @@ func (ld *leadership) linked(id fsm.SessionID) bool {
 		w, remote := s.(*writeServer)
 		return !remote || time.Duration(ld.forwarder.recent()-w.heard.Load()) <= ld.opts.silence()
 	})
+}
+
+// partReceiver receives the results of the groups that endEarlier proposes.
+type partReceiver struct {
+	applied chan struct{} // capacity 1: results have arrived
+}
+
+// deliver implements resultReceiver.
+func (p *partReceiver) deliver([]fsm.GroupResult) { signal(p.applied) }
+
+// served implements resultReceiver. The session of parts has no waiters.
+func (p *partReceiver) served(*fsm.Woken) {}
+
+// partSession returns the session whose groups remove the waiters of earlier
+// starts. It is not the session of the leader's forwarder, because the leader
+// itself may be the node that has started again, and a group of its new start
+// would remove all waiters of the earlier start. The name belongs to no member.
+func (ld *leadership) partSession() fsm.SessionID {
+	own := ld.forwarder.id
+	return fsm.SessionID{NodeID: "waiters/" + own.NodeID, Boot: own.Boot}
+}
+
+// submitPart adds a group of partSession to the next entry. Only the leader
+// proposes groups of this session, so the leadership numbers them.
+func (ld *leadership) submitPart(body []byte) error {
+	ld.partNumbers.Lock()
+	defer ld.partNumbers.Unlock()
+	id := ld.partSession()
+	ld.mu.Lock()
+	seq := ld.accepted[id] + 1
+	ld.mu.Unlock()
+	return ld.submit(id, seq-1, seq, body)
+}
+
+// endEarlier removes the waiters of an earlier start of a node before the first
+// group of a later start is proposed. id is the session of the later start. The
+// entry with that group would otherwise remove all of these waiters, which may take
+// long if there are many.
+//
+// endEarlier returns when no waiter is left, when gone is closed, or after half of
+// the time in which a node may send nothing. Nothing depends on the removal: the
+// entry with the first group of the later start removes the waiters that are left.
+func (ld *leadership) endEarlier(id fsm.SessionID, gone <-chan struct{}) {
+	earlier, found := ld.earlier(id)
+	if !found {
+		return
+	}
+	p := &partReceiver{applied: make(chan struct{}, 1)}
+	if _, _, err := ld.attach(ld.partSession(), p); err != nil {
+		return
+	}
+	defer ld.detach(ld.partSession(), p)
+	limit := time.NewTimer(ld.opts.silence() / 2)
+	defer limit.Stop()
+	for ; found; earlier, found = ld.earlier(id) {
+		var cmds [][][]byte
+		if earlier.Locks > 0 && !earlier.Passed {
+			cmds = append(cmds, ld.suspendArgs(earlier.ID, fsm.SuspendPass))
+		} else if !earlier.Suspended {
+			cmds = append(cmds, ld.suspendArgs(earlier.ID, fsm.SuspendOn))
+		}
+		args := ld.suspendArgs(earlier.ID, fsm.SuspendDrop)
+		ld.machine.View(func(m *fsm.Machine) {
+			list, _, _ := m.EndList(earlier.ID, 0, true, ld.opts.waiterWork())
+			for _, n := range list {
+				args = append(args, decimal(n.Origin), decimal(uint64(n.Pos)))
+			}
+		})
+		if err := ld.submitPart(groupOf(ld.machine.Table(), append(cmds, args)...)); err != nil {
+			return
+		}
+		select {
+		case <-p.applied:
+		case <-limit.C:
+			ld.log.Debug("waiters of an earlier start are left", "session", earlier.ID, "of", earlier.Open)
+			return
+		case <-gone:
+			return
+		case <-ld.done:
+			return
+		}
+	}
+}
+
+// earlier returns the session with the waiters of an earlier start of the node
+// that id names. It finds none below fsm.FeatureParts.
+func (ld *leadership) earlier(id fsm.SessionID) (s fsm.WaitSession, found bool) {
+	ld.machine.View(func(m *fsm.Machine) {
+		if m.Features() < fsm.FeatureParts {
+			return
+		}
+		for _, w := range m.WaitSessions() {
+			if w.ID.NodeID == id.NodeID && w.ID.Boot < id.Boot {
+				s, found = w, true
+			}
+		}
+	})
+	return s, found
 }
 
 func decimal(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }

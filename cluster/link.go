@@ -637,6 +637,7 @@ func (k *linker) linkLocal(ctx context.Context, ld *leadership) error {
 	if k.forwarder.deliver(kept) {
 		return errRelink
 	}
+	ld.endEarlier(k.session, ctx.Done())
 	k.forwarder.linked(l, accepted)
 	k.forwarder.readLinked(l)
 	k.leading.linked(k.cfg.NodeID)

@@ -106,6 +106,7 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 	if err := s.Send(frameOpened, binary.AppendUvarint(opened, accepted)); err != nil {
 		return err
 	}
+	ld.endEarlier(id, s.Done())
 	for {
 		typ, payload, err := s.Recv()
 		if err != nil {

@@ -1,0 +1,164 @@
+package cluster_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// crowdSize is the number of clients that wait on the node that fails, and
+// crowdParts is the minimum number of parts in which they are removed with
+// smallParts.
+const crowdSize, crowdParts = 300, crowdSize / 6
+
+// smallParts makes the leader remove a few waiters in one entry.
+func smallParts(o *cluster.Options) { o.WaiterWork = 10 * time.Microsecond }
+
+// crowd makes clients of a node wait, half of them for a list and half of them for
+// a lock that is taken.
+func (c *testCluster) crowd(id string) {
+	c.t.Helper()
+	c.client(id).want(c.t, ok, "set", "lock", "someone")
+	var wg sync.WaitGroup
+	for i := range crowdSize {
+		w := c.waiter(id, uint64(i+1))
+		wg.Go(func() {
+			args := []string{"blpop", "q", "0"}
+			if i%2 == 0 {
+				args = []string{"lock", "acquire", "lock", fmt.Sprint("owner", i), "px", "60000", "wait", "0"}
+			}
+			if reply, err := w.tryBlock(args); err != nil {
+				c.t.Errorf("%v: %q, %v", args, reply, err)
+			}
+		})
+	}
+	wg.Wait()
+	c.caughtUp()
+}
+
+// parts returns how many groups a leader has proposed to remove the waiters of
+// earlier starts, according to the state of a node.
+func (c *testCluster) parts(id, leader string) (n uint64) {
+	part := c.node(leader).PartSession()
+	c.node(id).View(func(m *fsm.Machine) { n = m.Session(part).LastSeq })
+	return n
+}
+
+// TestWaitParts_Dead: a node dies while many of its clients wait. The leader
+// removes their waiters in parts, and the clients of other nodes that wait behind
+// them are served.
+func TestWaitParts_Dead(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallParts)
+	c.features(fsm.MaxFeatures)
+	dead := c.others(c.leader())[0]
+	rest := c.others(dead)
+	c.crowd(dead)
+	list, lock := c.waiter(rest[0], 1), c.waiter(rest[1], 2)
+	list.begin(t, "blpop", "q", "0")
+	lock.begin(t, "lock", "acquire", "lock", "me", "px", "60000", "wait", "0")
+	c.crash(dead)
+	cl := c.client(rest[0])
+	cl.want(t, ":1\r\n", "del", "lock")
+	select {
+	case reply := <-lock.s.Waited():
+		if reply == nil || reply[0] != ':' {
+			t.Errorf("the lock: %q", reply)
+		}
+	case <-time.After(waitLimit):
+		t.Error("the living client does not get the lock")
+	}
+	if _, err := lock.s.Unblock(); err != nil { // claims the grant
+		t.Error(err)
+	}
+	cl.want(t, ":1\r\n", "rpush", "q", "one")
+	if got := list.element(t, "q"); got != "one" {
+		t.Errorf("got %s", got)
+	}
+	c.forgotten()
+	if n := c.log.Count("state=" + fsm.SuspendEnd); n < crowdParts {
+		t.Errorf("the waiters were removed in %d parts, want at least %d", n, crowdParts)
+	}
+}
+
+// TestWaitParts_Restarted: a node starts again while waiters of its earlier start
+// are left. The leader removes them in parts before the commands of the new start.
+func TestWaitParts_Restarted(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallParts, func(o *cluster.Options) { o.WaiterGrace = time.Hour })
+	c.features(fsm.MaxFeatures)
+	node := c.others(c.leader())[0]
+	c.crowd(node)
+	c.crash(node)
+	c.open(node)
+	c.ready(node)
+	w := c.waiter(node, 1)
+	w.begin(t, "blpop", "q", "0")
+	c.wantParts(node)
+	c.client(c.leader()).want(t, ":1\r\n", "rpush", "q", "one")
+	if got := w.element(t, "q"); got != "one" {
+		t.Errorf("got %s", got)
+	}
+	c.forgotten()
+}
+
+// wantParts checks that a node has only waiters of its current start, and that a
+// leader has removed those of its earlier start in parts.
+func (c *testCluster) wantParts(node string) {
+	c.t.Helper()
+	c.caughtUp()
+	leader := c.leader()
+	if n := c.parts(leader, leader); n < crowdParts {
+		c.t.Errorf("the waiters were removed in %d parts, want at least %d", n, crowdParts)
+	}
+	c.node(leader).View(func(m *fsm.Machine) {
+		if n := m.Waiting(); n != 1 {
+			c.t.Errorf("%d clients wait, want 1", n)
+		}
+	})
+}
+
+// TestWaitParts_Alone: the only node of a cluster starts again, so that it leads
+// while waiters of its own earlier start are left.
+func TestWaitParts_Alone(t *testing.T) {
+	t.Parallel()
+	c := start(t, 1, smallParts, func(o *cluster.Options) { o.WaiterGrace = time.Hour })
+	c.features(fsm.MaxFeatures)
+	c.crowd("n1")
+	c.crash("n1")
+	c.open("n1")
+	c.ready("n1")
+	w := c.waiter("n1", 1)
+	w.begin(t, "blpop", "q", "0")
+	c.wantParts("n1")
+	c.client("n1").want(t, ":1\r\n", "rpush", "q", "one")
+	if got := w.element(t, "q"); got != "one" {
+		t.Errorf("got %s", got)
+	}
+	c.forgotten()
+}
+
+// TestWaitParts_All: all nodes are killed and start again, and one of them leads.
+func TestWaitParts_All(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3, smallParts, func(o *cluster.Options) { o.WaiterGrace = time.Hour })
+	c.features(fsm.MaxFeatures)
+	for _, id := range c.ids() {
+		c.crowd(id)
+	}
+	for _, id := range c.ids() {
+		c.crash(id)
+	}
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	w := c.waiter("n1", 1)
+	w.begin(t, "blpop", "q", "0")
+	for _, id := range c.ids() {
+		c.client(id).want(t, ok, "set", "k", id)
+	}
+	c.wantParts("n1")
+}
