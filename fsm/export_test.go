@@ -20,6 +20,9 @@ const (
 	ExpiryNameBytes = expiryNameBytes
 )
 
+// FewEnded is the number of waits of a user that are ended one by one.
+const FewEnded = fewEnded
+
 // MaxKeptReply is the size of the largest reply that a session keeps.
 const MaxKeptReply = maxKeptReply
 

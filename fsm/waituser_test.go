@@ -10,6 +10,43 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
+// TestWaitUser_Many: the waits of a user end in the same way if there are so many
+// of them that their trees are made anew.
+func TestWaitUser_Many(t *testing.T) {
+	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
+		q := newQueue(t, features)
+		q.run(other, 1, fsm.SetuserCommand, "bob", "0", "on")
+		q.run(other, 1, "SET", "lock", "someone")
+		version := strconv.FormatUint(uint64(q.m.Users().Find("bob").Version), 10)
+		var commands [][]string
+		for i := range 2 * fsm.FewEnded {
+			commands = append(commands, []string{"BLPOP", "q", "own" + strconv.Itoa(i), "0"}, []string{"LOCK", "ACQUIRE", "lock", "o", "PX", "9000", "WAIT", "0"})
+		}
+		q.wait(dead, "bob", commands...)
+		q.wait(other, "alice", commands[:6]...)
+		q.run(other, 9, "RPUSH", "own3", "x") // one of bob's clients is served
+		q.suspend(dead, fsm.SuspendOn)
+		q.run(other, 9, "RPUSH", "q", "x")
+		q.run(other, 9, "DEL", "lock")
+		before := q.m.Clone()
+		res := q.run(other, 9, fsm.SetuserCommand, "bob", version, "off")
+		if got := served(res); !slices.Equal(got, []uint64{1, 2}) {
+			t.Errorf("feature version %d: %v served, want the first clients behind", features, got)
+		}
+		if len(res.Woken) != len(commands)-1+2 || q.m.Waiting() != 4 || before.Waiting() != len(commands)-1+6 {
+			t.Errorf("feature version %d: %d ended, %d wait, %d waited before", features, len(res.Woken), q.m.Waiting(), before.Waiting())
+		}
+		if list := q.m.WaitersOf(dead); len(list) != 1 || !list[0].Served {
+			t.Errorf("waiters of the user: %v", list)
+		}
+		q.state() // checks all counts
+		whole := snapshotOf(t, q.m)
+		if again := restore(t, whole); !slices.Equal(snapshotOf(t, again), whole) {
+			t.Error("a restored machine differs from the original")
+		}
+	}
+}
+
 // TestWaitUser: from FeatureBudget on, a change of a user ends the waits of
 // that user and of unknown users before they can be served. The waiters behind
 // them are served then, and waits of other users stay. Snapshots contain the
