@@ -1,6 +1,9 @@
 package cluster_test
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -56,4 +59,60 @@ func TestCostly_NodesApplyWritesOnly(t *testing.T) {
 		t.Errorf("%s: the entries cost %v steps at a restart", follower, cost)
 	}
 	c.client(leader).want(t, bulk("4"), "GET", "z")
+}
+
+// The large reply of a script does not go through the log if the script only reads.
+// A script that writes is executed exactly once, whatever its reply.
+func TestCostly_LargeRepliesOfScripts(t *testing.T) {
+	t.Parallel()
+	c := scripted(t, newLines())
+	leader := c.leader()
+	const size = 300_000
+	for i, id := range []string{leader, c.others(leader)[0]} {
+		on := c.client(id)
+		value := strings.Repeat("x", size)
+		on.must(t, "SET", "big", value)
+		on.must(t, "SET", "n", "0")
+		logged := func() float64 { return metric(t, c.node(leader), "holdfast_proposer_entry_bytes_sum") }
+
+		read := "ECHO " + strconv.Itoa(i) + "\nGET big" // the other node has not put it into the cache
+		before := logged()
+		for range 3 { // the first one puts the script into the cache; the others begin as reads
+			on.want(t, bulk(value), "EVAL", read, "1", "big")
+		}
+		on.want(t, "*1\r\n:1\r\n", "SCRIPT", "EXISTS", sha1Of(read))
+		on.want(t, bulk(value), "EVALSHA", sha1Of(read), "1", "big")
+		if grown := logged() - before; grown > size {
+			t.Errorf("%s: four scripts that only read %d bytes each took %.0f bytes of the log", id, size, grown)
+		}
+
+		// The last script of the connection was executed as a read.
+		on.want(t, ":1\r\n", "EVAL", "INCR n", "1", "n")
+		writes := 1
+		for _, script := range []string{
+			"INCR n\nGET big",
+			"try INCR n\nGET big", // it ignores the error that a read would get
+			"GET big\nINCR n\nGET big",
+		} {
+			for range 2 {
+				on.want(t, bulk(value), "EVAL", script, "2", "big", "n")
+				writes++
+				on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
+			}
+		}
+
+		huge := strings.Repeat("y", 600_000)
+		on.must(t, "RPUSH", "huge"+id, huge, huge)
+		got, err := on.do("EVAL", "INCR n\nLRANGE huge"+id+" 0 -1", "2", "huge", "n")
+		if err != nil || !strings.HasPrefix(got, "-ERR script writes and answers more than 1 MiB and was rolled back") {
+			t.Errorf("%s: a script with a reply of 1.2 MB: %q, %v", id, clip(got), err)
+		}
+		on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
+		on.want(t, "*2\r\n"+bulk(huge)+bulk(huge), "EVAL", "LRANGE huge"+id+" 0 -1", "1", "huge")
+	}
+}
+
+func sha1Of(text string) string {
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
 }

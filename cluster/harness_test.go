@@ -393,6 +393,9 @@ func metric(t testing.TB, n *cluster.Node, name string) float64 {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetCounter().GetValue()
 		}
+		if h := f.GetMetric()[0].GetHistogram(); h != nil && f.GetName()+"_sum" == name {
+			return h.GetSampleSum()
+		}
 	}
 	t.Fatalf("no metric %s", name)
 	return 0

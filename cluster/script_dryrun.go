@@ -156,7 +156,7 @@ func (s *Session) inPieces() ([]byte, error) {
 			reply, err = c.reply, c.err
 		}
 		whole = false
-		if err == nil && fsm.TooLong(reply) {
+		if err == nil && (fsm.TooLong(reply) || fsm.TooLarge(reply)) {
 			if first, second, ok := fsm.SplitGroup(c.body); ok {
 				// A part that reads large values need not go through the log.
 				reads := s.node.machine.Table().Reads
@@ -164,7 +164,13 @@ func (s *Session) inPieces() ([]byte, error) {
 					fsm.Piece{Body: first, Read: reads(first)})
 				continue
 			}
-			reply, err = s.sendAfterDryRun()
+			large := fsm.TooLarge(reply)
+			if large {
+				reply, s.reading, err = s.scriptAsRead()
+			}
+			if err == nil && !(large && s.reading) {
+				reply, err = s.sendAfterDryRun()
+			}
 		}
 		if err == nil && !piece.Read && s.piece != nil {
 			s.piece(c.last, op)
@@ -182,6 +188,39 @@ func (s *Session) inPieces() ([]byte, error) {
 		}
 	}
 	return replies, nil
+}
+
+// scriptAsRead executes the group of the call as a read, if it is a script without
+// writes. So its reply, which may be large, does not go through the log. read is
+// false if the group has to go through the log, because the script writes, or may
+// fail only as a read.
+func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
+	c, table := &s.call, s.node.machine.Table()
+	body, load, ok := table.AsRead(c.body)
+	if !ok {
+		return nil, false, nil
+	}
+	logged := c.body
+	defer func() { c.body = logged }()
+	c.body = body
+	for {
+		c.slow, c.reply, c.err, c.ready = true, nil, nil, nil
+		reply, err = s.read(false)
+		switch {
+		case err == nil:
+			return reply, len(reply) > 0 && reply[0] != '-', nil
+		case !errors.Is(err, fsm.ErrUnlogged):
+			return nil, false, readFailed(err)
+		case load == nil:
+			return nil, false, nil
+		}
+		// The script may not be in the cache yet. A read cannot put it there.
+		cached := s.node.forwarder.command(table, load)
+		load = nil
+		if <-cached.done; cached.err != nil {
+			return nil, false, cached.err
+		}
+	}
 }
 
 // maxUnread bounds the replies, in bytes, that inPieces collects for a client

@@ -18,6 +18,7 @@ import (
 // cluster's side of scripting needs. "spin" runs until it is interrupted. "spin
 // once" and "spin twice" spin only in the first one or two runs of a script on
 // any node. "nap" runs for longer than the first script budget. "panic" panics.
+// "try" before a command ignores its error.
 // In a library, "register f" begins a function.
 type lines struct {
 	runs     atomic.Int64
@@ -68,6 +69,10 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		case "panic":
 			panic("a mistake in the interpreter")
 		default:
+			if tried, ok := strings.CutPrefix(line, "try "); ok {
+				call.Do(bytes.Fields([]byte(tried)))
+				continue
+			}
 			if reply = call.Do(bytes.Fields([]byte(line))); reply.IsError() {
 				return reply
 			}

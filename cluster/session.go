@@ -24,6 +24,10 @@ type Session struct {
 	watch execution.WatchFunc        // nil for none: see WatchClient
 	piece func(group uint64, op int) // nil for none: see OnPiece
 
+	// reading is set while the connection sends scripts with large replies that do
+	// not write: see scriptAsRead.
+	reading bool
+
 	wait   *wait     // the current wait: see Block
 	origin uint64    // id of the connection that waits
 	lock   ownedLock // see WaitsFor
@@ -125,11 +129,19 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 			return reply, readFailed(err)
 		}
 		c.reply, c.err, c.front = nil, nil, nil
-	} else {
+	}
+	if s.reading {
+		if reply, read, err := s.scriptAsRead(); read || err != nil {
+			return reply, err
+		}
+		s.reading = false
+		c.reply, c.err, c.first, c.last = nil, nil, 0, 0
+	}
+	if g.Write {
 		c.early = early
 	}
 	s.log()
-	if c.err == nil && fsm.TooLong(c.reply) {
+	if c.err == nil && (fsm.TooLong(c.reply) || fsm.TooLarge(c.reply)) {
 		return s.inPieces()
 	}
 	return c.reply, c.err
@@ -140,7 +152,7 @@ func (s *Session) log() {
 	c := &s.call
 	s.node.forwarder.write(c)
 	<-c.done
-	if c.err == nil && !fsm.TooLong(c.reply) {
+	if c.err == nil && !fsm.TooLong(c.reply) && !fsm.TooLarge(c.reply) {
 		c.logged = len(c.reply)
 	}
 }
@@ -430,7 +442,7 @@ func (fw *forwarder) shareLocked(done []ended) []ended {
 // processors this reduced the kernel's time for a write by a third.
 func answer(done []ended) {
 	for i := range done {
-		if e := &done[i]; e.err == nil && e.c.early != nil && !fsm.TooLong(e.reply) {
+		if e := &done[i]; e.err == nil && e.c.early != nil && !fsm.TooLong(e.reply) && !fsm.TooLarge(e.reply) {
 			e.c.early(e.reply)
 		}
 	}

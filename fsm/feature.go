@@ -91,6 +91,9 @@ const (
 	//   - A key is checked for waiters that can be served only if its value permits
 	//     it (see Ctx.mayServe). This may change the order in which an operation
 	//     serves the waiters of several keys.
+	//   - A command in a script that only reads, but that tries to write, makes the
+	//     read fail with ErrUnlogged.
+	// A leader may answer a group with TooLarge.
 	FeatureParts = 10
 
 	// MaxFeatures is the highest feature version that this program knows.

@@ -514,9 +514,9 @@ type scripting struct {
 	runner ScriptRunner
 	// scriptBudget is the budget of the scripts. cut is set when a script, or
 	// the costly reads of the group, have exceeded their budget. The group then
-	// ends, and its effects are dropped.
+	// ends, and its effects are dropped. large is set if a reply was the cause.
 	scriptBudget ScriptBudget
-	cut          bool
+	cut, large   bool
 	begun        int64          // see ScriptCall.Group
 	work         int            // work of the writes of the group's scripts: see overworked
 	uncompiled   int            // bytes of the group's scripts that were not compiled yet: see mustCompile

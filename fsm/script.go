@@ -302,10 +302,16 @@ func (c *Ctx) scriptClock() int64 {
 }
 
 // cacheCommand is the logged effect of an EVAL that puts its script into the
-// cache.
+// cache. A node also sends it for a script that it executes as a read: see AsRead.
 const cacheCommand = "_script"
 
-func cacheEvaluated(c *Ctx, args [][]byte) Reply { return c.cacheScript(SHA1(args[1]), args[1], false) }
+func cacheEvaluated(c *Ctx, args [][]byte) Reply {
+	refusal := c.cacheScript(SHA1(args[1]), args[1], false)
+	if refusal.IsError() || c.m.features < FeatureParts {
+		return refusal
+	}
+	return OK
+}
 
 // script executes a subcommand of SCRIPT.
 func script(c *Ctx, args [][]byte) Reply {

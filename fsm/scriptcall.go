@@ -94,8 +94,14 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 		return reply
 	}
 	text := reply.Append(nil, proto)
-	if len(text)+len(rec.effects) > rec.room {
+	switch {
+	case len(text)+len(rec.effects) > rec.room:
 		s.refused = msgScriptTooBig
+	case c.m.features < FeatureParts:
+	case c.scriptBudget == Briefly && len(text) > largeScriptReply:
+		c.cut, c.large = true, true
+	case len(text) > maxScriptReply:
+		s.refused = msgScriptReply
 	}
 	if s.refused != "" {
 		reply = Error(s.refused)
@@ -105,6 +111,51 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 		s.undo()
 	}
 	return Raw(text)
+}
+
+// These limits bound the replies of scripts that go through the log, in bytes,
+// because each node writes them to its disk while other clients wait.
+const (
+	// largeScriptReply is the limit for a group without a dry run. If the reply of
+	// a script is larger, nothing of the group is executed (see TooLarge). The
+	// client's node then tries to execute the script as a read.
+	largeScriptReply = 64 << 10
+	// maxScriptReply is the limit for a script that writes.
+	maxScriptReply = 1 << 20
+
+	msgScriptReply = "ERR script writes and answers more than 1 MiB and was rolled back: answer less, " +
+		"or read in a script that does not write"
+)
+
+// AsRead returns a group that executes the script of body as a read, if body
+// consists of one EVAL or EVALSHA and its connection does not track its reads. The
+// read fails with ErrUnlogged if the script writes, or if its text is not in the
+// cache. load is the internal command that puts the text into the cache, or nil if
+// the group contains only its SHA1.
+func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
+	var r groupReader
+	if r.open(body) != nil || r.track || r.d.Byte() != opCommand {
+		return nil, nil, false
+	}
+	db, args, err := r.command()
+	if err != nil || len(r.d.Rest) > 0 {
+		return nil, nil, false
+	}
+	var g Group
+	g.Reset(r.proto, r.origin)
+	if body[0]&groupUser != 0 {
+		g.As(r.user)
+	}
+	switch string(args[0]) {
+	case "eval":
+		load = [][]byte{[]byte(cacheCommand), args[1]}
+		g.Command(t.Find([]byte("eval_ro")), db, args)
+	case "evalsha":
+		g.Command(t.Find([]byte("evalsha_ro")), db, args)
+	default:
+		return nil, nil, false
+	}
+	return g.Bytes(), load, true
 }
 
 // undo rolls back the writes of the script.
@@ -151,6 +202,9 @@ func (s *scriptRun) do(args [][]byte) Reply {
 		return Error(text)
 	}
 	switch {
+	case write && c.readOnly && c.m.features >= FeatureParts:
+		c.unlogged = true // the caller may have sent a script as a read that is none: see AsRead
+		return Error(msgScriptReadOnly)
 	case write && (s.readOnly || c.readOnly):
 		return Error(msgScriptReadOnly)
 	case s.refused != "":

@@ -139,6 +139,9 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 		}
 		if sp.c.cut {
 			body = tooLongGroup
+			if sp.c.large {
+				body = tooLargeGroup
+			}
 			if refusal := sp.reads.refusal(); refusal != "" {
 				body = answerGroup(Error(refusal).Append(nil, sp.c.proto))
 			}
@@ -157,7 +160,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 // repeated number.
 func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, scripted bool, err error) {
 	c := &sp.c
-	c.cut = false // forget the previous group
+	c.cut, c.large = false, false // forget the previous group
 	if !s.runs(sp.c.m.features) || seq != s.lastSeq+1 {
 		return body, false, nil
 	}
@@ -395,8 +398,11 @@ func scriptBudget(flags byte) ScriptBudget {
 	return Briefly
 }
 
-// tooLong is not valid RESP, so no script can return it.
-const tooLong = "\x00"
+// tooLong and tooLarge are not valid RESP, so no script can return them.
+const (
+	tooLong  = "\x00"
+	tooLarge = "\x01"
+)
 
 // maxUncompiled is the largest number of bytes of the scripts of a group that
 // are compiled while other groups wait. Compiling them may take about a
@@ -430,9 +436,17 @@ func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
 // part was executed, because the group exceeded a budget.
 func TooLong(replies []byte) bool { return string(replies) == tooLong }
 
+// TooLarge reports whether replies is the special reply to a group of which no part
+// was executed, because the reply of one of its scripts is large: see AsRead. Only
+// clusters with FeatureParts have it.
+func TooLarge(replies []byte) bool { return string(replies) == tooLarge }
+
 // tooLongGroup is proposed in place of a group that exceeded a budget: see
 // Briefly and Divide. It is an operation without effects whose reply is tooLong.
 var tooLongGroup = answerGroup([]byte(tooLong))
+
+// tooLargeGroup is proposed in place of a group with a large reply: see TooLarge.
+var tooLargeGroup = answerGroup([]byte(tooLarge))
 
 // answerGroup returns a group of one operation without effects and its reply.
 func answerGroup(reply []byte) []byte { return answerOperation([]byte{0, 0}, reply) }
