@@ -91,6 +91,9 @@ const (
 	//   - A key is checked for waiters that can be served only if its value permits
 	//     it (see Ctx.mayServe). This may change the order in which an operation
 	//     serves the waiters of several keys.
+	//   - If SET NX or SETNX succeeds because the key already has the value (see
+	//     SettingIdempotent), it renews the grant of the lock, so that the grant is
+	//     not passed on.
 	//   - A command in a script that only reads, but that tries to write, makes the
 	//     read fail with ErrUnlogged.
 	// A leader may answer a group with TooLarge.

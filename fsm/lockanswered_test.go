@@ -119,6 +119,35 @@ func TestLock_AnsweredElsewhere(t *testing.T) {
 	}
 }
 
+// TestLock_AnsweredBySetNX is like TestLock_AnsweredElsewhere, for a client that asks
+// again with SET NX or SETNX, where the setting lock-idempotent permits it.
+func TestLock_AnsweredBySetNX(t *testing.T) {
+	for _, tc := range []struct{ line, reply string }{
+		{"SET k a NX PX 30000", "+OK"},
+		{"SET k a NX", "+OK"},
+		{"SETNX k a", ":1"},
+	} {
+		for features, kept := range map[int]bool{fsm.FeatureParts: true, fsm.FeatureDelay: false} {
+			s := newLockNodes(t, features)
+			s.want("n1/9", "_setsettings lock-idempotent k", "+OK")
+			s.want("n1/1", "LOCK ACQUIRE k w PX 30000", ":")
+			s.do("n2/2", "LOCK ACQUIRE k a PX 30000 WAIT 0")
+			s.do("n3/5", "LOCK ACQUIRE k b PX 30000 WAIT 0")
+			s.want("n1/1", "LOCK RELEASE k w", ":1")
+			s.want("n1/3", tc.line, tc.reply)
+			s.do("n1/9", "_hold 1 n2 1 end")
+			owner := "$1\r\nb"
+			if kept {
+				owner = "$1\r\na"
+			}
+			if got := s.do("n1/3", "GET k"); !strings.HasPrefix(got, owner) {
+				t.Errorf("%s, feature version %d: the lock is %q after the end of the waiter, want %q",
+					tc.line, features, got, owner)
+			}
+		}
+	}
+}
+
 // TestLock_ReservedForWaiter: a free lock belongs to a client that waits for it,
 // while the node of that client is away for a moment. No reply to another client may
 // look as if that client had taken the lock.

@@ -329,7 +329,7 @@ func set(c *fsm.Ctx, args [][]byte) fsm.Reply {
 		done, refused = valueOf(o), valueOf(o)
 	}
 	if p.nx && !p.get && takenBy(c, o, args[2]) {
-		renewLease(c, o, l, p.unit != unitNone)
+		confirmTaken(c, o, l, p.unit != unitNone)
 		return done
 	}
 	if p.get && o == nil && p.holds(o) { // a null reply would say that the lock was free
@@ -420,6 +420,9 @@ func put(c *fsm.Ctx, key, val []byte, old *keyspace.Object, l lifetime, mark key
 func setnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	o := c.Lookup(args[1])
 	if takenBy(c, o, args[2]) {
+		if c.Features() >= fsm.FeatureParts && c.Grant(o) != nil {
+			confirmTaken(c, o, lifetime{}, false)
+		}
 		return fsm.One
 	}
 	if o != nil || c.LockReserved(args[1]) {
@@ -768,4 +771,14 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 // see the setting lock-idempotent.
 func takenBy(c *fsm.Ctx, o *keyspace.Object, owner []byte) bool {
 	return o != nil && o.Type == keyspace.TypeString && o.Str == string(owner) && c.Idempotent([]byte(o.Key))
+}
+
+// confirmTaken renews a lock whose owner learns from the reply that it holds the
+// lock. If a waiter of the owner got the lock and its node has not claimed the grant,
+// the renewal keeps the grant from being passed on.
+func confirmTaken(c *fsm.Ctx, o *keyspace.Object, l lifetime, expires bool) {
+	renewLease(c, o, l, expires)
+	if c.Features() >= fsm.FeatureParts {
+		c.RenewGrant(o, nil)
+	}
 }
