@@ -4,18 +4,23 @@ import (
 	"bytes"
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-kv/holdfast/verify/load"
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// replyLoads contains loads that request large replies and do not read them.
+// replyLoads contains loads with large replies, which the client does not read,
+// with large replies of scripts, and with large values.
 var replyLoads = []Load{
 	{Name: "large replies not read", workers: 10, prepare: writeLarge(largeKey, 8<<20),
 		attack: askWithoutReading(largeKey, 5)},
 	{Name: "many replies not read", workers: 10, prepare: writeLarge(megabyteKey, 1<<20),
 		attack: askWithoutReading(megabyteKey, 45)},
+	{Name: "large replies of scripts", workers: 10, prepare: writeLarge(largeKey, 8<<20),
+		attack: replyOfScript},
+	{Name: "large values", workers: 10, attack: setLarge},
 }
 
 // These are the names of the keys of all loads, without the prefix.
@@ -64,4 +69,39 @@ func askWithoutReading(name string, count int) func(ctx context.Context, t *targ
 		load.Sleep(ctx, unreadFor)
 		return nil
 	}
+}
+
+// commandsEach is how many commands a connection sends before another connection
+// begins.
+const commandsEach = 20
+
+// replyOfScript runs a script whose reply is a large value.
+func replyOfScript(ctx context.Context, t *target, _ int) error {
+	c, err := t.client(ctx, slowLimit)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for range commandsEach {
+		if _, err := c.do("EVAL", "return redis.call('GET', KEYS[1])", "1", t.key(largeKey)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setLarge sets a key to a value of 1 MB.
+func setLarge(ctx context.Context, t *target, _ int) error {
+	c, err := t.client(ctx, slowLimit)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	value := strings.Repeat("v", t.size(1_000_000))
+	for range commandsEach {
+		if _, err := c.do("SET", t.key(writtenKey), value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
