@@ -73,7 +73,7 @@ func askWithoutReading(name string, count int) func(ctx context.Context, t *targ
 
 // commandsEach is how many commands a connection sends before another connection
 // begins.
-const commandsEach = 20
+const commandsEach = 5
 
 // replyOfScript runs a script whose reply is a large value.
 func replyOfScript(ctx context.Context, t *target, _ int) error {
