@@ -321,7 +321,7 @@ func (l *lockBench) passOver(ctx context.Context, a, b string, exchanges int) (*
 
 // manyWaiters compares a short queue with a long one.
 func (l *lockBench) manyWaiters(ctx context.Context) (missed bool, err error) {
-	if err := raiseFiles(manyWaiters + 200); err != nil {
+	if err := raiseFiles(manyWaitName, manyWaiters+200); err != nil {
 		return false, err
 	}
 	few, err := l.cycles(ctx, fewWaiters, locked, oneKey("locks:few"))

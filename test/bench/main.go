@@ -13,6 +13,9 @@
 // and the restart of a node. "idle" measures how much processor time idle servers
 // use. The rows named "locks" measure LOCK.
 //
+// With -growth, the program measures how speed and memory grow along an axis,
+// and writes files that test/bench/plots draws: see growth.go.
+//
 // The figures are meaningful only as ratios, and only on a machine that runs
 // nothing else. The program exits with 1 if a floor is missed.
 package main
@@ -64,6 +67,7 @@ type options struct {
 	serve    string
 	place    bool
 	tmpfs    string
+	growth   growthOptions
 }
 
 // errFloor is returned when every measurement is complete and one of them
@@ -82,7 +86,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs.StringVar(&o.pprofDir, "pprof-dir", "",
 		"write CPU profiles of the leader, one for each row, into this directory; in the rows of fairness, of the "+
 			"node that the load runs against")
-	fs.Float64Var(&o.seconds, "seconds", 3, "length of one repetition, about")
+	fs.Float64Var(&o.seconds, "seconds", 3, "length of one repetition, about; with -growth, 1 unless it is set")
 	fs.IntVar(&o.reps, "reps", 3, "repetitions; the median counts")
 	fs.IntVar(&o.kills, "kills", 10, "kills of the leader")
 	fs.StringVar(&o.serve, "serve-flags", "", "further flags of the nodes, separated by blanks")
@@ -90,11 +94,15 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		"on a machine with two processors, keep the server that the load goes to on one of them and all else on the "+
 			"other")
 	fs.StringVar(&o.tmpfs, "tmpfs", "/dev/shm", "directory in memory for the rows named \"tmpfs\"")
+	o.growth.define(fs)
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
 	if o.quick {
 		o.reps, o.kills = 1, 3
+	}
+	if err := o.forGrowth(fs); err != nil {
+		return err
 	}
 	if fs.NArg() > 0 || o.reps < 1 || o.kills < 1 || o.seconds <= 0 {
 		fs.Usage()
@@ -122,12 +130,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := printMachine(ctx, out, dir, program, tools, o, place); err != nil {
+	m := machine{dir: dir, program: program, tools: tools, o: o, place: place, out: out}
+	if err := printMachine(ctx, m); err != nil {
 		return err
 	}
 	begun := time.Now()
 	missed := false
-	m := machine{dir: dir, program: program, tools: tools, o: o, place: place, out: out}
 	for _, measure := range parts {
 		miss, err := measure(ctx, m)
 		if err != nil {
@@ -156,6 +164,9 @@ type part func(ctx context.Context, m machine) (missed bool, err error)
 
 // parts returns what is to be measured.
 func (o *options) parts() []part {
+	if o.growth.sweeps != "" {
+		return []part{measureGrowth}
+	}
 	var parts []part
 	if rows := o.selected(""); len(rows) > 0 {
 		parts = append(parts, func(ctx context.Context, m machine) (bool, error) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-kv/holdfast/test/bench/record"
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
@@ -69,22 +70,13 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	}
 	// The systems are empty when a row begins.
 	for _, addr := range []string{b.redis.addr, leader.Clients} {
-		if _, err := ask(addr, "FLUSHALL"); err != nil {
-			return res, fmt.Errorf("empty %s: %w", addr, err)
+		if err := empty(ctx, r, addr); err != nil {
+			return res, err
 		}
 	}
 	for _, t := range targets {
-		count := 200 * r.pipeline * min(r.clients, 50)
-		for range 4 { // raise the count until a run is long enough to measure the rate
-			s, took, err := b.once(ctx, r, t, count)
-			if err != nil {
-				return res, err
-			}
-			t.count = max(int(s.rps*b.o.seconds), count)
-			if took >= 300*time.Millisecond {
-				break
-			}
-			count = max(int(s.rps*0.5), 2*count)
+		if err := b.calibrate(ctx, r, t); err != nil {
+			return res, err
 		}
 	}
 	for rep := range b.o.reps {
@@ -117,6 +109,36 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	return res, nil
 }
 
+// empty deletes all keys of a server, and writes the keys that the row needs.
+func empty(ctx context.Context, r row, addr string) error {
+	if _, err := ask(addr, "FLUSHALL"); err != nil {
+		return fmt.Errorf("empty %s: %w", addr, err)
+	}
+	if r.fill != nil {
+		if err := r.fill(ctx, addr); err != nil {
+			return fmt.Errorf("fill %s: %w", addr, err)
+		}
+	}
+	return nil
+}
+
+// calibrate finds how many commands fill the time of one repetition.
+func (b *bench) calibrate(ctx context.Context, r row, t *target) error {
+	count := cmp.Or(r.first, 200*r.pipeline*min(r.clients, 50))
+	for range 4 { // raise the count until a run is long enough to measure the rate
+		s, took, err := b.once(ctx, r, t, count)
+		if err != nil {
+			return err
+		}
+		t.count = max(int(s.rps*b.o.seconds), count)
+		if took >= 300*time.Millisecond {
+			break
+		}
+		count = max(int(s.rps*0.5), 2*count)
+	}
+	return nil
+}
+
 // once runs redis-benchmark and checks that the commands it counted were
 // executed. redis-benchmark also counts error replies.
 func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample, took time.Duration, err error) {
@@ -144,7 +166,7 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 		return s, 0, err
 	}
 	args := []string{"-h", host, "-p", port, "-c", strconv.Itoa(r.clients), "-n", strconv.Itoa(count),
-		"-P", strconv.Itoa(r.pipeline), "-r", keyspace, "--csv"}
+		"-P", strconv.Itoa(r.pipeline), "-r", cmp.Or(r.keys, keyspace), "--csv"}
 	b.runs++
 	for _, word := range r.command {
 		args = append(args, strings.ReplaceAll(word, runMark, fmt.Sprintf("%04d", b.runs)))
@@ -199,26 +221,31 @@ func parse(text string) (s sample, err error) {
 // profile writes a CPU profile of a node over the time of one repetition of a
 // row.
 func (o *options) profile(ctx context.Context, row string, n *process.Node) error {
-	if err := os.MkdirAll(o.pprofDir, 0o755); err != nil {
-		return err
-	}
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", n.HTTP, max(int(o.seconds), 1))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	b, err := fetchProfile(ctx, n, fmt.Sprintf("profile?seconds=%d", max(int(o.seconds), 1)))
 	if err != nil {
 		return err
+	}
+	return record.WriteFile(filepath.Join(o.pprofDir, strings.ReplaceAll(row, " ", "-")+".pprof"), b)
+}
+
+// fetchProfile gets a profile from a node that runs with --pprof. query is the name
+// of the profile and its parameters.
+func fetchProfile(ctx context.Context, n *process.Node, query string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.HTTP+"/debug/pprof/"+query, nil)
+	if err != nil {
+		return nil, err
 	}
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("profile: %w", err)
+		return nil, fmt.Errorf("profile of %s: %w", n.ID, err)
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("profile: %s", answer.Status)
+	b, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
 	}
-	f, err := os.Create(filepath.Join(o.pprofDir, strings.ReplaceAll(row, " ", "-")+".pprof"))
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("profile of %s: %w", n.ID, err)
 	}
-	_, err = io.Copy(f, answer.Body)
-	return errors.Join(err, f.Close())
+	return b, nil
 }

@@ -40,7 +40,8 @@ func measureMillion(ctx context.Context, m machine) (missed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	redisTook, err := loadLocks(ctx, server.addr)
+	locks := lockLoad{millionLocks, "lock:%015d", "holder-012345678"}
+	redisTook, err := locks.run(ctx, server.addr)
 	if err != nil {
 		return false, errors.Join(fmt.Errorf("load redis: %w", err), server.close())
 	}
@@ -58,7 +59,7 @@ func measureMillion(ctx context.Context, m machine) (missed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	took, err := loadLocks(ctx, leader.Clients)
+	took, err := locks.run(ctx, leader.Clients)
 	if err != nil {
 		return false, errors.Join(fmt.Errorf("load the cluster: %w", err), showLogs(c))
 	}
@@ -103,9 +104,16 @@ func measureMillion(ctx context.Context, m machine) (missed bool, err error) {
 	return missed, nil
 }
 
-// loadLocks sends the locks through one pipeline, and returns the time until the
-// last reply. Every lock must be new.
-func loadLocks(ctx context.Context, addr string) (time.Duration, error) {
+// lockLoad describes locks with a TTL that one pipeline writes.
+type lockLoad struct {
+	count int
+	key   string // format of the keys
+	value string
+}
+
+// run sends the locks through one pipeline, and returns the time until the last
+// reply. Every lock must be new.
+func (l lockLoad) run(ctx context.Context, addr string) (time.Duration, error) {
 	conn, err := respwire.Connect(addr, replyLimit)
 	if err != nil {
 		return 0, err
@@ -117,9 +125,9 @@ func loadLocks(ctx context.Context, addr string) (time.Duration, error) {
 	go func() {
 		w := bufio.NewWriter(conn)
 		var command []byte
-		for i := range millionLocks {
-			key := fmt.Sprintf("lock:%015d", i)
-			command = respwire.AppendCommand(command[:0], "SET", key, "holder-012345678", "NX", "PX", "3600000")
+		for i := range l.count {
+			key := fmt.Sprintf(l.key, i)
+			command = respwire.AppendCommand(command[:0], "SET", key, l.value, "NX", "PX", "3600000")
 			if _, err := w.Write(command); err != nil {
 				sent <- err
 				return
@@ -127,7 +135,7 @@ func loadLocks(ctx context.Context, addr string) (time.Duration, error) {
 		}
 		sent <- w.Flush()
 	}()
-	for i := range millionLocks {
+	for i := range l.count {
 		reply, err := conn.Receive()
 		if err == nil && reply.Head() != "+OK" {
 			err = fmt.Errorf("reply %q", reply)
@@ -182,12 +190,17 @@ func (m nodeMemory) timesOf(redis int) string {
 
 // memoryOf returns a field of /proc/PID/status, in MB.
 func memoryOf(pid int, name string) (int, error) {
-	text := field(filepath.Join("/proc", strconv.Itoa(pid), "status"), name)
-	kb, err := strconv.Atoi(strings.TrimSuffix(text, " kB"))
+	kb, err := kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "status"), name)
+	return int(kb >> 10), err
+}
+
+// kilobytes returns a field of a file of /proc that is in kB.
+func kilobytes(path, name string) (int64, error) {
+	kb, err := strconv.ParseInt(strings.TrimSuffix(field(path, name), " kB"), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("read %s of process %d: %w", name, pid, err)
+		return 0, fmt.Errorf("read %s in %s: %w", name, path, err)
 	}
-	return kb >> 10, nil
+	return kb, nil
 }
 
 // restartOne stops a follower and starts it again. It returns the time from the

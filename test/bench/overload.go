@@ -46,7 +46,7 @@ const (
 // but not with the time that the overload lasts.
 func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 	out, o := m.out, m.o
-	if err := raiseFiles(overloadClients + 200); err != nil {
+	if err := raiseFiles(overloadName, overloadClients+200); err != nil {
 		return false, err
 	}
 	c, err := startClusterWith(ctx, process.Config{
@@ -120,8 +120,9 @@ func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 	return missed, nil
 }
 
-// raiseFiles raises the limit of open files to at least n.
-func raiseFiles(n uint64) error {
+// raiseFiles raises the limit of open files to at least n, for this process and
+// for the processes that it starts. name is the row that needs the files.
+func raiseFiles(name string, n uint64) error {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
 		return fmt.Errorf("read the limit of open files: %w", err)
@@ -130,7 +131,7 @@ func raiseFiles(n uint64) error {
 		return nil
 	}
 	if l.Max < n {
-		return fmt.Errorf("%s needs %d open files, the limit is %d (ulimit -n)", overloadName, n, l.Max)
+		return fmt.Errorf("%s needs %d open files, the limit is %d (ulimit -n)", name, n, l.Max)
 	}
 	l.Cur = n
 	return unix.Setrlimit(unix.RLIMIT_NOFILE, &l)

@@ -17,38 +17,48 @@ import (
 	"time"
 )
 
-// printMachine describes the machine and the conditions of the measurement.
-func printMachine(ctx context.Context, out io.Writer, dir, program string, t tools, o options, place *placement) error {
+// conditions describes the machine and the versions in lines of a name and a text.
+// volatile reports whether the data is in memory.
+func conditions(ctx context.Context, dir string, t tools, o options) (lines [][2]string, volatile bool, err error) {
 	commit := "unknown"
 	if b, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--tags").Output(); err == nil {
 		commit = strings.TrimSpace(string(b))
 	}
 	fsync, err := fsyncTime(dir)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	var u syscall.Utsname
 	if err := syscall.Uname(&u); err != nil {
-		return fmt.Errorf("uname: %w", err)
+		return nil, false, fmt.Errorf("uname: %w", err)
 	}
 	fs, volatile, err := fileSystem(dir)
+	if err != nil {
+		return nil, false, err
+	}
+	return [][2]string{
+		{"date", time.Now().UTC().Format(time.RFC3339)},
+		{"machine", fmt.Sprintf("%d CPUs, %s, %s", runtime.NumCPU(), cpuModel(), memory())},
+		{"kernel", charsOf(u.Release[:])},
+		{"data", fmt.Sprintf("%s; 512 B and fdatasync: %v at the median", fs, fsync)},
+		{"holdfast", fmt.Sprintf("%s, %s, processes on loopback, %s", commit, runtime.Version(),
+			cmp.Or(o.serve, "default flags"))},
+		{"redis", fmt.Sprintf("%s; 1 process, %s", version(ctx, t.server), strings.Join(quoted(redisFlags), " "))},
+		{"load", fmt.Sprintf("%s -r %s, about %.1f s a run, median of %d", version(ctx, t.benchmark), keyspace,
+			o.seconds, o.reps)},
+	}, volatile, nil
+}
+
+// printMachine describes the machine and the conditions of the measurement.
+func printMachine(ctx context.Context, m machine) error {
+	out := m.out
+	lines, volatile, err := conditions(ctx, m.dir, m.tools, m.o)
 	if err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	for _, line := range [][2]string{
-		{"date", time.Now().UTC().Format(time.RFC3339)},
-		{"machine", fmt.Sprintf("%d CPUs, %s, %s", runtime.NumCPU(), cpuModel(), memory())},
-		{"load before", loadAverage()},
-		{"kernel", charsOf(u.Release[:])},
-		{"data", fmt.Sprintf("%s on %s; 512 B and fdatasync: %v at the median", dir, fs, fsync)},
-		{"holdfast", fmt.Sprintf("%s, %s, 3 processes on loopback, %s", commit, runtime.Version(),
-			cmp.Or(o.serve, "default flags"))},
-		{"redis", fmt.Sprintf("%s; 1 process, %s", version(ctx, t.server), strings.Join(quoted(redisFlags), " "))},
-		{"placement", place.String()},
-		{"load", fmt.Sprintf("%s -r %s, about %.1f s a run, median of %d", version(ctx, t.benchmark), keyspace,
-			o.seconds, o.reps)},
-	} {
+	for _, line := range append(lines, [2]string{"directory", m.dir}, [2]string{"load before", loadAverage()},
+		[2]string{"placement", m.place.String()}) {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
 	if err := w.Flush(); err != nil {

@@ -1,5 +1,7 @@
 package main
 
+import "context"
+
 // row is one kind of load, measured on all systems.
 type row struct {
 	name     string
@@ -10,6 +12,10 @@ type row struct {
 	writes   bool   // every command must create a key
 	follower bool   // also measured through a follower
 	tmpfs    bool   // also measured with all data in memory
+
+	keys  string                                       // range that keys are drawn from, default keyspace
+	fill  func(ctx context.Context, addr string) error // writes keys before the row begins, nil for none
+	first int                                          // commands of the first run, default 200 per client
 
 	// These are the floors. leaderFloor and followerFloor are shares of the
 	// rate of Redis. ownFloor is the follower's share of the rate of our
