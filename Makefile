@@ -25,6 +25,8 @@ RACE_FSM     ?= Concurrent
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
+# The axes that make growth measures, separated by commas. "all" means all.
+GROWTH       ?= all
 # -count=1 runs the comparisons even if their results are cached. CI sets COUNT=,
 # because it has just run them with "make test".
 COUNT        ?= -count=1
@@ -71,6 +73,7 @@ run: build ## build, then run three nodes on this machine until Ctrl-C
 test: ## run the tests; skips those that need a program that is not installed
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 	cd test/alerts && $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
+	cd test/bench/plots && $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: race
 race: ## run the tests of the program's packages with the race detector (needs a C compiler)
@@ -97,6 +100,15 @@ matrix: ## kill the leader while client and lock libraries run, and write docs/c
 .PHONY: bench
 bench: ## compare the speed of three nodes with a redis-server (needs redis-server and redis-benchmark); BENCH='-help' for more
 	$(GO) run ./test/bench $(BENCH)
+
+.PHONY: growth
+growth: ## measure how speed and memory grow (GROWTH=keys,cost,...), and write docs/data, the plots and the tables (needs redis-server and redis-benchmark)
+	$(GO) run ./test/bench -growth '$(GROWTH)' $(BENCH)
+	$(MAKE) --no-print-directory plots
+
+.PHONY: plots
+plots: ## draw the plots of docs/performance.md and write its tables, from docs/data; measures nothing
+	cd test/bench/plots && $(GO) run .
 
 .PHONY: chaos
 chaos: build ## inject faults into clusters of processes and check them (SEED=, EPISODES=, FAULTS=; some faults need root and strace)
