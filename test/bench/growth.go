@@ -23,10 +23,12 @@ type growthOptions struct {
 }
 
 const (
-	// growthSeconds is the length of a repetition of a sweep. costFactor is how
+	// growthSeconds is the length of a repetition of a sweep, and growthReps is the
+	// number of repetitions of a sweep that is not preliminary. costFactor is how
 	// many times longer the load for a profile runs: a CPU profile takes 100
 	// samples per second of processor time.
 	growthSeconds = 1.0
+	growthReps    = 3
 	costFactor    = 10
 
 	defaultMaxKeys = 1_000_000
@@ -138,7 +140,8 @@ func measureGrowth(ctx context.Context, m machine) (missed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	g := &growth{m: m, header: record.Header{Conditions: lines}}
+	g := &growth{m: m, header: record.Header{Conditions: lines,
+		Preliminary: m.o.seconds < growthSeconds || m.o.reps < growthReps}}
 	for _, s := range sweeps {
 		if !m.o.growth.wants(s.name) {
 			continue

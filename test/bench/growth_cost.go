@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -68,6 +69,9 @@ func (b *bench) cost(ctx context.Context, r row, p *profiled) error {
 	times, profiles, err := b.spend(ctx, r, to, []int{leader.PID(), follower.PID()}, nodes)
 	if err != nil {
 		return err
+	}
+	if now, err := b.cluster.Settled(ctx); err != nil || now != leader {
+		return errors.Join(errors.New("the leader changed during the measurement"), err)
 	}
 	for i, system := range []string{record.Leader, record.Follower} {
 		p.add("cost", record.Profile{Row: r.name, System: system, Count: int64(to.count), Total: times[i].Seconds()},

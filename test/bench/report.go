@@ -46,6 +46,7 @@ func conditions(ctx context.Context, dir string, t tools, o options) (lines [][2
 		{"redis", fmt.Sprintf("%s; 1 process, %s", version(ctx, t.server), strings.Join(quoted(redisFlags), " "))},
 		{"load", fmt.Sprintf("%s -r %s, about %.1f s a run, median of %d", version(ctx, t.benchmark), keyspace,
 			o.seconds, o.reps)},
+		{"load before", loadAverage()},
 	}, volatile, nil
 }
 
@@ -57,8 +58,7 @@ func printMachine(ctx context.Context, m machine) error {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	for _, line := range append(lines, [2]string{"directory", m.dir}, [2]string{"load before", loadAverage()},
-		[2]string{"placement", m.place.String()}) {
+	for _, line := range append(lines, [2]string{"directory", m.dir}, [2]string{"placement", m.place.String()}) {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
 	if err := w.Flush(); err != nil {

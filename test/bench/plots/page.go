@@ -209,11 +209,14 @@ func valueOf(row record.Profile, cause string) float64 {
 }
 
 // shownConditions lists the conditions that the page shows.
-var shownConditions = []string{"machine", "data", "holdfast", "load"}
+var shownConditions = []string{"machine", "data", "holdfast", "load", "load before"}
 
 // provenance describes how the data was measured, as a paragraph.
 func provenance(h record.Header) string {
 	text := "Measured with `" + h.Command + "`"
+	if h.Preliminary {
+		text = "**Preliminary figures of a short run, to be replaced.** " + text
+	}
 	for _, c := range h.Conditions {
 		switch {
 		case c[0] == "date":

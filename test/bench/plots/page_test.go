@@ -106,6 +106,18 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+func TestProvenance(t *testing.T) {
+	h := record.Header{Command: "make growth GROWTH=keys", Conditions: [][2]string{
+		{"date", "2026-11-27T21:32:42Z"}, {"machine", "2 CPUs"}, {"kernel", "6.18"}}}
+	want := "Measured with `make growth GROWTH=keys` on 2026-11-27 at 21:32:42Z. Machine: 2\nCPUs.\n"
+	if got := provenance(h); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if h.Preliminary = true; !strings.HasPrefix(provenance(h), "**Preliminary") {
+		t.Errorf("%q", provenance(h))
+	}
+}
+
 // TestRun draws all plots and writes the page twice: first with the profiles, and
 // then, with the same result, without them.
 func TestRun(t *testing.T) {

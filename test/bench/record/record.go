@@ -15,6 +15,8 @@ import (
 type Header struct {
 	Command    string      `json:"command"`    // the command that measures the file again
 	Conditions [][2]string `json:"conditions"` // names and values: the machine, the versions, the date
+	// Preliminary is true if the repetitions were too few or too short.
+	Preliminary bool `json:"preliminary,omitempty"`
 }
 
 // Sweep contains the measurements along one axis.

@@ -9,7 +9,7 @@ import (
 
 func TestReadWrite_Sweep(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "growth-keys.json")
-	want := &Sweep{Axis: "keys", Header: Header{"make growth GROWTH=keys", [][2]string{{"redis", "v=7"}}},
+	want := &Sweep{Axis: "keys", Header: Header{"make growth GROWTH=keys", [][2]string{{"redis", "v=7"}}, true},
 		Points: []Point{
 			{At: 1000, Series: []Series{{"GET" + Rate, Redis, []float64{1, 2.5}}}},
 			{At: 1 << 40, Missing: "not enough memory"},
