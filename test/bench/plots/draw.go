@@ -25,7 +25,7 @@ type figure struct {
 const (
 	panelWidth  = 3.7 * vg.Inch
 	panelHeight = 3 * vg.Inch
-	legendWidth = 1.75 * vg.Inch
+	legendWidth = 2 * vg.Inch
 )
 
 // The colors are distinguishable for color-blind readers (Okabe and Ito). The

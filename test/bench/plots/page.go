@@ -222,7 +222,8 @@ func provenance(h record.Header) string {
 		case c[0] == "date":
 			text += " on " + strings.ReplaceAll(c[1], "T", " at ") + "."
 		case slices.Contains(shownConditions, c[0]):
-			text += " " + strings.ToUpper(c[0][:1]) + c[0][1:] + ": " + c[1] + "."
+			value, _, _ := strings.Cut(c[1], " (") // without explanations
+			text += " " + strings.ToUpper(c[0][:1]) + c[0][1:] + ": " + value + "."
 		}
 	}
 	return wrap(text)
