@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -41,14 +40,10 @@ var dashed = []vg.Length{vg.Points(5), vg.Points(3)}
 
 // line is one line of a panel.
 type line struct {
-	name   string
 	color  color.Color
 	dashes []vg.Length
 	value  func(p record.Point) (record.Figure, bool)
 }
-
-// sans is the font of all texts.
-var sans = font.Font{Typeface: "Liberation", Variant: "Sans"}
 
 // maxLabels is the number of points from which on not every point has a label.
 const maxLabels = 7
