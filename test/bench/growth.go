@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdfast-kv/holdfast/test/bench/record"
 	"github.com/holdfast-kv/holdfast/verify/process"
@@ -30,6 +31,9 @@ const (
 	growthSeconds = 1.0
 	growthReps    = 3
 	costFactor    = 10
+
+	// pointLimit bounds the time for a point. Ten million keys take the longest.
+	pointLimit = 15 * time.Minute
 
 	defaultMaxKeys = 1_000_000
 
@@ -155,7 +159,9 @@ func measureGrowth(ctx context.Context, m machine) (missed bool, err error) {
 			continue
 		}
 		fmt.Fprintf(m.out, "\n%s\n", p.name)
-		measured, err := p.measure(g, ctx)
+		limited, cancel := context.WithTimeout(ctx, pointLimit)
+		measured, err := p.measure(g, limited)
+		cancel()
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("%s: %w", p.name, errors.Join(ctx.Err(), err))
 		}
@@ -179,7 +185,7 @@ func (g *growth) sweep(ctx context.Context, s sweep) error {
 	for _, at := range s.at {
 		fmt.Fprintf(g.m.out, "\n%s: %d\n", s.name, at)
 		p := record.Point{At: at}
-		series, err := s.point(g, ctx, at)
+		series, err := g.point(ctx, s, at)
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s %d: %w", s.name, at, errors.Join(ctx.Err(), err))
 		}
@@ -195,6 +201,14 @@ func (g *growth) sweep(ctx context.Context, s sweep) error {
 		all.Points = append(all.Points, p)
 	}
 	return record.Write(g.file(s.name), all)
+}
+
+// point measures one point. A node that has ended must not keep the sweep waiting
+// for it.
+func (g *growth) point(ctx context.Context, s sweep, at int64) ([]record.Series, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, pointLimit, fmt.Errorf("not measured within %v", pointLimit))
+	defer cancel()
+	return s.point(g, ctx, at)
 }
 
 // headerOf returns the header for the file of an axis.
