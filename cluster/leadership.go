@@ -324,8 +324,9 @@ func (ld *leadership) keepTime() {
 			ld.pulse.Touch()
 			continue
 		case <-ld.suspender.partDone():
-			ld.suspender.pending = nil
-			ld.checkWaiters()
+			if ld.suspender.ended() {
+				ld.checkWaiters()
+			}
 			continue
 		case <-applied:
 			pending = false

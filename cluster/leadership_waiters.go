@@ -46,6 +46,14 @@ func (h *suspender) partDone() <-chan struct{} {
 	return h.pending.done
 }
 
+// ended takes note that pending has ended, and reports whether its commands were
+// executed. If they were not, the leader tries again at the next regular check.
+func (h *suspender) ended() bool {
+	executed := h.pending.err == nil
+	h.pending, h.parts = nil, false
+	return executed
+}
+
 // silence returns how long a connected node may send nothing before it counts
 // as gone. It is longer than the interval of the node's pings.
 func (o *Options) silence() time.Duration {

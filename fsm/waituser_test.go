@@ -11,7 +11,7 @@ import (
 )
 
 // TestWaitUser_Many: the waits of a user end in the same way if there are so many
-// of them that their trees are made anew.
+// of them that the machine builds new trees.
 func TestWaitUser_Many(t *testing.T) {
 	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
 		q := newQueue(t, features)

@@ -87,6 +87,7 @@ func options() cluster.Options {
 	o.LeaderWait = 2 * time.Second
 	o.ResolveWait = 10 * time.Second
 	o.SnapshotBytes, o.TrailingBytes = 24<<10, 4<<10
+	o.WaiterWork = 2 * time.Microsecond // one waiter in each part
 	return o
 }
 
