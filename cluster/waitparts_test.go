@@ -18,6 +18,10 @@ const crowdSize, crowdParts = 300, crowdSize / 6
 // smallParts makes the leader remove a few waiters in one entry.
 func smallParts(o *cluster.Options) { o.WaiterWork = 10 * time.Microsecond }
 
+// patientLeader makes the leader keep waiters without a time limit, and remove those of an
+// earlier start for 12 seconds before it accepts commands of the later start.
+func patientLeader(o *cluster.Options) { o.WaiterGrace, o.LeaderWait = time.Hour, slowdown*40*time.Second }
+
 // crowd makes clients of a node wait, half of them for a list and half of them for
 // a lock that is taken.
 func (c *testCluster) crowd(id string) {
@@ -89,7 +93,7 @@ func TestWaitParts_Dead(t *testing.T) {
 // are left. The leader removes them in parts before the commands of the new start.
 func TestWaitParts_Restarted(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3, smallParts, func(o *cluster.Options) { o.WaiterGrace = time.Hour })
+	c := start(t, 3, smallParts, patientLeader)
 	c.features(fsm.MaxFeatures)
 	node := c.others(c.leader())[0]
 	c.crowd(node)
@@ -126,7 +130,7 @@ func (c *testCluster) wantParts(node string) {
 // while waiters of its own earlier start are left.
 func TestWaitParts_Alone(t *testing.T) {
 	t.Parallel()
-	c := start(t, 1, smallParts, func(o *cluster.Options) { o.WaiterGrace = time.Hour })
+	c := start(t, 1, smallParts, patientLeader)
 	c.features(fsm.MaxFeatures)
 	c.crowd("n1")
 	c.crash("n1")
@@ -145,7 +149,7 @@ func TestWaitParts_Alone(t *testing.T) {
 // TestWaitParts_All: all nodes are killed and start again, and one of them leads.
 func TestWaitParts_All(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3, smallParts, func(o *cluster.Options) { o.WaiterGrace = time.Hour })
+	c := start(t, 3, smallParts, patientLeader)
 	c.features(fsm.MaxFeatures)
 	for _, id := range c.ids() {
 		c.crowd(id)
