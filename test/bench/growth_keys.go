@@ -165,7 +165,7 @@ func keyLoads(count int) []keyLoad {
 
 // exchanges runs a cycle on 50 connections for the time of a repetition.
 func (b *bench) exchanges(ctx context.Context, addr string, cycle []exchange) (s sample, err error) {
-	l, err := newRenewing(addr, 50, cycle, ownKeys("lock"))
+	l, err := newRenewing(addr, "", 50, cycle, ownKeys("lock"))
 	if err != nil {
 		return s, err
 	}

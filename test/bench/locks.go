@@ -208,7 +208,8 @@ func (l *lockBench) own(ctx context.Context) (missed bool, err error) {
 	var shares []float64
 	for rep := range 2*l.o.reps + 1 {
 		for i, cycle := range kinds {
-			r, err := newRenewing(l.leader.Clients, "", lockClients, cycle, ownKeys(fmt.Sprintf("locks:own:%d:%d", rep, i)))
+			keys := ownKeys(fmt.Sprintf("locks:own:%d:%d", rep, i))
+			r, err := newRenewing(l.leader.Clients, "", lockClients, cycle, keys)
 			if err != nil {
 				return false, err
 			}
