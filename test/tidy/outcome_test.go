@@ -43,6 +43,7 @@ var mayClaim = map[string]string{
 	"cluster/forwarder.go:readmit":              "only compares",
 	"cluster/link.go:answer":                    "a read has no effect",
 	"cluster/script_dryrun.go:pieceRead":        "a read has no effect; inPieces says unknown after another piece",
+	"cluster/script_dryrun.go:scriptAsRead":     "a read has no effect; inPieces says unknown after another piece",
 	"cluster/script_dryrun.go:sendAfterDryRun":  "a dry run is a read, and the group that it is for was not run",
 	"cluster/leader.go:Ready":                   "it only waits",
 	"cluster/admin.go:askLeader":                "the request was never sent",
