@@ -23,6 +23,7 @@ type options struct {
 	episodes, steps                    int
 	controls, keep, figures, plan      bool
 	library                            bool
+	limit                              time.Duration
 }
 
 func main() {
@@ -39,6 +40,7 @@ func main() {
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
 	flag.IntVar(&o.episodes, "episodes", 22, "clusters to attack")
+	flag.DurationVar(&o.limit, "for", 0, "begin no further episode after this time, 0 for no limit")
 	flag.IntVar(&o.steps, "steps", 0, "steps of each episode, 0 for four")
 	flag.BoolVar(&o.controls, "controls", true,
 		"also play episodes that break a promise on purpose, which has to be caught")
@@ -101,7 +103,7 @@ func run(ctx context.Context, o options) error {
 	cfg := attack.DefaultConfig()
 	cfg.Program, cfg.Old, cfg.Dir, cfg.Seed, cfg.Episodes = o.program, o.old, dir, o.seed, o.episodes
 	cfg.Faults, cfg.Controls, cfg.Keep, cfg.Out = strings.Split(o.faults, ","), o.controls, o.keep, os.Stdout
-	cfg.Steps = o.steps
+	cfg.Steps, cfg.For = o.steps, o.limit
 	if o.library {
 		cfg.Beside = withLibrary
 	}
@@ -110,6 +112,9 @@ func run(ctx context.Context, o options) error {
 	report, err := attack.Run(ctx, cfg)
 	if err != nil {
 		return err
+	}
+	if left := o.episodes - (len(report.Episodes) - report.Controls); left > 0 {
+		fmt.Printf("%d episodes did not begin within %v\n", left, o.limit)
 	}
 	fmt.Println()
 	if err := report.Table(os.Stdout); err != nil {
