@@ -99,8 +99,15 @@ const (
 	// A leader may answer a group with TooLarge.
 	FeatureParts = 10
 
+	// FeatureLease belongs to the same version and changes the meaning of no entry.
+	// From this version on, a leader may ask voters to promise that they vote for
+	// no candidate for a time, and a voter that starts again keeps the promises
+	// that it has given before: see package readindex. A program that does not know
+	// the version would break them, and so it refuses to run.
+	FeatureLease = 10
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureParts
+	MaxFeatures = FeatureLease
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its
