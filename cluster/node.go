@@ -315,6 +315,8 @@ func (n *Node) openRaftLog() *raftlog.Log {
 			return id.JoinTerm, id.Joins
 		},
 		Settling: n.raft.settling,
+		Mono:     n.clock.Mono,
+		Done:     n.ctx.Done(),
 		Full:     n.disk.Scarce,
 		Refused:  func(err error) { n.snapshots.Refused(n.ctx, err) },
 		Fatal:    n.fatal,

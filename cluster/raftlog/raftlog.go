@@ -12,8 +12,9 @@
 // # Term and vote
 //
 // A node votes at most once in a term. A node that has joined gives no vote
-// before its log contains the change that admitted it. No term and no vote is
-// stored before all earlier entries are on disk.
+// before its log contains the change that admitted it. A node that has promised
+// its leader not to vote delays its votes until the promise is over (see
+// Promise). No term and no vote is stored before all earlier entries are on disk.
 //
 // # Snapshots
 //
@@ -26,6 +27,9 @@
 package raftlog
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/hashicorp/raft"
 
 	"github.com/holdfast-kv/holdfast/fsm"
@@ -52,6 +56,11 @@ type Config struct {
 	// this node. Such a node gives no vote.
 	Settling func() bool
 
+	// Mono is the monotonic clock by which this node keeps its promises. Done is
+	// closed when the node stops.
+	Mono func() time.Duration
+	Done <-chan struct{}
+
 	// Full returns an error while there is no room for the entries that a leader
 	// sends. A follower then refuses them, and its log remains as it is. It also
 	// refuses the leader's snapshots.
@@ -73,6 +82,8 @@ type Log struct {
 	raw       raft.StableStore // without the guards
 	stable    raft.StableStore
 	snapshots checkedSnapshots
+	promises  *promises
+	changes   atomic.Uint64 // see Changes
 }
 
 // Open returns a Log over the stores of cfg, and starts the goroutine that
@@ -81,8 +92,10 @@ func Open(cfg Config) *Log {
 	ended := &endedLog{LogStore: cfg.Entries, snaps: cfg.Snapshots, fatal: cfg.Fatal, leads: cfg.Leads}
 	writer := newAsyncWriter(ended, cfg.Leads)
 	writer.full = cfg.Full
-	stable := singleVote{orderedStable{cfg.Stable, writer}}
+	promises := openPromises(cfg.Stable, cfg.Mono, cfg.Done)
+	stable := heldVotes{singleVote{orderedStable{cfg.Stable, writer}}, promises}
 	return &Log{
+		promises:  promises,
 		writer:    writer,
 		ended:     ended,
 		raw:       cfg.Stable,
@@ -92,7 +105,17 @@ func Open(cfg Config) *Log {
 }
 
 // Entries returns the log.
-func (l *Log) Entries() raft.LogStore { return l.writer }
+func (l *Log) Entries() raft.LogStore { return countedChanges{l.writer, &l.changes} }
+
+// Changes returns how many changes of the members this process has stored in the
+// log. As long as the number is the same, raft uses the same configuration, or
+// the one before the last change.
+func (l *Log) Changes() uint64 { return l.changes.Load() }
+
+// Promise promises that this node votes for no candidate, itself included, for d
+// from now. The promise survives a restart of the process. If Promise fails, the
+// caller must assume that there is no promise.
+func (l *Log) Promise(d time.Duration) error { return l.promises.give(d) }
 
 // Stable returns the store of the term and the vote.
 func (l *Log) Stable() raft.StableStore { return l.stable }

@@ -42,10 +42,9 @@ type disk struct {
 	log     []*raft.Log // consecutive entries, including those that are not yet durable
 	durable int         // number of entries of log that are synced, so that a crash cannot lose them
 	term    uint64
-	vote    uint64
-	voted   []byte
-	has     map[string]bool
-	snaps   []*image // oldest first
+	votes
+	has   map[string]bool
+	snaps []*image // oldest first
 
 	fsync time.Duration // a write on a healthy disk takes fsync and a random delay of up to the same length
 	slow  time.Duration // added to the time of a write
@@ -81,6 +80,13 @@ func newDisk(node string, rng *rand.Rand, a *audit) *disk {
 	return d
 }
 
+// votes are the last vote of a node, and the longest promise not to vote.
+type votes struct {
+	vote    uint64
+	voted   []byte
+	promise uint64
+}
+
 // wipe replaces the disk with an empty one that has a new instance name.
 func (d *disk) wipe() {
 	d.mu.Lock()
@@ -90,7 +96,7 @@ func (d *disk) wipe() {
 	d.cluster, d.joins, d.boot = "", false, 0
 	d.joinedAt, d.joinedIn = 0, 0
 	d.log, d.durable, d.snaps = nil, 0, nil
-	d.term, d.vote, d.voted, d.has = 0, 0, nil, make(map[string]bool)
+	d.term, d.votes, d.has = 0, votes{}, make(map[string]bool)
 }
 
 // crash detaches the disk from the process that uses it. A random number of the
@@ -515,6 +521,8 @@ const (
 	keyCurrentTerm  = "CurrentTerm"
 	keyLastVoteTerm = "LastVoteTerm"
 	keyLastVoteCand = "LastVoteCand"
+
+	keyLongestPromise = "LongestPromise"
 )
 
 // write makes a change durable, unless the node crashes first.
@@ -537,6 +545,8 @@ func (t *stableStore) SetUint64(key []byte, val uint64) error {
 	case keyLastVoteTerm:
 		t.voting = val
 		return nil
+	case keyLongestPromise:
+		return t.write(func(d *disk) { d.promise, d.has[keyLongestPromise] = val, true })
 	}
 	return fmt.Errorf("sim: no such key: %s", key)
 }
@@ -571,8 +581,11 @@ func (t *stableStore) GetUint64(key []byte) (uint64, error) {
 	if !d.has[string(key)] {
 		return 0, raftboltdb.ErrKeyNotFound
 	}
-	if string(key) == keyLastVoteTerm {
+	switch string(key) {
+	case keyLastVoteTerm:
 		return d.vote, nil
+	case keyLongestPromise:
+		return d.promise, nil
 	}
 	return d.term, nil
 }
