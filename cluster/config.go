@@ -215,6 +215,11 @@ type RaftOptions struct {
 	// can be up to one fifth of HeartbeatTimeout apart. 0 means that only
 	// HeartbeatTimeout detects a silent leader.
 	LeaderSilence time.Duration
+	// LeaderLease is the time for which the voters promise a leader not to vote, so
+	// that the leader answers reads without a ReadIndex round, or 0 if the leader
+	// asks for no promises: see package readindex. It delays an election that
+	// follows a read by as much, and must be at most half of HeartbeatTimeout.
+	LeaderLease time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.
 	LeaseTimeout time.Duration
@@ -382,6 +387,9 @@ func (c *Config) Validate() error {
 	case o.LeaseTimeout > o.HeartbeatTimeout:
 		return fmt.Errorf("lease timeout %v is longer than the heartbeat timeout %v",
 			o.LeaseTimeout, o.HeartbeatTimeout)
+	case o.LeaderLease < 0 || o.LeaderLease > o.HeartbeatTimeout/2:
+		return fmt.Errorf("leader lease is %v: must be at most half of the heartbeat timeout, %v (--leader-lease)",
+			o.LeaderLease, o.HeartbeatTimeout)
 	case o.Window < 1 || o.MaxEntryBytes < 1 || o.MaxEntryGroups < 1:
 		return errors.New("window and entry limits must be at least 1")
 	case o.EntryWork < fsm.StepNanos || o.MaxWriteTime < o.EntryWork:

@@ -76,6 +76,15 @@ func (n *Node) StateBusy() bool { return !n.machine.TryView(func(*fsm.Machine) {
 // Swept returns the time of the forwarder's last sweep.
 func (n *Node) Swept() time.Duration { return time.Duration(n.forwarder.coarse.Load()) }
 
+// ReadsLeased returns how many reads this node has confirmed under its lease.
+func (n *Node) ReadsLeased() float64 {
+	var m dto.Metric
+	if err := n.stats.ReadsLeased.Write(&m); err != nil {
+		panic(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
 // ReadsConfirmed returns how many reads this node has confirmed as leader.
 func (n *Node) ReadsConfirmed() float64 {
 	var m dto.Metric

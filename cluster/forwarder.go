@@ -356,6 +356,13 @@ func (c *call) confirmed(ld *leadership, now int64, index uint64) {
 	c.done <- struct{}{}
 }
 
+// setLeased implements reader. A read that may take long has a round, because it
+// would often outlast the lease, and would have to run again.
+func (c *call) setLeased(leased bool) bool {
+	c.leased = leased
+	return !c.unleased && !c.slow && !c.dryRun && !c.lengthy
+}
+
 // Lost implements reader. It passes the read back to the forwarder.
 func (c *call) Lost() { c.forwarder.requeue(c) }
 

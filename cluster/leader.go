@@ -68,7 +68,7 @@ func (n *Node) ConfirmLeader(ctx context.Context) (id string, err error) {
 		before := n.leading.now.Load()
 		// The call is an empty read. If ctx ends first, no goroutine waits for
 		// the call any longer; the link or sweep ends it.
-		c := &call{forwarder: n.forwarder, body: noop, done: make(chan struct{}, 1)}
+		c := &call{forwarder: n.forwarder, body: noop, done: make(chan struct{}, 1), unleased: true}
 		n.forwarder.read(c)
 		select {
 		case <-c.done:

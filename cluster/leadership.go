@@ -72,6 +72,7 @@ type leaderParts struct {
 	self      raft.ServerID
 	raft      *raft.Raft
 	committed func() uint64
+	changes   func() uint64 // raftlog.Log.Changes
 	machine   *machine.Machine
 	forwarder *forwarder // forwarder of this node: see checkWaiters
 	readers   *execution.Reads
@@ -120,7 +121,8 @@ func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadersh
 		Term: term, Self: ld.self, Raft: ld.raft, Committed: ld.committed,
 		WhenApplied: ld.machine.WhenApplied, Confirmed: ld.confirm,
 		Mono: ld.clock.Mono, Retry: ld.opts.ConfirmRetry,
-		Rounds: ld.stats.ReadIndexRounds, Reads: ld.stats.ReadGroups,
+		Rounds: ld.stats.ReadIndexRounds, Reads: ld.stats.ReadGroups, Leased: ld.stats.ReadsLeased,
+		Lease: ld.leaseLength, Changes: ld.changes,
 	})
 	ld.wg.Add(2)
 	go ld.propose()
@@ -358,10 +360,25 @@ func (ld *leadership) clockEntryDue(at int64) bool {
 	return due != 0 && (due <= at || at-ld.machineLease() >= int64(ld.opts.ClockEntryEvery))
 }
 
-// read lets a read wait for its ReadIndex round.
+// read runs a read under the lease of the leader if it has one, or lets the read
+// wait for its ReadIndex round.
 func (ld *leadership) read(r reader) {
 	ld.pulse.Touch()
+	if r.setLeased(true) && ld.reads.Leased(r) {
+		return
+	}
+	r.setLeased(false)
 	ld.reads.Add(r)
+}
+
+// leaseLength returns the time for which voters promise not to vote, or 0 if the
+// leader must have no lease. All members must know the frame that asks for a
+// promise, and keep the promise after a restart.
+func (ld *leadership) leaseLength() time.Duration {
+	if ld.machine.Features() < fsm.FeatureLease {
+		return 0
+	}
+	return ld.opts.LeaderLease
 }
 
 func (ld *leadership) machineLease() int64 {
@@ -378,6 +395,10 @@ type reader interface {
 	// include; the machine has applied it. confirmed must return quickly,
 	// because its caller may be the goroutine that applies the log.
 	confirmed(ld *leadership, now int64, index uint64)
+	// setLeased says whether the read runs under a lease. Then it must call
+	// readindex.Rounds.Holds when it has its result, and read again if Holds
+	// returns false. setLeased returns false if the read must have a round.
+	setLeased(leased bool) (may bool)
 	// Lost is called when the leadership ended before the read ran.
 	Lost()
 }

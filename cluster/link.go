@@ -37,7 +37,8 @@ const (
 	frameCancel    = 'X' // node: id; the read is not answered
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
-	frameConfirmed = 'c' // node: term | nonce | ok
+	framePromise   = 'L' // leader: term | nonce | microseconds; the node also promises not to vote for that time
+	frameConfirmed = 'c' // node: term | nonce | unconfirmed, confirmed or promised
 	// Both streams:
 	framePing = 'P' // node: empty
 	framePong = 'p' // leader: on a read stream, pongVouched; otherwise empty
@@ -64,6 +65,18 @@ const (
 	answerLog   = 3 // the group must go through the log: fsm.ErrUnlogged
 	answerHere  = 4 // log index, lease clock: the node must run the read itself, once it has applied the index
 )
+
+// Contents of frameConfirmed.
+const (
+	unconfirmed = 0
+	confirmed   = 1
+	promised    = 2 // confirmed, and the promise of framePromise has been given
+)
+
+// longestPromise is the longest promise that a node gives. It is longer than
+// every lease that Config.Validate permits with a usual HeartbeatTimeout, and
+// bounds how long a damaged frame could keep this node from voting.
+const longestPromise = time.Minute
 
 // localLink is the link to a leadership on the same node. It needs no stream
 // and copies nothing.
@@ -111,6 +124,7 @@ type remoteLink struct {
 	// pieces and cancels report whether the leader knows readPiece and
 	// frameCancel.
 	pieces, cancels func() bool
+	promise         func(d time.Duration) error // raftlog.Log.Promise
 
 	writesUnheard, readsUnheard atomic.Int32 // pings sent since the last received frame
 
@@ -133,6 +147,7 @@ type linker struct {
 	leaderships *leaderships
 	leading     *leading
 	health      *health.Book
+	promise     func(d time.Duration) error // raftlog.Log.Promise
 	failover    *failover.Campaigner
 	removal     *removalWatch
 }
@@ -163,6 +178,7 @@ func (k *linker) dialLeader(
 		raft: k.raft.running(), leader: id, term: term, calls: make(map[uint64]*call),
 		pieces:  func() bool { return k.machine.Features() >= fsm.FeatureBudget },
 		cancels: func() bool { return k.machine.Features() >= fsm.FeatureBudget },
+		promise: k.promise,
 	}
 	return l, accepted, nil
 }
@@ -375,8 +391,8 @@ func (l *remoteLink) serveReads() error {
 		switch typ {
 		case frameAnswer:
 			err = l.answer(payload)
-		case frameConfirm:
-			err = l.confirm(payload)
+		case frameConfirm, framePromise:
+			err = l.confirm(payload, typ == framePromise)
 		case framePong:
 			l.vouched.Store(string(payload) == pongVouched)
 		default:
@@ -457,21 +473,35 @@ func (l *remoteLink) follows(term uint64) bool {
 }
 
 // confirm answers the leader's question whether this node follows it in the
-// leader's term.
-func (l *remoteLink) confirm(payload []byte) error {
+// leader's term. If the question asks for a promise, confirm gives the promise
+// before it looks whether the node follows the leader: package readindex needs
+// this order. A promise to a leader that this node does not follow only delays the
+// next vote.
+func (l *remoteLink) confirm(payload []byte, promises bool) error {
 	term, k := binary.Uvarint(payload)
 	nonce, k2 := binary.Uvarint(payload[max(k, 0):])
 	if k <= 0 || k2 <= 0 {
 		return errFrame
 	}
-	var ok byte
+	yes := byte(confirmed)
+	if promises && l.follows(term) {
+		micros, k3 := binary.Uvarint(payload[k+k2:])
+		if k3 <= 0 {
+			return errFrame
+		}
+		d := time.Duration(min(micros, uint64(longestPromise/time.Microsecond)+1)) * time.Microsecond
+		if d <= longestPromise && l.promise(d) == nil { // the disk reports its own errors
+			yes = promised
+		}
+	}
+	answer := byte(unconfirmed)
 	if l.follows(term) {
-		ok = 1
+		answer = yes
 	}
 	err := l.reads.SendNow(frameConfirmed, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, term)
 		dst = binary.AppendUvarint(dst, nonce)
-		return append(dst, ok)
+		return append(dst, answer)
 	})
 	if errors.Is(err, rpc.ErrQueueFull) {
 		return nil // no confirmation is sent, so the leader asks again

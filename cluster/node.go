@@ -201,6 +201,7 @@ func (n *Node) connect() {
 			log:       n.log.Named("leadership"),
 			self:      n.self,
 			committed: func() uint64 { return n.raft.committed(n.raftLog) },
+			changes:   n.raftLog.Changes,
 			machine:   n.machine,
 			forwarder: n.forwarder,
 			readers:   n.reads,
@@ -240,7 +241,7 @@ func (n *Node) connect() {
 	n.linker = &linker{
 		environment: env, raft: n.raft, machine: n.machine, mux: n.mux, peers: n.peers,
 		forwarder: n.forwarder, waits: n.waits, leaderships: n.leaderships, leading: n.leading,
-		health: n.health, failover: n.failover, removal: n.status.removal,
+		health: n.health, promise: n.raftLog.Promise, failover: n.failover, removal: n.status.removal,
 	}
 	n.streams = &streamServer{
 		environment: env, machine: n.machine, forwarder: n.forwarder, leaderships: n.leaderships,

@@ -69,6 +69,10 @@ type call struct {
 	// are 0 if it has received none.
 	first, last uint64
 
+	// leased says that the leader answers the read under its lease: see
+	// reader.setLeased. unleased says that the read must have a ReadIndex round.
+	leased, unleased bool
+
 	now   int64  // lease clock for the read; valid with ready or at
 	index uint64 // log index that the read must see at least; valid with ready
 	// front, if not nil, allows a read to return only the first part of its
@@ -102,7 +106,7 @@ func (n *Node) NewSession() *Session {
 func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error) {
 	c := &s.call
 	c.body, c.slow, c.reply, c.err, c.ready, c.early = g.Bytes(), g.Slow, nil, nil, nil, nil
-	c.first, c.last, c.front, c.at = 0, 0, g.Front, 0
+	c.first, c.last, c.front, c.at, c.unleased = 0, 0, g.Front, 0, false
 	if g.Front != nil {
 		*g.Front = fsm.Front{Most: g.Front.Most}
 	}
@@ -274,6 +278,10 @@ func (s *Session) read(local bool) ([]byte, error) {
 			continue
 		}
 		if err != nil || !expiryPending {
+			if err == nil && c.leased && !ld.reads.Holds() {
+				c.unleased = true
+				continue
+			}
 			return reply, err
 		}
 		// The reply depends on an expired key whose expiry is not committed

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -238,12 +239,20 @@ func (r *readServer) confirmVouched(done <-chan struct{}) {
 	}
 }
 
-// Confirm asks the node to confirm that it follows this leader in the term.
-func (r *readServer) Confirm(term, nonce uint64) {
+// Confirm implements readindex.Voter.
+func (r *readServer) Confirm(term, nonce uint64, promise time.Duration) {
+	typ := byte(frameConfirm)
+	if promise > 0 {
+		typ = framePromise
+	}
 	// a lost question counts as no confirmation
-	_ = r.stream.SendNow(frameConfirm, func(dst []byte) []byte {
+	_ = r.stream.SendNow(typ, func(dst []byte) []byte {
 		dst = binary.AppendUvarint(dst, term)
-		return binary.AppendUvarint(dst, nonce)
+		dst = binary.AppendUvarint(dst, nonce)
+		if promise > 0 {
+			dst = binary.AppendUvarint(dst, uint64(promise.Microseconds()))
+		}
+		return dst
 	})
 }
 
@@ -358,7 +367,7 @@ func (ss *streamServer) readStream(s *rpc.Stream) error {
 			if k <= 0 || k+1 != len(rest) {
 				return errFrame
 			}
-			ld.reads.Ack(id, first, nonce, rest[k] == 1)
+			ld.reads.Ack(id, first, nonce, rest[k] == confirmed || rest[k] == promised, rest[k] == promised)
 		case frameRead, frameVouched:
 			if len(rest) == 0 || rest[0]&^readPiece > readDryRun {
 				return errFrame
@@ -419,6 +428,8 @@ type remoteRead struct {
 	call   *call
 	from   fsm.SessionID // session of the node that asks
 
+	leased, unleased bool // see call.leased
+
 	canceled bool          // guarded by server.mu
 	gone     chan struct{} // see ended; nil until it is needed, guarded by server.mu
 }
@@ -440,6 +451,12 @@ func (r *remoteRead) confirmed(ld *leadership, now int64, index uint64) {
 	// The read may take long, so it must not run on the goroutine that serves
 	// the other reads.
 	go r.run(ld, now)
+}
+
+// setLeased implements reader.
+func (r *remoteRead) setLeased(leased bool) bool {
+	r.leased = leased
+	return !r.unleased && !r.call.slow && !r.call.dryRun
 }
 
 func (r *remoteRead) run(ld *leadership, now int64) {
@@ -464,6 +481,10 @@ func (r *remoteRead) finish(ld *leadership, reply []byte, expiryPending bool, er
 		r.answer(answerError, []byte(err.Error()))
 	case expiryPending:
 		ld.awaitClockEntry(func() { ld.read(r) })
+	case r.leased && !ld.reads.Holds():
+		r.unleased = true
+		r.call.front.Reset()
+		ld.read(r)
 	case r.call.front.Cut():
 		r.answer(answerHere, fsm.AppendPosition(nil, ld.machine.Applied(), r.call.now))
 	default:

@@ -35,8 +35,9 @@ import (
 //
 //  1. Ask the target for its status. Refuse a target that does not answer, is
 //     not a voter, or is more than transferLag entries behind.
-//  2. Pause the proposer of this leadership, and wait for the entries in
-//     flight. From then on the log does not grow, so the target can catch up.
+//  2. Pause the proposer of this leadership, suspend its lease (see package
+//     readindex), and wait for the entries in flight. From then on the log does
+//     not grow, so the target can catch up.
 //  3. Wait until the target's log is as long as this one. Then send TimeoutNow,
 //     the message with which Raft starts an election at the target (Raft
 //     dissertation, 3.10).
@@ -250,6 +251,7 @@ func (t *transfers) transferTo(ctx context.Context, ld *leadership, m member.Mem
 		return errNotLed
 	}
 	defer ld.resume()
+	defer ld.reads.Suspend()()
 	limit := t.cfg.Options.HeartbeatTimeout
 	preparing, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -16,21 +16,20 @@ import (
 
 // Counters are the metrics that a node counts.
 type Counters struct {
-	Entries         prometheus.Counter
-	EntryGroups     prometheus.Histogram
-	EntryBytes      prometheus.Histogram
-	CommitSeconds   prometheus.Histogram
-	ApplySeconds    prometheus.Histogram
-	ApplySteps      prometheus.Counter
-	SlowEntries     prometheus.Counter
-	ReadIndexRounds prometheus.Counter
-	ReadGroups      prometheus.Counter
-	Resent          prometheus.Counter
-	Unknown         prometheus.Counter
-	Leaderships     prometheus.Counter
-	EventsMissed    prometheus.Counter
-	Scripts         prometheus.Counter
-	ScriptSeconds   prometheus.Histogram
+	Entries       prometheus.Counter
+	EntryGroups   prometheus.Histogram
+	EntryBytes    prometheus.Histogram
+	CommitSeconds prometheus.Histogram
+	ApplySeconds  prometheus.Histogram
+	ApplySteps    prometheus.Counter
+	SlowEntries   prometheus.Counter
+	ReadCounters
+	Resent        prometheus.Counter
+	Unknown       prometheus.Counter
+	Leaderships   prometheus.Counter
+	EventsMissed  prometheus.Counter
+	Scripts       prometheus.Counter
+	ScriptSeconds prometheus.Histogram
 	// ScriptsRefused counts the slow scripts that got no slot.
 	ScriptsRefused prometheus.Counter
 	// WritesRefused counts the writes that would take too long on every node,
@@ -49,6 +48,13 @@ type Counters struct {
 	// LockHistoryGaps counts the gaps in the history of locks.
 	LockHistoryGaps prometheus.Counter
 	Locks           *Locks
+}
+
+// ReadCounters are the metrics about the reads that a node confirms as leader.
+type ReadCounters struct {
+	ReadIndexRounds prometheus.Counter
+	ReadGroups      prometheus.Counter
+	ReadsLeased     prometheus.Counter
 }
 
 // SnapshotCounters are the metrics about the snapshots of a node.
@@ -83,9 +89,14 @@ func New() *Counters {
 			"Steps that the entries which this node applied cost: about ten nanoseconds each."),
 		SlowEntries: counter("apply_slow_entries_total",
 			"Log entries that this node took longer than 10 ms to apply."),
-		ReadIndexRounds: counter("read_rounds_total", "Confirmation rounds for linearizable reads led by this node."),
-		ReadGroups: counter("read_groups_total",
-			"Groups of reads answered after a confirmation round led by this node."),
+		ReadCounters: ReadCounters{
+			ReadIndexRounds: counter("read_rounds_total",
+				"Confirmation rounds for linearizable reads led by this node."),
+			ReadGroups: counter("read_groups_total",
+				"Groups of reads that this node confirmed as leader, after a round or under its lease."),
+			ReadsLeased: counter("read_leased_groups_total",
+				"Groups of reads that this node confirmed under its leader lease (--leader-lease), without a round."),
+		},
 		Resent: counter("forwarder_resent_total",
 			"Groups of this node's clients sent again to a new leader."),
 		Unknown: counter("forwarder_unknown_total",
@@ -140,7 +151,7 @@ func New() *Counters {
 func (c *Counters) Collectors(node Source) []prometheus.Collector {
 	return []prometheus.Collector{
 		c.Entries, c.EntryGroups, c.EntryBytes, c.CommitSeconds, c.ApplySeconds, c.ApplySteps, c.SlowEntries,
-		c.ReadIndexRounds, c.ReadGroups, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts,
+		c.ReadIndexRounds, c.ReadGroups, c.ReadsLeased, c.Resent, c.Unknown, c.Leaderships, c.EventsMissed, c.Scripts,
 		c.ScriptsRefused, c.WritesRefused, c.MemoryRefused, c.ScriptSeconds, c.SlowReads, c.SlowReadsRefused,
 		c.SlowReadSeconds, c.DiskSeconds, c.Snapshots, c.SnapshotFailures, c.LockHistoryGaps, c.Locks,
 		nodeCollector{node},

@@ -14,7 +14,8 @@
 //     read.
 //
 // A read that another voter sends with a vouch may need no round: see
-// Rounds.Suffices.
+// Rounds.Suffices. If the leader has a lease, which is off by default, no read
+// needs a round: see lease.go.
 //
 // Holdfast does not use raft.VerifyLeader, because it counts non-voters, and
 // also acknowledgments of heartbeats that were sent before the call
@@ -34,7 +35,7 @@ import (
 type Config[R Reader] struct {
 	Term uint64
 	Self raft.ServerID
-	Raft *raft.Raft
+	Raft Instance
 	// Committed returns the commit index as far as reads may rely on it.
 	Committed func() uint64
 	// WhenApplied calls f once this node's state machine has applied an index.
@@ -49,8 +50,22 @@ type Config[R Reader] struct {
 	Mono  func() time.Duration
 	Retry time.Duration // see Watch
 
+	// Lease returns the time for which the voters promise not to vote, or 0 if
+	// this leader must ask for no promises: see lease.go. Changes is
+	// raftlog.Log.Changes.
+	Lease   func() time.Duration
+	Changes func() uint64
+
 	Rounds prometheus.Counter // counts the confirmed rounds
 	Reads  prometheus.Counter // counts the reads that Confirmed has received
+	Leased prometheus.Counter // counts those of them that had no round because of a lease
+}
+
+// Instance is the part of raft.Raft that the rounds use.
+type Instance interface {
+	State() raft.RaftState
+	CurrentTerm() uint64
+	GetConfiguration() raft.ConfigurationFuture
 }
 
 // Reader is a read that waits for its round.
@@ -63,8 +78,9 @@ type Reader interface {
 // leadership.
 type Voter interface {
 	// Confirm asks the node to confirm that it follows this leader in the term.
-	// It must not block.
-	Confirm(term, nonce uint64)
+	// If promise is not 0, it also asks the node to vote for no candidate for that
+	// time. It must not block.
+	Confirm(term, nonce uint64, promise time.Duration)
 }
 
 // Rounds are the ReadIndex rounds of one leadership. All methods are safe for
@@ -85,6 +101,8 @@ type Rounds[R Reader] struct {
 	// prefer is the voter that answered last. While it answers, a round asks no
 	// more voters than it needs.
 	prefer raft.ServerID
+
+	leases leases
 }
 
 // A round takes a round trip to another process, most of which is waiting time.
@@ -104,6 +122,10 @@ type round[R Reader] struct {
 	need    int // confirmations that the round needs in addition to this node's own
 	started time.Duration
 	done    func() // called when the reads have been passed on or lost; may be nil
+
+	lease    time.Duration // the promise that the questions ask for; 0 for none
+	changes  uint64        // Config.Changes before the questions
+	promises int           // how many of the confirmations are promises too
 }
 
 // New returns the rounds of a leadership. None is running.
@@ -192,6 +214,7 @@ func (r *Rounds[R]) startNext() (done *round[R]) {
 func (r *Rounds[R]) ask(rd *round[R], all bool) (done *round[R]) {
 	r.nonce++
 	rd.nonce, rd.acks, rd.started = r.nonce, rd.acks[:0], r.cfg.Mono()
+	rd.lease, rd.changes, rd.promises = r.wanted(), r.cfg.Changes(), 0
 	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
 	rd.need = confirmations(servers, r.cfg.Self)
 	if rd.need == 0 {
@@ -204,7 +227,7 @@ func (r *Rounds[R]) ask(rd *round[R], all bool) (done *round[R]) {
 			return
 		}
 		for _, v := range streams {
-			v.Confirm(r.cfg.Term, rd.nonce)
+			v.Confirm(r.cfg.Term, rd.nonce, rd.lease)
 		}
 		asked++
 	}
@@ -246,8 +269,9 @@ func (r *Rounds[R]) end(rd *round[R]) *round[R] {
 	return rd
 }
 
-// Ack counts the answer of a voter.
-func (r *Rounds[R]) Ack(from raft.ServerID, term, nonce uint64, ok bool) {
+// Ack counts the answer of a voter. promised says that the voter has given the
+// promise that the question asked for.
+func (r *Rounds[R]) Ack(from raft.ServerID, term, nonce uint64, ok, promised bool) {
 	r.mu.Lock()
 	i := slices.IndexFunc(r.rounds, func(rd *round[R]) bool { return rd.nonce == nonce })
 	if r.closed || term != r.cfg.Term || i < 0 || !ok || slices.Contains(r.rounds[i].acks, from) {
@@ -257,10 +281,14 @@ func (r *Rounds[R]) Ack(from raft.ServerID, term, nonce uint64, ok bool) {
 	rd := r.rounds[i]
 	rd.acks = append(rd.acks, from) // only voters were asked: see ask
 	r.prefer = from
+	if promised {
+		rd.promises++
+	}
 	if len(rd.acks) < rd.need {
 		r.mu.Unlock()
 		return
 	}
+	r.promised(rd)
 	done := r.end(rd)
 	next := r.startNext()
 	r.mu.Unlock()
@@ -281,7 +309,7 @@ func (r *Rounds[R]) finish(rd *round[R]) {
 			rd.done()
 		}
 	}
-	if r.cfg.Raft.State() != raft.Leader || r.cfg.Raft.CurrentTerm() != r.cfg.Term {
+	if !r.leads() {
 		lose(done)
 		ended()
 		return

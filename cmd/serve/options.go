@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -183,6 +184,9 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.options.LeaderSilence, "leader-silence", o.options.LeaderSilence,
 		"how long, at least, the leader may send nothing before the other voters elect another leader, if a majority "+
 			"of the voters finds it silent; with 0, only --heartbeat-timeout applies")
+	f.DurationVar(&o.options.LeaderLease, "leader-lease", o.options.LeaderLease,
+		"how long the voters promise a leader not to vote, so that it answers reads without asking them; delays an "+
+			"election by as much, and needs clocks whose rates differ by less than 1%; 0 for no lease")
 	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout,
 		"how long a disk write may take before the process ends, so that another node can lead")
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait,
@@ -290,8 +294,9 @@ func (o *options) validate() error {
 		{"max-write-time", o.options.MaxWriteTime, o.options.EntryWork},
 		{"remove-away-after", o.options.RemoveAwayAfter, time.Minute},
 		{"leader-silence", o.options.LeaderSilence, 20 * time.Millisecond},
+		{"leader-lease", o.options.LeaderLease, 10 * time.Millisecond},
 	} {
-		zero := d.value == 0 && (d.flag == "remove-away-after" || d.flag == "leader-silence")
+		zero := d.value == 0 && slices.Contains([]string{"remove-away-after", "leader-silence", "leader-lease"}, d.flag)
 		if d.value < d.want && !zero {
 			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)
 		}
