@@ -70,10 +70,11 @@ func (p patch) dirs() ([]string, error) {
 }
 
 // exportData returns a function that opens the compiler's export data of a
-// package that the product imports.
+// package that the product or the simulator imports.
 func exportData(t *testing.T, dir string) func(name string) (io.ReadCloser, error) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cmd/holdfast")
+	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}",
+		"./cmd/holdfast", "./test/sim")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -11,10 +11,12 @@ import (
 // drills lists the injected bugs for which planFor has schedules. Each of them
 // is a patch in test/controls.
 var drills = []string{
-	"crossed-replies", "double-apply", "early-expiry", "forgotten-waiter", "hold-forgets", "ignored-delay",
+	"broken-promise", "crossed-replies", "double-apply", "early-expiry", "forgotten-promise", "forgotten-waiter",
+	"hold-forgets", "ignored-delay",
 	"kept-grant", "late-expiry", "leader-raises", "lost-sessions", "mixed-request", "no-term-start", "no-watch",
 	"old-snapshot", "own-disk",
-	"own-late", "promote-anyway", "queue-jumper", "removal-unchecked", "skipped-fsync", "snapshot-clock",
+	"own-late", "promote-anyway", "queue-jumper", "removal-unchecked", "skipped-fsync",
+	"slow-lease-clock", "snapshot-clock",
 	"stale-read", "superseded-runs", "token-reset", "transfer-flag", "two-votes",
 	"unblock-as-refused", "unknown-as-refused", "verify-leader", "wall-expiry",
 }
@@ -206,6 +208,8 @@ func planForState(bug string, seed uint64) *Schedule {
 		// A key must expire on time only while the cluster is healthy,
 		// so the healthy periods are long.
 		return drill(seed, 2, 12*second, Fault{Kind: "kill", For: second, Who: follower})
+	case "broken-promise", "forgotten-promise", "slow-lease-clock":
+		return leaseDrill(bug, seed)
 	case "early-expiry":
 		return drill(seed, 8, 3*second, Fault{Kind: "kill", For: second, Who: leader})
 	case "stale-read":
@@ -213,4 +217,33 @@ func planForState(bug string, seed uint64) *Schedule {
 	}
 	return drill(seed, 6, 4*second, Fault{Kind: "isolation", For: second, Who: "leader"},
 		Fault{Kind: "kill", At: 2 * second, For: second, Who: follower})
+}
+
+// leaseDrill returns the schedule of a seed for a bug that lets another leader be
+// elected while the former one has a lease. The timers of n2 are so slow that it
+// leads for as long as it is cut off, and that its lease is longer than the
+// election of another leader takes. A round asks n1 or n3 for a promise, whichever
+// has answered last, so both of them must break their promises.
+func leaseDrill(bug string, seed uint64) *Schedule {
+	const second = time.Second
+	faults := []Fault{
+		{Kind: "transfer", Who: "n2"},
+		{Kind: "isolation", At: 3 * second, For: 4500 * ms, Who: "n2"},
+	}
+	lease := 100 * ms
+	switch bug {
+	case "forgotten-promise":
+		// A node that has started needs up to a second until it campaigns.
+		lease = 180 * ms
+		faults = append(faults,
+			Fault{Kind: "kill", At: 3 * second, For: 50 * ms, Who: "n1"},
+			Fault{Kind: "kill", At: 3 * second, For: 50 * ms, Who: "n3"})
+	case "slow-lease-clock":
+		lease = 20 * ms
+		faults = append(faults, Fault{Kind: "clock drift", At: 2900 * ms, For: 4700 * ms, Who: "n2", Much: 100_000})
+	}
+	p := drill(seed, 8, 9*second, faults...)
+	p.Sluggish = map[string]int{"n2": 30}
+	p.LeaderLease, p.Think = lease, 100*ms
+	return p
 }

@@ -187,6 +187,7 @@ func run(plan *Schedule) *Result {
 	if plan.Window > 0 {
 		w.opts.Window = plan.Window
 	}
+	w.opts.LeaderLease = plan.LeaderLease
 	h.health = checker.Health{Known: true, Slack: 2*w.opts.HeartbeatTimeout + 500*time.Millisecond}
 	for id, by := range plan.Sluggish {
 		w.node(id).sluggish = by

@@ -40,6 +40,9 @@ type Schedule struct {
 	Lease time.Duration `json:"lease_ns,omitempty"`
 	// LockDelay is the lock delay of some of these locks; 0 means none.
 	LockDelay time.Duration `json:"lock_delay_ns,omitempty"`
+	// LeaderLease is cluster.Options.LeaderLease of a node whose timers are not
+	// sluggish; 0 means that leaders have no lease.
+	LeaderLease time.Duration `json:"leader_lease_ns,omitempty"`
 	// Scenario names a scenario to run instead of a history, such as
 	// lateSnapshotScenario.
 	Scenario string `json:"scenario,omitempty"`
@@ -92,6 +95,9 @@ func (s *Schedule) String() string {
 	slices.Sort(slow)
 	if len(slow) > 0 {
 		fmt.Fprintf(&b, ", raft's timers slow: %s", strings.Join(slow, ", "))
+	}
+	if s.LeaderLease > 0 {
+		fmt.Fprintf(&b, ", leader lease %v", s.LeaderLease)
 	}
 	for i, f := range s.Faults {
 		fmt.Fprintf(&b, "\n%4d  %v", i, f)
@@ -226,6 +232,9 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 	// The think time comes from a random stream of its own, so that a seed
 	// kept its faults when the think time was added.
 	s.Think = [...]time.Duration{busy, sparse}[stream(seed, "pace").IntN(2)]
+	if leases := stream(seed, "leader lease"); leases.IntN(2) == 0 {
+		s.LeaderLease = between(leases, 20*ms, 120*ms)
+	}
 	if r.IntN(2) == 0 {
 		// The first node must not be slow, because it alone can lead
 		// until the cluster has formed.

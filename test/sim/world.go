@@ -165,6 +165,7 @@ func (w *world) start(id string) error {
 	o := w.opts
 	o.HeartbeatTimeout *= time.Duration(nd.sluggish)
 	o.LeaseTimeout *= time.Duration(nd.sluggish)
+	o.LeaderLease *= time.Duration(nd.sluggish)
 	nd.mu.Lock()
 	defer nd.mu.Unlock()
 	if nd.proc != nil || nd.out {
