@@ -108,7 +108,22 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 			t.Errorf("%s: a script with a reply of 1.2 MB: %q, %v", id, clip(got), err)
 		}
 		on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
-		on.want(t, "*2\r\n"+bulk(huge)+bulk(huge), "EVAL", "LRANGE huge"+id+" 0 -1", "1", "huge")
+		// A script that only reads may answer more, whatever its form, even if it
+		// takes long or is not in the cache.
+		list := "LRANGE huge" + id + " 0 -1"
+		both := "*2\r\n" + bulk(huge) + bulk(huge)
+		fresh := c.client(id) // no script of this connection was executed as a read
+		fresh.want(t, both, "EVAL", "nap\n"+list, "1", "huge")
+		for _, cl := range []*client{on, fresh, c.client(id)} {
+			cl.want(t, both, "EVAL", list, "1", "huge")
+			cl.want(t, both, "EVAL", "nap\n"+list, "1", "huge")
+			cl.want(t, both, "EVALSHA", sha1Of(list), "1", "huge")
+		}
+		fresh.want(t, both, "EVAL_RO", "ECHO ro\n"+list, "1", "huge")
+		got, err = c.client(id).transaction([]string{"EVAL", list, "1", "huge"})
+		if err != nil || got != "*1\r\n"+both {
+			t.Errorf("%s: a script with a large reply in a transaction: %q, %v", id, clip(got), err)
+		}
 	}
 }
 

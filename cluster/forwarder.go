@@ -147,6 +147,7 @@ func (fw *forwarder) admitLocked(c *call) {
 	case c.weight <= largeGroup:
 		c.weight = 0
 	case !fw.large.Enter(c, c.weight):
+		c.queued = fw.recent()
 		return
 	}
 	fw.sendLocked(c)
@@ -405,6 +406,7 @@ func (fw *forwarder) sweep() (left bool) {
 			return now-c.since > int64(fw.opts.LeaderWait)
 		})...)
 	}
+	crowded := fw.large.Remove(func(c *call) bool { return now-c.queued > int64(fw.opts.ResolveWait) })
 	unknown := fw.abandonLocked(func(c *call) bool { return now-c.since > int64(fw.opts.ResolveWait) })
 	left = len(fw.unsent)+len(fw.pending)+fw.large.Len() > 0
 	fw.mu.Unlock()
@@ -430,6 +432,9 @@ func (fw *forwarder) sweep() (left bool) {
 	}
 	for _, c := range refused {
 		c.finish(nil, outcome.ErrNoLeader)
+	}
+	for _, c := range crowded {
+		c.finish(nil, outcome.ErrCrowded)
 	}
 	fw.endUnknown(unknown)
 	return left

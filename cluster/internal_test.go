@@ -120,14 +120,21 @@ func TestForwarder_LargeGroups(t *testing.T) {
 	sent(second, 5)
 	done(5)
 	sent(second, 5, 6)
-	last := write(2*largeRoom, 0)
-	// The outcome of number 6 is unknown after ResolveWait, and makes room too.
-	clock.mono += fw.opts.ResolveWait + 1
+	early := write(2*largeRoom, 0)
+	clock.mono += fw.opts.ResolveWait
 	fw.sweep()
+	last := write(2*largeRoom, 0)
+	// The outcome of number 6 is unknown after ResolveWait, and makes room too. The
+	// group that has waited as long is not sent.
+	clock.mono++
+	fw.sweep()
+	if <-early.done; !errors.Is(early.err, outcome.ErrCrowded) {
+		t.Errorf("a large group that waited for ResolveWait ended with %v, want %v", early.err, outcome.ErrCrowded)
+	}
 	sent(second, 5, 6, 7)
 	done(7)
 	if <-last.done; last.err != nil {
-		t.Errorf("a large group that waited for ResolveWait failed: %v", last.err)
+		t.Errorf("a large group that waited for less than ResolveWait failed: %v", last.err)
 	}
 
 	// Without a leader, a large group that waits fails like any other.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -149,11 +150,17 @@ func (s *Session) inPieces() ([]byte, error) {
 		if piece.Read {
 			reply, err = s.pieceRead()
 		} else {
-			if !whole {
+			read := false
+			if !whole && s.reading {
+				reply, read, err = s.scriptAsRead()
+			}
+			if !whole && !read && err == nil {
 				c.reply, c.err = nil, nil
 				s.log()
 			}
-			reply, err = c.reply, c.err
+			if !read && err == nil {
+				reply, err = c.reply, c.err
+			}
 		}
 		whole = false
 		if err == nil && (fsm.TooLong(reply) || fsm.TooLarge(reply)) {
@@ -164,12 +171,13 @@ func (s *Session) inPieces() ([]byte, error) {
 					fsm.Piece{Body: first, Read: reads(first)})
 				continue
 			}
-			large := fsm.TooLarge(reply)
-			if large {
-				reply, s.reading, err = s.scriptAsRead()
+			read := false
+			if !s.logging && (fsm.TooLarge(reply) || c.logged > largeGroup) {
+				reply, read, err = s.scriptAsRead()
 			}
-			if err == nil && !(large && s.reading) {
+			if !read && err == nil {
 				reply, err = s.sendAfterDryRun()
+				s.logging = c.logged > largeGroup
 			}
 		}
 		if err == nil && !piece.Read && s.piece != nil {
@@ -192,8 +200,8 @@ func (s *Session) inPieces() ([]byte, error) {
 
 // scriptAsRead executes the group of the call as a read, if it is a script without
 // writes. So its reply, which may be large, does not go through the log. read is
-// false if the group has to go through the log, because the script writes, or may
-// fail only as a read.
+// false if the group has to go through the log, because the script writes, or could
+// not be executed as a read. Nothing of it was executed then.
 func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
 	c, table := &s.call, s.node.machine.Table()
 	body, load, ok := table.AsRead(c.body)
@@ -201,26 +209,37 @@ func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
 		return nil, false, nil
 	}
 	logged := c.body
-	defer func() { c.body = logged }()
+	defer func() { c.body, s.reading = logged, read }()
 	c.body = body
 	for {
 		c.slow, c.reply, c.err, c.ready = true, nil, nil, nil
 		reply, err = s.read(false)
 		switch {
 		case err == nil:
-			return reply, len(reply) > 0 && reply[0] != '-', nil
+			return reply, !bytes.HasPrefix(reply, onlyAsRead), nil
 		case !errors.Is(err, fsm.ErrUnlogged):
 			return nil, false, readFailed(err)
-		case load == nil:
+		case load == nil || s.knowsScript(load[1]):
 			return nil, false, nil
 		}
-		// The script may not be in the cache yet. A read cannot put it there.
+		// A read cannot put the script into the cache.
 		cached := s.node.forwarder.command(table, load)
 		load = nil
 		if <-cached.done; cached.err != nil {
-			return nil, false, cached.err
+			return nil, false, nil
 		}
 	}
+}
+
+// onlyAsRead begins the error of a script that cannot be executed as a read because
+// of its first line, whatever it does: see package script.
+var onlyAsRead = []byte("-ERR Can not execute a script with write flag")
+
+// knowsScript reports whether the text of a script is in the cache, as far as this
+// node knows.
+func (s *Session) knowsScript(text []byte) (known bool) {
+	s.node.machine.View(func(m *fsm.Machine) { _, known = m.ScriptText(fsm.SHA1(text)) })
+	return known
 }
 
 // maxUnread bounds the replies, in bytes, that inPieces collects for a client

@@ -24,9 +24,9 @@ type Session struct {
 	watch execution.WatchFunc        // nil for none: see WatchClient
 	piece func(group uint64, op int) // nil for none: see OnPiece
 
-	// reading is set while the connection sends scripts with large replies that do
-	// not write: see scriptAsRead.
-	reading bool
+	// reading is set if the last script with a large reply was executed as a read,
+	// and logging if it could not be: see scriptAsRead.
+	reading, logging bool
 
 	wait   *wait     // the current wait: see Block
 	origin uint64    // id of the connection that waits
@@ -82,6 +82,8 @@ type call struct {
 	// machine, once it has applied this log index: see readHere.
 	at    uint64
 	since int64 // forwarder.recent when the call was made
+	// queued is forwarder.recent when the call began to wait in forwarder.large.
+	queued int64
 }
 
 func (c *call) finish(reply []byte, err error) {
@@ -138,7 +140,6 @@ func (s *Session) Do(g *fsm.Group, local bool, early func(replies []byte)) ([]by
 		if reply, read, err := s.scriptAsRead(); read || err != nil {
 			return reply, err
 		}
-		s.reading = false
 		c.reply, c.err, c.first, c.last = nil, nil, 0, 0
 	}
 	if g.Write {

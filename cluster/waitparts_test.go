@@ -20,7 +20,9 @@ func smallParts(o *cluster.Options) { o.WaiterWork = 10 * time.Microsecond }
 
 // patientLeader makes the leader keep waiters without a time limit, and remove those of an
 // earlier start for 12 seconds before it accepts commands of the later start.
-func patientLeader(o *cluster.Options) { o.WaiterGrace, o.LeaderWait = time.Hour, slowdown*40*time.Second }
+func patientLeader(o *cluster.Options) {
+	o.WaiterGrace, o.LeaderWait = time.Hour, slowdown*40*time.Second
+}
 
 // crowd makes clients of a node wait, half of them for a list and half of them for
 // a lock that is taken.

@@ -100,7 +100,7 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 	case c.m.features < FeatureParts:
 	case c.scriptBudget == Briefly && len(text) > largeScriptReply:
 		c.cut, c.large = true, true
-	case len(text) > maxScriptReply:
+	case len(text) > maxScriptReply && s.before != nil:
 		s.refused = msgScriptReply
 	}
 	if s.refused != "" {
@@ -128,10 +128,10 @@ const (
 )
 
 // AsRead returns a group that executes the script of body as a read, if body
-// consists of one EVAL or EVALSHA and its connection does not track its reads. The
-// read fails with ErrUnlogged if the script writes, or if its text is not in the
-// cache. load is the internal command that puts the text into the cache, or nil if
-// the group contains only its SHA1.
+// consists of one EVAL, EVAL_RO, EVALSHA or EVALSHA_RO and its connection does not
+// track its reads. The read fails with ErrUnlogged if the script writes, or if its
+// text is not in the cache. load is the internal command that puts the text into the
+// cache, or nil if the group contains only its SHA1.
 func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
 	var r groupReader
 	if r.open(body) != nil || r.track || r.d.Byte() != opCommand {
@@ -147,10 +147,10 @@ func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
 		g.As(r.user)
 	}
 	switch string(args[0]) {
-	case "eval":
+	case "eval", "eval_ro":
 		load = [][]byte{[]byte(cacheCommand), args[1]}
 		g.Command(t.Find([]byte("eval_ro")), db, args)
-	case "evalsha":
+	case "evalsha", "evalsha_ro":
 		g.Command(t.Find([]byte("evalsha_ro")), db, args)
 	default:
 		return nil, nil, false

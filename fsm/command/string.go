@@ -421,7 +421,8 @@ func setnx(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	o := c.Lookup(args[1])
 	if takenBy(c, o, args[2]) {
 		if c.Features() >= fsm.FeatureParts && c.Grant(o) != nil {
-			confirmTaken(c, o, lifetime{}, false)
+			c.RenewGrant(o, nil)
+			c.Change() // the value is the same, but all nodes must count the renewal
 		}
 		return fsm.One
 	}
