@@ -199,8 +199,9 @@ func TestSecret_Optional(t *testing.T) {
 	}
 }
 
-// tamper forwards the bytes of both directions. It passes the bytes that the
-// dialer sends, and their offset, to change, which may modify the bytes.
+// tamper forwards the bytes of both directions. For bytes that the dialer sends,
+// it first calls the function in the field change with their offset and the bytes.
+// The function may modify the bytes.
 type tamper struct {
 	net.Conn
 	change func(at int, b []byte)

@@ -53,7 +53,7 @@ func Open(cfg Config) (*Stores, error) {
 		// Return only the first error: errors of release are consequences of
 		// it.
 		if cerr := s.release(); cerr != nil {
-			cfg.Logger.Debug("closing after a failed open", "error", cerr)
+			cfg.Logger.Debug("failed to close the storage after it could not be opened", "error", cerr)
 		}
 		return nil, err
 	}

@@ -580,8 +580,8 @@ func (w *world) add(id string) bool {
 	return false
 }
 
-// removeTries is how often a removal, an addition or a transfer is requested. A
-// cluster with active faults may refuse.
+// removeTries is the maximum number of requests for a removal, an addition or a
+// transfer. A cluster with active faults may refuse some of them.
 const removeTries = 10
 
 // remove removes a node that is down from the members, and reports whether that

@@ -44,8 +44,9 @@ func (l *Load) Pause(ctx context.Context) (resume func(), err error) {
 	}
 }
 
-// filled returns a queue that has elements although a client waits for one, or
-// "" if there is none.
+// filled returns a queue that has elements while a client waits for an element of
+// it, or "" if there is no such queue. It also returns a queue that it could not
+// check.
 func (l *Load) filled(ctx context.Context) (queue string, err error) {
 	l.mu.Lock()
 	var queues []string
