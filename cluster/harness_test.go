@@ -83,13 +83,48 @@ func during(d time.Duration) { <-time.After(d) }
 // moved.
 type testClock struct {
 	epoch      time.Time
-	mono, wall atomic.Int64 // added to the machine's clocks
+	mono, wall atomic.Int64              // added to the machine's clocks
+	stop       atomic.Pointer[stopPoint] // nil for none
 }
 
 func (c *testClock) Mono() time.Duration {
+	if p := c.stop.Load(); p != nil {
+		p.wait()
+	}
 	return time.Since(c.epoch) + time.Duration(c.mono.Load())
 }
 func (c *testClock) Wall() time.Time { return time.Now().Add(time.Duration(c.wall.Load())) }
+
+// stopPoint stops the goroutines that read a clock in a function whose name contains
+// function, as if the process had been stopped there.
+type stopPoint struct {
+	function string
+	reached  chan struct{} // capacity 1: receives a value when a goroutine has stopped
+	released chan struct{} // closed when the goroutines continue
+}
+
+func newStopPoint(function string) *stopPoint {
+	return &stopPoint{function, make(chan struct{}, 1), make(chan struct{})}
+}
+
+func (p *stopPoint) wait() {
+	var callers [6]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
+	for {
+		f, more := frames.Next()
+		if strings.Contains(f.Function, p.function) {
+			break
+		}
+		if !more {
+			return
+		}
+	}
+	select {
+	case p.reached <- struct{}{}:
+	default:
+	}
+	<-p.released
+}
 
 func (c *testClock) advance(d time.Duration) { c.mono.Add(int64(d)) }
 

@@ -62,7 +62,8 @@ func (n *Node) Leader() (id string, ok bool) {
 
 // ConfirmLeader returns the id of the leader after a majority of the voters has
 // confirmed, later than this call began, that it still leads. A linearizable
-// read requires the same. ConfirmLeader waits for a leader until ctx ends.
+// read requires the same. If another node leads and has a lease, the lease takes
+// the place of the confirmation. ConfirmLeader waits for a leader until ctx ends.
 func (n *Node) ConfirmLeader(ctx context.Context) (id string, err error) {
 	for {
 		before := n.leading.now.Load()

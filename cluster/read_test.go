@@ -112,6 +112,70 @@ func TestRead_Lease(t *testing.T) {
 	}
 }
 
+// TestRead_LeaseEndsBeforeItsCheck stops a read after it has got its value under a
+// lease and before the leader looks whether it still has the lease. Meanwhile another
+// node leads and the value changes. The read must not return the old value.
+func TestRead_LeaseEndsBeforeItsCheck(t *testing.T) {
+	t.Parallel()
+	for _, through := range []string{"the leader", "a follower"} {
+		t.Run(through, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, 5, func(o *cluster.Options) {
+				o.HeartbeatTimeout, o.LeaseTimeout = slowdown*4*time.Second, slowdown*4*time.Second
+				o.LeaderLease = slowdown * time.Second
+				o.LeaderWait = slowdown * 20 * time.Second
+			})
+			old := c.leader()
+			with := c.others(old)[0]
+			rest := c.others(old, with)
+			via := old
+			if through != "the leader" {
+				via = with
+			}
+			c.client(old).want(t, ok, "SET", "k", "old")
+			c.caughtUp()
+			stop := newStopPoint(").Holds")
+			var late <-chan result
+			eventually(t, "a read under a lease", func() bool {
+				c.client(via).want(t, bulk("old"), "GET", "k")
+				if c.node(old).ReadsLeased() == 0 {
+					return false
+				}
+				leased := c.node(old).ReadsLeased()
+				c.members[old].clock.stop.Store(stop)
+				late = c.client(via).start("GET", "k")
+				select {
+				case <-stop.reached:
+					return true
+				case <-late: // the lease was over before the read, which had a round
+					if c.node(old).ReadsLeased() > leased {
+						t.Fatal("a read under a lease was answered without a look at the lease")
+					}
+					c.members[old].clock.stop.Store(nil)
+					return false
+				}
+			})
+			for _, id := range rest {
+				for _, cut := range []string{old, with} {
+					c.net.hold(cut, id)
+					c.net.hold(id, cut)
+				}
+			}
+			if err := c.node(rest[0]).Campaign(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "another leader", func() bool { return c.node(rest[0]).Status().Role == "leader" })
+			c.client(rest[0]).want(t, ok, "SET", "k", "new")
+			c.members[old].clock.stop.Store(nil)
+			close(stop.released)
+			c.net.heal()
+			if r := awaitResult(t, "read after the new value", late); r.err != nil || r.reply != bulk("new") {
+				t.Errorf("read through %s: %q, %v, want the new value", through, r.reply, r.err)
+			}
+		})
+	}
+}
+
 // TestRead_AfterWriteElsewhere checks that every client on every node sees an
 // acknowledged write, also through elections.
 func TestRead_AfterWriteElsewhere(t *testing.T) {

@@ -97,6 +97,38 @@ func TestPromises_Stop(t *testing.T) {
 	})
 }
 
+// TestLog_Changes: a change of the members that raft stores is counted, whichever
+// method stores it, so that it ends the lease of a leader.
+func TestLog_Changes(t *testing.T) {
+	store := raft.NewInmemStore()
+	l := Open(Config{
+		Entries: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore(),
+		Fatal: func(err error) { t.Error(err) }, Leads: func() bool { return true },
+		Joined: func() (uint64, bool) { return 0, false }, Settling: func() bool { return false },
+		Mono: func() time.Duration { return 0 }, Done: make(chan struct{}), Full: func() error { return nil },
+	})
+	entries := l.Entries()
+	change := func(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Type: raft.LogConfiguration} }
+	command := func(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand} }
+	for i, step := range []struct {
+		store   func() error
+		changes uint64
+	}{
+		{func() error { return entries.StoreLog(command(1)) }, 0},
+		{func() error { return entries.StoreLog(change(2)) }, 1},
+		{func() error { return entries.StoreLogs([]*raft.Log{command(3), command(4)}) }, 1},
+		{func() error { return entries.StoreLogs([]*raft.Log{command(5), change(6), change(7)}) }, 3},
+	} {
+		if err := step.store(); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Changes(); got != step.changes {
+			t.Errorf("after step %d: %d changes, want %d", i, got, step.changes)
+		}
+	}
+	l.Close()
+}
+
 // errPromiseDisk is the error of a brokenStore.
 var errPromiseDisk = errors.New("disk failed")
 

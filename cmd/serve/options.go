@@ -301,6 +301,9 @@ func (o *options) validate() error {
 			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)
 		}
 	}
+	if d := o.options.LeaderLease; d > maxLeaderLease {
+		return fmt.Errorf("--leader-lease is %v, must be at most %v", d, maxLeaderLease)
+	}
 	for _, n := range []struct {
 		flag             string
 		value, low, high int64
@@ -368,3 +371,9 @@ func (o *options) checkAdvertisedPeer() error {
 // maxBulk is the maximum of --max-bulk-bytes: a command with two such arguments
 // still fits into a frame between nodes.
 const maxBulk = 16 << 20
+
+// maxLeaderLease bounds --leader-lease. A candidate stores its vote for itself
+// before it asks the other voters, so a long promise of one candidate would make
+// the next one campaign in the same term. A vote must also arrive before raft's
+// request for it ends, after 3 s.
+const maxLeaderLease = time.Second

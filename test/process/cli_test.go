@@ -135,6 +135,8 @@ func (c flagCases) values() []flagCase {
 			[]string{"--disk-stall-timeout", "-1s"}},
 		{"leader wait below nothing", nil, c.serve("--leader-wait", "-1s"), []string{"--leader-wait", "-1s"}},
 		{"resolve wait of nothing", nil, c.serve("--resolve-wait", "0s"), []string{"--resolve-wait"}},
+		{"long lease", nil, c.serve("--leader-lease", "2s", "--heartbeat-timeout", "5s"),
+			[]string{"--leader-lease is 2s, must be at most 1s"}},
 		{"window of nothing", nil, c.serve("--window", "0"), []string{"--window"}},
 		{"no clients", nil, c.serve("--max-clients", "0"), []string{"--max-clients"}},
 		{"bulk too large", nil, c.serve("--max-bulk-bytes", "9999999999"), []string{"--max-bulk-bytes", "9999999999"}},
