@@ -25,7 +25,7 @@ RACE_FSM     ?= Concurrent
 FUZZTIME     ?= 10s
 IMAGE        ?= holdfast:latest
 BENCH        ?=
-# The axes that make growth measures, separated by commas. "all" means all.
+# The axes that make growth measures, separated by commas, or "all".
 GROWTH       ?= all
 # -count=1 runs the comparisons even if their results are cached. CI sets COUNT=,
 # because it has just run them with "make test".

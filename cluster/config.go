@@ -119,7 +119,8 @@ type Peer struct {
 	Addr string
 }
 
-// WaiterOptions are the options about the waiters of nodes that are gone.
+// WaiterOptions are the options for the removal of waiters whose nodes are
+// gone.
 type WaiterOptions struct {
 	// WaiterGrace is how long a node may be disconnected from the leader before
 	// the waiters of its clients in blocking commands are removed. Until then,
@@ -127,9 +128,9 @@ type WaiterOptions struct {
 	// clients' waiters again, after the others. Replies that were served before
 	// are kept: see fsm.SuspendEnd.
 	WaiterGrace time.Duration
-	// WaiterWork limits how long the removal of waiters may take in one entry,
-	// counted in steps. The leader removes the other waiters with the next
-	// entries.
+	// WaiterWork is the longest time, estimated in steps of fsm.StepNanos, that
+	// one entry may spend on the removal of waiters. The next entries remove
+	// the other waiters.
 	WaiterWork time.Duration
 }
 
@@ -215,10 +216,11 @@ type RaftOptions struct {
 	// can be up to one fifth of HeartbeatTimeout apart. 0 means that only
 	// HeartbeatTimeout detects a silent leader.
 	LeaderSilence time.Duration
-	// LeaderLease is the time for which the voters promise a leader not to vote, so
-	// that the leader answers reads without a ReadIndex round, or 0 if the leader
-	// asks for no promises: see package readindex. It delays an election that
-	// follows a read by as much, and must be at most half of HeartbeatTimeout.
+	// LeaderLease is the time for which the voters promise a leader not to
+	// vote, so that the leader answers reads without a ReadIndex round, or 0 if
+	// the leader asks for no promises: see package readindex. The promises
+	// delay an election by up to this time. LeaderLease must be at most half of
+	// HeartbeatTimeout.
 	LeaderLease time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.

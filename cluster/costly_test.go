@@ -104,12 +104,13 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 		huge := strings.Repeat("y", 600_000)
 		on.must(t, "RPUSH", "huge"+id, huge, huge)
 		got, err := on.do("EVAL", "INCR n\nLRANGE huge"+id+" 0 -1", "2", "huge", "n")
-		if err != nil || !strings.HasPrefix(got, "-ERR script writes and answers more than 1 MiB and was rolled back") {
+		if err != nil || !strings.HasPrefix(got, "-ERR script writes and returns more than 1 MiB and was rolled back") {
 			t.Errorf("%s: a script with a reply of 1.2 MB: %q, %v", id, clip(got), err)
 		}
 		on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
-		// A script that only reads may answer more, whatever its form, even if it
-		// takes long or is not in the cache.
+		// The reply of a script that only reads may be larger, whatever the
+		// form of the command, even if the script takes long or is not in the
+		// cache.
 		list := "LRANGE huge" + id + " 0 -1"
 		both := "*2\r\n" + bulk(huge) + bulk(huge)
 		fresh := c.client(id) // no script of this connection was executed as a read

@@ -76,7 +76,8 @@ func (n *Node) StateBusy() bool { return !n.machine.TryView(func(*fsm.Machine) {
 // Swept returns the time of the forwarder's last sweep.
 func (n *Node) Swept() time.Duration { return time.Duration(n.forwarder.coarse.Load()) }
 
-// ReadsLeased returns how many reads this node has confirmed under its lease.
+// ReadsLeased returns how many groups of reads this node has begun under its
+// lease as leader.
 func (n *Node) ReadsLeased() float64 {
 	var m dto.Metric
 	if err := n.stats.ReadsLeased.Write(&m); err != nil {

@@ -40,8 +40,8 @@ type forwarder struct {
 	pending []*call
 	// unsent holds the groups that wait for a leader and have no number yet.
 	unsent []*call
-	// large contains the large groups that wait until earlier large groups have an
-	// outcome. They have no number yet either.
+	// large contains the large groups that wait until earlier large groups have
+	// an outcome. They have no number yet either.
 	large bytequeue.Queue[*call]
 
 	answering sync.WaitGroup // goroutines started by shareLocked
@@ -128,19 +128,20 @@ func (fw *forwarder) write(c *call) {
 }
 
 // A leader writes and replicates the groups of all clients in order, so a group
-// waits for all bytes before it. With ten clients that set values of 1 MB, this
-// took a tenth of a second at the median. So a node sends no more than largeRoom
-// bytes of large groups at a time, or one group. A group is large if it has more
-// than largeGroup bytes, or if its connection's last reply that went through the
-// log had, because then the next one may have as many.
+// waits for all bytes before it. While ten clients set values of 1 MB, this
+// wait had a median of a tenth of a second. So a node sends no more than
+// largeRoom bytes of large groups at a time, or one group. A group is large if
+// it has more than largeGroup bytes. It is also large if the last reply to its
+// connection that went through the log had more, because the next reply may be
+// as large.
 const (
 	largeGroup = 16 << 10
 	largeRoom  = 512 << 10
 )
 
-// admitLocked sends a call if it is not large or there is room for it. Otherwise
-// the call waits for the outcome of earlier large groups. There must be a link, and
-// mu must be held.
+// admitLocked sends a call if it is not large or there is room for it.
+// Otherwise the call waits for the outcome of earlier large groups. The
+// forwarder must have a link, and mu must be held.
 func (fw *forwarder) admitLocked(c *call) {
 	c.weight = max(len(c.body), c.logged)
 	switch {
@@ -153,8 +154,8 @@ func (fw *forwarder) admitLocked(c *call) {
 	fw.sendLocked(c)
 }
 
-// sendLargeLocked sends the large groups for which there is room now. mu must be
-// held.
+// sendLargeLocked sends the large groups for which there is room now. mu must
+// be held.
 func (fw *forwarder) sendLargeLocked() {
 	for fw.writes != nil {
 		c, ok := fw.large.Next()
@@ -357,8 +358,9 @@ func (c *call) confirmed(ld *leadership, now int64, index uint64) {
 	c.done <- struct{}{}
 }
 
-// setLeased implements reader. A read that may take long has a round, because it
-// would often outlast the lease, and would have to run again.
+// setLeased implements reader. A read that may take long gets a round, because
+// the lease would often end before the read does, and the read would then be
+// executed again.
 func (c *call) setLeased(leased bool) bool {
 	c.leased = leased
 	return !c.unleased && !c.slow && !c.dryRun && !c.lengthy

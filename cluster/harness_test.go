@@ -95,8 +95,8 @@ func (c *testClock) Mono() time.Duration {
 }
 func (c *testClock) Wall() time.Time { return time.Now().Add(time.Duration(c.wall.Load())) }
 
-// stopPoint stops the goroutines that read a clock in a function whose name contains
-// function, as if the process had been stopped there.
+// stopPoint stops each goroutine that reads a clock in a function whose name
+// contains the text function, as if the process had been stopped there.
 type stopPoint struct {
 	function string
 	reached  chan struct{} // capacity 1: receives a value when a goroutine has stopped

@@ -124,8 +124,8 @@ func TestForwarder_LargeGroups(t *testing.T) {
 	clock.mono += fw.opts.ResolveWait
 	fw.sweep()
 	last := write(2*largeRoom, 0)
-	// The outcome of number 6 is unknown after ResolveWait, and makes room too. The
-	// group that has waited as long is not sent.
+	// After ResolveWait, the outcome of number 6 is unknown, which makes room
+	// too. The group that has waited as long fails without being sent.
 	clock.mono++
 	fw.sweep()
 	if <-early.done; !errors.Is(early.err, outcome.ErrCrowded) {

@@ -360,8 +360,8 @@ func (ld *leadership) clockEntryDue(at int64) bool {
 	return due != 0 && (due <= at || at-ld.machineLease() >= int64(ld.opts.ClockEntryEvery))
 }
 
-// read runs a read under the lease of the leader if it has one, or lets the read
-// wait for its ReadIndex round.
+// read executes a read under the leader's lease if the leader has one.
+// Otherwise, the read waits for its ReadIndex round.
 func (ld *leadership) read(r reader) {
 	ld.pulse.Touch()
 	if r.setLeased(true) && ld.reads.Leased(r) {
@@ -371,9 +371,10 @@ func (ld *leadership) read(r reader) {
 	ld.reads.Add(r)
 }
 
-// leaseLength returns the time for which voters promise not to vote, or 0 if the
-// leader must have no lease. All members must know the frame that asks for a
-// promise, and keep the promise after a restart.
+// leaseLength returns the time for which voters promise not to vote, or 0 if
+// the leader must not have a lease. Below fsm.FeatureLease, a member may not
+// know the frame that asks for a promise, or may not keep the promise after a
+// restart.
 func (ld *leadership) leaseLength() time.Duration {
 	if ld.machine.Features() < fsm.FeatureLease {
 		return 0
@@ -395,9 +396,11 @@ type reader interface {
 	// include; the machine has applied it. confirmed must return quickly,
 	// because its caller may be the goroutine that applies the log.
 	confirmed(ld *leadership, now int64, index uint64)
-	// setLeased says whether the read runs under a lease. Then it must call
-	// readindex.Rounds.Holds when it has its result, and read again if Holds
-	// returns false. setLeased returns false if the read must have a round.
+	// setLeased records whether the read runs under the leader's lease. Such a
+	// read must call readindex.Rounds.Holds when it has its result. If Holds
+	// returns false, the read must discard the result and run again, in a
+	// ReadIndex round. setLeased returns false if the read must have a round
+	// from the start.
 	setLeased(leased bool) (may bool)
 	// Lost is called when the leadership ended before the read ran.
 	Lost()

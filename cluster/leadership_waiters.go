@@ -17,13 +17,13 @@ import (
 // removes the waiters of the node. Replies that were served before remain until
 // the node has received them, has restarted, or is no longer a member.
 //
-// From fsm.FeatureParts on, the leader removes the waiters of a session in parts:
-// one entry removes as many waiters as WaiterWork permits. When the entry is
-// applied, the leader proposes the next part.
+// From fsm.FeatureParts on, the leader removes the waiters of a session in
+// parts: one entry removes as many waiters as WaiterWork permits. When the
+// entry is applied, the leader proposes the next part.
 //
-// keepTime calls checkWaiters every ExpireEvery, when a link begins or ends, and
-// when a part is applied. Only that goroutine uses the suspender, so it needs no
-// lock.
+// keepTime calls checkWaiters every ExpireEvery, when a link begins or ends,
+// and when a part is applied. Only that goroutine uses the suspender, so it
+// needs no lock.
 type suspender struct {
 	gone    map[fsm.SessionID]absence // the sessions that have waiters and no link
 	pending *call                     // commands in flight that change the state of waiters, nil for none
@@ -33,12 +33,12 @@ type suspender struct {
 // absence describes a session that has waiters and no link.
 type absence struct {
 	since time.Duration // monotonic time at which the leader noticed the absence
-	next  uint64        // connection with which the next part of the session's waiters begins
+	next  uint64        // id of the connection at which the next part begins; 0 for the session's first
 }
 
 // partDone returns a channel that receives a value when checkWaiters should be
-// called because pending has ended. It returns nil if there is nothing more to
-// propose before the next call.
+// called because pending has ended. It returns nil if nothing has to be
+// proposed before the next regular call.
 func (h *suspender) partDone() <-chan struct{} {
 	if h.pending == nil || !h.parts {
 		return nil
@@ -46,7 +46,7 @@ func (h *suspender) partDone() <-chan struct{} {
 	return h.pending.done
 }
 
-// ended takes note that pending has ended, and reports whether its commands were
+// ended records that pending has ended, and reports whether its commands were
 // executed. If they were not, the leader tries again at the next regular check.
 func (h *suspender) ended() bool {
 	executed := h.pending.err == nil
@@ -112,11 +112,12 @@ func (ld *leadership) checkWaiters() (waiters bool) {
 	return len(waiting) > 0
 }
 
-// nextPart returns the names of the next waiters of a session that one entry
-// removes within work steps, and the steps that are left. The next part begins
-// behind these waiters, so that the leader does not read the replies again that
-// SuspendEnd does not remove. names is nil if there are no waiters behind the
-// previous part. The part after that begins with the first waiter.
+// nextPart returns the names of the next waiters of a session, as many as one
+// entry can remove in work steps, and the number of steps that are left. Each
+// part begins where the previous one ended, so that the leader does not examine
+// the served waiters, which SuspendEnd does not remove, in every part. names is
+// nil if the previous part was the last one; the next part then begins with the
+// first waiter again.
 func (ld *leadership) nextPart(id fsm.SessionID, state string, work int) (names [][]byte, left int) {
 	h := &ld.suspender
 	a := h.gone[id]
@@ -132,8 +133,9 @@ func (ld *leadership) nextPart(id fsm.SessionID, state string, work int) (names 
 	return names, left
 }
 
-// suspendArgs returns a call of fsm.SuspendCommand. It names the term, because what
-// this leadership has observed means nothing in the next term.
+// suspendArgs returns the arguments of a call of fsm.SuspendCommand. They
+// contain the term, because what this leadership has observed means nothing in
+// the next term.
 func (ld *leadership) suspendArgs(id fsm.SessionID, state string) [][]byte {
 	return [][]byte{
 		[]byte(fsm.SuspendCommand), decimal(ld.term), []byte(id.NodeID), decimal(id.Boot), []byte(state),
@@ -228,20 +230,21 @@ type partReceiver struct {
 // deliver implements resultReceiver.
 func (p *partReceiver) deliver([]fsm.GroupResult) { signal(p.applied) }
 
-// served implements resultReceiver. The session of parts has no waiters.
+// served implements resultReceiver. It is never called, because no client waits
+// in partSession.
 func (p *partReceiver) served(*fsm.Woken) {}
 
 // partSession returns the session whose groups remove the waiters of earlier
 // starts. It is not the session of the leader's forwarder, because the leader
 // itself may be the node that has started again, and a group of its new start
-// would remove all waiters of the earlier start. The name belongs to no member.
+// would remove all waiters of the earlier start. No member has this node id.
 func (ld *leadership) partSession() fsm.SessionID {
 	own := ld.forwarder.id
 	return fsm.SessionID{NodeID: "waiters/" + own.NodeID, Boot: own.Boot}
 }
 
 // submitPart adds a group of partSession to the next entry. Only the leader
-// proposes groups of this session, so the leadership numbers them.
+// proposes groups of this session, so the leadership assigns their numbers.
 func (ld *leadership) submitPart(body []byte) error {
 	ld.partNumbers.Lock()
 	defer ld.partNumbers.Unlock()
@@ -253,13 +256,14 @@ func (ld *leadership) submitPart(body []byte) error {
 }
 
 // endEarlier removes the waiters of an earlier start of a node before the first
-// group of a later start is proposed. id is the session of the later start. The
-// entry with that group would otherwise remove all of these waiters, which may take
-// long if there are many.
+// group of a later start is proposed. id is the session of the later start.
+// Otherwise, the entry with that group would remove all of these waiters, and
+// might take long.
 //
-// endEarlier returns when no waiter is left, when gone is closed, or after half of
-// the time in which a node may send nothing. Nothing depends on the removal: the
-// entry with the first group of the later start removes the waiters that are left.
+// endEarlier returns when no waiter is left, when gone is closed, when the
+// leadership ends, or after half of Options.silence. It need not remove all
+// waiters: the entry with the first group of the later start removes those that
+// are left.
 func (ld *leadership) endEarlier(id fsm.SessionID, gone <-chan struct{}) {
 	earlier, found := ld.earlier(id)
 	if !found {
@@ -292,7 +296,7 @@ func (ld *leadership) endEarlier(id fsm.SessionID, gone <-chan struct{}) {
 		select {
 		case <-p.applied:
 		case <-limit.C:
-			ld.log.Debug("waiters of an earlier start are left", "session", earlier.ID, "of", earlier.Open)
+			ld.log.Debug("waiters of an earlier start are left", "session", earlier.ID, "open", earlier.Open)
 			return
 		case <-gone:
 			return
@@ -302,8 +306,8 @@ func (ld *leadership) endEarlier(id fsm.SessionID, gone <-chan struct{}) {
 	}
 }
 
-// earlier returns the session with the waiters of an earlier start of the node
-// that id names. It finds none below fsm.FeatureParts.
+// earlier returns a session of an earlier start of the node that id names, if
+// that session has waiters. Below fsm.FeatureParts, it finds none.
 func (ld *leadership) earlier(id fsm.SessionID) (s fsm.WaitSession, found bool) {
 	ld.machine.View(func(m *fsm.Machine) {
 		if m.Features() < fsm.FeatureParts {

@@ -37,7 +37,7 @@ const (
 	frameCancel    = 'X' // node: id; the read is not answered
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
-	framePromise   = 'L' // leader: term | nonce | microseconds; the node also promises not to vote for that time
+	framePromise   = 'L' // leader: term | nonce | microseconds; also asks for a promise not to vote for that time
 	frameConfirmed = 'c' // node: term | nonce | unconfirmed, confirmed or promised
 	// Both streams:
 	framePing = 'P' // node: empty
@@ -66,11 +66,11 @@ const (
 	answerHere  = 4 // log index, lease clock: the node must run the read itself, once it has applied the index
 )
 
-// Contents of frameConfirmed.
+// These are the answers that frameConfirmed contains.
 const (
 	unconfirmed = 0
 	confirmed   = 1
-	promised    = 2 // confirmed, and the promise of framePromise has been given
+	promised    = 2 // confirmed, and the node has given the promise that framePromise asks for
 )
 
 // longestPromise is the longest promise that a node gives. It is longer than
@@ -474,9 +474,9 @@ func (l *remoteLink) follows(term uint64) bool {
 
 // confirm answers the leader's question whether this node follows it in the
 // leader's term. If the question asks for a promise, confirm gives the promise
-// before it looks whether the node follows the leader: package readindex needs
-// this order. A promise to a leader that this node does not follow only delays the
-// next vote.
+// before the check that decides the answer: package readindex needs this order.
+// The check before the promise only avoids promises to a leader that this node
+// no longer follows. They would delay the node's next vote and give no lease.
 func (l *remoteLink) confirm(payload []byte, promises bool) error {
 	term, k := binary.Uvarint(payload)
 	nonce, k2 := binary.Uvarint(payload[max(k, 0):])

@@ -112,9 +112,10 @@ func TestRead_Lease(t *testing.T) {
 	}
 }
 
-// TestRead_LeaseEndsBeforeItsCheck stops a read after it has got its value under a
-// lease and before the leader looks whether it still has the lease. Meanwhile another
-// node leads and the value changes. The read must not return the old value.
+// TestRead_LeaseEndsBeforeItsCheck stops a read after it has its value under a
+// lease, and before the leader checks whether it still has the lease. Meanwhile
+// another node leads and the value changes. The read must not return the old
+// value.
 func TestRead_LeaseEndsBeforeItsCheck(t *testing.T) {
 	t.Parallel()
 	for _, through := range []string{"the leader", "a follower"} {

@@ -198,10 +198,11 @@ func (s *Session) inPieces() ([]byte, error) {
 	return replies, nil
 }
 
-// scriptAsRead executes the group of the call as a read, if it is a script without
-// writes. So its reply, which may be large, does not go through the log. read is
-// false if the group has to go through the log, because the script writes, or could
-// not be executed as a read. Nothing of it was executed then.
+// scriptAsRead executes the group of the call as a read if the group is a
+// single script that does not write. So the reply, which may be large, does not
+// go through the log. read is false if the group must go through the log,
+// because the script writes or cannot be executed as a read. The script has
+// then changed nothing.
 func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
 	c, table := &s.call, s.node.machine.Table()
 	body, load, ok := table.AsRead(c.body)
@@ -231,12 +232,13 @@ func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
 	}
 }
 
-// onlyAsRead begins the error of a script that cannot be executed as a read because
-// of its first line, whatever it does: see package script.
+// onlyAsRead begins the error of a script that EVAL_RO and EVALSHA_RO refuse
+// because its first line does not say that it only reads: see package script.
+// EVAL and EVALSHA execute the script.
 var onlyAsRead = []byte("-ERR Can not execute a script with write flag")
 
-// knowsScript reports whether the text of a script is in the cache, as far as this
-// node knows.
+// knowsScript reports whether the text of a script is in the cache, as far as
+// this node knows.
 func (s *Session) knowsScript(text []byte) (known bool) {
 	s.node.machine.View(func(m *fsm.Machine) { _, known = m.ScriptText(fsm.SHA1(text)) })
 	return known

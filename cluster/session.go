@@ -24,8 +24,9 @@ type Session struct {
 	watch execution.WatchFunc        // nil for none: see WatchClient
 	piece func(group uint64, op int) // nil for none: see OnPiece
 
-	// reading is set if the last script with a large reply was executed as a read,
-	// and logging if it could not be: see scriptAsRead.
+	// reading is set if the last script with a large reply was executed as a
+	// read. logging is set if it went through the log after a dry run: see
+	// inPieces.
 	reading, logging bool
 
 	wait   *wait     // the current wait: see Block
@@ -50,9 +51,9 @@ type call struct {
 	dryRun bool
 	done   chan struct{} // capacity 1: one token for each group
 
-	// logged is the size of the last reply of the call's session that went through
-	// the log, in bytes. weight is the number of bytes for which the call counts as
-	// a large group, 0 if it is not large: see forwarder.admitLocked.
+	// logged is the size in bytes of the connection's last reply that went
+	// through the log. weight is the number of bytes that the call occupies in
+	// forwarder.large, 0 if the group is not large: see forwarder.admitLocked.
 	logged, weight int
 
 	reply []byte
@@ -69,8 +70,9 @@ type call struct {
 	// are 0 if it has received none.
 	first, last uint64
 
-	// leased says that the leader answers the read under its lease: see
-	// reader.setLeased. unleased says that the read must have a ReadIndex round.
+	// leased is set if the leader answers the read under its lease: see
+	// reader.setLeased. unleased is set if the read must have a ReadIndex
+	// round.
 	leased, unleased bool
 
 	now   int64  // lease clock for the read; valid with ready or at
@@ -82,7 +84,8 @@ type call struct {
 	// machine, once it has applied this log index: see readHere.
 	at    uint64
 	since int64 // forwarder.recent when the call was made
-	// queued is forwarder.recent when the call began to wait in forwarder.large.
+	// queued is forwarder.recent when the call began to wait in
+	// forwarder.large.
 	queued int64
 }
 

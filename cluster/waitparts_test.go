@@ -18,8 +18,9 @@ const crowdSize, crowdParts = 300, crowdSize / 6
 // smallParts makes the leader remove a few waiters in one entry.
 func smallParts(o *cluster.Options) { o.WaiterWork = 10 * time.Microsecond }
 
-// patientLeader makes the leader keep waiters without a time limit, and remove those of an
-// earlier start for 12 seconds before it accepts commands of the later start.
+// patientLeader makes the leader keep waiters without a time limit. Before the
+// leader accepts commands of a later start, it spends up to 12 seconds on the
+// removal of the waiters of the earlier start.
 func patientLeader(o *cluster.Options) {
 	o.WaiterGrace, o.LeaderWait = time.Hour, slowdown*40*time.Second
 }

@@ -20,7 +20,8 @@ const (
 	ExpiryNameBytes = expiryNameBytes
 )
 
-// FewEnded is the number of waits of a user that are ended one by one.
+// FewEnded is the number of waits of a user below which they are ended one by
+// one.
 const FewEnded = fewEnded
 
 // MaxKeptReply is the size of the largest reply that a session keeps.

@@ -86,24 +86,27 @@ const (
 	FeatureDelay = 9
 
 	// FeatureParts changes the meaning of entries in these ways:
-	//   - SuspendCommand with SuspendEnd or SuspendDrop may name the waiters that it
-	//     removes. Below this version, it has no effect if it names waiters.
-	//   - A key is checked for waiters that can be served only if its value permits
-	//     it (see Ctx.mayServe). This may change the order in which an operation
+	//   - SuspendCommand with SuspendEnd or SuspendDrop may name the waiters
+	//     that it removes. Below this version, a call that names waiters has no
+	//     effect.
+	//   - An operation looks for waiters to serve only at keys whose values
+	//     permit it (see Ctx.mayServe). This may change the order in which it
 	//     serves the waiters of several keys.
-	//   - If SET NX or SETNX succeeds because the key already has the value (see
-	//     SettingIdempotent), it renews the grant of the lock, so that the grant is
-	//     not passed on.
-	//   - A command in a script that only reads, but that tries to write, makes the
-	//     read fail with ErrUnlogged.
-	// A leader may answer a group with TooLarge.
+	//   - If SET NX or SETNX succeeds because the key already has the value
+	//     (see SettingIdempotent), it renews the grant of the lock, so that the
+	//     grant does not pass to the next waiter.
+	//   - If a command tries to write in a script that is executed as a read,
+	//     the read fails with ErrUnlogged.
+	//   - The internal command that puts a script into the cache returns OK.
+	//   - The leader may propose the reply of TooLarge in place of a group.
 	FeatureParts = 10
 
-	// FeatureLease belongs to the same version and changes the meaning of no entry.
-	// From this version on, a leader may ask voters to promise that they vote for
-	// no candidate for a time, and a voter that starts again keeps the promises
-	// that it has given before: see package readindex. A program that does not know
-	// the version would break them, and so it refuses to run.
+	// FeatureLease is the same version as FeatureParts and changes the meaning
+	// of no entry. From this version on, a leader may ask voters to promise
+	// that they vote for no candidate for a time: see package readindex. A
+	// voter that starts again keeps the promises that it gave before. A program
+	// that does not know the version would break these promises, so it refuses
+	// to run.
 	FeatureLease = 10
 
 	// MaxFeatures is the highest feature version that this program knows.

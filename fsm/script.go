@@ -302,7 +302,8 @@ func (c *Ctx) scriptClock() int64 {
 }
 
 // cacheCommand is the logged effect of an EVAL that puts its script into the
-// cache. A node also sends it for a script that it executes as a read: see AsRead.
+// cache. A node also sends it before it executes a script as a read: see
+// Table.AsRead.
 const cacheCommand = "_script"
 
 func cacheEvaluated(c *Ctx, args [][]byte) Reply {

@@ -116,22 +116,24 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 // These limits bound the replies of scripts that go through the log, in bytes,
 // because each node writes them to its disk while other clients wait.
 const (
-	// largeScriptReply is the limit for a group without a dry run. If the reply of
-	// a script is larger, nothing of the group is executed (see TooLarge). The
-	// client's node then tries to execute the script as a read.
+	// largeScriptReply is the limit for a group without a dry run. If the reply
+	// of a script is larger, nothing of the group is executed (see TooLarge).
+	// The client's node then tries to execute the script as a read (see
+	// Table.AsRead).
 	largeScriptReply = 64 << 10
 	// maxScriptReply is the limit for a script that writes.
 	maxScriptReply = 1 << 20
 
-	msgScriptReply = "ERR script writes and answers more than 1 MiB and was rolled back: answer less, " +
+	msgScriptReply = "ERR script writes and returns more than 1 MiB and was rolled back: return less, " +
 		"or read in a script that does not write"
 )
 
 // AsRead returns a group that executes the script of body as a read, if body
-// consists of one EVAL, EVAL_RO, EVALSHA or EVALSHA_RO and its connection does not
-// track its reads. The read fails with ErrUnlogged if the script writes, or if its
-// text is not in the cache. load is the internal command that puts the text into the
-// cache, or nil if the group contains only its SHA1.
+// consists of one EVAL, EVAL_RO, EVALSHA or EVALSHA_RO and its connection does
+// not track its reads. The read fails with ErrUnlogged if the script writes, or
+// if the log must record the script or its use in the cache. load is the
+// internal command that puts the text of the script into the cache, or nil if
+// the group contains only the SHA1.
 func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
 	var r groupReader
 	if r.open(body) != nil || r.track || r.d.Byte() != opCommand {
@@ -203,7 +205,7 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	}
 	switch {
 	case write && c.readOnly && c.m.features >= FeatureParts:
-		c.unlogged = true // the caller may have sent a script as a read that is none: see AsRead
+		c.unlogged = true // the node may have sent a script that writes as a read: see AsRead
 		return Error(msgScriptReadOnly)
 	case write && (s.readOnly || c.readOnly):
 		return Error(msgScriptReadOnly)

@@ -436,16 +436,17 @@ func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
 // part was executed, because the group exceeded a budget.
 func TooLong(replies []byte) bool { return string(replies) == tooLong }
 
-// TooLarge reports whether replies is the special reply to a group of which no part
-// was executed, because the reply of one of its scripts is large: see AsRead. Only
-// clusters with FeatureParts have it.
+// TooLarge reports whether replies is the special reply to a group of which no
+// part was executed, because the reply of one of its scripts is large: see
+// Table.AsRead. Below FeatureParts, no group gets this reply.
 func TooLarge(replies []byte) bool { return string(replies) == tooLarge }
 
 // tooLongGroup is proposed in place of a group that exceeded a budget: see
 // Briefly and Divide. It is an operation without effects whose reply is tooLong.
 var tooLongGroup = answerGroup([]byte(tooLong))
 
-// tooLargeGroup is proposed in place of a group with a large reply: see TooLarge.
+// tooLargeGroup is proposed in place of a group with a script whose reply is
+// large: see TooLarge.
 var tooLargeGroup = answerGroup([]byte(tooLarge))
 
 // answerGroup returns a group of one operation without effects and its reply.

@@ -339,7 +339,7 @@ func (c *Ctx) left(n *waiter, k waitKey) {
 	}
 }
 
-// closed counts a waiter that has left its queues.
+// closed removes a waiter that has left its queues from the counts.
 func (w *waits) closed(n *waiter) {
 	w.count--
 	w.bytes -= n.size()
@@ -348,9 +348,9 @@ func (w *waits) closed(n *waiter) {
 	}
 }
 
-// mayServe reports whether the value of a key permits to serve waiters that wait
-// for the key as n does: the key has a value of the type that n waits for, or the
-// lock is free or shared. Most keys with waiters have no such value. So this check
+// mayServe reports whether a waiter that waits for a key as n does could be
+// served: the key has a value of the type that n waits for, or the lock is free
+// or shared. Most keys that have waiters have no such value, so this check
 // makes the removal of many waiters about twice as fast. Below FeatureParts,
 // mayServe returns true.
 func (c *Ctx) mayServe(n *waiter, k waitKey) bool {
@@ -620,8 +620,9 @@ func (c *Ctx) woken(n *waiter, reply []byte) {
 	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
 }
 
-// endWaits removes waiters, served or not. If their node is running, it learns of
-// the removal from Result.Woken, and its clients wait again.
+// endWaits removes the waiters of a list, served or not. If their node is
+// running, it learns of the removal from Result.Woken, and its clients wait
+// again.
 func (c *Ctx) endWaits(list []*waiter) {
 	for _, n := range list {
 		c.forget(n)
@@ -650,8 +651,9 @@ func (n *waiter) open() bool { return !n.served || n.grant != nil }
 // the commands again. The machine cannot check the rules, because their meaning
 // depends on the program (see User).
 //
-// All these waits must end in the entry that changes the rights, so the entry
-// cannot be divided. It takes about half a microsecond for each of them.
+// All these waits must end in the entry that changes the rights, so the work
+// cannot be divided over several entries. Each wait takes about half a
+// microsecond.
 func (c *Ctx) endWaitsOf(user string) {
 	w := &c.m.waits
 	if c.m.features < FeatureBudget || w.count == 0 {
@@ -672,12 +674,13 @@ func (c *Ctx) endWaitsOf(user string) {
 	}
 }
 
-// fewEnded is the number of waits from which on endMany is used.
+// fewEnded is the number of waits from which endWaitsOf uses endMany.
 const fewEnded = 1000
 
-// endMany does the same as endWaits for open waiters, those for which ends returns
-// true. It does not remove the waiters from the trees one by one, but makes new
-// trees from the other waiters. This is faster if many waits end.
+// endMany does the same as endWaits for waiters that were not served. ends
+// returns true for exactly the waiters in ended. Instead of removing them from
+// the trees one by one, endMany builds new trees from the other waiters, which
+// is faster if many waits end.
 func (c *Ctx) endMany(ended []*waiter, ends func(n *waiter) bool) {
 	w := &c.m.waits
 	left := newWaits()
@@ -714,9 +717,9 @@ func (c *Ctx) endMany(ended []*waiter, ends func(n *waiter) bool) {
 // The machine calls it for each session in an entry, because the clients of the
 // earlier start no longer exist when a later start of the node has a session.
 //
-// There may be so many waits that the entry takes long. So the leader removes them
-// in parts before it proposes the first group of the later start (see
-// leadership.endEarlier), and usually none are left.
+// Ending many waits takes long. So the leader removes the waiters in parts
+// before it proposes the first group of the later start (see
+// leadership.endEarlier in package cluster), and usually none are left here.
 func (c *Ctx) endEarlierStart(id SessionID) {
 	w := &c.m.waits
 	if len(w.nodes) == 0 {

@@ -39,7 +39,7 @@ func (q *queue) apply(entry []byte) *fsm.Result {
 	return res
 }
 
-// spoken is a command of a client that is in one entry with others.
+// spoken is a client's command that shares an entry with other commands.
 type spoken struct {
 	id     fsm.SessionID
 	origin uint64
@@ -225,8 +225,8 @@ func TestWaitParts_Names(t *testing.T) {
 }
 
 // TestWaitParts_Behind: a waiter of a living node is served in the entry that
-// removes the last suspended waiter before it. Waiters behind passed ones get a
-// lock at once.
+// removes the last suspended waiter before it. Waiters behind waiters that are
+// passed over get a lock at once.
 func TestWaitParts_Behind(t *testing.T) {
 	q := newQueue(t, fsm.FeatureParts)
 	q.run(other, 1, "SET", "lock", "someone")

@@ -25,10 +25,10 @@ const (
 	// SuspendOff, SuspendEnd, SuspendDrop and SuspendPass. The command has no
 	// effect if that term is over.
 	//
-	// From FeatureParts on, the origins and the positions of waiters may follow
-	// SuspendEnd and SuspendDrop, in the order of the origins. The command then removes only those of these
-	// waiters that the session still has. So the leader can divide the removal of
-	// many waiters over several entries.
+	// From FeatureParts on, the names of waiters may follow SuspendEnd or
+	// SuspendDrop: the origin and the position of each, in the order of the
+	// origins. The command then removes no other waiters. So the leader can
+	// divide the removal of many waiters over several entries.
 	SuspendCommand = "_hold"
 	// UndeliveredCommand ends the grant of a lock whose reply could not be sent to
 	// its client. Its arguments are the key and the token. It has no effect if a
@@ -91,8 +91,8 @@ var waitCommands = []Command{
 	},
 }
 
-// named returns the waiter of a session with the given origin and position, nil
-// if there is none.
+// named returns the waiter of a session with the given origin and position, or
+// nil if there is none.
 func (w *waits) named(id SessionID, origin, pos []byte) *waiter {
 	o, err1 := strconv.ParseUint(string(origin), 10, 64)
 	p, err2 := strconv.ParseUint(string(pos), 10, 64)
@@ -105,9 +105,10 @@ func (w *waits) named(id SessionID, origin, pos []byte) *waiter {
 	return nil
 }
 
-// chosen returns the waiters that a call of SuspendCommand may remove: those that
-// it names, or all waiters of the session if it names none. It skips names that
-// are not in the order of the connections, so the list has no waiter twice.
+// chosen returns the waiters that a call of SuspendCommand may remove: those
+// that it names, or all waiters of the session if it names none. It skips names
+// that are not in the order of the origins, so the list contains no waiter
+// twice.
 func (w *waits) chosen(id SessionID, args [][]byte) (list []*waiter) {
 	if !namesWaiters(args) {
 		return w.of(id)
@@ -181,7 +182,8 @@ func suspendWork(w *Weigher, args [][]byte) (steps int) {
 	return steps
 }
 
-// removalWork returns the work of removing a waiter and of telling its node.
+// removalWork returns the work of removing a waiter and of reporting this to
+// its node.
 func (n *waiter) removalWork() int { return (1 + len(n.keys)) * StepsPerWait / 2 }
 
 // Unwaited reads the answer to UnwaitCommand. reply is the reply that was served to
@@ -315,13 +317,13 @@ func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 	return list
 }
 
-// EndList returns waiters that the leader may name in a call of SuspendCommand, in
-// the order of their connections and from the connection first on. If served is
-// not set, it skips the waiters that SuspendEnd does not remove. work is the number
-// of steps that the removal of the waiters may take. EndList returns at least one
-// waiter unless there is none. next is the connection with which the next list
-// begins, 0 if there are no waiters behind this list. left is the part of work
-// that is not used up.
+// EndList returns waiters that the leader may name in a call of SuspendCommand,
+// in the order of their connections, beginning at the connection first. If
+// served is false, it skips the waiters that SuspendEnd does not remove. work
+// is the number of steps that the removal of the waiters may take. EndList
+// returns at least one waiter, unless there is none. next is the connection
+// with which the next list begins, or 0 if this list is the last one. left is
+// the number of steps of work that remain.
 func (m *Machine) EndList(
 	id SessionID, first uint64, served bool, work int,
 ) (list []WaiterInfo, next uint64, left int) {

@@ -94,9 +94,9 @@ func TestWork(t *testing.T) {
 			t.Errorf("%q: %d steps expected, %d charged", words, steps, charged)
 		}
 	}
-	// TestDivide_EndedWaits and TestWaitParts_Work have examples of the first two of these
-	// commands. The others are
-	// estimated like some of the commands above.
+	// TestDivide_EndedWaits and TestWaitParts_Work have examples of the first
+	// two of these commands. The others are estimated like some of the commands
+	// above.
 	for _, name := range []string{fsm.UnwaitCommand, fsm.SuspendCommand, "mget", "get", "hmget", "renamenx", "rpoplpush", "zpopmax", "georadiusbymember", "brpop", "blmove", "brpoplpush", "restore-asking"} {
 		tried[name] = true
 	}

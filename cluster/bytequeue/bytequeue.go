@@ -1,15 +1,15 @@
-// Package bytequeue bounds the bytes of the large items that are on their way at
-// the same time. Items beyond the bound wait in order of arrival. So a small item,
-// which need not enter the queue, never waits behind more than the bound, or behind
-// one item that is larger than the bound.
+// Package bytequeue bounds the bytes of the large items that are on their way
+// at the same time. Further items wait in order of arrival. So a small item,
+// which does not enter the queue, waits behind no more bytes of large items
+// than the bound, or behind one item that is larger than the bound.
 package bytequeue
 
 import "slices"
 
 // Queue is a queue of large items. It is not safe for concurrent use.
 type Queue[T any] struct {
-	// Room is the number of bytes that may be on their way. An item that is larger
-	// is on its way alone.
+	// Room is the number of bytes that may be on their way. An item that is
+	// larger is on its way alone.
 	Room int
 
 	under   int // bytes that are on their way
@@ -21,9 +21,9 @@ type item[T any] struct {
 	size int
 }
 
-// Enter reports whether x, of size bytes, may be sent now. If not, x waits, and a
-// later call of Next returns it. The sender must call Leave with the same size when
-// the item has arrived.
+// Enter reports whether x, of size bytes, may be sent now. If not, x waits, and
+// a later call of Next returns it. The sender must call Leave with the same
+// size when the item is no longer on its way.
 func (q *Queue[T]) Enter(x T, size int) bool {
 	if len(q.waiting) > 0 || !q.fits(size) {
 		q.waiting = append(q.waiting, item[T]{x, size})
@@ -38,8 +38,8 @@ func (q *Queue[T]) fits(size int) bool { return q.under == 0 || q.under+size <= 
 // Leave records that an item of size bytes is no longer on its way.
 func (q *Queue[T]) Leave(size int) { q.under -= size }
 
-// Next returns the item that has waited longest, if there is room for it. The item
-// then counts as on its way.
+// Next returns the item that has waited longest, if there is room for it. The
+// item then counts as on its way.
 func (q *Queue[T]) Next() (x T, ok bool) {
 	if len(q.waiting) == 0 || !q.fits(q.waiting[0].size) {
 		return x, false
@@ -50,8 +50,8 @@ func (q *Queue[T]) Next() (x T, ok bool) {
 	return first.x, true
 }
 
-// Remove removes the waiting items for which match returns true, and returns them
-// in order.
+// Remove removes the waiting items for which match returns true, and returns
+// them in order.
 func (q *Queue[T]) Remove(match func(x T) bool) (removed []T) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(i item[T]) bool {
 		if !match(i.x) {

@@ -8,10 +8,10 @@ var (
 	// ErrNoLeader means that the node did not send the group because it knew no
 	// leader for cluster.Config.LeaderWait.
 	ErrNoLeader = NewNotExecuted(true, "no leader")
-	// ErrCrowded means that the group is large and has waited on this node for
-	// cluster.Config.ResolveWait, because the leader replied to no other large group
-	// of this node.
-	ErrCrowded = NewNotExecuted(true, "other large commands of this node have waited for the leader for too long")
+	// ErrCrowded means that the node did not send the group, which is large,
+	// because the group has waited for the outcome of earlier large groups for
+	// cluster.Config.ResolveWait.
+	ErrCrowded = NewNotExecuted(true, "other large commands of this node took too long")
 	// ErrClosed means that the node is stopping and has not sent the group.
 	ErrClosed = NewNotExecuted(true, "the node is stopping")
 	// ErrRemoved means that the node is no longer a member of the cluster and has

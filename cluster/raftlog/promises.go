@@ -11,44 +11,47 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 )
 
-// keyLongestPromise is the key of the longest promise that this node has ever
-// given, in nanoseconds.
+// keyLongestPromise is the key under which the stable store contains the length
+// of the longest promise that this node has ever given, in nanoseconds.
 const keyLongestPromise = "LongestPromise"
 
-// errPromised makes raft refuse a vote instead of storing it.
-var errPromised = errors.New("this node has promised the leader not to vote yet")
+// errPromised is returned for a vote that still waited for a promise to end
+// when the node stopped. raft then does not give the vote.
+var errPromised = errors.New("the node stopped before its promise not to vote was over")
 
-// promises are the promises of this node to vote for no candidate, itself
-// included, before a time: see package readindex. raft stores every vote before
-// it counts the vote or answers the candidate, whatever has started the
-// election. So it is enough that heldVotes delays the storing.
+// promises contains this node's promises to its leaders: to vote for no
+// candidate, itself included, until a time (see package readindex). In every
+// kind of election, raft stores a vote before it counts the vote or answers the
+// candidate. So it is enough that heldVotes waits before it stores a vote.
 //
-// A vote is delayed and not refused, because raft raises the term before it
-// stores the vote, which already ends the leadership. From then on, this node
-// gives the leader no more promises. So the delay is at most as long as the
-// last promise, and the election continues after it.
+// heldVotes delays a vote instead of refusing it. raft raises the term of this
+// node before it stores the vote, so this node no longer follows the leader and
+// gives it no more promises. The delay is therefore at most as long as the last
+// promise, and then the election continues.
 //
-// Promises are kept in memory. The length of the longest one is on disk before
-// the promise is given, and a node that starts gives no vote for that time. So a
-// restart breaks no promise, and the clock of the machine may start again at 0.
+// Promises are kept in memory. Only the length of the longest one is stored on
+// disk, before the promise is given. A node that starts gives no vote for that
+// time. So a restart breaks no promise, even if the monotonic clock of the
+// machine begins at 0 again.
 type promises struct {
 	stable raft.StableStore
 	mono   func() time.Duration
 	done   <-chan struct{}
 
-	// writing is a lock for changes of longest. It is not a mutex, because the
-	// simulator's virtual time does not advance while a goroutine waits for a
-	// mutex, and writing to the disk takes time.
+	// writing is a lock that guards changes of longest. It is not a mutex,
+	// because the simulator's virtual time does not advance while a goroutine
+	// waits for a mutex, and writing to the disk takes time.
 	writing chan struct{}
 	longest atomic.Int64
-	broken  error // the longest promise could not be read
+	broken  error // why the longest promise could not be read; nil if it was read
 
 	mu    sync.Mutex
-	until time.Duration // monotonic time
+	until time.Duration // monotonic time at which all promises are over
 }
 
-// openPromises reads the longest promise. The time for which it must be kept
-// begins with the call.
+// openPromises reads the length of the longest promise. The node then gives no
+// vote for that time, because it may have given the promise just before it
+// started again.
 func openPromises(stable raft.StableStore, mono func() time.Duration, done <-chan struct{}) *promises {
 	p := &promises{stable: stable, mono: mono, done: done, writing: make(chan struct{}, 1)}
 	longest, err := stable.GetUint64([]byte(keyLongestPromise))
@@ -62,7 +65,8 @@ func openPromises(stable raft.StableStore, mono func() time.Duration, done <-cha
 }
 
 // give promises that this node votes for no candidate for d. The promise holds
-// from the moment at which give returns nil. It may hold after an error too.
+// from the moment at which give returns nil. If give returns an error, the
+// caller must not rely on a promise.
 func (p *promises) give(d time.Duration) error {
 	if p.broken != nil {
 		return p.broken
@@ -93,14 +97,16 @@ func (p *promises) lengthen(d time.Duration) error {
 	return nil
 }
 
-// left returns for how long this node must not vote.
+// left returns the time until this node may vote. It is 0 or negative if the
+// node may vote now.
 func (p *promises) left() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.until - p.mono()
 }
 
-// await waits until this node may vote. It fails if the node stops first.
+// await waits until this node may vote. It returns an error if the node stops
+// first, or if the longest promise could not be read.
 func (p *promises) await() error {
 	if p.broken != nil {
 		return p.broken
@@ -121,15 +127,16 @@ func (p *promises) await() error {
 	}
 }
 
-// heldVotes is the stable store of a node that keeps its promises.
+// heldVotes is a stable store that stores no vote before the promises of the
+// node are over.
 type heldVotes struct {
 	raft.StableStore
 	promises *promises
 }
 
-// SetUint64 implements raft.StableStore. It delays the storing of a vote until
-// this node may vote. raft stores the term of the vote first, on its main loop,
-// after it has raised its own term.
+// SetUint64 implements raft.StableStore. If v is the term of a vote, SetUint64
+// first waits until this node may vote. raft stores the term of a vote before
+// the candidate, and after it has raised its own term.
 func (s heldVotes) SetUint64(key []byte, v uint64) error {
 	if string(key) == keyLastVoteTerm {
 		if err := s.promises.await(); err != nil {
@@ -139,8 +146,8 @@ func (s heldVotes) SetUint64(key []byte, v uint64) error {
 	return s.StableStore.SetUint64(key, v)
 }
 
-// countedChanges is the log of a node, and counts the changes of the members
-// that it stores.
+// countedChanges is a log that counts the changes of the members that raft
+// stores in it.
 type countedChanges struct {
 	*asyncWriter
 	count *atomic.Uint64
@@ -149,8 +156,8 @@ type countedChanges struct {
 // StoreLog implements raft.LogStore.
 func (c countedChanges) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs implements raft.LogStore. It counts a change before raft uses the new
-// configuration.
+// StoreLogs implements raft.LogStore. It counts a change before raft uses the
+// new configuration.
 func (c countedChanges) StoreLogs(logs []*raft.Log) error {
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {

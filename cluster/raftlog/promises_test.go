@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// promiser is a voter in a bubble.
+// promiser is a voter in a bubble of package synctest.
 type promiser struct {
 	store raft.StableStore
 	done  chan struct{}
@@ -42,8 +42,8 @@ func promising(t *testing.T, f func(t *testing.T, p *promiser)) {
 	})
 }
 
-// TestPromises_Delay: a vote is stored when all promises are over, and a term at
-// once.
+// TestPromises_Delay: a vote is stored when all promises are over, and a term
+// is stored at once.
 func TestPromises_Delay(t *testing.T) {
 	promising(t, func(t *testing.T, p *promiser) {
 		if took := p.vote(t); took != 0 {
@@ -147,8 +147,8 @@ func (s brokenStore) GetUint64(key []byte) (uint64, error) {
 
 func (s brokenStore) SetUint64([]byte, uint64) error { return errPromiseDisk }
 
-// TestPromises_Disk: no promise is given whose length is not on disk. A voter that
-// cannot read the length of its promises gives no vote.
+// TestPromises_Disk: a voter gives no promise whose length it could not store
+// on disk. A voter that cannot read the length of its promises gives no vote.
 func TestPromises_Disk(t *testing.T) {
 	promising(t, func(t *testing.T, p *promiser) {
 		p.store = brokenStore{StableStore: p.store}

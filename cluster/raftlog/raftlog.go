@@ -14,7 +14,8 @@
 // A node votes at most once in a term. A node that has joined gives no vote
 // before its log contains the change that admitted it. A node that has promised
 // its leader not to vote delays its votes until the promise is over (see
-// Promise). No term and no vote is stored before all earlier entries are on disk.
+// Log.Promise). No term and no vote is stored before all earlier entries are on
+// disk.
 //
 // # Snapshots
 //
@@ -56,8 +57,8 @@ type Config struct {
 	// this node. Such a node gives no vote.
 	Settling func() bool
 
-	// Mono is the monotonic clock by which this node keeps its promises. Done is
-	// closed when the node stops.
+	// Mono is the monotonic clock by which this node keeps its promises. Done
+	// is closed when the node stops.
 	Mono func() time.Duration
 	Done <-chan struct{}
 
@@ -107,14 +108,15 @@ func Open(cfg Config) *Log {
 // Entries returns the log.
 func (l *Log) Entries() raft.LogStore { return countedChanges{l.writer, &l.changes} }
 
-// Changes returns how many changes of the members this process has stored in the
-// log. As long as the number is the same, raft uses the same configuration, or
-// the one before the last change.
+// Changes returns how many changes of the members this process has stored in
+// the log. It counts a change before raft uses the new configuration. So while
+// the number stays the same, raft uses at most two configurations: the one
+// after the last counted change, and the one before it.
 func (l *Log) Changes() uint64 { return l.changes.Load() }
 
-// Promise promises that this node votes for no candidate, itself included, for d
-// from now. The promise survives a restart of the process. If Promise fails, the
-// caller must assume that there is no promise.
+// Promise promises that this node votes for no candidate, itself included, for
+// d from now. The promise survives a restart of the process. If Promise returns
+// an error, the caller must not rely on a promise.
 func (l *Log) Promise(d time.Duration) error { return l.promises.give(d) }
 
 // Stable returns the store of the term and the vote.

@@ -7,60 +7,63 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// This file adds a lease to the rounds. With a lease, a leader answers reads
-// without asking the voters, until the lease ends (Raft dissertation, 6.4.1).
+// This file adds leader leases to the ReadIndex rounds. Until its lease ends, a
+// leader answers reads without asking the voters (Raft dissertation, 6.4.1).
 //
-// A question may ask for a promise: "vote for no candidate, yourself included,
-// for a time". A voter gives the promise first, and then looks whether it still
-// follows the leader in the leader's term. If a majority of the voters has
-// promised, including this node if it is a voter, the leader has a lease until
-// the time has passed since it sent the questions. Until then, no other leader
-// can have been elected:
+// The question of a round may also ask for a promise: "vote for no candidate,
+// yourself included, for this time". A voter first gives the promise, and then
+// checks whether it still follows the leader in the leader's term. The leader
+// counts itself if it is a voter. If a majority of the voters has promised, the
+// leader has a lease: during the promised time, counted from the moment before
+// it sent the questions, no other leader can be elected. The reasons are:
 //
-//   - A later leader needs the votes of a majority of the voters. A majority that
-//     votes and the majority that promised have a node in common.
-//   - Suppose that node is not this leader. raft raises the term of a node before
-//     the node votes. If the node voted before it promised, its term was higher
-//     when it looked whether it followed this leader, and so it did not answer. If
-//     it votes after it promised, package raftlog delays the vote until the time
-//     is over, also if the node has started again meanwhile.
-//   - Suppose that node is this leader, which promises nothing to itself. It has
-//     then left its term before it voted. So Holds looks at the term last.
+//   - A later leader needs the votes of a majority of the voters. The majority
+//     that votes and the majority that promised have a node in common.
+//   - Suppose that node is not this leader. raft raises the term of a node
+//     before the node votes. If the node voted before it promised, its term was
+//     higher when it checked whether it followed this leader, so it did not
+//     confirm. If it votes after it promised, package raftlog delays the vote
+//     until the promise is over, even if the node has started again meanwhile.
+//   - Suppose that node is this leader. No promise delays its vote, but it
+//     leaves its term before it votes for a later leader. So Holds checks the
+//     term last.
 //
-// The node in common exists if both majorities belong to the same configuration,
-// or to two configurations that follow each other. A lease therefore ends as soon
+// The two majorities have a node in common if they belong to the same
+// configuration, or to two consecutive configurations. So a lease ends as soon
 // as the leader stores another change of the members.
 //
-// The clocks of nodes differ. A voter counts the time from the moment at which it
-// received the question, and the leader from the moment before it sent the
-// question and only until driftShare of the time is left. So the lease is safe if
-// the monotonic clock of a leader is slower than that of a voter by less than one
-// part in driftShare, and if it does not stop while the machine of the leader
-// does. The reads must not trust a lease that has ended while they were running:
-// see Holds.
+// The clocks of nodes differ. A voter counts the promised time from the moment
+// at which it received the question. The leader counts from the moment before
+// it sent the question, and its lease is shorter than the promise by one part
+// in driftShare. So the lease is safe if the leader's monotonic clock is slower
+// than that of each voter by less than one part in driftShare. The leader's
+// clock must also advance while the leader's machine is suspended. The lease
+// may end while a read runs, so the read must check the lease afterwards: see
+// Holds.
 
-// driftShare is the part of a lease that the leader does not use, because its
-// clock may be slower than those of the voters.
+// driftShare determines how much shorter a lease is than the promises: by one
+// part in driftShare, because the leader's clock may be slower than those of
+// the voters.
 const driftShare = 100
 
 // lease is the right to answer reads without a round.
 type lease struct {
 	renew, until time.Duration // monotonic times
-	changes      uint64        // Config.Changes at the time of the questions
+	changes      uint64        // Config.Changes before the questions were sent
 }
 
 // leases is the part of Rounds that keeps the lease.
 type leases struct {
 	now atomic.Pointer[lease]
-	// suspended is the number of callers of Suspend. While it is not 0, no promise
-	// is asked for.
+	// suspended is the number of calls of Suspend that were not resumed yet.
+	// While it is not 0, rounds ask for no promises.
 	suspended atomic.Int32
 }
 
-// Holds reports whether this leader has a lease. If a read has returned its
-// result before the caller calls Holds and Holds returns true, then the result was
-// not out of date when Holds was called. The caller must not use a result that it
-// has read after Holds.
+// Holds reports whether this leader has a lease. If Holds returns true, no
+// later leader had been elected when the caller called Holds. So a result that
+// the caller had before the call is linearizable. Holds says nothing about a
+// result that the caller gets after the call.
 func (r *Rounds[R]) Holds() bool {
 	l := r.leases.now.Load()
 	return l != nil && r.cfg.Mono() < l.until && r.cfg.Changes() == l.changes && r.leads()
@@ -72,11 +75,12 @@ func (r *Rounds[R]) leads() bool {
 }
 
 // Leased passes a read to Config.Confirmed without a round if this leader seems
-// to have a lease. Otherwise it returns false. The reader must call Holds when it
-// has its result, and discard the result if Holds returns false.
+// to have a lease. Otherwise it returns false. The reader must call Holds when
+// it has its result, and discard the result if Holds returns false.
 //
-// When half of the lease is over, Leased starts a round that renews it. So an
-// idle leader asks for no promises, and they do not delay the next election.
+// When half of the lease is over, Leased starts a round that renews it. Nothing
+// else renews a lease, so a leader without reads asks for no promises, and no
+// promise delays the next election.
 func (r *Rounds[R]) Leased(rd R) bool {
 	l := r.leases.now.Load()
 	if l == nil || r.cfg.Changes() != l.changes {
@@ -94,8 +98,8 @@ func (r *Rounds[R]) Leased(rd R) bool {
 	return true
 }
 
-// renew starts a round without reads, unless a round is running: every round
-// renews the lease.
+// renew starts a round without reads, unless a round is running already: every
+// round renews the lease.
 func (r *Rounds[R]) renew() {
 	r.mu.Lock()
 	if r.closed || len(r.rounds) > 0 {
@@ -109,8 +113,8 @@ func (r *Rounds[R]) renew() {
 	r.finish(done)
 }
 
-// promised extends the lease after a round that a majority has confirmed, if all
-// voters of that majority have promised. The caller holds r.mu.
+// promised begins or extends the lease after a confirmed round, if all voters
+// that confirmed the round have promised. The caller holds r.mu.
 func (r *Rounds[R]) promised(rd *round[R]) {
 	if rd.lease == 0 || rd.promises < rd.need || rd.need == 0 {
 		return
@@ -123,21 +127,23 @@ func (r *Rounds[R]) promised(rd *round[R]) {
 	}
 }
 
-// Suspend ends the lease, and keeps the leader from getting another one until
-// resume is called. Promises that were given before still hold, so a transfer of
-// leadership takes up to one lease longer if it begins without Suspend.
+// Suspend ends the lease, and the leader gets no other lease until resume is
+// called. The voters keep the promises that they have given, and these delay
+// the election at the end of a transfer of leadership. So a transfer begins
+// with Suspend, and the promises end while it is prepared.
 func (r *Rounds[R]) Suspend() (resume func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leases.suspended.Add(1)
 	r.leases.now.Store(nil)
 	for _, rd := range r.rounds {
-		rd.lease = 0 // their answers must not begin another lease
+		rd.lease = 0 // the answers to this round must not begin another lease
 	}
 	return func() { r.leases.suspended.Add(-1) }
 }
 
-// wanted returns the promise for which the next questions ask, or 0 for none.
+// wanted returns the length of the promise that the next questions ask for, or
+// 0 if they ask for none.
 func (r *Rounds[R]) wanted() time.Duration {
 	if r.leases.suspended.Load() > 0 {
 		return 0

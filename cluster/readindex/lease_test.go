@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// fixture is a leader n1 of a cluster of three, in term 5. The lease is 100 ms, of
-// which the leader uses 99.
+// fixture is the leader, n1, of a cluster of three in term 5. The promises last
+// 100 ms, and the lease 99 ms.
 type fixture struct {
 	t       *testing.T
 	r       *Rounds[*testRead]
@@ -132,8 +132,8 @@ func TestLease_Length(t *testing.T) {
 	}
 }
 
-// TestLease_Repeated: the lease of a round that asks again begins when it asks
-// again, and an answer to its first question counts for nothing.
+// TestLease_Repeated: if a round asks again, its lease begins at that time, and
+// an answer to its first question does not count.
 func TestLease_Repeated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -148,8 +148,8 @@ func TestLease_Repeated(t *testing.T) {
 	f.want(true)
 }
 
-// TestLease_Ends: everything that ends a lease before its time, and everything
-// because of which a round begins none.
+// TestLease_Ends: events that end a lease early, and rounds that begin no lease
+// because of such an event or because a promise is missing.
 func TestLease_Ends(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(f *fixture){

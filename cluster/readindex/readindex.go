@@ -14,8 +14,8 @@
 //     read.
 //
 // A read that another voter sends with a vouch may need no round: see
-// Rounds.Suffices. If the leader has a lease, which is off by default, no read
-// needs a round: see lease.go.
+// Rounds.Suffices. Leader leases are off by default. While the leader has a
+// lease, most reads need no round: see lease.go.
 //
 // Holdfast does not use raft.VerifyLeader, because it counts non-voters, and
 // also acknowledgments of heartbeats that were sent before the call
@@ -58,7 +58,7 @@ type Config[R Reader] struct {
 
 	Rounds prometheus.Counter // counts the confirmed rounds
 	Reads  prometheus.Counter // counts the reads that Confirmed has received
-	Leased prometheus.Counter // counts those of them that had no round because of a lease
+	Leased prometheus.Counter // counts the reads that had no round because of a lease
 }
 
 // Instance is the part of raft.Raft that the rounds use.
@@ -78,8 +78,8 @@ type Reader interface {
 // leadership.
 type Voter interface {
 	// Confirm asks the node to confirm that it follows this leader in the term.
-	// If promise is not 0, it also asks the node to vote for no candidate for that
-	// time. It must not block.
+	// If promise is not 0, Confirm also asks the node to promise to vote for no
+	// candidate for that time. Confirm must not block.
 	Confirm(term, nonce uint64, promise time.Duration)
 }
 
@@ -125,7 +125,7 @@ type round[R Reader] struct {
 
 	lease    time.Duration // the promise that the questions ask for; 0 for none
 	changes  uint64        // Config.Changes before the questions
-	promises int           // how many of the confirmations are promises too
+	promises int           // how many of the confirming voters have also promised
 }
 
 // New returns the rounds of a leadership. None is running.
@@ -269,8 +269,9 @@ func (r *Rounds[R]) end(rd *round[R]) *round[R] {
 	return rd
 }
 
-// Ack counts the answer of a voter. promised says that the voter has given the
-// promise that the question asked for.
+// Ack counts the answer of a voter. ok reports whether the voter follows this
+// leader, and promised whether it has given the promise that the question asked
+// for.
 func (r *Rounds[R]) Ack(from raft.ServerID, term, nonce uint64, ok, promised bool) {
 	r.mu.Lock()
 	i := slices.IndexFunc(r.rounds, func(rd *round[R]) bool { return rd.nonce == nonce })

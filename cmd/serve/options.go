@@ -186,7 +186,7 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 			"of the voters finds it silent; with 0, only --heartbeat-timeout applies")
 	f.DurationVar(&o.options.LeaderLease, "leader-lease", o.options.LeaderLease,
 		"how long the voters promise a leader not to vote, so that it answers reads without asking them; delays an "+
-			"election by as much, and needs clocks whose rates differ by less than 1%; 0 for no lease")
+			"election by up to this time, and needs clocks whose rates differ by less than 1%; 0 for no lease")
 	f.DurationVar(&o.options.StallTimeout, "disk-stall-timeout", o.options.StallTimeout,
 		"how long a disk write may take before the process ends, so that another node can lead")
 	f.DurationVar(&o.options.LeaderWait, "leader-wait", o.options.LeaderWait,
@@ -373,7 +373,7 @@ func (o *options) checkAdvertisedPeer() error {
 const maxBulk = 16 << 20
 
 // maxLeaderLease bounds --leader-lease. A candidate stores its vote for itself
-// before it asks the other voters, so a long promise of one candidate would make
-// the next one campaign in the same term. A vote must also arrive before raft's
-// request for it ends, after 3 s.
+// before it asks the other voters, so while a long promise delays one
+// candidate, the next candidate would campaign in the same term. A vote must
+// also arrive before raft's request for it times out, after 3 s.
 const maxLeaderLease = time.Second

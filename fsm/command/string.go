@@ -774,9 +774,10 @@ func takenBy(c *fsm.Ctx, o *keyspace.Object, owner []byte) bool {
 	return o != nil && o.Type == keyspace.TypeString && o.Str == string(owner) && c.Idempotent([]byte(o.Key))
 }
 
-// confirmTaken renews a lock whose owner learns from the reply that it holds the
-// lock. If a waiter of the owner got the lock and its node has not claimed the grant,
-// the renewal keeps the grant from being passed on.
+// confirmTaken renews a lock whose owner learns from the reply that it holds
+// the lock. If a waiter of the owner got the lock, and the waiter's node has
+// not claimed the grant, the renewal keeps the grant from passing to the next
+// waiter.
 func confirmTaken(c *fsm.Ctx, o *keyspace.Object, l lifetime, expires bool) {
 	renewLease(c, o, l, expires)
 	if c.Features() >= fsm.FeatureParts {

@@ -24,10 +24,10 @@ type growthOptions struct {
 }
 
 const (
-	// growthSeconds is the length of a repetition of a sweep, and growthReps is the
-	// number of repetitions of a sweep that is not preliminary. costFactor is how
-	// many times longer the load for a profile runs: a CPU profile takes 100
-	// samples per second of processor time.
+	// growthSeconds is the default length of a repetition of a sweep. A sweep
+	// with shorter repetitions, or with fewer than growthReps of them, is
+	// preliminary. The load for a CPU profile runs costFactor times as long,
+	// because a profile takes only 100 samples per second of processor time.
 	growthSeconds = 1.0
 	growthReps    = 3
 	costFactor    = 10
@@ -50,9 +50,9 @@ func (g *growthOptions) define(fs *flag.FlagSet) {
 		"which takes about 16 GB of memory and several minutes")
 }
 
-// forGrowth checks the options of -growth and sets the others for it. The kernel
-// places the processes: a placement would keep a node from using the processors
-// that --threads allows.
+// forGrowth checks the axes that -growth names, and sets the other options as
+// -growth needs them. It turns the placement of the processes off, because a
+// placement would keep a node from using the processors that --threads allows.
 func (o *options) forGrowth(fs *flag.FlagSet) error {
 	if o.growth.sweeps == "" {
 		return nil
@@ -136,9 +136,9 @@ type unavailable string
 
 func (u unavailable) Error() string { return string(u) }
 
-// measureGrowth measures the sweeps that -growth names. A point that fails does not
-// end the run. The files of the sweeps that were complete before an interruption
-// are kept.
+// measureGrowth measures the sweeps that -growth names. A point that fails does
+// not end the run. If the run is interrupted, the files of the sweeps that were
+// complete remain.
 func measureGrowth(ctx context.Context, m machine) (missed bool, err error) {
 	lines, _, err := conditions(ctx, m.dir, m.tools, m.o)
 	if err != nil {
@@ -203,8 +203,8 @@ func (g *growth) sweep(ctx context.Context, s sweep) error {
 	return record.Write(g.file(s.name), all)
 }
 
-// point measures one point. A node that has ended must not keep the sweep waiting
-// for it.
+// point measures one point. It has a time limit, because the sweep must not
+// wait forever for a node that has ended.
 func (g *growth) point(ctx context.Context, s sweep, at int64) ([]record.Series, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, pointLimit, fmt.Errorf("not measured within %v", pointLimit))
 	defer cancel()
@@ -228,7 +228,7 @@ func (g *growth) file(name string) string {
 
 // profiled contains profiles and the totals that they divide. The profiles are
 // written together with the totals, so that an interrupted run does not leave
-// profiles and totals of two runs.
+// the profiles of one run beside the totals of another.
 type profiled struct {
 	rows  []record.Profile
 	files map[string][]byte
@@ -253,8 +253,8 @@ func (g *growth) writeProfiles(axis string, p *profiled) error {
 	return record.Write(g.file(axis), &record.Profiles{Header: g.headerOf(axis), Rows: p.rows})
 }
 
-// with runs a new Redis and a new cluster in a directory of their own while it
-// calls measure, and then removes them.
+// with starts a new Redis and a new cluster in a directory of their own, calls
+// measure, and then stops both and removes the directory.
 func (g *growth) with(ctx context.Context, cfg process.Config, o options, measure func(b *bench) error) (err error) {
 	dir, err := os.MkdirTemp(g.m.dir, "growth")
 	if err != nil {
@@ -336,8 +336,8 @@ func seriesOf(load, system string, samples []sample) []record.Series {
 	return []record.Series{rate, p99}
 }
 
-// firstBytes bounds the values of the first run of a row, and the values that
-// GET chooses from.
+// firstBytes bounds the total size of the values in the first run of a row, and
+// of the values that GET chooses from.
 const firstBytes = 32 << 20
 
 // values measures values of one size.
@@ -349,13 +349,13 @@ func (g *growth) values(ctx context.Context, at int64) ([]record.Series, error) 
 	return g.rows(ctx, process.Config{}, set, get)
 }
 
-// clients measures a number of clients.
+// clients measures the load of a number of clients.
 func (g *growth) clients(ctx context.Context, at int64) ([]record.Series, error) {
 	if err := raiseFiles("clients", uint64(at)+1000); err != nil {
 		return nil, unavailable(err.Error())
 	}
 	set, get := setLock(int(at), loopToken), getLock(int(at), loopToken, filledKeys)
-	// Each client sends several commands, even if the clients are many.
+	// Each client sends several commands, even if there are many clients.
 	set.first, get.first = max(2000, 10*int(at)), max(2000, 10*int(at))
 	return g.rows(ctx, process.Config{}, set, get)
 }
@@ -365,7 +365,7 @@ func (g *growth) nodes(ctx context.Context, at int64) ([]record.Series, error) {
 	return g.rows(ctx, process.Config{Nodes: int(at)}, setLock(50, loopToken), getLock(50, loopToken, filledKeys))
 }
 
-// threads measures a value of GOMAXPROCS of the nodes.
+// threads measures a cluster whose nodes have the given GOMAXPROCS.
 func (g *growth) threads(ctx context.Context, at int64) ([]record.Series, error) {
 	return g.rows(ctx, process.Config{Args: []string{"--threads", strconv.FormatInt(at, 10)}},
 		setLock(50, loopToken), getLock(50, loopToken, filledKeys))

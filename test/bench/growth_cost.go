@@ -82,14 +82,16 @@ func (b *bench) cost(ctx context.Context, r row, p *profiled) error {
 	return nil
 }
 
-// perCommand returns the microseconds per command of a row, counted from the end.
+// perCommand returns the microseconds of processor time per command of a row. i
+// counts from the end: -1 is the last row.
 func (p *profiled) perCommand(i int) float64 {
 	r := p.rows[len(p.rows)+i]
 	return 1e6 * r.Total / float64(r.Count)
 }
 
-// spend runs a row on a target once. It returns the processor time of the processes
-// during the run, and a CPU profile of each node from the middle of the run.
+// spend runs a row on a target once. It returns the processor time of the
+// processes during the run, and a CPU profile of each node, which covers about
+// the first four fifths of the run.
 func (b *bench) spend(ctx context.Context, r row, t *target, pids []int, nodes []*process.Node) ([]time.Duration,
 	[][]byte, error) {
 	if err := b.calibrate(ctx, r, t); err != nil {

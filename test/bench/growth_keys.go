@@ -25,12 +25,12 @@ const (
 	keyValue  = "holder-012345678"
 )
 
-// cycleLoad is the name of a lock cycle: a client takes a lock with a new key, and
-// deletes it. It leaves the number of keys as it is.
+// cycleLoad is the name of the load of lock cycles: a client takes a lock with
+// a new key and then deletes the key. So the number of keys stays the same.
 const cycleLoad = "SET NX PX and DEL"
 
 // keys measures a number of keys: the time to load them, the memory that they
-// occupy, and the speed of lock cycles and of GET in between them.
+// occupy, and the speed of lock cycles and of GET while they exist.
 func (g *growth) keys(ctx context.Context, at int64) (series []record.Series, err error) {
 	if at > g.m.o.growth.maxKeys {
 		return nil, unavailable(fmt.Sprintf("more than -max-keys %d", g.m.o.growth.maxKeys))
@@ -140,20 +140,20 @@ func describe(series []record.Series) string {
 	return text
 }
 
-// keyLoad is a load between the keys of the keys sweep.
+// keyLoad is a load that the keys sweep runs while the keys exist.
 type keyLoad struct {
 	name  string
 	cycle []exchange
 }
 
-// keyLoads returns the loads for a number of keys.
+// keyLoads returns the loads for a number of existing keys.
 func keyLoads(count int) []keyLoad {
 	value := fmt.Sprintf("$%d\r\n%s\r\n", len(keyValue), keyValue)
 	random := func() string { return fmt.Sprintf(keyFormat, rand.IntN(count)) }
 	return []keyLoad{
 		{cycleLoad, []exchange{
 			{func(c *renewer) []string {
-				// The new key is next to a key that exists.
+				// The name of the new key begins with that of an existing key.
 				c.key = random() + ":" + strconv.Itoa(c.socket)
 				return []string{"SET", c.key, keyValue, "NX", "PX", lockTTL}
 			}, granted},

@@ -194,7 +194,7 @@ func memoryOf(pid int, name string) (int, error) {
 	return int(kb >> 10), err
 }
 
-// kilobytes returns a field of a file of /proc that is in kB.
+// kilobytes returns the value, in kB, of a field of a file in /proc.
 func kilobytes(path, name string) (int64, error) {
 	kb, err := strconv.ParseInt(strings.TrimSuffix(field(path, name), " kB"), 10, 64)
 	if err != nil {

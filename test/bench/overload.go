@@ -40,10 +40,10 @@ const (
 	warmUp = 20.0
 )
 
-// measureOverload lets 5,000 clients log in, and then take, renew and release locks as fast as
-// they can, without a pause. No client may be starved and no command may be
-// refused. The memory of the leader may grow with the number of connections,
-// but not with the time that the overload lasts.
+// measureOverload lets 5,000 clients log in, and then take, renew and release
+// locks as fast as they can, without a pause. No client may be starved and no
+// command may be refused. The memory of the leader may grow with the number of
+// connections, but not with the time that the overload lasts.
 func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 	out, o := m.out, m.o
 	if err := raiseFiles(overloadName, overloadClients+200); err != nil {

@@ -17,8 +17,9 @@ import (
 	"time"
 )
 
-// conditions describes the machine and the versions in lines of a name and a text.
-// volatile reports whether the data is in memory.
+// conditions returns the conditions of a measurement, such as the machine and
+// the versions, as pairs of a name and a text. volatile reports whether the
+// data is in memory.
 func conditions(ctx context.Context, dir string, t tools, o options) (lines [][2]string, volatile bool, err error) {
 	commit := "unknown"
 	if b, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--tags").Output(); err == nil {

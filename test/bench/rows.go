@@ -15,7 +15,7 @@ type row struct {
 
 	keys  string                                       // range that keys are drawn from, default keyspace
 	fill  func(ctx context.Context, addr string) error // writes keys before the row begins, nil for none
-	first int                                          // commands of the first run, default 200 per client
+	first int                                          // commands of the first run, 0 for the default of calibrate
 
 	// These are the floors. leaderFloor and followerFloor are shares of the
 	// rate of Redis. ownFloor is the follower's share of the rate of our

@@ -219,11 +219,12 @@ func planForState(bug string, seed uint64) *Schedule {
 		Fault{Kind: "kill", At: 2 * second, For: second, Who: follower})
 }
 
-// leaseDrill returns the schedule of a seed for a bug that lets another leader be
-// elected while the former one has a lease. The timers of n2 are so slow that it
-// leads for as long as it is cut off, and that its lease is longer than the
-// election of another leader takes. A round asks n1 or n3 for a promise, whichever
-// has answered last, so both of them must break their promises.
+// leaseDrill returns the schedule of a seed for a bug that lets another leader
+// be elected while the old leader, n2, has a lease. The timers of n2 are so
+// slow that it does not step down while it is cut off, and its lease outlasts
+// the election of another leader. A round asks n1 or n3 for a promise,
+// whichever answered last, so the bug must make both of them break their
+// promises.
 func leaseDrill(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	faults := []Fault{
@@ -233,7 +234,7 @@ func leaseDrill(bug string, seed uint64) *Schedule {
 	lease := 100 * ms
 	switch bug {
 	case "forgotten-promise":
-		// A node that has started needs up to a second until it campaigns.
+		// A node that has just started may take up to a second to campaign.
 		lease = 180 * ms
 		faults = append(faults,
 			Fault{Kind: "kill", At: 3 * second, For: 50 * ms, Who: "n1"},

@@ -80,7 +80,8 @@ func newDisk(node string, rng *rand.Rand, a *audit) *disk {
 	return d
 }
 
-// votes are the last vote of a node, and the longest promise not to vote.
+// votes contains the last vote of a node, and the length of its longest promise
+// not to vote.
 type votes struct {
 	vote    uint64
 	voted   []byte

@@ -334,15 +334,15 @@ func (inj *injection) clockJump() bool {
 	return moved == time.Duration(inj.f.Much)
 }
 
-// slowestLeased is the lowest rate of a clock, in millionths, while leaders have
-// leases. A lease is safe only if the clock of a leader is slower than that of a
-// voter by less than 1 %, and some faults make a clock 0.9 ‰ too fast. Without
-// leases, a clock may be as slow as it likes.
+// slowestLeased is the lowest rate of a clock, in millionths, in a history with
+// leader leases. A lease is safe only if the leader's clock is slower than each
+// voter's clock by less than 1 %, and some faults make a clock 0.9 ‰ too fast.
 const slowestLeased = 992_000
 
-// clockDrift makes a clock run at another rate. The clock may be slower without
-// a limit, because a slow clock only makes keys live longer. It is faster only
-// within the drift that the product tolerates.
+// clockDrift makes a clock run at another rate. In a history without leader
+// leases, the clock may be slower without a limit, because a slow clock only
+// makes keys live longer. It is faster only within the drift that the product
+// tolerates.
 func (inj *injection) clockDrift() bool {
 	id := inj.pick()
 	if id == "" {

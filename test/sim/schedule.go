@@ -40,8 +40,8 @@ type Schedule struct {
 	Lease time.Duration `json:"lease_ns,omitempty"`
 	// LockDelay is the lock delay of some of these locks; 0 means none.
 	LockDelay time.Duration `json:"lock_delay_ns,omitempty"`
-	// LeaderLease is cluster.Options.LeaderLease of a node whose timers are not
-	// sluggish; 0 means that leaders have no lease.
+	// LeaderLease is the value of cluster.Options.LeaderLease of the nodes
+	// whose timers are not slow. 0 means that leaders have no lease.
 	LeaderLease time.Duration `json:"leader_lease_ns,omitempty"`
 	// Scenario names a scenario to run instead of a history, such as
 	// lateSnapshotScenario.

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// replyLoads contains loads with large replies, which the client does not read,
-// with large replies of scripts, and with large values.
+// replyLoads contains loads with large replies that the client does not read,
+// loads with large replies of scripts, and a load with large values.
 var replyLoads = []Load{
 	{Name: "large replies not read", workers: 10, prepare: writeLarge(largeKey, 8<<20),
 		attack: askWithoutReading(largeKey, 5)},
@@ -71,8 +71,8 @@ func askWithoutReading(name string, count int) func(ctx context.Context, t *targ
 	}
 }
 
-// commandsEach is how many commands a connection sends before another connection
-// begins.
+// commandsEach is the number of commands that one connection sends before the
+// worker opens another one.
 const commandsEach = 5
 
 // replyOfScript runs a script whose reply is a large value.

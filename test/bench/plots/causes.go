@@ -15,10 +15,12 @@ import (
 // the name of a function, with its package.
 type rule struct {
 	cause string
-	// anywhere are patterns that must all match a function of the stack.
+	// anywhere contains patterns, each of which must match some function of the
+	// stack.
 	anywhere []string
-	// nearest are patterns of which one must match. Rules with nearest are tried
-	// after all others, function by function, beginning at the innermost.
+	// nearest contains patterns of which one must match. Rules with nearest are
+	// tried after all other rules, for one function after the other, beginning
+	// at the innermost one.
 	nearest []string
 }
 
@@ -27,7 +29,7 @@ const otherCause = "other"
 
 const ours = "github.com/holdfast-kv/holdfast/"
 
-// division is a measurement that profiles divide.
+// division is a measurement whose totals are divided by cause, with profiles.
 type division struct {
 	name  string
 	value string // type of the sample values
@@ -35,7 +37,7 @@ type division struct {
 	table func(d division, rows []record.Profile) string
 }
 
-// divisions lists the measurements that profiles divide.
+// divisions lists the measurements that are divided with profiles.
 var divisions = []division{
 	{"cost", "cpu", cpuRules, costTable},
 	{"memory", "inuse_space", heapRules, memoryTable},
@@ -88,8 +90,8 @@ var heapRules = []rule{
 		ours + "cluster/transport", ours + "rpc."}},
 }
 
-// shares reads a profile and divides it by cause. The causes are in the order of
-// the rules, and causes without samples are included.
+// shares reads a profile and divides its samples by cause. The result has the
+// causes in the order of the rules, with those that have no samples.
 func (d division) shares(path string) ([]record.Share, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -118,7 +120,7 @@ func (d division) causes() []string {
 	return append(causes, otherCause)
 }
 
-// divide divides a profile by cause.
+// divide divides the samples of a profile by cause.
 func (d division) divide(p *profile.Profile) ([]record.Share, error) {
 	index := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == d.value })
 	if index < 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/test/bench/record"
 )
 
-// figure is an image with plots beside each other and one legend.
+// figure is an image of plots side by side, with one legend.
 type figure struct {
 	panels []*plot.Plot
 	legend plot.Legend
@@ -27,8 +27,8 @@ const (
 	legendWidth = 2 * vg.Inch
 )
 
-// The colors are distinguishable for color-blind readers (Okabe and Ito). The
-// background is white, so the plots are legible in the dark mode of a page too.
+// Color-blind readers can distinguish these colors (Okabe and Ito). The
+// background is white, so that the plots are also legible on a dark page.
 var (
 	holdfastColor = color.RGBA{0x00, 0x72, 0xb2, 0xff}
 	redisColor    = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
@@ -45,7 +45,8 @@ type line struct {
 	value  func(p record.Point) (record.Figure, bool)
 }
 
-// maxLabels is the number of points from which on not every point has a label.
+// maxLabels is the number of points from which only some of the points have
+// labels.
 const maxLabels = 7
 
 // newPanel returns an empty plot for an axis.
@@ -82,9 +83,9 @@ func (a axis) newPanel(s *record.Sweep, title, y string) *plot.Plot {
 	return p
 }
 
-// position returns the position of a point on the axis X. A logarithmic axis has
-// the logarithms of the values and a linear scale, because the library reserves too
-// much space for the labels of logarithmic scales.
+// position returns the position of a point on the X axis. A logarithmic axis is
+// a linear scale of the logarithms of the values, because the library reserves
+// too much space for the labels of its logarithmic scales.
 func (a axis) position(at int64) float64 {
 	if a.log {
 		return math.Log10(float64(at))
@@ -92,13 +93,13 @@ func (a axis) position(at int64) float64 {
 	return float64(at)
 }
 
-// logarithm returns the figure on a logarithmic axis Y.
+// logarithm returns the logarithms of a figure, for a logarithmic Y axis.
 func logarithm(f record.Figure) record.Figure {
 	return record.Figure{Median: math.Log10(f.Median), Low: math.Log10(f.Low), High: math.Log10(f.High)}
 }
 
-// add adds a line with its spread to a panel. It returns the parts that represent
-// the line in a legend, nil if no point has the value.
+// add adds a line with its spread to a panel. It returns the parts that
+// represent the line in a legend, or nil if no point has the value.
 func (l line) add(a axis, p *plot.Plot, s *record.Sweep) ([]plot.Thumbnailer, error) {
 	points := struct {
 		plotter.XYs
@@ -126,7 +127,7 @@ func (l line) add(a axis, p *plot.Plot, s *record.Sweep) ([]plot.Thumbnailer, er
 	drawn.Color, drawn.Width, drawn.Dashes = l.color, vg.Points(1.6), l.dashes
 	dots.Color, dots.Shape, dots.Radius = l.color, draw.CircleGlyph{}, vg.Points(2.2)
 	bars.Color = l.color
-	// The limits of the axis X are those of the ticks.
+	// Add would replace the limits of the X axis, which newPanel has set.
 	low, high := p.X.Min, p.X.Max
 	p.Add(drawn, dots, bars)
 	p.X.Min, p.X.Max = low, high
@@ -167,7 +168,8 @@ func (a axis) speed(s *record.Sweep) (*figure, error) {
 				return nil, err
 			}
 			if shown != nil {
-				// The name of the load is on a line of its own, so that the legend stays narrow.
+				// The name of the load is on a line of its own, so that the
+				// legend stays narrow.
 				f.legend.Add(system.name+":\n"+load, shown...)
 			}
 			if system.system == record.Redis {
@@ -233,8 +235,8 @@ func (a axis) bytes(s *record.Sweep) (*figure, error) {
 	return f, nil
 }
 
-// logarithmic labels the axis Y of a panel whose lines are logarithms. The axis
-// extends from one power of ten to another.
+// logarithmic sets the limits and the labels of the Y axis of a panel whose
+// lines are logarithms. The axis begins and ends at a power of ten.
 func logarithmic(p *plot.Plot) {
 	if p.Y.Min > p.Y.Max {
 		return // nothing was measured
@@ -258,7 +260,7 @@ func logarithmic(p *plot.Plot) {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 }
 
-// svg draws a figure.
+// svg returns the figure as an SVG image.
 func (f *figure) svg() ([]byte, error) {
 	width := vg.Length(len(f.panels))*panelWidth + legendWidth
 	canvas := vgsvg.New(width, panelHeight)
@@ -274,7 +276,7 @@ func (f *figure) svg() ([]byte, error) {
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, err
 	}
-	// A browser without the font must not use one with serifs.
+	// A browser that does not have the font must not use a font with serifs.
 	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")), nil
 }

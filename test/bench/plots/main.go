@@ -1,11 +1,11 @@
 // Command plots draws the data that the sweeps of test/bench have written, and
-// puts the tables into docs/performance.md. It measures nothing. It is a module of
-// its own, so that the program does not depend on its libraries.
+// puts the tables into docs/performance.md. It measures nothing. It is a module
+// of its own, so that Holdfast does not depend on the libraries that draw.
 //
 //	cd test/bench/plots && go run . -root ../../..
 //
-// If the directory of the profiles exists, the program first divides the totals of
-// "cost" and "memory" by cause, and adds the shares to their data.
+// If the profiles exist, the program first divides the totals of "cost" and
+// "memory" by cause, and adds the shares to the data.
 package main
 
 import (
@@ -105,7 +105,7 @@ func (p *artist) draw(name string, s *record.Sweep, figureOf func(*record.Sweep)
 	return record.WriteFile(filepath.Join(p.images, name+".svg"), b)
 }
 
-// divide divides the totals of one measurement, and makes its table.
+// divide divides the totals of one measurement by cause, and makes its table.
 func (p *artist) divide(d division) error {
 	name := "growth-" + d.name
 	path := filepath.Join(p.data, name+".json")

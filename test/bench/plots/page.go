@@ -30,7 +30,7 @@ var axes = []axis{
 
 var bothLoads = []string{"SET NX PX", "GET"}
 
-// thousands writes a number with commas.
+// thousands formats a number with commas.
 func thousands(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -39,7 +39,7 @@ func thousands(n int64) string {
 	return digits
 }
 
-// binarySize writes a number of bytes.
+// binarySize formats a number of bytes.
 func binarySize(n int64) string {
 	if n >= 1<<10 {
 		return strconv.FormatInt(n>>10, 10) + " KiB"
@@ -47,7 +47,7 @@ func binarySize(n int64) string {
 	return strconv.FormatInt(n, 10) + " B"
 }
 
-// powerOfTen writes a power of ten with an exponent.
+// powerOfTen formats a power of ten with an exponent.
 func powerOfTen(n int64) string {
 	exponent := len(strconv.FormatInt(n, 10)) - 1
 	text := "10"
@@ -57,11 +57,11 @@ func powerOfTen(n int64) string {
 	return text
 }
 
-// perKeyFrom is the smallest number of keys for which the memory per key is not
-// hidden by the memory that a process needs without keys.
+// perKeyFrom is the smallest number of keys for which the table shows the
+// memory per key. With fewer keys, other memory of the process hides it.
 const perKeyFrom = 100_000
 
-// table makes the table of a sweep.
+// table returns the table of a sweep.
 func (a axis) table(s *record.Sweep) string {
 	var b strings.Builder
 	head := []string{a.title}
@@ -93,8 +93,8 @@ func (a axis) table(s *record.Sweep) string {
 	return b.String()
 }
 
-// ratioCell writes the ratio of the leader to Redis, and its spread if there were
-// several repetitions.
+// ratioCell returns the cell with the ratio of the leader to Redis, and with
+// the spread of the ratio if there were several repetitions.
 func ratioCell(p record.Point, what string) string {
 	f, ok := record.RatioOf(p.Samples(what, record.Leader), p.Samples(what, record.Redis))
 	switch {
@@ -106,7 +106,7 @@ func ratioCell(p record.Point, what string) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", f.Median, f.Low, f.High)
 }
 
-// perKeyCell writes the growth of the resident memory per key.
+// perKeyCell returns the cell with the growth of the resident memory per key.
 func perKeyCell(p record.Point, system string) string {
 	empty, loaded := p.Samples(record.Empty, system), p.Samples(record.Resident, system)
 	if p.At < perKeyFrom || len(empty) == 0 || len(loaded) == 0 {
@@ -115,7 +115,8 @@ func perKeyCell(p record.Point, system string) string {
 	return fmt.Sprintf("%.0f", (record.FigureOf(loaded).Median-record.FigureOf(empty).Median)/float64(p.At))
 }
 
-// oneLine makes a text fit into a cell.
+// oneLine returns the first line of a text, without the characters that end a
+// cell.
 func oneLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	return strings.ReplaceAll(line, "|", "/")
@@ -137,7 +138,7 @@ func tableRow(b *strings.Builder, cells []string, columns int) {
 	b.WriteString("|\n")
 }
 
-// costTable makes the table of the processor time per command.
+// costTable returns the table of the processor time per command.
 func costTable(d division, rows []record.Profile) string {
 	column := func(row record.Profile) string { return row.Row + ": " + row.System }
 	return divisionTable(d, rows, column, "", func(row record.Profile, value float64) string {
@@ -146,8 +147,8 @@ func costTable(d division, rows []record.Profile) string {
 	}, func(row record.Profile) string { return fmt.Sprintf("%.1f µs", perCount(row)*1e6) }, "all")
 }
 
-// memoryTable makes the table of the memory per key. The heap profile contains only
-// live memory, so the resident memory is more than the sum.
+// memoryTable returns the table of the memory per key. The heap profile
+// contains only live memory, so the resident memory is more than the sum.
 func memoryTable(d division, rows []record.Profile) string {
 	column := func(row record.Profile) string { return row.System + ", per lock" }
 	return divisionTable(d, rows, column, "live memory", func(row record.Profile, value float64) string {
@@ -158,9 +159,9 @@ func memoryTable(d division, rows []record.Profile) string {
 // perCount returns the total per command or per key.
 func perCount(row record.Profile) float64 { return row.Total / float64(row.Count) }
 
-// divisionTable makes a table with a column for each profile and a row for each
-// cause. The row named sum contains the sums of the shares, unless the name is
-// empty. The row named all contains the totals.
+// divisionTable returns a table with a column for each profile and a row for
+// each cause. The row named sum contains the sums of the shares, unless the
+// name is empty. The row named all contains the totals.
 func divisionTable(d division, rows []record.Profile, column func(record.Profile) string, sum string,
 	cell func(record.Profile, float64) string, total func(record.Profile) string, all string) string {
 	var b strings.Builder
@@ -211,7 +212,7 @@ func valueOf(row record.Profile, cause string) float64 {
 // shownConditions lists the conditions that the page shows.
 var shownConditions = []string{"machine", "data", "holdfast", "load", "load before"}
 
-// provenance describes how the data was measured, as a paragraph.
+// provenance returns a paragraph that says how the data was measured.
 func provenance(h record.Header) string {
 	text := "Measured with `" + h.Command + "`"
 	if h.Preliminary {
@@ -266,7 +267,8 @@ func unbroken(text string) []string {
 	return words
 }
 
-// replaceBlock replaces the text between the two comments with the name of a block.
+// replaceBlock replaces the text between the two comments that contain the name
+// of a block.
 func replaceBlock(page, name, text string) (string, error) {
 	begin, end := "<!-- "+name+": begin (written by make plots) -->\n", "<!-- "+name+": end -->"
 	before, rest, found := strings.Cut(page, begin)

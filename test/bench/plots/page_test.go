@@ -165,8 +165,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRun_NoProfiles checks that the totals of a clone without profiles and without
-// shares are not divided silently.
+// TestRun_NoProfiles checks that divide fails if there are neither profiles nor
+// shares, as in a new clone of the repository.
 func TestRun_NoProfiles(t *testing.T) {
 	p := &artist{data: t.TempDir(), profiles: t.TempDir(), blocks: make(map[string]string)}
 	if err := record.Write(filepath.Join(p.data, "growth-cost.json"), &record.Profiles{

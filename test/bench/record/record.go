@@ -11,11 +11,12 @@ import (
 	"slices"
 )
 
-// Header says how a file was measured.
+// Header says how the data of a file was measured.
 type Header struct {
 	Command    string      `json:"command"`    // the command that measures the file again
-	Conditions [][2]string `json:"conditions"` // names and values: the machine, the versions, the date
-	// Preliminary is true if the repetitions were too few or too short.
+	Conditions [][2]string `json:"conditions"` // pairs of a name and a value, such as the machine or the date
+	// Preliminary is true if there were too few repetitions, or if they were
+	// too short.
 	Preliminary bool `json:"preliminary,omitempty"`
 }
 
@@ -67,7 +68,7 @@ func (p *Point) Samples(what, system string) []float64 {
 	return nil
 }
 
-// Figure is a median and the smallest and the largest value.
+// Figure contains the median, the smallest and the largest of several values.
 type Figure struct{ Median, Low, High float64 }
 
 // FigureOf returns the figure of samples. There must be at least one sample.
@@ -77,9 +78,10 @@ func FigureOf(samples []float64) Figure {
 	return Figure{(s[(n-1)/2] + s[n/2]) / 2, s[0], s[n-1]}
 }
 
-// RatioOf returns the ratio of two medians. Its spread is the spread of the ratios
-// within the repetitions, because the systems are measured in turns. RatioOf
-// reports false if one of the systems was not measured.
+// RatioOf returns the ratio of the median of samples to that of base. Low and
+// High are the smallest and the largest among this ratio and the ratios of the
+// single repetitions, in which the systems are measured in turns. RatioOf
+// returns false if one of the systems was not measured.
 func RatioOf(samples, base []float64) (Figure, bool) {
 	if len(samples) == 0 || len(samples) != len(base) {
 		return Figure{}, false
