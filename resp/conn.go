@@ -63,8 +63,8 @@ type conn struct {
 type activity struct {
 	last  atomic.Int64           // time of the last command, in Unix nanoseconds
 	doing atomic.Pointer[string] // name of the last command
-	// commands counts the commands that have arrived. A pipeline is counted as a
-	// whole, before its first command is executed.
+	// commands counts the commands that have arrived. Commands that redcon
+	// reads together are counted before the first of them is executed.
 	commands atomic.Int64
 }
 

@@ -28,9 +28,9 @@ var keySeed = maphash.MakeSeed()
 
 func keyHash(key string) uint32 { return uint32(maphash.String(keySeed, key)) }
 
-// segment is one file of a store, with an index in memory. Only the goroutine that
-// writes changes a segment, and holds Store.index meanwhile. Other goroutines hold
-// Store.index while they read the fields or the file.
+// segment is one file of a store, with an index in memory. Only the writing
+// goroutine changes a segment, and it holds Store.index while it does so. Other
+// goroutines hold Store.index while they read the fields or the file.
 type segment struct {
 	number uint64
 	path   string

@@ -64,7 +64,7 @@ type Store struct {
 	queue   queue
 	dropped *lostRange // a gap that grows while the queue is full, nil if there is none
 
-	// index guards the segments and the marks. Only the goroutine that writes
+	// index guards the segments and the marks. Only the writing goroutine
 	// changes them.
 	index    sync.RWMutex
 	segments []*segment // the oldest first; the last one is written

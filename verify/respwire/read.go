@@ -205,7 +205,7 @@ func Parse(b []byte) (v Value, rest []byte, err error) {
 	}
 	if payload > 0 {
 		if !bytes.HasPrefix(rest[payload-2:], []byte("\r\n")) {
-			return v, b, fmt.Errorf("%w: no line end follows the string of %.40q", ErrProtocol, head)
+			return v, b, fmt.Errorf("%w: line %.40q: no line end follows the string", ErrProtocol, head)
 		}
 		v.Text, rest = string(rest[:payload-2]), rest[payload:]
 	}
