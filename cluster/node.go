@@ -686,12 +686,11 @@ func (n *Node) View(f func(m *fsm.Machine)) { n.machine.View(f) }
 // member knows the commands that it includes.
 func (n *Node) Features() int { return n.machine.Features() }
 
-// FeatureVersion returns Features, but first makes sure that a result below
-// need is current. If Features is below need, this node may only be behind.
-// Then FeatureVersion asks the leader for the end of the log and waits until
-// this node has applied it, at most Options.LeaderWait. So if a client has seen
-// the raised version at another node, this node does not refuse the commands of
-// that version.
+// FeatureVersion returns Features. If Features is below need, and this program
+// knows need, this node may lag behind the leader. FeatureVersion then first
+// asks the leader for the end of the log and waits until this node has applied
+// it, at most Options.LeaderWait. So if a client has seen the raised version at
+// another node, this node does not refuse the commands of that version.
 func (n *Node) FeatureVersion(need int) int {
 	if now := n.Features(); now >= need || need > n.cfg.Features {
 		return now

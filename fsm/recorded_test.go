@@ -60,10 +60,10 @@ func readRecorded(r *bufio.Reader) (e recordedEntry, err error) {
 }
 
 // TestRecorded replays logs that older programs have executed, one for each
-// feature version that has ever been the highest, and compares the hash of the
-// machine after every entry. A difference means that the members of a cluster
-// diverge while the cluster is upgraded from such a program. The new meaning of
-// the entry then needs a feature version of its own.
+// feature version from 3 on, and compares the hash of the machine after every
+// entry. A difference means that the members of a cluster diverge while the
+// cluster is upgraded from such a program. The new meaning of the entry then
+// needs a feature version of its own.
 //
 // The file of a feature version is recorded once, before the first program that
 // knows the version is released, and is never recorded again:

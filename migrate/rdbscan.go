@@ -125,8 +125,8 @@ func (s *scanner) skip(n uint64) error {
 	return nil
 }
 
-// keep keeps what f reads, after the bytes of prefix. whole is false if it exceeds
-// the limit.
+// keep returns prefix followed by the bytes that f reads. whole is false if
+// these are more than keepLimit; b is incomplete then.
 func (s *scanner) keep(prefix []byte, f func() error) (b []byte, whole bool, err error) {
 	s.kept, s.keeping, s.size = append([]byte(nil), prefix...), true, len(prefix)
 	err = f()

@@ -303,12 +303,13 @@ func (c *conn) largeTransaction(m *multi, large *fsm.Reply, start time.Time) fsm
 	return fsm.Array(interleaved)
 }
 
-// trackFirst runs the commands of the transaction that turn on tracking before
-// the transaction itself: CLIENT TRACKING ON and CLIENT CACHING YES. Reads that
-// precede them in the transaction are then tracked too. That causes unneeded
-// invalidations, but none is missed. CLIENT CACHING NO is run in its position,
-// because running it earlier could miss invalidations. If the transaction also
-// turns tracking off, all these commands are run in their positions.
+// trackFirst is called before a transaction is executed. It runs those commands
+// of the transaction that turn on tracking: CLIENT TRACKING ON and CLIENT
+// CACHING YES. Reads that precede them in the transaction are then tracked too.
+// That causes unneeded invalidations, but none is missed. CLIENT CACHING NO is
+// run in its position, because running it earlier could miss invalidations. If
+// the transaction also turns tracking off, all these commands are run in their
+// positions.
 func (c *conn) trackFirst(m *multi) {
 	var first []*queued
 	for i := range m.cmds {

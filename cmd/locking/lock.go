@@ -236,7 +236,7 @@ func (o *lockOptions) ask(ctx context.Context, nodes *lock.Nodes, key string, sa
 	begun := time.Now()
 	reply := redis.Error(nil)
 	if err := nodes.Do(ctx, "PING").Err(); err != nil && (!o.limited || o.wait == 0 || errors.As(err, &reply)) {
-		return nil, fmt.Errorf("no node of %s answers: %w", strings.Join(o.addrs, ", "), err)
+		return nil, fmt.Errorf("no node of %s has accepted PING: %w", strings.Join(o.addrs, ", "), err)
 	}
 	opts := []lock.Option{lock.WithTTL(o.ttl), lock.WithOwner(cmp.Or(o.owner, ownName())), lock.WithMeta(o.meta)}
 	switch {

@@ -33,9 +33,9 @@ import (
 //   - make it recurse until the stack overflows (packets that contain no
 //     command).
 //
-// redcon reads only complete, valid, canonical multibulk commands from a Conn.
-// Every path of its parser that causes one of these problems begins with input
-// that a Conn does not pass on.
+// redcon reads only complete, valid, canonical multibulk commands from a Conn,
+// and the empty lines that pad inserts. Every path of its parser that causes
+// one of these problems begins with input that a Conn does not pass on.
 //
 // A Conn behaves like Redis 7.0.15. It ignores empty lines and counts below
 // one. It understands inline commands, and rewrites them as multibulk, because

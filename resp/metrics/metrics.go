@@ -209,9 +209,9 @@ func (m *Port) Series(name string) *Series {
 	return s
 }
 
-// Group records a group of n commands that took d. Each of its commands counts as
-// having taken d. at returns the series of a command. out contains the replies,
-// one for each command.
+// Group records a group of n commands that took d. Each of its commands counts
+// as having taken d. The function at returns the series of the command with a
+// given index. out contains the replies, one for each command.
 func (m *Port) Group(n int, at func(i int) *Series, d time.Duration, out []byte) {
 	bucket := bucketOf(d)
 	for i := 0; i < n; {

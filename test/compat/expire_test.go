@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ttlSetups are commands that make a key with and without a time to live.
+// ttlSetups are commands after which k is absent, has no time to live, or has
+// one.
 var ttlSetups = []string{"DEL k", "SET k v", "SET k v EX 100", "SET k v EXAT 99999999999"}
 
 func TestExpire(t *testing.T) {
@@ -65,7 +66,8 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-// TestExpiry checks that every command treats an expired key as absent.
+// TestExpiry checks that commands on strings and on keys treat an expired key
+// as absent.
 func TestExpiry(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("SET a 1 PX 20", "SET b 2", "PEXPIRE b 20", "SETEX c 100 3", "SET d 4 PX 20")

@@ -17,7 +17,7 @@ import (
 // others have one owner at a time.
 const (
 	fairDelayed = "fair1"
-	fairShared  = "fair2" // owners share it, or ask for it alone
+	fairShared  = "fair2" // owners ask for it with SHARED or exclusively
 	fairLimit   = "fair3" // two owners hold it
 )
 

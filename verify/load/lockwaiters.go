@@ -16,7 +16,7 @@ import (
 // These are the locks that several owners may hold together. The other locks in
 // fairLocks have one owner at a time.
 const (
-	sharedLock  = "fair:shared" // owners share it, or ask for it alone
+	sharedLock  = "fair:shared" // owners ask for it with SHARED or exclusively
 	limitedLock = "fair:limit"  // two owners hold it
 )
 

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// listenAs answers each command with the reply of its name, until the test ends.
+// listenAs returns the address of a server that runs until the test ends. The
+// server answers each command with the entry of replies for the command's name.
 func listenAs(t *testing.T, replies map[string]string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
