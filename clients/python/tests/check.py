@@ -49,6 +49,7 @@ class Proxy:
 
     def __init__(self, address):
         self.hangs, self.loses = False, False
+        self._lost = set()  # the clients whose reply is lost
         host, port = address.rsplit(":", 1)
         self._node = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -72,13 +73,13 @@ class Proxy:
     def _pass_on(self, source, target, client):
         while data := source.recv(1 << 16):
             until("the proxy to continue", lambda: not self.hangs)
-            if self.loses and source is client and b"RELEASE" in data:
-                self.loses = False
-                target.sendall(data)
-                target.recv(1)  # the node has executed it
+            if client in self._lost and source is not client:  # the node has executed it
                 for s in (source, target):
                     s.shutdown(socket.SHUT_RDWR)
                 return
+            if self.loses and source is client and b"RELEASE" in data:
+                self.loses = False
+                self._lost.add(client)
             target.sendall(data)
 
 
