@@ -28,7 +28,7 @@ func TestPipeline_Abandoned(t *testing.T) {
 			reply       string
 			least, most int // scripts that are executed
 		}{
-			{"string.rep('x', 4000000)", 1, scripts / 2},
+			{"string.rep('x', 900000)", 1, scripts / 2},
 			{"1", scripts, scripts},
 		} {
 			key := fmt.Sprintf("n%d:%.6s", i, tt.reply)
