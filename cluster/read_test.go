@@ -76,8 +76,8 @@ func TestRead_Lease(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
 		// The old leader believes that it leads for the whole test.
-		o.HeartbeatTimeout, o.LeaseTimeout = slowdown*4*time.Second, slowdown*4*time.Second
-		o.LeaderLease = slowdown * 2 * time.Second
+		o.HeartbeatTimeout, o.LeaseTimeout = slowdown*3*time.Second, slowdown*3*time.Second
+		o.LeaderLease = slowdown * time.Second
 		o.LeaderWait = slowdown * 20 * time.Second
 	})
 	old := c.leader()
@@ -122,8 +122,8 @@ func TestRead_LeaseEndsBeforeItsCheck(t *testing.T) {
 		t.Run(through, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, 5, func(o *cluster.Options) {
-				o.HeartbeatTimeout, o.LeaseTimeout = slowdown*4*time.Second, slowdown*4*time.Second
-				o.LeaderLease = slowdown * time.Second
+				o.HeartbeatTimeout, o.LeaseTimeout = slowdown*time.Second, slowdown*time.Second
+				o.LeaderLease = slowdown * 400 * time.Millisecond
 				o.LeaderWait = slowdown * 20 * time.Second
 			})
 			old := c.leader()
