@@ -34,7 +34,8 @@ type server struct {
 }
 
 // open checks that the server answers, and returns the number of keys in each of
-// its databases.
+// its databases. If only is not negative, the result contains at most that
+// database.
 func (s *server) open(ctx context.Context, only int) (map[int]int64, error) {
 	if only >= clusterDatabases {
 		return nil, fmt.Errorf("the source is database %d, and Holdfast has the databases 0 to %d", only,

@@ -10,16 +10,16 @@ import (
 )
 
 // lane is a queue of dry runs of scripts, which run one at a time. The leader
-// has two lanes. Every dry run begins in the lane for short dry runs, and is
-// moved to the other lane when it takes longer than the first lane allows. So a
-// short script never waits for a long one.
+// has two lanes. Every dry run begins in the lane for short dry runs. If it
+// exceeds the limit of that lane, it starts again in the other lane. So a short
+// script waits for a long one only up to that limit.
 //
-// After a dry run that ends, the proposer executes the script, which takes
+// If the script ends in the dry run, the proposer then executes it. This takes
 // about as long again, and writes wait meanwhile. So a lane pauses after a dry
-// run that was not brief. The scripts of a lane thus use at most one part in
-// laneShare of the proposer's time, and other clients' writes run in between.
+// run that was not brief. During the pause, other clients' writes run. The
+// scripts of a lane thus use at most 1/laneShare of the proposer's time.
 type lane struct {
-	limit time.Duration // limit of a dry run, which then moves to the next lane
+	limit time.Duration // limit of a dry run; one that exceeds it starts again in the other lane
 	most  int           // limit of the dry runs that wait; a user may have a part of it: see laneUsers
 	slots *fairshare.Slots
 

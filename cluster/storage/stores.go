@@ -164,10 +164,11 @@ func (s *Stores) openNode(bad corrupter) error {
 		}
 	}
 	if n.NodeID != s.cfg.NodeID {
-		return fmt.Errorf("%w: %s belongs to node %s, started as %s", ErrWrongNode, s.cfg.Dir, n.NodeID, s.cfg.NodeID)
+		return fmt.Errorf("%w: %s belongs to node %s, but this process was started as %s",
+			ErrWrongNode, s.cfg.Dir, n.NodeID, s.cfg.NodeID)
 	}
 	if n.LogKind != s.cfg.LogKind {
-		return fmt.Errorf("%w: %s was made with log store %s, started with %s",
+		return fmt.Errorf("%w: %s was made with log store %s, but this process was started with %s",
 			ErrWrongLogKind, s.cfg.Dir, n.LogKind, s.cfg.LogKind)
 	}
 	s.node = n

@@ -430,7 +430,8 @@ func TestIdentity(t *testing.T) {
 		other := cfg
 		other.NodeID = "n2"
 		_, err := storage.Open(other)
-		if !errors.Is(err, storage.ErrWrongNode) || !strings.Contains(err.Error(), "belongs to node n1, started as n2") {
+		if !errors.Is(err, storage.ErrWrongNode) ||
+			!strings.Contains(err.Error(), "belongs to node n1, but this process was started as n2") {
 			t.Fatalf("Open as n2: %v", err)
 		}
 		other = cfg

@@ -34,7 +34,8 @@ type restoreOptions struct {
 	set        bool // the quarantine was set
 }
 
-// restoreCommand returns the command that writes a backup into an empty cluster.
+// restoreCommand returns the command that replaces the data of a cluster with a
+// backup.
 func restoreCommand() *cobra.Command {
 	var o restoreOptions
 	cmd := &cobra.Command{

@@ -109,10 +109,10 @@ func TestScript_AllOrNothing(t *testing.T) {
 	})
 }
 
-// TestScript_Native calls scripts that Holdfast runs in a native form. It
-// compares them with Redis, and with an interpreted script that differs only in
-// its SHA1. The calls have the keys, tokens and times that libraries send, and
-// others.
+// TestScript_Native calls scripts that Holdfast runs in a native form, and
+// compares the results with those of Redis. It then makes the same calls of a
+// copy that differs only in its SHA1, so that Holdfast interprets it. The
+// arguments include those that libraries send, and invalid ones.
 func TestScript_Native(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, script := range libraryScripts(t) {
