@@ -97,7 +97,7 @@ func (ms *membership) operatorChanged() {
 		return
 	}
 	if err := ms.setSetting(settingVoters, ""); err != nil {
-		ms.log.Warn("the number of voters before automatic removals was not reset", "error", err)
+		ms.log.Warn("failed to reset the number of voters that was recorded before automatic removals", "error", err)
 	}
 }
 

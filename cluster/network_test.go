@@ -273,17 +273,18 @@ func (n *network) freeze(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.frozen.Store(true) })
 }
 
-// stall delays the bytes of a service that the node named by to sends on the
-// existing connections, until flow is called.
+// stall delays what the acceptor sends on the existing connections for a
+// service, until flow is called. The dialer is the node from, and the acceptor
+// is the node to.
 func (n *network) stall(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})
 	n.each(service, from, to, func(r *relay) { r.back.Store(&stalled) })
 	return func() { close(stalled) }
 }
 
-// delay is like stall, for the opposite direction: it delays what is sent to
-// the node to. The bytes arrive when flow is called, even if the sender has
-// long given up the connection. Bytes that the node to sends back are
+// delay is like stall, for the opposite direction: it delays what the dialer
+// sends. These bytes arrive when flow is called, even if the dialer has
+// abandoned the connection by then. Everything that the acceptor sends is
 // discarded.
 func (n *network) delay(service rpc.Service, from, to string) (flow func()) {
 	stalled := make(chan struct{})

@@ -608,9 +608,9 @@ func (sp *Speculation) prepareUndo(body []byte) {
 	}
 }
 
-// undo restores the state before a group that was cut, that is, ended because
-// it exceeded its budget. undo reports whether prepareUndo has saved that
-// state.
+// undo drops the effects of a group that has exceeded its budget: it restores
+// the state that prepareUndo saved before the group. It returns false if
+// prepareUndo saved no state.
 func (sp *Speculation) undo() bool {
 	b, c := &sp.reads, &sp.c
 	if b.before == nil {

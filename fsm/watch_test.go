@@ -111,7 +111,7 @@ type watched struct {
 	key      string
 	version  uint64
 	value    string // at WATCH
-	touched  string // the command after which the value was another one, or ""
+	touched  string // the first command that changed the value, "" for none
 	deadline int    // entries until EXEC
 }
 

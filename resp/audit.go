@@ -271,10 +271,10 @@ func (c *conn) auditLogin(name string, known bool, result string) {
 	}
 }
 
-// auditTransaction logs the administrative commands on data of a transaction. out
-// is the reply to EXEC, which contains the replies of these commands. If EXEC
-// failed, err is set instead. The connection commands of a transaction are logged
-// when they run.
+// auditTransaction logs the administrative commands of a transaction that are
+// commands on data. out is the reply to EXEC, which contains the replies of these
+// commands. If EXEC failed, err is set instead. The transaction's connection
+// commands are logged when they run.
 func (c *conn) auditTransaction(m *multi, out []byte, err error) {
 	if c.srv.audit.log == nil {
 		return

@@ -187,7 +187,7 @@ func (d *Monitor) measure() Status {
 	}
 	switch {
 	case d.status.DiskLow && !was:
-		d.cfg.Logger.Warn("the disk is almost full: as leader, this node refuses commands that add data",
+		d.cfg.Logger.Warn("the disk is almost full: this node refuses commands that add data while it leads",
 			"dir", d.cfg.DataDir, "free", size(free), "total", size(total), "reserve", size(reserve),
 			"remedy", "free space or enlarge the disk")
 	case was && !d.status.DiskLow:

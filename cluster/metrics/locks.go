@@ -78,7 +78,8 @@ func (s *lockStarts) note(token fsm.Pos, lease int64) {
 	}
 }
 
-// of returns when the grant with a token began.
+// of returns the lease clock at the beginning of a grant. token is the fencing
+// token of the grant.
 func (s *lockStarts) of(token fsm.Pos) (lease int64, known bool) {
 	if s.first == 0 || token < s.first {
 		return 0, false

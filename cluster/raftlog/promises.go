@@ -116,7 +116,8 @@ func (p *promises) await() error {
 		if left <= 0 {
 			return nil
 		}
-		// The clock of the promise may be slower than that of the timer.
+		// p.mono may run slower than the clock of the timer, so the loop reads
+		// p.mono again when the timer has fired.
 		t := time.NewTimer(max(left, time.Millisecond))
 		select {
 		case <-t.C:

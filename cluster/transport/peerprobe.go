@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// errNotReplicating ends a request to a member that does not answer when there
-// is no longer a reason to send it.
-var errNotReplicating = errors.New("this node no longer leads that term, or the peer is not a member")
+// errNotReplicating ends a request that waits for a member to answer again, if
+// there is no longer a reason to send the request.
+var errNotReplicating = errors.New("this node no longer leads in the term of the request, or the peer is not a member")
 
 // peerProbeEvery is the interval of the probes that are sent to a member that
 // does not answer.

@@ -62,8 +62,8 @@ var docFamilies = []struct{ name, title, text string }{
 	{"server", "Server", "The node that holds the connection answers these commands, except those that read or " +
 		"change keys."},
 	{"hash", "Hashes", ""},
-	{"list", "Lists", "Each key has one queue for the clients of all nodes that wait in blocking commands such as " +
-		"`BLPOP`."},
+	{"list", "Lists", "Each key has one queue, shared by all nodes, for clients that wait in blocking commands such " +
+		"as `BLPOP`."},
 	{"set", "Sets", ""},
 	{"sorted-set", "Sorted sets", ""},
 	{"stream", "Streams", ""},

@@ -12,8 +12,9 @@ const maxHTTPConns = 256
 
 // httpConns bounds the open connections of an HTTP server. The server calls the
 // method state as its ConnState hook. At the bound, a new connection replaces the
-// connection that has been idle, or without a request, for the longest time. If no
-// connection is idle, it replaces the one that has been busy for the longest time.
+// connection that has been idle for the longest time. A connection on which no
+// request has arrived yet counts as idle. If no connection is idle, the new one
+// replaces the connection that has been busy for the longest time.
 type httpConns struct {
 	most int
 

@@ -98,7 +98,8 @@ func firstLine(s string) string {
 // errNotRun means that this machine lacks something that the program needs.
 var errNotRun = errors.New("not run")
 
-// startImages starts the program with the bug on crash images of its own data.
+// startImages lets test/images start holdfast, which is the program with the bug,
+// on crash images of its own data. program is the path of test/images.
 func startImages(ctx context.Context, program, holdfast, dir string, want *regexp.Regexp) (string, error) {
 	summary := filepath.Join(dir, "images.json")
 	cmd := exec.CommandContext(ctx, program,

@@ -160,12 +160,12 @@ func checkPage(t *testing.T, rows map[string]string) {
 }
 
 const pageHead = "# Compatibility\n" + `
-` + "`make matrix`" + ` runs these tests and writes this page. Each test starts three node
-processes and connects the client to a follower, or in the Sentinel and cluster
-modes to the node that the client finds. In the middle it kills the leader with
-` + "`kill -9`" + `, while the client holds a lock. "works" means three things: the
-library did what its documentation says, no lock had two owners, and no command
-failed that was sent through a surviving node.
+` + "`make matrix`" + ` tests client libraries and writes this page. Each test starts
+three node processes and connects the client to a follower. In the Sentinel and
+cluster modes, the client connects to the node that it finds. While the client
+holds a lock, the test kills the leader with ` + "`kill -9`" + `. "works" means three
+things: the library did what its documentation says, no lock had two owners, and
+no command that was sent through a surviving node failed.
 `
 
 const pageFoot = `

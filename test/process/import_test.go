@@ -219,8 +219,9 @@ func TestImport_Interrupted(t *testing.T) {
 	want(t, c.Nodes[0], fmt.Sprintf("(integer) %d", keys), "DBSIZE")
 }
 
-// fillLarge writes values of every type that are too large for one command, and a hash
-// that is larger than the largest argument.
+// fillLarge writes a value of each collection type. Each value is too large to be
+// written with one command. fillLarge also writes a hash that is larger than an
+// argument of a command may be.
 func fillLarge(t *testing.T, r *process.Node) {
 	t.Helper()
 	const filled = 20000

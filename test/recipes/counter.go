@@ -55,7 +55,8 @@ func counterDemo(ctx context.Context, e *Env) error {
 			seen[n] = true
 			mu.Unlock()
 			if again || n <= last || n < first {
-				return fmt.Errorf("drew %d (drawn before: %v), the number before was %d", n, again, last)
+				return fmt.Errorf("drew %d (already drawn by some client: %v); this client's previous number was %d",
+					n, again, last)
 			}
 			last = n
 			if half {

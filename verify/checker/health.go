@@ -17,8 +17,8 @@ type Span struct {
 // a key must be gone therefore depends on the health of the cluster. With the zero
 // value and with nil, no key ever has to be gone.
 type Health struct {
-	// Slack is how late a healthy cluster may be, including the error of the
-	// measurement.
+	// Slack is how late a healthy cluster may expire a key. It includes the
+	// error with which the checker measures times.
 	Slack time.Duration
 	// Ill contains the intervals that do not count. Each interval begins before
 	// a fault or a change of leader, because the cluster loses the time that

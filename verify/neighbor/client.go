@@ -68,7 +68,8 @@ func (c *client) pipeline(cmds [][]string) error {
 	return nil
 }
 
-// raw is a connection whose replies are read only when the load reads them.
+// raw is a connection on which a load can send commands without waiting for the
+// replies. A reply stays unread until the load reads it.
 type raw struct {
 	net.Conn
 	stop func() bool
