@@ -382,8 +382,9 @@ func (s *Session) Abandon() {
 }
 
 // command submits internal commands and returns without waiting for their
-// replies. The call's done channel receives a value when the replies have
-// arrived. The commands are lost if there is no leader.
+// replies. The call's done channel receives a value when the call has ended,
+// with the replies or with an error. A call that could not be sent within
+// LeaderWait ends with an error.
 func (fw *forwarder) command(table *fsm.Table, cmds ...[][]byte) *call {
 	return fw.submit(&call{}, table, cmds)
 }

@@ -491,7 +491,9 @@ func (c *testCluster) remove(id string) {
 	})
 }
 
-// dropGraces is larger than the constant dropGraces of package cluster.
+// dropGraces is how many times WaiterGrace a test waits before it checks that a
+// reply is still kept. It is larger than the constant of the same name in package
+// cluster, so the leader has had time to drop the reply.
 const dropGraces = 100
 
 // mended waits until all given nodes use fsm.FeatureMend. Without arguments it

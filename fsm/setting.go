@@ -153,7 +153,8 @@ func setSettings(c *Ctx, args [][]byte) Reply {
 	return OK
 }
 
-// Setting returns the value of a setting that is kept as text, or "".
+// Setting returns the value of a setting, or "" if the setting was never changed.
+// It does not know notify-keyspace-events, which is not kept as text.
 func (m *Machine) Setting(name string) string {
 	for _, e := range m.settings {
 		if e.name == name {

@@ -122,8 +122,9 @@ func TestExecutor_Executed(t *testing.T) {
 	c.expect("CONFIG GET slowlog-max-len", "*2\n$15\nslowlog-max-len\n$1\n7", "CONFIG GET requirepass", "*2\n$11\nrequirepass\n$0\n")
 }
 
-// TestExecutor_Block checks that no later failure means that a blocking command
-// was not executed, because a command that waits may be served at any time.
+// TestExecutor_Block checks that the outcome of a blocking command is unknown if
+// a later step fails. A command that waits may be served at any time, so the
+// reply must not say that the command was not executed.
 func TestExecutor_Block(t *testing.T) {
 	for _, tc := range []struct{ name, end string }{
 		{"the wait is ended", "CLIENT UNBLOCK %s"},

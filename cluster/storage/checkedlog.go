@@ -26,8 +26,9 @@ type diskLog interface {
 }
 
 // checkedLog is the raft.LogStore between the log cache and the disk. It adds a
-// trailer to every entry and checks it on every read, limits the time of
-// writes, keeps failures, refuses gaps, and counts bytes.
+// trailer to every entry and checks the trailer on every read. It limits the
+// time of writes, refuses appends that would leave a gap, and counts the bytes
+// of the entries. After a failure, every write returns that failure: see guard.
 //
 // All methods are safe for concurrent use. Writes are serialized.
 type checkedLog struct {

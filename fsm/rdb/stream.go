@@ -24,8 +24,8 @@ const (
 	streamNodeBytes   = 4 << 10
 )
 
-// Stream writes a stream as if its entries had been added one after the other
-// and none had been deleted.
+// Stream writes a stream. It divides the entries among the nodes of the stream
+// as if they had been added one after the other and none had been deleted.
 func (w *Writer) Stream(v *stream.Stream) {
 	w.Byte(typeStreamListpacks)
 	var l listpack

@@ -24,8 +24,9 @@ const (
 // sees only the history of the keys that it may read.
 type Scope struct{ User, DB string }
 
-// Origins remembers which client took a lock, and when, as the history says about
-// the current grants of locks. These facts do not change while the grant lasts.
+// Origins remembers which client took a lock, and when. It reads these facts about
+// the current grants from the history of locks. They do not change while the grant
+// lasts.
 // Origins is safe for concurrent use. Its zero value is ready for use.
 type Origins struct {
 	mu  sync.Mutex

@@ -109,7 +109,7 @@ func hierarchyFamily(ctx context.Context, c *redis.Client, prefix string) error 
 			return err
 		}
 		if got != step.want {
-			return fmt.Errorf("%s locks %s: %v, want %v", step.token, step.path, got, step.want)
+			return fmt.Errorf("owner %s locks %s: got %v, want %v", step.token, step.path, got, step.want)
 		}
 	}
 	return nil
