@@ -63,8 +63,8 @@ func randomCount(args [][]byte, word string) (count int64, with bool, fail fsm.R
 	return count, with, fsm.Null
 }
 
-// span converts a start and an end, both inclusive and counted from the end if
-// they are negative, to the half-open range [from, to) of n elements.
+// span converts start and end to the half-open range [from, to) of n elements.
+// Both start and end are inclusive. A negative number counts from the end.
 func span(start, end int64, n int) (from, to int) {
 	size := int64(n)
 	if start < 0 {

@@ -89,7 +89,8 @@ const (
 	msgBitNot    = "ERR BITOP NOT must be called with a single source key."
 )
 
-// bitBatch is the number of bytes that are charged at a time.
+// bitBatch is the number of bytes for which BITCOUNT and BITPOS charge at a
+// time.
 const bitBatch = 16 << 10
 
 // bitOffset parses the offset of a bit. The first bit of a byte is its highest.
@@ -256,7 +257,7 @@ func bitpos(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			return fail
 		}
 	}
-	skip := byte(0) // a byte that does not contain the bit
+	skip := byte(0) // the byte in which no bit is equal to bit
 	if bit == 0 {
 		skip = 0xff
 	}
@@ -387,8 +388,8 @@ const (
 	overflowFail
 )
 
-// bitOp is one operation of BITFIELD. It applies to the field that begins at
-// bit number at and is bits wide.
+// bitOp is one operation of BITFIELD. at is the number of the first bit of its
+// field, and bits is the width of the field.
 type bitOp struct {
 	write, add bool
 	signed     bool

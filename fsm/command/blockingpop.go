@@ -215,7 +215,8 @@ func parseBpop(
 func popFirst(c *fsm.Ctx, key []byte) fsm.Reply { return popElement(c, key, true) }
 func popLast(c *fsm.Ctx, key []byte) fsm.Reply  { return popElement(c, key, false) }
 
-// popElement returns the key and an element.
+// popElement removes an element from one end of a list and returns the key and
+// the element.
 func popElement(c *fsm.Ctx, key []byte, left bool) fsm.Reply {
 	elems, fail := takeElements(c, c.Lookup(key), 1, left)
 	if fail.IsError() {
@@ -227,7 +228,8 @@ func popElement(c *fsm.Ctx, key []byte, left bool) fsm.Reply {
 func popLowest(c *fsm.Ctx, key []byte) fsm.Reply  { return popScored(c, key, false) }
 func popHighest(c *fsm.Ctx, key []byte) fsm.Reply { return popScored(c, key, true) }
 
-// popScored returns the key, a member and its score.
+// popScored removes the member with the lowest or the highest score and returns
+// the key, the member and its score.
 func popScored(c *fsm.Ctx, key []byte, fromMax bool) fsm.Reply {
 	elems, fail := takeScored(c, c.Lookup(key), 1, fromMax, false)
 	if fail.IsError() {

@@ -172,9 +172,9 @@ const (
 	msgRepeats = "ERR more than 262144 elements with repetitions, ask for less at a time"
 )
 
-// randomOffsets draws count of n positions and calls f with each. If count is
-// negative, it draws -count positions with repetitions. It reports false if
-// count exceeds maxRepeats.
+// randomOffsets draws count distinct positions below n and calls f with each.
+// If count is negative, it draws -count positions, which may repeat. It reports
+// false if -count exceeds maxRepeats.
 func randomOffsets(c *fsm.Ctx, count int64, n int, f func(i int) bool) bool {
 	switch {
 	case count < -maxRepeats:

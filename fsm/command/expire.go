@@ -185,7 +185,8 @@ func lifetimeIn(c *fsm.Ctx, unit timeUnit, arg []byte, name string) (l lifetime,
 // bits.
 const maxSeconds = (1<<63 - 1) / 1000
 
-// msgLeases is the error of the commands that change the time to live of a key.
+// msgLeases is the error that a command which changes the time to live of a key
+// returns for a keyspace.Lock.
 const msgLeases = "ERR each owner of a shared lock has a lease of its own: use LOCK RENEW"
 
 func expire(c *fsm.Ctx, args [][]byte) fsm.Reply    { return expireGeneric(c, args, unitEX) }

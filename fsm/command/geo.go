@@ -279,7 +279,7 @@ const (
 	msgGeoMost        = "ERR the area has more than 4194304 members to be looked at, search a smaller one"
 
 	// geoMost is the maximum number of members that a search looks at. Looking
-	// at so many takes some seconds.
+	// at this many members takes some seconds.
 	geoMost = 1 << 22
 )
 
@@ -299,8 +299,9 @@ func georadiusKeys(args [][]byte) []int         { return storeKeys(args, 6) }
 func georadiusbymemberKeys(args [][]byte) []int { return storeKeys(args, 5) }
 
 // storeKeys returns the positions of the source key and of the keys after every
-// STORE and every STOREDIST. Redis checks the ACL rules for the first of them
-// only, but writes to the last one, so a user of Redis can bypass the rules.
+// STORE and every STOREDIST. Redis checks the ACL rules only for the first key
+// that follows one of these options, but writes to the last one, so a user of
+// Redis can bypass the rules.
 func storeKeys(args [][]byte, from int) []int {
 	pos := []int{1}
 	for _, word := range []string{"STORE", "STOREDIST"} {
@@ -349,7 +350,7 @@ type geoPoint struct {
 	container.Scored
 	at       geo.Point
 	distance float64 // in meters
-	n        int     // the number of members that were found before it
+	n        int     // the number of members that were found before this one
 }
 
 // geoFound collects the members that were found. It keeps at most twice as many
@@ -388,8 +389,8 @@ func (f *geoFound) cut() {
 	}
 }
 
-// searchArea collects the members of v in the area s. It fails with an error if
-// it has looked at more than most members.
+// searchArea collects the members of v in the area s. The parameter most limits
+// how many members it looks at; beyond this limit, it returns an error.
 func searchArea(c *fsm.Ctx, s *geo.Shape, v *keyspace.Collection, f *geoFound, most int) (fail fsm.Reply) {
 	looked := 0
 	var last geo.Cell
@@ -431,9 +432,9 @@ type geoFlags byte
 
 const (
 	geoStores     geoFlags = 1 << iota // STORE key and STOREDIST key are allowed
-	geoByMember                        // the middle is a member
-	geoSearch                          // GEOSEARCH or GEOSEARCHSTORE
-	geoSearchInto                      // GEOSEARCHSTORE
+	geoByMember                        // the middle of the area is given by a member
+	geoSearch                          // the command is GEOSEARCH or GEOSEARCHSTORE
+	geoSearchInto                      // the command is GEOSEARCHSTORE
 )
 
 // geoQuery has the parsed arguments of a command.
@@ -445,7 +446,8 @@ type geoQuery struct {
 
 	withDist, withHash, withCoord bool
 
-	// stores is set if the result is stored in the key into.
+	// stores is set if the result is stored. The argument into is the key that
+	// receives it.
 	stores    bool
 	into      []byte
 	storeDist bool
@@ -608,7 +610,7 @@ func searchAndReply(c *fsm.Ctx, args [][]byte, flags geoFlags) fsm.Reply {
 	return q.reply(c)
 }
 
-// geoStore stores the members that were found in a sorted set.
+// geoStore writes the members that the search has found to a sorted set.
 func geoStore(c *fsm.Ctx, q *geoQuery) fsm.Reply {
 	event := "georadiusstore"
 	if q.flags&geoSearch != 0 {
@@ -649,8 +651,8 @@ func (q *geoQuery) reply(c *fsm.Ctx) fsm.Reply {
 // coordBytes is the approximate size of two coordinates in a reply, in bytes.
 const coordBytes = 50
 
-// describe returns the elements of the reply for a member: its name and what
-// the options ask for.
+// describe returns the elements of the reply for a member: its name and the
+// details that the options request.
 func (q *geoQuery) describe(p *geoPoint) []fsm.Reply {
 	elems := []fsm.Reply{fsm.Bulk(p.Member)}
 	if q.withDist {

@@ -30,7 +30,7 @@ func TestGeo_Found(t *testing.T) {
 				f.add(&container.Scored{Member: fmt.Sprint(n)}, geo.Point{}, d)
 				all = append(all, geoPoint{container.Scored{Member: fmt.Sprint(n)}, geo.Point{}, d, n})
 				if count > 0 && int64(len(f.points)) > max(2*count, 1024) && count < 10_000 {
-					t.Fatalf("%d points for a count of %d", len(f.points), count)
+					t.Fatalf("geoFound keeps %d points for a count of %d, want fewer", len(f.points), count)
 				}
 			}
 			f.cut()
@@ -39,7 +39,8 @@ func TestGeo_Found(t *testing.T) {
 				all = all[:min(count, int64(len(all)))]
 			}
 			if !slices.Equal(f.points, all) {
-				t.Errorf("order %d, count %d: %d points, want %d, or others", order, count, len(f.points), len(all))
+				t.Errorf("order %d, count %d: got %d points, want %d; if the numbers are equal, the points differ",
+					order, count, len(f.points), len(all))
 			}
 		}
 	}
@@ -96,7 +97,8 @@ func TestGeo_Most(t *testing.T) {
 	}{{500, geoFound{}, true}, {499, geoFound{}, false}, {499, geoFound{count: 1, order: 1}, false},
 		{20, geoFound{count: 1, any: true}, true}} {
 		if fail := searchArea(new(fsm.Ctx), &s, v, &c.f, c.most); fail.IsError() == c.want {
-			t.Errorf("%d looked at, count %d: %q, found %d", c.most, c.f.count, fail.Text(), c.f.n)
+			t.Errorf("limit %d, count %d: got the error %q after %d members were found",
+				c.most, c.f.count, fail.Text(), c.f.n)
 		}
 	}
 }

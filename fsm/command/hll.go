@@ -92,9 +92,10 @@ func storeHLL(c *fsm.Ctx, o *keyspace.Object, key []byte, h hll.Value) {
 	c.Assign(n)
 }
 
-// hllProbes is the number of elements up to which PFADD looks up each element
-// in the runs. For more elements, it expands all registers first; otherwise
-// each repetition of an element would cost a walk through the runs.
+// hllProbes is the maximum number of elements for which PFADD looks up each
+// element in the runs of the sparse encoding. For more elements, it expands all
+// registers first; otherwise each repetition of an element would cost a walk
+// through the runs.
 const hllProbes = 16
 
 // pfadd changes nothing if it finds broken registers. Redis keeps the changes

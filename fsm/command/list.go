@@ -267,7 +267,7 @@ func takeElements(c *fsm.Ctx, o *keyspace.Object, count int64, left bool) (elems
 	} else {
 		o.Coll.List.Descend(int(size)-1, gather)
 	}
-	if l.over() { // remove nothing that the client does not receive
+	if l.over() { // the reply is too large, so the list is not changed
 		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, []byte(o.Key), keyspace.TypeList)
@@ -384,7 +384,7 @@ func lrem(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	switch {
 	case !ok:
 		return fsm.Error(fsm.MsgNotInt)
-	case count == math.MinInt64: // -count would overflow; it means no limit
+	case count == math.MinInt64: // -count would overflow; 0 means all matches
 		count = 0
 	}
 	o, wrong := c.LookupType(args[1], keyspace.TypeList)

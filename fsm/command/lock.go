@@ -80,9 +80,9 @@ var lockCommands = []fsm.Command{
 				Name: "list", Run: lockList, Arity: -2, Flags: fsm.ReadOnly | fsm.Slow | fsm.Dangerous,
 				KeyPattern: func([][]byte) string { return "LOCK LIST" },
 				Group:      "lock", Since: "holdfast",
-				Complexity: "O(N) where N is the number of keys in the database if it has locks that LOCK ACQUIRE " +
-					"has not taken, otherwise that of its locks up to the last one returned; with WAITED, " +
-					"O(M*log(M)+N) where M is the number of clients that wait for locks and N is COUNT",
+				Complexity: "O(N) where N is the number of keys in the database if other commands than LOCK ACQUIRE " +
+					"have taken locks in it, otherwise the number of its locks up to the last one returned; with " +
+					"WAITED, O(M*log(M)+N) where M is the number of clients that wait for locks and N is COUNT",
 				Syntax: "[MATCH pattern] [OWNER text] [WAITED] [COUNT count] [CURSOR cursor]",
 				Doc: "Iterate over the locks that are held, oldest grant first, or over those that most clients " +
 					"wait for",
@@ -136,8 +136,9 @@ const AcquireCommand = "_lock"
 var lockCategories = []string{"string"}
 
 const (
-	// maxLockMeta bounds the text of META, in bytes, and maxHolder that of an owner
-	// that shares a lock.
+	// maxLockMeta is the maximum length of the text of META. maxHolder is the
+	// maximum length of the name of an owner that shares a lock. Both are in
+	// bytes.
 	maxLockMeta = 1024
 	maxHolder   = 1024
 
@@ -158,7 +159,8 @@ func lookupLock(c *fsm.Ctx, key []byte) (o *keyspace.Object, wrongType bool) {
 	return o, o != nil && o.Type != keyspace.TypeString && o.Type != keyspace.TypeHash && o.Type != keyspace.TypeLock
 }
 
-// tokenFeature returns the feature version that LOCK TOKEN with an owner needs.
+// tokenFeature returns the feature version that a call of LOCK TOKEN needs:
+// FeatureShared if the call names an owner, and otherwise 0.
 func tokenFeature(args [][]byte) int {
 	if len(args) > 3 {
 		return fsm.FeatureShared
@@ -251,7 +253,7 @@ func acquireFeature(args [][]byte) int {
 }
 
 // parseAcquire parses LOCK ACQUIRE. Only the internal form may name the client.
-// Unless many is set, there are no options SHARED and LIMIT.
+// The options SHARED and LIMIT are accepted only if many is set.
 func parseAcquire(args [][]byte, many bool) (a acquisition, fail fsm.Reply) {
 	internal := string(args[0]) == AcquireCommand
 	a.key, a.owner = args[2], args[3]
@@ -329,8 +331,8 @@ func (a *acquisition) call() fsm.BlockingCall {
 	}
 }
 
-// joins reports whether the owner of a may join the holders of the lock o, or is
-// one of them. For this, a must have the same mode as the lock.
+// joins reports whether the owner of a may join the holders of the lock o, or
+// already is one of them. It reports false if a has another mode than the lock.
 func (a *acquisition) joins(c *fsm.Ctx, o *keyspace.Object) bool {
 	if !a.many || o.Coll.Lock.Limit != a.limit {
 		return false
@@ -435,7 +437,8 @@ type grip struct {
 	h keyspace.Holder  // zero if the lock is a string
 }
 
-// heldBy returns the lock of a key, as far as the owner holds it.
+// heldBy returns the lock of a key if the owner holds it, and otherwise a grip
+// without an object.
 func heldBy(c *fsm.Ctx, key, owner []byte) (g grip, fail fsm.Reply) {
 	o, wrong := lookupLock(c, key)
 	switch {
@@ -514,10 +517,10 @@ func lockBreak(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return endLock(c, args, grip{o: o}, args[3:], fsm.LockBroken)
 }
 
-// endLock ends the grant of g. If last contains a fencing token, endLock ends only
-// the grant with this token. If several owners hold the lock and g names none of
-// them, the token chooses the holder. Without a token, endLock then ends the
-// grants of all holders.
+// endLock ends the grant of g. If last contains a fencing token, endLock ends
+// only the grant with this token. LOCK BREAK names no holder: if several owners
+// hold the lock, the token selects one of them, and without a token the grants
+// of all holders end.
 func endLock(c *fsm.Ctx, args [][]byte, g grip, last [][]byte, how string) fsm.Reply {
 	if len(last) > 1 {
 		return fsm.Error(fsm.WrongArity("lock|" + string(bytes.ToLower(args[1]))))
@@ -633,7 +636,8 @@ func describeLock(c *fsm.Ctx, o *keyspace.Object, key string) []fsm.Reply {
 	return describeGrant(c, fields, c.Grant(o))
 }
 
-// leaseLeft returns the rest of a lease in milliseconds, and -1 if it has no end.
+// leaseLeft returns the rest of a lease in milliseconds, or -1 if the lease has
+// no end.
 func leaseLeft(c *fsm.Ctx, l lifetime) int64 {
 	if l.deadline == 0 {
 		return ttlNone

@@ -39,7 +39,7 @@ func parseLockList(c *fsm.Ctx, args [][]byte) (p listOptions, fail fsm.Reply) {
 		i++
 		switch val := args[i]; {
 		case fsm.IsWord(word, "MATCH"):
-			g := glob.NewMatcher(string(val), keysSteps, c.Charge) // it may be compared with all keys
+			g := glob.NewMatcher(string(val), keysSteps, c.Charge) // LOCK LIST may compare the pattern with all keys
 			p.match, p.pattern = &g, string(val)
 		case fsm.IsWord(word, "OWNER"):
 			p.owner = val
@@ -75,10 +75,10 @@ type lister struct {
 }
 
 const (
-	// listBytes bounds the keys and texts in a reply. The lock that exceeds it is
-	// the last one.
+	// listBytes is the size of the keys and texts, in bytes, at which a reply
+	// ends. The lock with which a reply reaches this size is its last one.
 	listBytes = 1 << 20
-	// maxListed is the length at which LOCK LIST cuts an owner.
+	// maxListed is the length, in bytes, to which LOCK LIST cuts an owner.
 	maxListed = 1024
 	// stepsVisit is the cost of deciding whether a key is a lock.
 	stepsVisit = 4
@@ -155,7 +155,7 @@ func (l *lister) page() {
 		}
 	}
 	if next > l.c.LastToken() {
-		next = 0 // no lock has been granted since the walk
+		next = 0 // no lock has such a token, so no page follows
 	}
 	from, _ := slices.BinarySearchFunc(locks, l.cursor, func(e locklist.Lock, token fsm.Pos) int {
 		return cmp.Compare(e.Token, token)
@@ -256,11 +256,11 @@ func (p *listOptions) reply(next uint64, found []fsm.Reply) fsm.Reply {
 	return fsm.Array([]fsm.Reply{fsm.Bulk(strconv.FormatUint(next, 10)), fsm.Array(found)})
 }
 
-// describe adds a lock to the reply. See listOptions.selects.
+// describe adds a lock to the reply. For o and h, see listOptions.selects.
 func (l *lister) describe(o *keyspace.Object, h *keyspace.Holder, key string, waiting int) {
 	l.c.ChargeMemory(lockFields * replyBytes)
 	var fields []fsm.Reply
-	whole := 0 // length of an owner that is cut
+	whole := 0 // full length of the owner if it is cut, otherwise 0
 	if h == nil {
 		fields = describeLock(l.c, o, key)
 		if o != nil && o.Type == keyspace.TypeString && len(o.Str) > maxListed {

@@ -59,13 +59,13 @@ func TestScan_EqualHashes(t *testing.T) {
 		for range 3 {
 			r := scan(c, [][]byte{[]byte("scan"), []byte(cursor), []byte("count"), []byte("1")}).Elems()
 			if got, want := len(r[1].Elems()), 10; got != want {
-				t.Errorf("from %s: %d keys, want %d", cursor, got, want)
+				t.Errorf("cursor %s: got %d keys, want %d", cursor, got, want)
 			}
 			total += len(r[1].Elems())
 			cursor = r[0].Text()
 		}
 		if cursor != "0" || total != 30 {
-			t.Errorf("ended at %s with %d keys", cursor, total)
+			t.Errorf("ended at cursor %s with %d keys, want cursor 0 and 30 keys", cursor, total)
 		}
 	})
 }

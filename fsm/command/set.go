@@ -264,7 +264,7 @@ func spop(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	l := collector{c: c}
 	s := &o.Coll.Set
 	randomOffsets(c, count, s.Len(), func(i int) bool { return l.add(fsm.Bulk(s.At(i).Name)) })
-	if l.over() { // remove nothing that the client does not receive
+	if l.over() { // the reply is too large, so the set is not changed
 		return fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, args[1], keyspace.TypeSet)
@@ -556,9 +556,9 @@ func storeResult(c *fsm.Ctx, n *keyspace.Object, class, event string) fsm.Reply 
 	return fsm.Int(int64(size))
 }
 
-// numberedKeys returns the positions of the keys that follow the argument at
-// position at, which is their number. It returns nil if the arguments are not
-// valid.
+// numberedKeys returns the positions of the keys of a command with the argument
+// numkeys. The parameter at is the position of numkeys, and the keys follow it.
+// numberedKeys returns nil if the arguments are not valid.
 func numberedKeys(args [][]byte, at int) []int {
 	if len(args) <= at {
 		return nil

@@ -32,8 +32,8 @@ const (
 const (
 	sortMost = 1 << 20 // elements that are sorted
 	sortWork = 1 << 28 // the cost of lookups and comparisons: see sorting.work
-	// sortShort is the length up to which reading or comparing a weight costs
-	// nothing.
+	// sortShort is the length, in bytes, up to which reading or comparing a
+	// weight costs nothing.
 	sortShort = 256
 	// lookupCost is the cost of a lookup in addition to its bytes. The unit is
 	// the time that a byte of a key takes.
@@ -295,7 +295,7 @@ func (s *sorting) weigh() (fail fsm.Reply) {
 		// counts for each of them.
 		if long := max(len(text)-sortShort, 0); s.alpha {
 			s.Charge(long * bits.Len(uint(len(s.all))) / fsm.CopyBytes)
-			s.work += long * bits.Len(uint(len(s.all))) / 16 // compared this often, 16 bytes at a time
+			s.work += long * bits.Len(uint(len(s.all))) / 16 // log2(n) comparisons, 16 bytes at a time
 		} else {
 			s.work += 2 * long
 		}
@@ -390,7 +390,7 @@ func (s *sorting) find(pattern []byte, element string) (value string, ok bool) {
 	return o.Coll.Hash.Get(field)
 }
 
-// each calls f with the values that are returned for each element, until f
+// each calls f with the values that SORT returns for each element, until f
 // returns false.
 func (s *sorting) each(f func(value string, ok bool) bool) (fail fsm.Reply) {
 	for i := range s.all {

@@ -166,8 +166,9 @@ type trimming struct {
 // is the number of entries in a node of the radix tree of Redis by default.
 const trimBatch = 100
 
-// streamOptions parses the options between the key and the ID of XADD, or up to
-// the end of XTRIM. at is the position where it stopped.
+// streamOptions parses the options of XADD, which end before the ID, or those
+// of XTRIM, which end with the arguments. at is the position of the first
+// argument that is not a part of the options.
 func streamOptions(args [][]byte, xadd bool) (t trimming, mustExist bool, at int, fail fsm.Reply) {
 	t.limit = -1
 	for at = 2; at < len(args); at++ {
@@ -270,7 +271,7 @@ func xadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if rest := len(args) - at - 1; rest < 2 || rest%2 == 1 {
 		return fsm.Error(fsm.WrongArity("xadd"))
 	}
-	id, auto, autoSeq, _ := addID(args[at]) // streamOptions has checked it
+	id, auto, autoSeq, _ := addID(args[at]) // streamOptions has checked the ID
 	if !auto && !autoSeq && id == (stream.ID{}) {
 		return fsm.Error(msgStreamZero)
 	}
@@ -625,8 +626,9 @@ func xinfoStream(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	))
 }
 
-// fullInfo adds to fields up to count entries of a stream and its groups, each
-// with up to count pending entries. It adds all of them if count is 0.
+// fullInfo returns the reply of XINFO STREAM FULL. The reply contains the given
+// fields, up to count entries of the stream, and its groups, each with up to
+// count pending entries. If count is 0, the numbers are not limited.
 func fullInfo(c *fsm.Ctx, v *keyspace.Collection, fields []fsm.Reply, count int64) fsm.Reply {
 	l := collector{c: c}
 	v.Stream.Entries.Ascend(0, func(e *stream.Entry) bool { return l.addEntry(e) && int64(len(l.elems)) != count })
@@ -640,7 +642,7 @@ func fullInfo(c *fsm.Ctx, v *keyspace.Collection, fields []fsm.Reply, count int6
 }
 
 // groupInfo returns what XINFO STREAM FULL reports about a group. It adds the
-// size of these replies to the size of l.
+// size of this report to the size of l.
 func groupInfo(v *keyspace.Collection, g *stream.Group, count int64, l *collector) fsm.Reply {
 	pending := collector{c: l.c, size: l.size}
 	g.Pending.Ascend(0, func(p *stream.PendingEntry) bool {

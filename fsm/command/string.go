@@ -192,8 +192,8 @@ const rangeComplexity = "O(N) where N is the length of the returned string. The 
 	"can be considered O(1) for small strings."
 
 // setAccess returns how a call of SET accesses its key. GET returns the value.
-// A comparison also needs read access, because a client could find out the
-// value by trying.
+// A comparison also needs read access, because a client could otherwise find
+// out the value by trying.
 func setAccess(args [][]byte) fsm.Access {
 	for _, a := range args[min(3, len(args)):] {
 		if fsm.IsWord(a, "GET") || fsm.IsWord(a, "IFEQ") || fsm.IsWord(a, "IFNE") {
@@ -364,8 +364,8 @@ func set(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return done
 }
 
-// mark returns the mark of a value that SET stores in place of o, which is nil if
-// the key does not exist.
+// mark returns the mark of the value that SET stores. o is the object that this
+// value replaces, or nil if the key does not exist.
 func (p *options) mark(o *keyspace.Object) keyspace.LockMark {
 	switch {
 	case p.nx:
@@ -376,8 +376,9 @@ func (p *options) mark(o *keyspace.Object) keyspace.LockMark {
 	return keyspace.NoLock
 }
 
-// lockRefused notes that SET NX or SETNX does not get a key, if the key is a lock.
-// o is nil if clients wait for the lock.
+// lockRefused counts a SET NX or SETNX that does not get a lock. It does not
+// count keys that are not locks. o is the object of the key, or nil if the lock
+// is free but reserved for a client that waits.
 func lockRefused(c *fsm.Ctx, o *keyspace.Object) {
 	if o == nil || o.Mark != keyspace.NoLock || o.Granted || o.Type == keyspace.TypeLock {
 		c.LockRefused()
@@ -385,8 +386,9 @@ func lockRefused(c *fsm.Ctx, o *keyspace.Object) {
 }
 
 // handedOver returns the mark of a value that replaces o, for a command that
-// returns the value of o. Some clients use no time to live: they store the time at
-// which a lock ends in its value, and take a lock that has ended with GETSET.
+// returns the value of o. Some clients set no time to live on a lock. They
+// store the time at which the lock ends in its value, and use GETSET to take a
+// lock that has ended.
 func handedOver(o *keyspace.Object) keyspace.LockMark {
 	if o != nil && o.Mark != keyspace.NoLock {
 		return keyspace.IsLock

@@ -67,9 +67,10 @@ func groupIn(w *fsm.Weigher, key, name []byte) (o *keyspace.Object, g *stream.Gr
 // stepsDelivery is the cost of giving an entry to a consumer.
 const stepsDelivery = 3 * fsm.StepsPut
 
-// delivered returns the work of a command that gives n entries of a stream,
-// from a position on, to a consumer and replies with them. It estimates the
-// size of all entries from the sizes of some of them.
+// delivered returns the work of a command that delivers n entries of a stream
+// to a consumer and replies with them. from is the position of the first of
+// these entries. delivered estimates the size of all entries from the sizes of
+// some of them.
 func delivered(w *fsm.Weigher, o *keyspace.Object, from, n int) int {
 	left, bytes := min(n, sampledEntries), 0
 	if left > 0 {
@@ -98,7 +99,7 @@ func xreadgroupWork(w *fsm.Weigher, args [][]byte) int {
 		o, g := groupIn(w, key, q.group)
 		n, from := w.Size(key).Elems, 0
 		if o != nil {
-			n -= o.Coll.Len(keyspace.TypeStream) // entries added since may be new to the group
+			n -= o.Coll.Len(keyspace.TypeStream) // what remains: entries that earlier commands may add
 		}
 		switch {
 		case g == nil:
@@ -227,8 +228,8 @@ func pfmergeWork(w *fsm.Weigher, args [][]byte) int {
 	return hllSteps * len(args)
 }
 
-// answerBytes is the number of bytes of a reply that are produced in one step.
-// A reply is copied twice into new memory, and its checksum is computed.
+// answerBytes is the number of bytes of a reply that one step produces. A reply
+// is copied twice into new memory, and its checksum is computed.
 const answerBytes = 16
 
 // valueWork returns the work of a command that replies with the values of all
@@ -379,8 +380,8 @@ func mpopWork(w *fsm.Weigher, args [][]byte) int {
 }
 
 // takenFirst returns the work of taking elements from the first key that has
-// some. Earlier commands decide which key that is, so takenFirst returns the
-// maximum over all keys.
+// some. It returns the maximum over all keys, because earlier commands may add
+// and remove elements and so decide which key is the first.
 func takenFirst(w *fsm.Weigher, keys [][]byte, count int64) int {
 	most := 0
 	for _, key := range keys {
@@ -498,7 +499,7 @@ func zsetStoreWork(w *fsm.Weigher, args [][]byte) int {
 	}
 	few := min(sum, fewMembers) * 2 * fsm.StepsPut
 	switch {
-	case len(args) == 4 && w.Find(args[keys[0]], keyspace.TypeZSet) != nil: // a large sorted set is shared
+	case len(args) == 4 && w.Find(args[keys[0]], keyspace.TypeZSet) != nil: // the result shares the source's nodes
 		replaceKey(w, args[1], sum)
 		return few
 	case fsm.IsWord(args[0], "ZUNIONSTORE"):
@@ -538,7 +539,7 @@ func zremWork(w *fsm.Weigher, args [][]byte) int {
 		o := w.Find(args[1], keyspace.TypeZSet)
 		if r, fail := scoreRange(args[2], args[3]); o != nil && !fail.IsError() {
 			from, to := r.in(o.Coll)
-			n += to - from - o.Coll.Len(keyspace.TypeZSet) // all elements added since may be in the range
+			n += to - from - o.Coll.Len(keyspace.TypeZSet) // plus those that earlier commands may add
 		}
 	}
 	return min(n*2*fsm.StepsPut, w.Size(args[1]).Elems*2*stepsBuild+2*fsm.StepsPut)
@@ -549,7 +550,7 @@ func geosearchstoreWork(w *fsm.Weigher, args [][]byte) int { return geoWork(w, a
 func georadiusWork(w *fsm.Weigher, args [][]byte) int { return geoWork(w, args[1], nil) }
 
 // geoWork returns the work of a search whose result may contain all points.
-// dest is where the result is stored, or nil if that is not known.
+// dest is the key that receives the result, or nil if this key is not known.
 func geoWork(w *fsm.Weigher, from, dest []byte) int {
 	n := w.Size(from).Elems
 	if dest != nil {
@@ -598,8 +599,8 @@ const (
 	// stepsScored is for the score or the member of a sorted set, in a command with
 	// many of them.
 	stepsScored = 80
-	// stepsMerge is the cost of comparing an element of a sorted sequence with
-	// another one and copying it.
+	// stepsMerge is the cost of comparing elements of two sorted sequences and
+	// copying one of them.
 	stepsMerge = 3
 	// stepsBuild is the cost of appending an element to a new sequence.
 	stepsBuild = 8

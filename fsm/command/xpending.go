@@ -205,7 +205,7 @@ func pendingSummary(c *fsm.Ctx, g *stream.Group) fsm.Reply {
 type claim struct {
 	ids     []stream.ID
 	minIdle int64
-	age     int64 // milliseconds since the delivery time to set
+	age     int64 // age of the delivery time that the command sets, in milliseconds
 	retries int64 // -1: increment the number of deliveries
 	force   bool
 	justID  bool

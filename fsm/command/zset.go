@@ -287,8 +287,8 @@ func parseBound(arg []byte) (b scoreBound, ok bool) {
 }
 
 // rangeOf is a range of the members of a sorted set. after reports whether a
-// member is at or after the lower end, before whether it is at or before the
-// upper end. An open end excludes the member at that end.
+// member is at or after the lower end. before reports whether a member is at or
+// before the upper end. An open end excludes the member at that end.
 type rangeOf struct {
 	empty         bool
 	after, before func(m *container.Scored) bool
@@ -307,7 +307,8 @@ func scoreRange(lo, hi []byte) (r rangeOf, fail fsm.Reply) {
 }
 
 // lexBound is one end of a range of members. far is -1 for "-", which is before
-// all members, 1 for "+", which is after all, and else 0.
+// all members, and 1 for "+", which is after all members. For all other ends,
+// far is 0.
 type lexBound struct {
 	member string
 	far    int
@@ -412,7 +413,8 @@ func (p *zaddOptions) comparison(word []byte) bool {
 	return true
 }
 
-// allows reports whether the options allow score to replace the score old.
+// allows reports whether the options allow a member to get the new score in
+// place of the old one.
 func (p *zaddOptions) allows(old, score float64) bool {
 	return !p.nx && (!p.gt || score > old) && (!p.lt || score < old)
 }
@@ -614,7 +616,7 @@ func takeScored(c *fsm.Ctx, o *keyspace.Object, count int64, fromMax, pairs bool
 	q := rangeQuery{by: byRank, reverse: fromMax, start: 0, end: int64(left) - 1}
 	l := collector{c: c}
 	q.walk(o.Coll, func(m *container.Scored) bool { return addScored(c, &l, m, true, pairs) })
-	if l.over() { // remove nothing that the client does not receive
+	if l.over() { // the reply is too large, so the sorted set is not changed
 		return nil, fsm.Error(fsm.ReplyTooLarge)
 	}
 	n := open(c, o, []byte(o.Key), keyspace.TypeZSet)

@@ -368,7 +368,7 @@ func (q *zquery) unchanged() bool {
 func (q *zquery) unite(put func(member string, score float64)) {
 	objects, positions := q.objects(0)
 	members := make([][]container.Scored, len(objects)) // members of each object with their scores
-	index := make([][]int, len(objects))                // positions in sums of the members of each object
+	index := make([][]int, len(objects))                // for each object, the positions of its members in sums
 	most := 0
 	for _, o := range objects {
 		most = max(most, o.Members())
@@ -429,8 +429,8 @@ func (q *zquery) intersect(put func(member string, score float64)) {
 		sum := q.sources[0].of(score)
 		q.c.Charge(len(positions))
 		for i := 1; i < len(positions); i++ {
-			// As in Redis, the products of the further scores are not checked
-			// for NaN, only the sums.
+			// As in Redis, only the first product and the sums are checked for
+			// NaN, not the other products.
 			sum = q.how.of(sum, float64(q.sources[i].weight*raw[positions[i]]))
 		}
 		put(member, sum)

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// rangeBy is the kind of the ends of a range.
+// rangeBy says what the two ends of a range are: ranks, scores or members.
 type rangeBy byte
 
 const (
