@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestPipeline_Abandoned sends pipelines of scripts to a follower and to the leader
-// and closes the connection at once. A pipeline with short replies is executed as a
-// whole. A pipeline with large replies ends, because it would otherwise occupy the
-// cluster for a client that has left.
+// TestPipeline_Abandoned sends pipelines of scripts to a follower and to the
+// leader and closes the connection at once. A pipeline with short replies is
+// executed as a whole. A pipeline with large replies must end early, because it
+// would otherwise occupy the cluster for a client that has left.
 func TestPipeline_Abandoned(t *testing.T) {
 	const scripts = 40
 	c := newCluster(t, process.Config{Nodes: 2})

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// run runs a command of the program that must succeed, and returns its output.
+// run runs the program with the given arguments and returns its output. The
+// command must succeed.
 func run(t *testing.T, args ...string) string {
 	t.Helper()
 	res := invoke(t, nil, args...)
@@ -24,8 +25,8 @@ func run(t *testing.T, args ...string) string {
 	return res.out
 }
 
-// refuses runs a command of the program that must fail with an error that contains
-// the parts.
+// refuses runs the program with the given arguments. The command must fail with
+// an error that contains all parts.
 func refuses(t *testing.T, parts []string, args ...string) {
 	t.Helper()
 	res := invoke(t, nil, args...)
@@ -140,8 +141,8 @@ func TestRestore_NamedUser(t *testing.T) {
 			t.Fatalf("restore through %s: %+v", n.ID, o)
 		}
 		wantContains(t, "restore", o.out, "restored 1 keys", `setting lock-delay is now "", it was "`+delay+`"`)
-		// A login would end when the node replaces the user, so wait until each
-		// node has done so.
+		// When a node replaces the user, it ends the connections of this user.
+		// Wait for that, so that later logins last.
 		for _, other := range others {
 			waitClosed(t, other, "the connection of a replaced user")
 		}
@@ -171,7 +172,7 @@ func (c *cluster) restartsQuietly(n *process.Node) {
 // down. When that node is back, it has the data too. Tokens rise, the lease
 // clock does not go back, and no lock is granted during the quarantine. A
 // second backup is restored into a fresh cluster, whose lease clock is earlier.
-// No entry of that cluster may have a time behind its lease clock.
+// No entry of the fresh cluster may have a time earlier than its lease clock.
 func TestRestore_NodeDown(t *testing.T) {
 	c := startCluster(t)
 	n := c.leader()

@@ -173,8 +173,8 @@ func (a *audit) waiters(node string, m *fsm.Machine) {
 	}
 }
 
-// log returns the committed entries in order. gap is the first index for which
-// no node's entry was seen, or 0 if there is none.
+// log returns the committed entries in order. gap is the first index whose
+// entry the audit has got from no node, or 0 if there is no such index.
 func (a *audit) log() (log replay.Log, gap uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -192,7 +192,8 @@ func (a *audit) log() (log replay.Log, gap uint64) {
 	return log, 0
 }
 
-// failovers returns the number of terms that had a leader, without the first.
+// failovers returns the number of terms that had a leader. It does not count
+// the first of them.
 func (a *audit) failovers() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

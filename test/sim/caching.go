@@ -67,8 +67,8 @@ func (u *cacher) event(kind checker.CacheKind, key, val string) {
 		checker.CacheEvent{Kind: kind, Client: u.id, Node: u.home, Key: key, Value: val, At: u.h.w.elapsed()})
 }
 
-// read reads a key from the cache. If the key is not cached, read gets it from
-// the cluster and caches it.
+// read reads a key from the cache. If the key is not cached, the client reads
+// it from the cluster and caches it.
 func (u *cacher) read(key string) {
 	if val, ok := u.held[key]; ok {
 		u.event(checker.CacheUse, key, val)

@@ -14,8 +14,8 @@ import (
 )
 
 // client is a connection to one node at a time. It calls the node directly, as
-// the goroutine that serves a connection does. So the simulator does not cover
-// the effects that a real connection can have on a request.
+// the goroutine that serves a connection does. So this client does not cover
+// what a connection can do to a request; the clients in remote.go do.
 type client struct {
 	w    *world
 	h    *history
@@ -53,7 +53,7 @@ func (c *client) connect() bool {
 	return false
 }
 
-// leave makes the client connect to a node chosen at random next time.
+// leave makes the client choose a new node at random before its next command.
 func (c *client) leave() { c.home = "" }
 
 type command = []string
@@ -111,8 +111,8 @@ func (c *client) send() exchange {
 	c.h.count(err)
 	switch {
 	case c.proc.dead.Load():
-		// A dead process answers nothing, even if its goroutines ran on
-		// and completed the request.
+		// A dead process answers nothing, even if its goroutines have completed
+		// the request after its death.
 		x.outcome, x.disconnected, x.err = checker.Unknown, true, errors.New("connection closed")
 		c.leave()
 		return x

@@ -24,9 +24,9 @@ var drills = []string{
 // Drills returns the names of the injected bugs that have schedules.
 func Drills() []string { return slices.Clone(drills) }
 
-// Drill returns the schedules that are made for an injected bug, or nil if the
-// bug is not in Drills. The conditions under which the bug shows come often in
-// these schedules. Random schedules would find the bug too, but later.
+// Drill returns schedules for an injected bug, or nil if the bug is not in
+// Drills. In these schedules, the conditions under which the bug shows occur
+// often. Random schedules would find the bug too, but later.
 func Drill(bug string) []*Schedule {
 	if !slices.Contains(drills, bug) {
 		return nil
@@ -56,8 +56,8 @@ func drill(seed uint64, rounds int, every time.Duration, faults ...Fault) *Sched
 	return p
 }
 
-// queueDrill makes the clients of a schedule use queues, and little else. It
-// leaves fewer elements than clients that wait for them.
+// queueDrill makes the clients of a schedule use queues, and little else. The
+// queues have fewer elements than clients that wait for them.
 func queueDrill(p *Schedule) *Schedule {
 	p.Work, p.Clients, p.Think = []string{"queues"}, 2, 700*ms
 	return p
@@ -86,9 +86,9 @@ func planFor(bug string, seed uint64) *Schedule {
 	}
 	switch bug {
 	case "superseded-runs":
-		// While one entry is delayed, groups of two starts of a node
-		// arrive for the next entry. The waiters that result are in the
-		// snapshot, and the next start has to read it.
+		// While one entry is delayed, groups of two starts of a node arrive for
+		// the next entry. The snapshot then contains waiters of both starts,
+		// and the next start of a node has to read the snapshot.
 		p := drill(seed, 6, 6*second,
 			Fault{Kind: "transfer", Who: "n1"},
 			Fault{Kind: quickRestart, At: 1500 * ms, For: 60 * ms, Who: "n2", Much: int64(1200 * ms)},
@@ -123,17 +123,17 @@ func planFor(bug string, seed uint64) *Schedule {
 		return drill(seed, 4, 8*second,
 			Fault{Kind: removalOfJoining, At: second, For: second, Much: int64(80 * ms)})
 	case "no-term-start":
-		// The disks are so slow that the first entry of a term takes
-		// long, and reads come that do not wait for it. The last entry
-		// of the previous term is acknowledged, but the other nodes do
-		// not learn that it is committed.
+		// The disks are so slow that the first entry of a term takes long, and
+		// clients send reads that, with the bug, do not wait for the entry. The
+		// last entry of the previous term is acknowledged, but the other nodes
+		// do not learn that it is committed.
 		return drill(seed, 10, 3500*ms,
 			Fault{Kind: "slow disk", For: 3499 * ms, Who: "all", Much: int64(100 * ms)},
 			Fault{Kind: "one-way loss out", At: 1750 * ms, For: 300 * ms, Who: leader},
 			Fault{Kind: "kill", At: 2 * second, For: second, Who: leader})
 	case "verify-leader":
-		// Acknowledgements are delayed on the network until another node leads.
-		// The former leader, which receives them, does not step down for a long
+		// The network delays acknowledgements until another node leads. They
+		// then reach the former leader, which does not step down for a long
 		// time.
 		p := drill(seed, 6, 6*second,
 			Fault{Kind: "transfer", Who: "n2"},
@@ -167,9 +167,9 @@ func planForState(bug string, seed uint64) *Schedule {
 		// replies do not reach the follower.
 		return drill(seed, 2, 15*second, Fault{Kind: "one-way loss in", For: 13 * second, Who: follower})
 	case "double-apply":
-		// Requests wait in a connection that the forwarder gives up.
-		// They arrive while the groups that were sent again are being
-		// executed, which takes as long as the disks need.
+		// Requests wait in a connection that the forwarder gives up. They
+		// arrive while the leader executes the same groups, which the forwarder
+		// has sent again. The slow disks make this execution take long.
 		return drill(seed, 4, 8*second,
 			Fault{Kind: "slow disk", For: 7999 * ms, Who: "all", Much: int64(20 * ms)},
 			Fault{Kind: "one-way loss out", For: 5500 * ms, Who: follower})
@@ -221,10 +221,10 @@ func planForState(bug string, seed uint64) *Schedule {
 
 // leaseDrill returns the schedule of a seed for a bug that lets another leader
 // be elected while the old leader, n2, has a lease. The timers of n2 are so
-// slow that it does not step down while it is cut off, and its lease outlasts
-// the election of another leader. A round asks n1 or n3 for a promise,
-// whichever answered last, so the bug must make both of them break their
-// promises.
+// slow that it does not step down while it is cut off. Its lease outlasts the
+// election of another leader. A ReadIndex round asks only one of n1 and n3 for
+// a promise, whichever answered last. So the bug must make both of them break
+// their promises.
 func leaseDrill(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	faults := []Fault{

@@ -22,9 +22,9 @@ import (
 // disk is the data that a node keeps through its crashes. It replaces
 // cluster/storage, which cannot be used here because real files do not follow
 // the time of the bubble. A disk gives the guarantees of cluster/storage and no
-// more: after a crash, it has everything for which StoreLogs, Set or the Close
-// of a snapshot had returned. It may also have a part of the writes that had
-// not returned.
+// more. After a crash, it has everything that a StoreLogs, a Set or the Close
+// of a snapshot had written before it returned. It may also have a part of the
+// writes that were still in progress.
 type disk struct {
 	rng   *rand.Rand
 	audit *audit
@@ -39,14 +39,14 @@ type disk struct {
 	boot     uint64
 	made     int // number of instances of the disk so far; wipe makes a new instance
 
-	log     []*raft.Log // consecutive entries, including those that are not yet durable
+	log     []*raft.Log // consecutive entries; the last ones may not be durable yet
 	durable int         // number of entries of log that are synced, so that a crash cannot lose them
 	term    uint64
 	votes
 	has   map[string]bool
 	snaps []*image // oldest first
 
-	fsync time.Duration // a write on a healthy disk takes fsync and a random delay of up to the same length
+	fsync time.Duration // a write on a healthy disk takes this long, plus a random delay of up to the same length
 	slow  time.Duration // added to the time of a write
 	hang  chan struct{} // if not nil, writes wait until this channel is closed
 	// If held is not nil, reads of the log entry heldAt wait until it is closed.
@@ -65,7 +65,7 @@ type diskEffects struct {
 	snaps   int64 // snapshots completed, including those from another node
 	held    int64 // reads that holdReads delayed
 	gaps    int64 // appends refused because they would have left a gap in the log
-	deleted int64 // times that the whole log was deleted, after a snapshot from the leader
+	deleted int64 // how often the whole log was deleted, after a snapshot from the leader
 }
 
 // image is a snapshot on disk.
@@ -157,7 +157,8 @@ func (d *disk) holdReads(index uint64) (release func()) {
 	}
 }
 
-// heldReads is the log of a process, whose reads a disk can hold up.
+// heldReads is the log of a process. Its disk can make reads of an entry wait:
+// see holdReads.
 type heldReads struct {
 	*raft.LogCache
 	d *disk
@@ -187,7 +188,8 @@ func (d *disk) slowDown(by time.Duration) {
 	d.mu.Unlock()
 }
 
-// upTo returns the entries of the log up to and including an index.
+// upTo returns the entries of the log up to an index, including the one at the
+// index.
 func (d *disk) upTo(index uint64) []*raft.Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -265,10 +267,11 @@ func (d *disk) sync() {
 }
 
 // stores is the disk as opened by one start of the node. It implements
-// cluster.Stores. After a crash has detached the disk, writes have no effect on
-// it, like those of a dead process. The process's goroutines run on in the
-// simulator until they notice the crash. They must still see the log that they
-// have written, because raft panics if an entry that it has written is missing.
+// cluster.Stores. After a crash has detached the disk, writes of that start
+// have no effect on the disk. In the simulator, the goroutines of a crashed
+// process run on until they notice the crash. They must still see the log that
+// they have written, because raft panics if an entry that it has written is
+// missing.
 type stores struct {
 	d        *disk
 	cache    *raft.LogCache
@@ -493,7 +496,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 			d.seen.deleted++
 		}
 		n := int(hi - first + 1)
-		if hi < last { // a snapshot of this node contains the deleted entries, so they are committed
+		if hi < last { // only a snapshot deletes entries from the front, so the deleted entries are committed
 			d.audit.commit(d.node, d.log[:n])
 		}
 		d.durable = max(0, d.durable-n)
@@ -502,7 +505,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 		d.log = slices.Clone(d.log[:lo-first])
 		d.durable = min(d.durable, len(d.log))
 	default:
-		return fmt.Errorf("sim: cannot delete entries %d to %d in the middle of %d to %d", lo, hi, first, last)
+		return fmt.Errorf("sim: cannot delete entries %d to %d from the middle of the log, entries %d to %d", lo, hi, first, last)
 	}
 	s.bytes = 0
 	for _, e := range d.log {
@@ -644,8 +647,8 @@ func (k *snapshotSink) ID() string { return k.meta.ID }
 // Write implements raft.SnapshotSink.
 func (k *snapshotSink) Write(b []byte) (int, error) { return k.buf.Write(b) }
 
-// Written returns a reader of the data written so far. The snapshot need not be
-// complete.
+// Written returns a reader of the data written so far, even if the snapshot is
+// not complete.
 func (k *snapshotSink) Written() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(k.buf.Bytes())), nil
 }

@@ -1,10 +1,11 @@
 // Package sim attacks simulated clusters. A history is a cluster of three or
 // five nodes in one testing/synctest bubble. It runs the raft library that the
 // product uses, and the product's own rpc, cluster and fsm code, over a
-// network, disks and clocks in memory. Time is virtual: a slow processor
-// simulates more than a hundred seconds per second. Clients write, read and
-// take locks while faults come in combinations that a seed decides. Afterwards
-// the checkers of verify/checker and verify/replay examine the history.
+// network, disks and clocks in memory. Time is virtual: even a slow processor
+// simulates more than a hundred seconds in one second of real time. Clients
+// write, read and take locks. Meanwhile, the simulator injects combinations of
+// faults that a seed determines. Afterwards the checkers of verify/checker and
+// verify/replay examine the history.
 //
 // The following parts are real: elections, replication, snapshots and their
 // installation through raft.NetworkTransport, the port of package rpc with its
@@ -21,10 +22,11 @@
 //   - Scripts. A stand-in runs them, because an interpreter takes no virtual
 //     time.
 //
-// In one of three histories, clients outside the nodes speak the Redis protocol
-// to package resp over the same network: see workloads.
+// In one of three histories, there are also clients outside the nodes. They
+// speak the Redis protocol to package resp over the same network: see
+// workloads.
 //
-// A schedule repeats exactly; the order in which ready goroutines run does not:
-// see Schedule. The command "make sim" runs the simulator, and docs/testing.md
-// says what it proves.
+// The same seed gives the same schedule, but the goroutines may run in another
+// order: see Schedule. The command "make sim" runs the simulator, and
+// docs/testing.md says what it proves.
 package sim

@@ -93,7 +93,7 @@ func (w *world) inject(f Fault) (effective bool) {
 	panic("sim: no such fault: " + f.Kind)
 }
 
-// pick returns the node that the fault is for. It resolves a role such as
+// pick returns the node that the fault affects. It resolves a role such as
 // "leader", and returns "" if no node has that role.
 func (inj *injection) pick() string {
 	leader := inj.w.leader()
@@ -213,9 +213,9 @@ func (inj *injection) slowLinks() bool {
 	return inj.w.net.effects().late > before
 }
 
-// slowAnswers delays everything that is sent to a node, for longer than the
-// election of another leader takes. Acknowledgements then arrive when they are
-// no longer true.
+// slowAnswers delays everything that other nodes send to a node, for longer
+// than the election of another leader takes. Acknowledgements then arrive when
+// they no longer prove that the node leads.
 func (inj *injection) slowAnswers() bool {
 	id := inj.pick()
 	ds := inj.to(id)
@@ -416,8 +416,8 @@ func (inj *injection) addition() bool {
 
 // island cuts the leader off and then makes it remove all other nodes. With two
 // voters the leader may remove the other one on its own; with more voters it
-// may not. If such a removal took effect, one log would get two histories, and
-// the audit would see them.
+// may not. If it did, two different logs could be committed, and the audit
+// would report that.
 func (inj *injection) island() bool {
 	leader := inj.w.leader()
 	if leader == "" {

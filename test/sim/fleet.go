@@ -20,9 +20,9 @@ import (
 // Each process uses one processor, so that as little as possible depends on the
 // assignment of goroutines to processors.
 type Fleet struct {
-	// Program runs the schedules that it reads as JSON from standard input,
-	// one per line. To file descriptor 3 it writes a line with begin before
-	// each schedule, and the Result after it.
+	// Program runs the schedules that it reads as JSON from standard input, one
+	// per line. It writes to file descriptor 3: the line "begin" before each
+	// schedule, and the schedule's Result after it.
 	Program string
 	Args    []string
 	Workers int
@@ -32,8 +32,9 @@ type Fleet struct {
 
 const begin = "begin"
 
-// Run runs schedules until there are none left or until each returns true. Run
-// never calls each concurrently.
+// Run runs schedules until none are left, and calls the function each with
+// every result. If each returns true, Run starts no more schedules. It never
+// calls each concurrently.
 func (f *Fleet) Run(plans []*Schedule, each func(*Result) (enough bool)) error {
 	queue := make(chan *Schedule)
 	stop := make(chan struct{})
@@ -191,8 +192,8 @@ func Serve(in io.Reader, out io.Writer, run func(*Schedule) *Result) error {
 
 // Shrink removes faults from a schedule one at a time, as long as the remaining
 // schedule still fails. A history does not repeat exactly, so Shrink runs each
-// smaller schedule several times before it concludes that the fault is needed. It
-// starts no new attempt after budget.
+// smaller schedule several times before it concludes that the fault is needed.
+// After the time budget it starts no new attempt.
 func Shrink(f *Fleet, plan *Schedule, tries int, budget time.Duration, say func(string)) *Schedule {
 	fails := func(s *Schedule) bool {
 		again := make([]*Schedule, tries)

@@ -24,7 +24,7 @@ type history struct {
 
 	mu       sync.Mutex
 	ops      []checker.Op
-	written  []checker.Op // operations and attempts to take locks, as they are in the log
+	written  []checker.Op // operations and attempts to take locks, in the form that the log has
 	holds    []checker.Hold
 	refusals []checker.Refusal
 	appends  []checker.Append
@@ -73,7 +73,7 @@ func (h *history) op(f *family, o checker.Op) {
 	}
 }
 
-// write records an operation as it is in the log, for the replay.
+// write records an operation for the replay, in the form that the log has.
 func (h *history) write(o checker.Op, cmd command, transaction bool) {
 	switch {
 	case len(cmd) > 0 && cmd[0] == "delex":
@@ -138,7 +138,8 @@ func (h *history) exclude(from, to time.Duration) {
 	h.health.Add(max(0, from-h.forgets()), to)
 }
 
-// observe looks at the cluster until stop is closed.
+// observe watches the cluster until stop is closed, and records when it is
+// healthy.
 func (h *history) observe(stop <-chan struct{}) {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
@@ -256,8 +257,9 @@ func run(plan *Schedule) *Result {
 	return h.check(length, recoveries, lists)
 }
 
-// recover writes through every node until the node has served one write, for at
-// most twice the recovery time, and returns when each node served its write.
+// recover writes through each node until the node has served one write. It
+// tries for at most twice the recovery time. It returns the time at which each
+// node served its write.
 func (h *history) recover(healed time.Duration) []checker.Recovery {
 	var mu sync.Mutex
 	var all []checker.Recovery

@@ -22,9 +22,9 @@ func (w *world) until(what string, cond func() bool) bool {
 }
 
 // lateSnapshots lets a follower fall behind until the leader sends it a
-// snapshot. It then replays to the follower everything that the leader has sent
-// it. A snapshot that is delivered so late that newer entries came first must
-// not move the follower or its log back.
+// snapshot. It then sends to the follower again everything that the leader has
+// sent to it. A snapshot that arrives after newer entries must not move the
+// follower or its log back.
 func lateSnapshots(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 3)
 	for _, id := range w.ids() {
@@ -78,7 +78,7 @@ func (r *Result) playSnapshots(w *world) {
 		}
 		<-time.After(time.Second)
 		if now := d.last(); now < before {
-			w.audit.violate("acknowledged entries: the log of %s ended at %d, and after an old snapshot at %d",
+			w.audit.violate("acknowledged entries: the log of %s ended at %d before an old snapshot, and at %d after it",
 				behind, before, now)
 		}
 		r.Checks["acknowledged entries"]++

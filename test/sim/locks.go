@@ -17,8 +17,8 @@ import (
 // others have one owner at a time.
 const (
 	fairDelayed = "fair1"
-	fairShared  = "fair2" // owners ask for it with SHARED or exclusively
-	fairLimit   = "fair3" // two owners hold it
+	fairShared  = "fair2" // some clients ask for it with SHARED, the others exclusively
+	fairLimit   = "fair3" // at most two owners hold it
 )
 
 // fairLocks are all locks. If a schedule has a lock delay, the delay applies to
@@ -49,7 +49,7 @@ const (
 var gentle = []string{"kill", "power failure", "power failure of a majority", "power failure of all", "snapshot",
 	"transfer storm", "clock jump"}
 
-// faultEnded records the time in which a fault was active.
+// faultEnded records the interval in which a fault was active.
 func (h *history) faultEnded(kind string, from, to time.Duration) {
 	if slices.Contains(gentle, kind) {
 		return
@@ -64,10 +64,10 @@ func (h *history) unsteady(from, to time.Duration) {
 	h.served.steady.Add(from, to)
 }
 
-// joining reports whether a running node has applied nothing yet. Either it has
-// just started, or it has not joined the cluster, because the attempts to add it
-// have failed. A node keeps the commands of its clients until it has joined, so
-// these clients are not in a queue.
+// joining reports whether some running node has applied nothing yet. Such a
+// node has just started, or has not joined the cluster because the attempts to
+// add it failed. Until it has joined, it does not forward the commands of its
+// clients, so these clients are not in a queue.
 func (w *world) joining() bool {
 	for _, id := range w.ids() {
 		p := w.node(id).running()
@@ -108,8 +108,8 @@ func (h *history) lockCall(k *checker.LockCall) {
 	h.served.locks.Calls = append(h.served.locks.Calls, k)
 }
 
-// lockDelayer gives locks a delay, if the schedule has one. It repeats the command
-// until the cluster has the feature version that the setting needs.
+// lockDelayer sets the lock delay of the schedule, if there is one. It repeats
+// the command until the cluster has the feature version that the setting needs.
 func (c *remote) lockDelayer() {
 	delay := c.h.plan.LockDelay
 	if delay == 0 {
@@ -131,8 +131,9 @@ func (c *remote) lockDelayer() {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// lockWaiter takes locks with LOCK ACQUIRE and, mostly, waits for them. It
-// sometimes leaves while it waits. If it loses the connection, it may ask again.
+// lockWaiter takes locks with LOCK ACQUIRE, mostly with WAIT. The client
+// sometimes closes its connection while it waits. If it loses the connection,
+// it may ask again.
 func (c *remote) lockWaiter() {
 	for n := 0; c.think() && c.connect(); n++ {
 		k := c.newCall(n)
@@ -353,8 +354,8 @@ func (c *remote) lockBreaker() {
 	}
 }
 
-// observeLocks looks at the locks in the leader's state machine until stop is
-// closed, and records when the cluster has no leader.
+// observeLocks records views of the locks in the leader's state machine until
+// stop is closed. It also records when the cluster has no leader.
 func (h *history) observeLocks(stop <-chan struct{}) {
 	if !h.works(lockWork) {
 		return
@@ -401,8 +402,9 @@ func (h *history) observeLocks(stop <-chan struct{}) {
 	}
 }
 
-// readyLeader returns the leader that is ready in the highest term, and its term.
-// If a node knows a higher term, the process is nil.
+// readyLeader returns the leader of the highest term in which a leader is
+// ready, and this term. If another node knows a higher term, the process is
+// nil.
 func (w *world) readyLeader() (p *process, term uint64) {
 	var top uint64
 	for _, id := range w.ids() {

@@ -8,11 +8,12 @@ import (
 // mixedScenario is the name of the scenario in a Schedule.
 const mixedScenario = "mixed requests"
 
-// mixedRequests slows down the goroutine of a leader that replicates to n5. While
-// the goroutine reads an entry, the leader is deposed, and its log is replaced by
-// that of the next leader. The goroutine then has one entry from its own log, and
-// the entry after it from the log of the next leader. n5 can reach only the deposed
-// leader, so it does not know of the new term. It must not get these entries.
+// mixedRequests slows down the goroutine with which a leader replicates to n5.
+// While the goroutine reads an entry, the leader is deposed, and the log of the
+// next leader replaces its log. The goroutine then has one entry from its own
+// log, and the entry after it from the log of the next leader. n5 can reach
+// only the deposed leader, so it does not know of the new term. The goroutine
+// must not send these two entries to n5.
 func mixedRequests(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 5)
 	w.opts.Window = 4
@@ -68,7 +69,7 @@ func (w *world) mixRequests() bool {
 	release()
 	<-time.After(200 * ms)
 	// To find the end of n5's log, the next leader starts after its own last
-	// entry. So it assumes that n5's earlier entries are those of its own log.
+	// entry. So it assumes that n5's earlier entries are equal to its own.
 	next := without([]string{"n2", "n3", "n4"}, w.leader())[0]
 	w.until(next+" to lead", func() bool {
 		leader := w.leader()
@@ -97,8 +98,8 @@ func (w *world) ledBy(id string) bool {
 	})
 }
 
-// writeThrough writes keys through a node, each by a client of its own. over is
-// closed when all writes have ended, successfully or not.
+// writeThrough writes n keys through a node, each with a separate client. The
+// channel over is closed when all writes have ended, successfully or not.
 func (w *world) writeThrough(id string, n int) (over chan struct{}) {
 	over = make(chan struct{})
 	ended := make(chan struct{})

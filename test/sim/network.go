@@ -18,7 +18,7 @@ import (
 // network connects the nodes of one history. A connection is two byte queues in
 // memory, one per direction. Like TCP, a connection does not lose, duplicate or
 // reorder bytes. A link only delays bytes, or keeps them for as long as the
-// link is cut. Time is the bubble's.
+// link is cut. The network uses the virtual time of the bubble.
 //
 // One mutex guards everything. No goroutine may hold it while it waits for
 // anything else, because the bubble's time stands still while a goroutine waits
@@ -28,7 +28,7 @@ type network struct {
 	rng   *rand.Rand
 	hosts map[string]*listener // by host; the network refuses dials to other hosts
 	links map[direction]*link
-	conns map[*conn]bool // the dialing and the accepting end of each
+	conns map[*conn]bool // both ends of each connection
 	tapes []*tape
 	seen  effects
 }
@@ -41,7 +41,7 @@ type effects struct {
 	refused   int64 // dials to a closed port
 	late      int64 // writes that a slow link delayed
 	broken    int64 // connections that a crash or a reset ended
-	replayed  int64 // old requests that were played to their receiver again
+	replayed  int64 // old requests that were sent to their receiver again
 }
 
 // direction names one direction of a link by its two hosts.
@@ -50,13 +50,13 @@ type direction struct{ from, to string }
 // link is the state of one direction. The zero value is a healthy link.
 type link struct {
 	cuts int           // number of faults that cut the link; bytes pass if it is 0
-	slow time.Duration // added to each delivery, with a random delay of up to the same length
+	slow time.Duration // added to each delivery, plus a random delay of up to the same length
 }
 
 const (
 	latency = 150 * time.Microsecond // delay of one direction, plus a random delay of up to the same length
-	// retransmit is the longest time after the end of a cut until the kept
-	// bytes arrive.
+	// retransmit bounds the time from the end of a cut until the bytes that the
+	// link has kept arrive.
 	retransmit = 200 * time.Millisecond
 )
 
@@ -177,7 +177,7 @@ func (n *network) listen(id string) net.Listener {
 type listener struct {
 	n       *network
 	id      string
-	dark    bool // a host without power, which does not even refuse connections
+	dark    bool // true for a host without power, which does not even refuse connections
 	closed  bool
 	pending []net.Conn // connections that Accept has not returned yet
 	changed sync.Cond

@@ -22,15 +22,14 @@ const (
 	removalOfJoining  = "removal of a joining node"
 )
 
-// operatorKinds are the kinds that operate draws at random. It draws
-// removalOfJoining separately: when that kind was added, the faults of existing
-// seeds had to stay the same.
+// operatorKinds are the kinds that operate draws at random. removalOfJoining is
+// not among them: operate draws it separately, so that existing seeds kept
+// their faults when this kind was added.
 var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging,
 	removalTooMany, removalOfLeader}
 
-// operate adds operator actions to the schedule. It draws them from a random
-// stream of its own, so the other faults of a seed stayed the same when operate
-// was added.
+// operate adds operator actions to the schedule. It uses a separate random
+// stream, so that the other faults of a seed do not depend on them.
 func (s *Schedule) operate(span time.Duration) {
 	r := stream(s.Seed, "operator")
 	for range r.IntN(3) {
@@ -50,8 +49,7 @@ func (s *Schedule) operate(span time.Duration) {
 	}
 }
 
-// operate runs a fault that is an operator action. known is false if the fault
-// is of another kind.
+// operate runs the fault if it is an operator action. Otherwise known is false.
 func (inj *injection) operate() (effective, known bool) {
 	switch inj.f.Kind {
 	case transferToDead:
@@ -155,8 +153,8 @@ func (inj *injection) transferToLagging() bool {
 	return true
 }
 
-// removalTooMany crashes as many nodes as the cluster tolerates, and requests
-// the removal of one that is up.
+// removalTooMany crashes as many nodes as the cluster tolerates, and then
+// requests the removal of a running node.
 func (inj *injection) removalTooMany() bool {
 	leader, _ := inj.sides()
 	if leader == nil {
@@ -193,12 +191,13 @@ func (inj *injection) removalTooMany() bool {
 	return refused
 }
 
-// tooMany records a violation if the leader has proposed the removal of a node,
-// and the removal leaves fewer voters running than the new majority. before,
-// starts and up (the nodes that ran) were read before the removal. Another fault
-// may have started or stopped a node since, or changed the members. A node that
-// ran at any time since then counts as running, because the leader may have
-// asked it at that time. If a node was added, tooMany records nothing.
+// tooMany records a violation if the leader has proposed the removal of a node
+// although, after the removal, fewer voters run than the new majority. The
+// caller read the arguments before (the voters), starts and up (the running
+// nodes) before the removal. Another fault may have started or stopped a node
+// since, or changed the members. A node that ran at any time since then counts
+// as running, because the leader may have asked it at that time. If a node was
+// added, tooMany records nothing.
 func (inj *injection) tooMany(id string, before []string, starts map[string]uint64, up []string) {
 	for _, other := range inj.w.ids() {
 		if !slices.Contains(before, other) {
@@ -250,15 +249,15 @@ func (inj *injection) removalOfLeader() bool {
 	return inj.w.renew(leader.id, inj.f.For)
 }
 
-// transferLeadership asks a node to transfer leadership. "" lets the cluster
-// choose the next leader.
+// transferLeadership asks a node to transfer leadership to the node to. If that
+// is "", the cluster chooses the next leader.
 func transferLeadership(n *cluster.Node, to string) error {
 	_, err := n.Transfer(context.Background(), to)
 	return err
 }
 
-// changing counts a change of the members that begins. The caller must call the
-// returned function when the change has ended.
+// changing records that a change of the members begins. The caller must call
+// the returned function when the change has ended.
 func (w *world) changing() (ended func()) {
 	w.changesBegun.Add(1)
 	return func() { w.changesEnded.Add(1) }
@@ -278,8 +277,8 @@ func (w *world) removeMember(n *cluster.Node, id string) error {
 	return err
 }
 
-// removalOfJoining lets a node join as a new one, and removes it while the
-// leader, over slow links, makes it a voter. The node must not become a member
+// removalOfJoining lets a node join as a new one over slow links, and removes
+// it while the leader makes it a voter. The node must not become a member
 // again.
 func (inj *injection) removalOfJoining() bool {
 	_, id := inj.sides()
@@ -302,8 +301,8 @@ func (inj *injection) removalOfJoining() bool {
 	return effective
 }
 
-// removeJoining removes a node that joins, and watches the members for as long
-// as the fault lasts. It reports whether the node was removed.
+// removeJoining removes a node that is joining. It then watches the members
+// until the end of the fault, and reports whether the node was removed.
 func (inj *injection) removeJoining(id string) bool {
 	ds := inj.all(func(from, to string) bool { return from == id || to == id })
 	for _, d := range ds {

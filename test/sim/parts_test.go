@@ -76,7 +76,7 @@ func TestNetwork_CutHoldsAndDelivers(t *testing.T) {
 			return string(buf[:k]), err
 		}
 		if got, err := read(); got != "one" || err != nil {
-			t.Errorf("what was on its way before the cut: %q, %v", got, err)
+			t.Errorf("the bytes that were sent before the cut: got %q, %v", got, err)
 		}
 		if got, err := read(); !isDeadline(err) {
 			t.Errorf("during the cut: %q, %v", got, err)

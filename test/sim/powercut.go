@@ -18,8 +18,8 @@ import (
 // power cut reverts the writes to log segments that were not synced, like a
 // disk that had them only in its cache.
 
-// powerFS is the system's file system. It remembers the writes that are not
-// synced.
+// powerFS is the system's file system. It records the writes that are not
+// synced yet.
 type powerFS struct {
 	*fs.FS
 	mu   sync.Mutex
@@ -145,7 +145,7 @@ func (r *Result) powerCuts() (err error) {
 		power := &powerFS{FS: fs.New()}
 		s, err := storage.Open(storage.Config{
 			Dir: filepath.Join(dir, "n1"), NodeID: "n1", SegmentBytes: 16 << 10, SegmentFS: power,
-			Fatal: func(error) {}, // do nothing, because the methods return the error too
+			Fatal: func(error) {}, // ignored, because the methods return the error too
 		})
 		if err != nil {
 			return fmt.Errorf("start after %d acknowledged entries: %w", len(acked), err)
@@ -177,9 +177,8 @@ func (r *Result) powerCuts() (err error) {
 		}
 		r.Injected["power cut of real files"]++
 		r.Ops = len(acked)
-		// The power fails here. Closing the storage releases its files;
-		// the writes that Close makes must not survive, so the unsynced
-		// writes are reverted after Close.
+		// The power fails here. Close is called first, because it releases the
+		// files. Its own writes must not survive, so the cut comes after it.
 		if err := s.Close(); err != nil {
 			return fmt.Errorf("close: %w", err)
 		}

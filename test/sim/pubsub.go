@@ -64,10 +64,10 @@ func (c *remote) listen() {
 	}
 	if ok {
 		x = c.send(command{"unsubscribe", l.Channel})
-		// Without a leader, UNSUBSCRIBE waits for one for LeaderWait.
-		// It then unsubscribes, although the node may not know of all
-		// messages that were acknowledged before. The last messages may
-		// then be missing, so Left is not set.
+		// Without a leader, UNSUBSCRIBE waits up to LeaderWait for one. After
+		// that, the node unsubscribes, although it may not have all messages
+		// that were acknowledged before. The last messages may then be missing,
+		// so Left is not set.
 		if x.outcome == checker.Done && c.receivePushes(replyTimeout, func() bool { return left }) && left &&
 			c.h.w.elapsed()-x.call < c.h.w.opts.LeaderWait {
 			l.Left = x.call
@@ -99,8 +99,8 @@ func (c *remote) receivePushes(d time.Duration, enough func() bool) bool {
 		raw, err := c.conn.Receive() // in RESP2, messages are arrays
 		switch {
 		case isDeadline(err):
-			// The deadline cuts no value in two, because data that
-			// the server sends in one write also arrives together.
+			// The deadline cannot cut a value in two, because the simulated
+			// network delivers the data of one write together.
 		case err != nil:
 			c.leave()
 			return false

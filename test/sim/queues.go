@@ -35,8 +35,8 @@ func (c *remote) producer() {
 	}
 }
 
-// consumer takes elements with blocking commands. It sometimes leaves while it
-// waits.
+// consumer takes elements with blocking commands. The client sometimes closes
+// its connection while it waits.
 func (c *remote) consumer() {
 	c.setup = []command{{"client", "id"}}
 	for c.h.pause(time.Duration(c.r.Int64N(int64(60*time.Millisecond)))) && c.connect() {
@@ -56,9 +56,9 @@ func (c *remote) consumer() {
 	}
 }
 
-// impatient waits for elements that never come, and disconnects again and
-// again. A node that is delayed or has just started therefore soon has a new
-// waiter.
+// impatient waits for elements that never come. It closes its connection and
+// waits again, over and over. Therefore a node that is delayed or has just
+// started soon has a new waiter.
 func (c *remote) impatient() {
 	for c.h.pause(time.Duration(c.r.Int64N(int64(20*time.Millisecond)))) && c.connect() {
 		home := c.home

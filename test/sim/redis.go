@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// redisShare is the sampling rate: the log of one history in redisShare is
-// replayed on a real redis-server.
+// redisShare is the sampling rate: 4 means that the log of one history in four
+// is replayed on a real redis-server.
 const redisShare = 4
 
 // replayOnRedis replays the committed log on a real redis-server, for a share

@@ -21,9 +21,9 @@ func TestLateSnapshot(t *testing.T) {
 	}
 }
 
-// TestSwappedAddresses: two members that are started with each other's address
-// within a term do not both get the vote of the third. hashicorp/raft stores a
-// vote by address.
+// TestSwappedAddresses starts two members with each other's address within one
+// term. They must not both get the vote of the third member. hashicorp/raft
+// stores the address of the candidate in a vote.
 func TestSwappedAddresses(t *testing.T) {
 	r := inBubble(t, &Schedule{Seed: 1, Scenario: swappedScenario})
 	for _, bad := range r.Violations {
@@ -34,8 +34,8 @@ func TestSwappedAddresses(t *testing.T) {
 	}
 }
 
-// TestMixedRequests: a deposed leader does not send entries that it has read
-// from its own log and from that of the next leader.
+// TestMixedRequests checks that a deposed leader does not send one request with
+// entries from its own log and from the log of the next leader.
 func TestMixedRequests(t *testing.T) {
 	r := inBubble(t, &Schedule{Seed: 1, Scenario: mixedScenario})
 	for _, bad := range r.Violations {
@@ -46,9 +46,9 @@ func TestMixedRequests(t *testing.T) {
 	}
 }
 
-// TestLaggingMember runs the faults that were left of seed 650 after shrinking.
-// The bug was that a removed node was refused, because the member that it asked
-// did not know yet about the removal.
+// TestLaggingMember runs the faults to which seed 650 was reduced. They showed
+// a bug: a removed node could not join again, because the member that it asked
+// did not know yet of the removal.
 func TestLaggingMember(t *testing.T) {
 	plan := Plan(650, time.Minute)
 	plan.Faults = slices.DeleteFunc(plan.Faults, func(f Fault) bool {
@@ -68,8 +68,8 @@ func TestLaggingMember(t *testing.T) {
 
 // TestReturningMember checks that a member that was away for a long time gets
 // the entries that it missed as soon as it is back. hashicorp/raft doubles the
-// pause after each failed attempt, up to ten seconds, and nothing ended the
-// pause when the member came back.
+// pause after each failed attempt, up to ten seconds. Before the fix, the
+// return of the member did not end the pause.
 func TestReturningMember(t *testing.T) {
 	for _, resets := range []bool{true, false} {
 		for _, away := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second} {

@@ -23,7 +23,7 @@ type remote struct {
 
 	conn    *respwire.Conn
 	proc    *process    // the process that serves the connection
-	origin  uint64      // the connection's ID on that process, if setup asks for it
+	origin  uint64      // the connection's ID on that process, if setup contains CLIENT ID
 	setup   []command   // sent first on every connection
 	pushed  func(value) // called for each push, in the order of the stream
 	dropped func()      // called when a connection is lost or closed
@@ -35,8 +35,8 @@ func (h *history) remote(id int, purpose string) *remote {
 }
 
 // replyTimeout is how long a client waits for the reply to a command that does
-// not block. It is longer than the time after which the cluster must answer
-// that the outcome is unknown.
+// not block. The cluster must answer earlier than that, at least that the
+// outcome is unknown.
 const replyTimeout = 20 * time.Second
 
 // think waits between two commands. It reports false when the history is over.
@@ -93,8 +93,8 @@ func (c *remote) dial() bool {
 	for i, v := range x.replies {
 		switch {
 		case v.Error && strings.HasPrefix(fmt.Sprint(v.Reply), "error CLUSTERDOWN"):
-			// Since its start, the node has not heard of a leader, so it does
-			// not know the users of the cluster.
+			// The node has found no leader since its start, so it does not know
+			// the users of the cluster.
 			c.leave()
 			return false
 		case v.Error:
@@ -209,8 +209,8 @@ func outcomeOf(text string) checker.Outcome {
 	return checker.Done
 }
 
-// read returns the next reply. It passes pushes that come before the reply to
-// pushed.
+// read returns the next reply. If pushes come before the reply, read passes
+// them to the function pushed.
 func (c *remote) read(deadline time.Time) (value, error) {
 	for {
 		if err := c.conn.SetReadDeadline(deadline); err != nil {

@@ -22,23 +22,23 @@ type Schedule struct {
 	// Think is how long a client waits between two commands on average; 0
 	// means busy.
 	Think time.Duration `json:"think_ns,omitempty"`
-	// Sluggish is the factor by which the timers of raft are slower, by
-	// node.
+	// Sluggish contains, for each node with slow timers, the factor by which
+	// the timers of raft are slower.
 	Sluggish map[string]int `json:"sluggish,omitempty"`
 	Faults   []Fault        `json:"faults"`
 	// Window is how many entries may be on their way at a time; 0 means the
 	// default.
 	Window int `json:"window,omitempty"`
-	// Features is the feature version that a node's program claims to know,
-	// for nodes that start with an older program.
+	// Features contains, for each node that starts with an older program, the
+	// feature version that this program claims to know.
 	Features map[string]int `json:"features,omitempty"`
 	// Work contains the names of the workloads of remote clients: see
 	// workloads.
 	Work []string `json:"work,omitempty"`
-	// Lease is the length of the leases of locks with queues; 0 means that each
-	// client draws it.
+	// Lease is the length of the leases of locks with queues; 0 means that the
+	// clients draw the lengths at random.
 	Lease time.Duration `json:"lease_ns,omitempty"`
-	// LockDelay is the lock delay of some of these locks; 0 means none.
+	// LockDelay is the lock delay of some locks with queues; 0 means none.
 	LockDelay time.Duration `json:"lock_delay_ns,omitempty"`
 	// LeaderLease is the value of cluster.Options.LeaderLease of the nodes
 	// whose timers are not slow. 0 means that leaders have no lease.
@@ -112,10 +112,10 @@ const (
 	quiet  = 5 * time.Second
 )
 
-// busy and sparse are average think times. With busy clients, an append soon
-// brings a node the entries that it missed, and other entries follow a late
-// clock entry at once. Effects that depend on heartbeats, clock entries and TTLs
-// therefore show only with sparse clients.
+// busy and sparse are average think times. With busy clients, the next write
+// soon brings a node the entries that it missed and moves the clock. Effects
+// that depend on heartbeats, clock entries and TTLs therefore show only with
+// sparse clients.
 const (
 	busy   = 300 * time.Millisecond
 	sparse = 1500 * time.Millisecond
@@ -160,7 +160,7 @@ func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
 	span := float64(hi) / float64(lo)
 	f := r.Float64()
 	d := float64(lo)
-	for range 8 { // computes lo × span^f; the last digit of math.Pow may differ between machines
+	for range 8 { // computes lo × span^f without math.Pow, whose last digit may differ between machines
 		if f *= 2; f >= 1 {
 			f--
 			d *= root(span)
@@ -229,8 +229,8 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 	if r.IntN(5) == 0 {
 		s.Nodes = 5
 	}
-	// The think time comes from a random stream of its own, so that a seed
-	// kept its faults when the think time was added.
+	// The think time comes from a separate random stream, so that the faults of
+	// a seed do not depend on it.
 	s.Think = [...]time.Duration{busy, sparse}[stream(seed, "pace").IntN(2)]
 	if leases := stream(seed, "leader lease"); leases.IntN(2) == 0 {
 		s.LeaderLease = between(leases, 20*ms, 120*ms)
@@ -274,8 +274,8 @@ func Plan(seed uint64, length time.Duration) *Schedule {
 }
 
 // serve draws the workloads of the remote clients and the faults that go with
-// them. It draws from a random stream of its own, so that a seed kept its other
-// faults when serve was added.
+// them. It uses a separate random stream, so that the other faults of a seed do
+// not depend on it.
 func (s *Schedule) serve(span time.Duration) {
 	r := stream(s.Seed, "served")
 	s.Window = 1 + r.IntN(4)
@@ -283,7 +283,7 @@ func (s *Schedule) serve(span time.Duration) {
 		s.LockDelay = between(delays, 100*ms, 3*time.Second)
 	}
 	if r.IntN(3) > 0 {
-		return // not in every history: client ports take as much processor time as all other parts
+		return // only some histories have client ports, which take as much processor time as all other parts
 	}
 	for _, i := range r.Perm(len(workloads) - 1)[:1+r.IntN(3)] { // all workloads except the last one, lockWork
 		s.Work = append(s.Work, workloads[i].name)
@@ -293,7 +293,7 @@ func (s *Schedule) serve(span time.Duration) {
 		s.mix(r, span)
 		return
 	}
-	// The choice of lockWork comes from a random stream of its own, as above.
+	// The choice of lockWork comes from a separate random stream, as above.
 	if stream(s.Seed, lockWork).IntN(2) == 0 {
 		s.Work = append(s.Work[:len(s.Work)-1], lockWork)
 	}

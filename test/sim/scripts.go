@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// runner replaces the interpreter, whose scripts take processor time and no
-// virtual time. Its language has two commands: "incr" increments KEYS[1] by a
-// read and a write and returns the result; "nap N" waits N milliseconds and
-// then does the same.
+// runner replaces the interpreter, because a script in the interpreter takes
+// processor time and no virtual time. Its language has two commands. "incr"
+// increments KEYS[1], with a read and a write, and returns the result. "nap N"
+// waits N milliseconds and then does the same.
 type runner struct{}
 
 // CompileScript implements fsm.ScriptRunner.

@@ -13,8 +13,8 @@ import (
 )
 
 // served records the observations of the remote clients of a history. These
-// clients use what the nodes serve besides plain keys and locks. Each history
-// runs some of the workloads, or none.
+// clients use features other than plain keys and locks, such as queues,
+// channels and scripts. Each history runs some of the workloads, or none.
 type served struct {
 	mu        sync.Mutex
 	pushes    []checker.Push
@@ -26,7 +26,7 @@ type served struct {
 	reads     []checker.GroupRead
 	acks      []checker.GroupAck
 	locks     checker.LockHistory
-	steady    checker.Health // see LockQueues
+	steady    checker.Health // when the order of waiters for locks is checked: see checker.LockQueues
 	ops       []checker.Op   // operations on data that behaves like a register or a counter
 
 	waiting map[waiterName]*checker.Take // blocking commands that are under way
@@ -213,9 +213,9 @@ func (h *history) checkServed(r *Result, log replay.Log, complete bool, add func
 	maps.Copy(r.bad, linear.Bad)
 }
 
-// written returns the data from the log that the final state does not contain:
-// the messages of each channel, and the values of each key that caches may
-// contain.
+// written returns data from the log that the final state does not contain: the
+// messages of each channel, and all values of each key that clients may have
+// cached.
 func written(log replay.Log) (messages, values map[string][]string) {
 	messages, values = make(map[string][]string), make(map[string][]string)
 	replay.Commands(log, func(c fsm.RecordCommand) {

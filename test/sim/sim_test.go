@@ -21,16 +21,16 @@ var (
 	firstFlag   = flag.Uint64("first", 1, "first seed")
 	virtualFlag = flag.Duration("virtual", 60*time.Second, "length of a history, in virtual time")
 	budgetFlag  = flag.Duration("budget", 0,
-		"how long seeds are begun, in real time: what is left then is not run, and said; 0 for no limit")
+		"real time after which no further seed is started; the seeds left are reported as not run; 0 means no limit")
 	repeatFlag = flag.Int("repeat", 3,
-		"how often the schedule of -seed is run, and a smaller one before it counts as sound")
+		"how often to run the schedule of -seed, and each smaller schedule before it counts as passing")
 	workersFlag = flag.Int("workers", runtime.NumCPU(), "processes at a time")
 	jsonFlag    = flag.String("json", "", "file for the result as JSON")
 	workFlag    = flag.String("work", "",
 		"workloads of remote clients, separated by commas, in place of those that seeds draw")
 	drillFlag = flag.String("drill", "", "run the schedules that are made for this injected bug")
 	serveFlag = flag.Bool("serve", false,
-		"run the schedules that come on standard input: what the processes of a fleet do")
+		"run the schedules from standard input, as the processes of a fleet do")
 )
 
 // limit is the real time that one history may take on a slow and busy machine.
@@ -68,9 +68,9 @@ func inBubble(t *testing.T, plan *Schedule) (r *Result) {
 	case swappedScenario:
 		history = swappedAddresses
 	}
-	// raft draws its timeouts from math/rand. The seed makes them repeat as
-	// long as goroutines draw them in the same order.
-	//lint:ignore SA1019 there is no other way to seed a library's use of it
+	// raft draws its timeouts from math/rand. With the same seed, they are the
+	// same if the goroutines draw them in the same order. lint:ignore SA1019
+	// there is no other way to seed a library's use of it
 	mathrand.Seed(int64(plan.Seed))
 	begun := time.Now()
 	synctest.Test(t, func(*testing.T) { r = history(plan) })
@@ -142,7 +142,8 @@ func TestSim(t *testing.T) {
 	}
 }
 
-// again runs one schedule several times, and shrinks it if it fails.
+// again runs one schedule several times. If a run fails, again shrinks the
+// schedule.
 func again(t *testing.T, plan *Schedule) {
 	fmt.Println(plan)
 	plans := make([]*Schedule, *repeatFlag)

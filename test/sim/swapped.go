@@ -14,9 +14,9 @@ const swappedScenario = "swapped addresses"
 // n2 and n3 with each other's address. n3 campaigns in the same term, from the
 // address that has n1's vote. n1 must not vote for n3 too.
 //
-// If n1 heard from n2 as leader, it would refuse n3 for that reason. So n2's
-// messages to n1 are cut off as soon as n1 has voted. The timers of n1 are
-// slow, so that it does not campaign itself.
+// n1 would refuse n3 anyway if it received messages from n2 as leader. So the
+// link from n2 to n1 is cut as soon as n1 has voted. The timers of n1 are slow,
+// so that n1 itself does not campaign.
 func swappedAddresses(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 3)
 	w.node("n1").sluggish = 30

@@ -9,9 +9,9 @@ import (
 
 // tape is a recording of the first bytes that a node sent on one connection:
 // the handshake and then requests. Playing the tape later on a new connection
-// simulates a network that delivers a message twice, late, and out of order
-// with all other messages. TCP does not do that, but a proxy may. Only tapes of
-// raft connections are played.
+// simulates a network that delivers messages a second time, late and out of
+// order. TCP does not do that, but a proxy may. Only tapes of raft connections
+// are played.
 type tape struct {
 	dir  direction
 	data []byte
@@ -35,8 +35,8 @@ func (n *network) newTape(from, to string) *tape {
 	return t
 }
 
-// record adds a write to the tape. It records whole writes only, because a
-// truncated request would be an error of the recording.
+// record adds a write to the tape. It records a write completely or not at all,
+// because a truncated request on the tape would be a mistake of the simulator.
 func (t *tape) record(b []byte) {
 	if t.full || len(t.data)+len(b) > tapeBytes {
 		t.full = true

@@ -64,8 +64,8 @@ func typesRead(key string) []command {
 	}
 }
 
-// last sets the outcome to that of the last command, EXEC. The error of EXEC
-// may differ from that of MULTI.
+// last sets the outcome of the exchange to that of EXEC, its last command. The
+// error of EXEC may differ from the error of MULTI.
 func (x *exchange) last() {
 	if x.outcome != checker.Done || len(x.replies) == 0 {
 		return

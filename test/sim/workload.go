@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// Keys are replaced by new ones after opsPerKey operations, or after
+// The clients change to new keys after opsPerKey operations, or after
 // unknownPerKey operations with an unknown outcome. The checker's memory grows
 // with the square of the length of a key's history, and its time with the
 // number of commands whose outcome is unknown.
@@ -50,8 +50,8 @@ func (c *client) key(f *family) string {
 	return f.key(c.r.IntN)
 }
 
-// think waits between two commands, on average for as long as the schedule
-// says. It reports false when the history is over.
+// think waits between two commands. The average wait is the schedule's Think.
+// think reports false when the history is over.
 func (c *client) think() bool {
 	return c.h.pause(time.Duration(c.r.Int64N(int64(2 * c.h.plan.think()))))
 }
@@ -217,7 +217,8 @@ func (c *client) locker() {
 	}
 }
 
-// own renews and releases a lock as its owner does.
+// own plays the owner of a lock: it renews the lock, and releases it or lets it
+// expire.
 func (c *client) own(h *checker.Hold, px string) {
 	c.h.pause(time.Duration(c.r.Int64N(int64(h.TTL))))
 	for range c.r.IntN(3) {

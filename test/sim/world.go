@@ -44,13 +44,14 @@ type world struct {
 	nodes map[string]*node
 }
 
-// node is the machine of a process. Its disk and its clock outlive the process.
+// node is the simulated machine of a node. Its disk and its clock outlive the
+// processes that run on it.
 type node struct {
 	id    string
 	disk  *disk
 	clock *clock
 	peers []cluster.Peer
-	host  string // host of the peer address: the id, unless the test exchanged addresses
+	host  string // host of the peer address: the node's id, unless a scenario has exchanged addresses
 	// sluggish multiplies the timeouts of raft on this node. Its timers run
 	// slow, like those of a process that does not get enough processor
 	// time.
@@ -72,7 +73,7 @@ type process struct {
 	id      string
 	n       *cluster.Node
 	session fsm.SessionID
-	port    *resp.Server // nil in a history whose clients do not need it
+	port    *resp.Server // client port; nil if the history has no remote clients
 	dead    atomic.Bool  // set when the process crashes or stops; its later actions do not count
 	died    atomic.Int64 // when the process died, in nanoseconds since the beginning of the history; 0 if it runs
 }
@@ -87,7 +88,7 @@ func options() cluster.Options {
 	o.LeaderWait = 2 * time.Second
 	o.ResolveWait = 10 * time.Second
 	o.SnapshotBytes, o.TrailingBytes = 24<<10, 4<<10
-	o.WaiterWork = 2 * time.Microsecond // one waiter in each part
+	o.WaiterWork = 2 * time.Microsecond // so each part of the work on waiters handles only one waiter
 	return o
 }
 
@@ -266,7 +267,7 @@ func (w *world) exited(nd *node, p *process, err error) {
 	if !known {
 		w.audit.violate("%s ended its process: %v", nd.id, err)
 	}
-	w.wg.Go(func() { // in another goroutine, because the caller may hold locks
+	w.wg.Go(func() { // in a new goroutine, because the caller may hold locks
 		nd.mu.Lock()
 		mine := nd.proc == p
 		if mine {
@@ -326,8 +327,8 @@ func (w *world) look() (term uint64, ready bool) {
 		if st.Role == "leader" && st.Ready {
 			term = max(term, st.Term)
 		}
-		// Status does not read role and term atomically. They count
-		// only if a second call returns the same.
+		// Status does not read role and term atomically. They count only if a
+		// second call returns the same values.
 		if st.Role == "leader" {
 			if again := p.n.Status(); again.Role == st.Role && again.Term == st.Term {
 				w.audit.led(id, st.Term)
@@ -432,7 +433,7 @@ func (w *world) voters() (ids []string) {
 	return ids
 }
 
-// starts returns how often each node has been started.
+// starts returns, for each node, how often it has been started.
 func (w *world) starts() map[string]uint64 {
 	all := make(map[string]uint64)
 	for _, id := range w.ids() {
@@ -448,9 +449,9 @@ func (w *world) repair() {
 	for _, id := range w.ids() {
 		w.revive(id)
 	}
-	// A node whose timers are thirty times slower needs half a minute for
-	// an election. If the others need its vote, a failed election may be
-	// followed by another.
+	// A node whose timers are thirty times slower needs half a minute for an
+	// election. If the other nodes need its vote, several elections may fail
+	// one after another.
 	tries := 100
 	for _, id := range w.ids() {
 		tries = max(tries, 15*w.node(id).sluggish)
@@ -483,8 +484,8 @@ func (w *world) repair() {
 	w.audit.violate("membership could not be repaired: %s", w.describe())
 }
 
-// settled writes a key and reports whether the write was committed in the given
-// term.
+// settled writes a key through the process and reports whether the write was
+// committed in the given term.
 func settled(p *process, term uint64) bool {
 	var g fsm.Group
 	g.Reset(2, 1)

@@ -30,7 +30,7 @@ type cluster struct {
 	nodes []*node // the initial members
 	spare *node
 	net   *network
-	disks *diskSet // nil if no plan needs disks
+	disks *diskSet // nil if the plan needs no disks
 }
 
 // clusterConfig configures a new cluster.
@@ -201,7 +201,7 @@ func (c *cluster) healthy(ctx context.Context) (leader *node, err error) {
 	err = process.Poll(ctx, "all members to run, follow one leader and catch up", func() bool {
 		all := states(ctx, c.nodes)
 		if ctx.Err() != nil {
-			return false // why keeps the reason that was found before the deadline
+			return false // why keeps the reason of the last complete attempt
 		}
 		leader = nil
 		var commit uint64
@@ -263,8 +263,8 @@ func (c *cluster) resumeAll() error {
 
 // byAuthority returns the nodes in the order in which to trust their reports
 // about the cluster. Leaders come first, the one of the latest term before the
-// others. A node that was removed while it was down is not a leader. It does not
-// know of its removal, and still lists itself as a member.
+// others. So a node that was removed while it was down comes after them: it
+// does not know of its removal, and still lists itself as a member.
 func byAuthority(nodes []*node, all map[*node]state) []*node {
 	rank := func(n *node) uint64 {
 		if s := all[n]; s.Role == "leader" {

@@ -12,6 +12,6 @@ func TestByAuthority(t *testing.T) {
 		removed: {Role: "candidate", Term: 9}, old: {Role: "leader", Term: 3}, leader: {Role: "leader", Term: 4}, follower: {Role: "follower", Term: 4},
 	})
 	if got[0] != leader || got[1] != old || got[2] != removed || got[3] != follower {
-		t.Errorf("order %v of %v", got, nodes)
+		t.Errorf("got the order %v of the nodes %v, want leader, old, removed, follower", got, nodes)
 	}
 }

@@ -59,9 +59,9 @@ func controlPlans(seed uint64) []Plan {
 	return all
 }
 
-// recordCaught sets Caught to the expected check that reported a violation, if
-// there is one. In the episode of a negative control, violations are expected,
-// so Report.sum does not count them.
+// recordCaught sets Caught to the name of an expected check that reported a
+// violation, if there is one. In the episode of a negative control, violations
+// are expected, so Report.sum does not count them.
 func (r *EpisodeReport) recordCaught() {
 	for _, v := range r.Violations {
 		if slices.Contains(controls[r.Plan.Control].finds, v.Check) {

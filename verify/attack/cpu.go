@@ -36,7 +36,7 @@ func threads(pid int) ([]int, error) {
 
 // pin restricts a process to the given processors. Threads that the process
 // creates later inherit the restriction. pin lists the threads repeatedly to
-// find those that the process creates in the meantime.
+// find those that the process creates while pin runs.
 func pin(pid int, where platform.Processors) error {
 	done := make(map[int]bool)
 	for {

@@ -61,8 +61,8 @@ func newDiskRoom(dir string) (*diskSet, error) {
 	return r, err
 }
 
-// hostPath translates a path on a disk of the mount namespace. Only this
-// process and the processes that it starts can use the result.
+// hostPath translates a path inside the mount namespace into a path that works
+// outside it, while this process runs.
 func (r *diskSet) hostPath(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), r.tid), path)
 }

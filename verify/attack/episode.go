@@ -172,10 +172,10 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 var gentle = []string{"kill -9 leader", "kill -9 follower", "kill -9 majority", "kill -9 all", "rolling restart",
 	"transfer storm", "snapshot race"}
 
-// After a fault, the order of waiters is not checked for queueSettles. After a
-// change of leader, it is not checked for leaderSettles. An episode continues for
-// calm after its last fault, so that there is a time in which the order is
-// checked.
+// queueSettles is how long the order of waiters is not checked after a fault,
+// and leaderSettles is the same after a change of leader. calm is how long an
+// episode continues after its last fault, so that there is a time in which the
+// order is checked.
 const (
 	queueSettles  = 800 * time.Millisecond
 	leaderSettles = 500 * time.Millisecond
@@ -282,7 +282,7 @@ func (e *episode) inject(ctx context.Context, f fault, s *injection) {
 	e.mu.Unlock()
 }
 
-// traffic waits until the load has completed n commands.
+// traffic waits until the load has completed n more commands.
 func (e *episode) traffic(ctx context.Context, n int) error {
 	from := e.load.Count()
 	wait, stop := withLimit(ctx, 30*time.Second, "traffic")

@@ -51,7 +51,8 @@ const (
 	lockTTL    = time.Minute // longer than the fault lasts
 )
 
-// holdfast runs a command of the program. code is its exit code.
+// holdfast runs the holdfast program with the given arguments. code is the exit
+// code of the program.
 func (s *injection) holdfast(ctx context.Context, args ...string) (out string, code int, err error) {
 	ctx, stop := withLimit(ctx, 60*time.Second, "holdfast "+args[0])
 	defer stop()
@@ -370,8 +371,9 @@ func backupDuringFailover(ctx context.Context, s *injection) (string, error) {
 	return what, errors.Join(s.ballast(ctx, false), s.forgetOwnKeys(ctx, own...), os.Remove(file))
 }
 
-// ballast writes or deletes 4 MiB of data. The data makes a backup take so long
-// that the leader can die during it.
+// ballast writes 4 MiB of data if the argument there is true, and deletes the
+// data otherwise. The data makes a backup take so long that the leader can die
+// during the backup.
 func (s *injection) ballast(ctx context.Context, there bool) error {
 	n, err := s.leader(ctx)
 	if err != nil {
@@ -445,7 +447,7 @@ func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w 
 	if _, err := w.progress(ctx, 5); err != nil {
 		return "", err
 	}
-	if !res.done { // the function must has already recorded the violation
+	if !res.done { // must() has already recorded the violation
 		return "no backup was taken", errors.Join(s.leavesNothing(file), leader.start())
 	}
 	var high []int64
@@ -609,7 +611,7 @@ func restoreWhileDown(ctx context.Context, s *injection) (string, error) {
 	if err := errors.Join(s.forgetOwnKeys(ctx), os.Remove(file)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("restored through %s while %s was down, which came back with the restored data; %d locks were "+
+	return fmt.Sprintf("restored through %s while %s was down; it came back with the restored data; %d locks were "+
 		"refused in %v", through.ID, down.ID, refusals, quarantine.Round(time.Millisecond)), nil
 }
 
@@ -629,9 +631,9 @@ func (s *injection) restored(ctx context.Context, n *node) error {
 	return nil
 }
 
-// recoverOne makes a new cluster from the data of one node after the loss of all
-// others. The others have granted locks while that node was cut off, so these
-// locks are missing from its data.
+// recoverOne makes a new cluster from the data of one node after the loss of
+// all other nodes. These nodes have granted locks while the first one was cut
+// off, so the locks are missing from its data.
 func recoverOne(ctx context.Context, s *injection) (string, error) {
 	resume, err := s.quiet(ctx)
 	defer func() { resume() }()

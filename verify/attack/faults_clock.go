@@ -16,8 +16,9 @@ var clockFaults = []fault{
 	{class: "clock stands still", group: clocks, run: clockFrozen},
 }
 
-// wrongClocks changes the test clocks of the nodes for a while. The fault counts only
-// if the wall clock of the first node was wrong by at least half of wall.
+// wrongClocks changes the test clocks of the nodes for a while. The fault
+// counts only if the wall clock of the first node was wrong by at least half of
+// the offset wall.
 func (s *injection) wrongClocks(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64,
 	low, high time.Duration) (string, error) {
 	before, err := s.uptime(ctx, nodes[0])

@@ -146,7 +146,7 @@ func slowFsync(ctx context.Context, s *injection) (string, error) {
 	if count == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%d fsyncs of %s took %v more", count, n.ID, delay.Round(time.Millisecond)), nil
+	return fmt.Sprintf("%d fsyncs of %s took %v longer each", count, n.ID, delay.Round(time.Millisecond)), nil
 }
 
 // fullDisk uses up all space on the disk of a node. The node must end rather
@@ -231,7 +231,7 @@ func (s *injection) powerCut(ctx context.Context, nodes []*node) (string, error)
 	if len(lost) < len(nodes) {
 		return "", nil
 	}
-	return "disks gone dead, journals replayed: " + strings.Join(lost, ", "), nil
+	return "disks lost power, and their journals were replayed: " + strings.Join(lost, ", "), nil
 }
 
 func powerCutOne(ctx context.Context, s *injection) (string, error) {

@@ -68,7 +68,7 @@ func (s *injection) rejoin(ctx context.Context, n *node) error {
 // outside waits until a node that was not added reports that it must be added.
 // Until then the node must not be a member and must not serve.
 func (s *injection) outside(ctx context.Context, n *node) error {
-	wait, stop := withLimit(ctx, 20*time.Second, "ask for "+n.ID)
+	wait, stop := withLimit(ctx, 20*time.Second, "report that "+n.ID+" must be added")
 	defer stop()
 	return process.Poll(wait, n.ID+" to ask to be added", func() bool {
 		if st, err := n.state(wait); err == nil && (st.Ready || st.Applied > 0) {

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/neighbor"
 )
 
-// neighborFaults are clients whose commands harm the other clients of their
-// node the most. There is one class for each load of package neighbor. No other
-// fault is active at the same time, so an election during such a fault is
-// caused by the load.
+// neighborFaults contains one class for each load of package neighbor. The
+// clients of such a load send the commands that harm the other clients of their
+// node the most. No other fault is active at the same time, so an election
+// during such a fault is caused by the load.
 var neighborFaults = neighbors()
 
 func neighbors() []fault {
@@ -25,16 +25,16 @@ func neighbors() []fault {
 	return all
 }
 
-// neighborScale divides the sizes of the loads. Chaos runs them at half the
-// size of make bench, because an episode takes snapshots all the time and
-// compares every key with a real Redis at its end.
+// neighborScale divides the sizes of the loads, which make bench runs at their
+// full size. An episode takes snapshots all the time and compares every key
+// with a real Redis at its end, so it needs smaller loads.
 const neighborScale = 2
 
 // neighborWait is how long another client may wait for a lock, a login, the
 // result of a new script, or a message. It is far longer than the wait that
 // make bench accepts, because the machine may have no free processor for the
-// node for a while. It is far shorter than the stalls that occur without a
-// budget.
+// node for a while. It is far shorter than the stalls that such a load causes
+// on a node that sets its clients no limits.
 const neighborWait = 2 * time.Second
 
 // neighbor runs a load against a node and takes locks through the same node.

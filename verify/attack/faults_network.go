@@ -109,7 +109,7 @@ func leaderUnheard(ctx context.Context, s *injection) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.cut(ctx, "nobody hears "+n.ID, func(h hop) bool { return between(h) && h.from == n.ID })
+	return s.cut(ctx, "no node hears "+n.ID, func(h hop) bool { return between(h) && h.from == n.ID })
 }
 
 func leaderDeaf(ctx context.Context, s *injection) (string, error) {
@@ -117,7 +117,7 @@ func leaderDeaf(ctx context.Context, s *injection) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.cut(ctx, n.ID+" hears nobody", func(h hop) bool { return between(h) && h.to == n.ID })
+	return s.cut(ctx, n.ID+" hears no node", func(h hop) bool { return between(h) && h.to == n.ID })
 }
 
 func shatter(ctx context.Context, s *injection) (string, error) {

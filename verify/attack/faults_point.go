@@ -120,8 +120,8 @@ func (d *pointChooser) take(p Plan) string {
 	}
 }
 
-// form starts the nodes. If the plan names a failpoint for it, the first node
-// ends there while it forms the cluster. form then restarts that node.
+// form starts the nodes. If the plan names a failpoint for the forming of the
+// cluster, the first node ends there, and form restarts it.
 func (e *episode) form(ctx context.Context) error {
 	if e.plan.Forms == "" || e.plan.mixes(e.cfg) {
 		return e.c.start()
@@ -191,7 +191,7 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 		id = n.ID
 		s.waitRandom(ctx, 0, 300*time.Millisecond)
 	}
-	s.mon.ends() // must record a crash before the node starts again: see dies
+	s.mon.ends() // records a crash, which must be done before the node starts again: see dies
 	// From here on the node must not end by itself, whether or not it has ended
 	// at the failpoint.
 	err = errors.Join(err, s.pointErr, n.kill(), n.start(), s.voter(ctx, n))
@@ -263,9 +263,9 @@ func (s *injection) withLeader(ctx context.Context, f func(leader *node)) {
 	}
 }
 
-// handOver asks a leader to hand over to a node, or to any node if to is nil. The
-// leader may refuse or die. In that case the caller tries again, possibly with
-// another leader.
+// handOver asks a leader to hand over to a node, or to any node if the argument
+// to is nil. The leader may refuse or die. In that case the caller tries again,
+// possibly with another leader.
 func handOver(ctx context.Context, leader, to *node) {
 	args := []string{"TRANSFER"}
 	if to != nil {

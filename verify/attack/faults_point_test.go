@@ -148,12 +148,12 @@ func TestPoints_AreChosen(t *testing.T) {
 	chosen := make(map[string]int)
 	for _, p := range plans(7, 60, faults) {
 		if want := len(p.Steps) * pointsPerFault; len(p.Points) != want {
-			t.Fatalf("%d points for %d steps, want %d", len(p.Points), len(p.Steps), want)
+			t.Fatalf("%d failpoints for %d steps, want %d", len(p.Points), len(p.Steps), want)
 		}
 		for _, spec := range p.Points {
 			w, ok := ways[pointOf(spec)]
 			if !ok || w.fits != nil && !w.fits(p) {
-				t.Errorf("%s armed for %v", spec, p)
+				t.Errorf("failpoint %s is chosen for a plan that cannot reach it: %v", spec, p)
 			}
 			chosen[pointOf(spec)]++
 		}
@@ -164,6 +164,6 @@ func TestPoints_AreChosen(t *testing.T) {
 	all := failpoint.All()
 	slices.Sort(all)
 	if got := slices.Sorted(maps.Keys(chosen)); !slices.Equal(got, all) {
-		t.Errorf("armed %s, want %s", strings.Join(got, ", "), strings.Join(all, ", "))
+		t.Errorf("the plans chose the failpoints %s, want %s", strings.Join(got, ", "), strings.Join(all, ", "))
 	}
 }

@@ -42,20 +42,20 @@ func TestPlans_Versions(t *testing.T) {
 						here++
 						seen[class]++
 						if begins := p.begins(cfg); (begins == tt.old) != (class == rollingUp || class == takenBack) {
-							t.Errorf("%s: %s begins with %s", tt.name, class, begins)
+							t.Errorf("%s: a plan with %q starts its nodes with %s", tt.name, class, begins)
 						}
 					}
 				}
 			}
 			if here > 1 {
-				t.Errorf("%s: %d changes of version in one episode: %v", tt.name, here, p)
+				t.Errorf("%s: %d changes of version in one episode, want at most 1: %v", tt.name, here, p)
 			}
 			if len(p.Steps) != stepsPerEpisode {
 				t.Errorf("%s: %v", tt.name, p)
 			}
 		}
 		if got := seen[rollingUp] > 0 && seen[rollingDown] > 0 && seen[takenBack] > 0; got != tt.mixed || !tt.mixed && len(seen) > 0 {
-			t.Errorf("%s: injected %v", tt.name, seen)
+			t.Errorf("%s: the plans contain these faults of versions: %v", tt.name, seen)
 		}
 	}
 }

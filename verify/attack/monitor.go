@@ -27,7 +27,7 @@ type monitor struct {
 	mu          sync.Mutex
 	leaders     map[uint64]string // by term
 	failovers   int
-	led         time.Duration // last time at which a leader was seen
+	led         time.Duration // last time at which a node said that it led
 	leaderships []Leadership
 	points      []checker.Chain
 	lost        [][]checker.Chain // points of earlier clusters: see newCluster
@@ -96,7 +96,8 @@ func (m *monitor) ends() {
 // diskStalled is the message of a node that ended because a disk write hung.
 const diskStalled = "disk stalled"
 
-// machineStall is the class of an event that no fault has caused.
+// machineStall is the class of the event that this machine's own disk stalled.
+// No fault causes this event.
 const machineStall = "machine's own disk stalled"
 
 // machineStalled records that a node has ended, as it should, because the disk

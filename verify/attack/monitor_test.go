@@ -12,16 +12,16 @@ func TestAtRest(t *testing.T) {
 		all  map[*node]state
 		want bool
 	}{
-		{"all at one place", map[*node]state{n1: leader, n2: follower, n3: follower}, true},
+		{"all at one log index", map[*node]state{n1: leader, n2: follower, n3: follower}, true},
 		{"no leader", map[*node]state{n1: follower, n2: follower, n3: follower}, false},
-		{"one that has just been started", map[*node]state{n1: leader, n2: follower, n3: fresh}, false},
+		{"a node that has just started", map[*node]state{n1: leader, n2: follower, n3: fresh}, false},
 		{"nobody answers", map[*node]state{}, false},
 	} {
 		// Repeat the check, because the iteration order of a map is random.
 		for range 50 {
 			commit, same := converged(tt.all)
 			if same != tt.want || same && commit != leader.Commit {
-				t.Errorf("%s: at rest %v at %d, want %v", tt.name, same, commit, tt.want)
+				t.Errorf("%s: same log index %v, commit index %d, want %v", tt.name, same, commit, tt.want)
 				break
 			}
 		}

@@ -20,7 +20,7 @@ const clientSide = "client"
 type hop struct {
 	from, to string
 	service  rpc.Service // 0 for clients
-	toDialer bool        // replies
+	toDialer bool        // true for replies, false for requests
 }
 
 // effect is what a proxy does to the bytes of one direction.

@@ -86,27 +86,27 @@ func TestNetwork(t *testing.T) {
 	n, f := behind(t)
 	c := connect(t, f)
 	if got := c.say("a", long); got != "a" {
-		t.Fatalf("open: %q", got)
+		t.Fatalf("the reply through the open proxy is %q, want \"a\"", got)
 	}
 
 	// If one direction is blocked, its bytes are not lost. They only arrive
 	// later.
 	lift := n.apply(func(h hop) bool { return h.toDialer }, effect{block: true})
 	if got := c.say("b", short); got != "" {
-		t.Errorf("blocked: %q", got)
+		t.Errorf("the reply is %q while replies are blocked, want none", got)
 	}
 	if lift() == 0 {
 		t.Error("the rule blocked no chunk")
 	}
 	if got := c.say("c", long); got != "b" {
-		t.Errorf("after the block: %q", got)
+		t.Errorf("the reply after the block is %q, want \"b\"", got)
 	}
 
 	c = connect(t, f)
 	lift = n.apply(func(h hop) bool { return h.from == clientSide }, effect{delay: 200 * time.Millisecond})
 	begun := time.Now()
 	if got := c.say("d", long); got != "d" || time.Since(begun) < 200*time.Millisecond {
-		t.Errorf("delayed: %q after %v", got, time.Since(begun))
+		t.Errorf("the reply is %q after %v, want \"d\" after at least 200ms", got, time.Since(begun))
 	}
 	lift()
 
@@ -121,13 +121,13 @@ func TestNetwork(t *testing.T) {
 
 	c = connect(t, f)
 	if got := c.say("f", long); got != "f" {
-		t.Errorf("before the reset: %q", got)
+		t.Errorf("the reply before the reset is %q, want \"f\"", got)
 	}
 	if count := n.reset(func(hop) bool { return true }); count == 0 {
 		t.Error("no connection was reset")
 	}
 	if got := c.say("g", long); got != "" {
-		t.Errorf("after the reset: %q", got)
+		t.Errorf("the reply after the reset is %q, want none", got)
 	}
 
 	f.close()
@@ -139,7 +139,7 @@ func TestNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := connect(t, f).say("h", long); got != "h" {
-		t.Errorf("open again: %q", got)
+		t.Errorf("the reply after the proxy was opened again is %q, want \"h\"", got)
 	}
 }
 
@@ -157,11 +157,11 @@ func TestPlans(t *testing.T) {
 			for _, class := range step {
 				chosen[class]++
 				if f := find(class); f.nodes != 0 && f.nodes != a[i].Nodes {
-					t.Errorf("%s in a cluster of %d", class, a[i].Nodes)
+					t.Errorf("class %s is chosen for a cluster of %d nodes", class, a[i].Nodes)
 				}
 			}
 			if len(step) == 2 && find(step[0]).group == find(step[1]).group {
-				t.Errorf("%v are of one group", step)
+				t.Errorf("both faults of the step %v are of one group", step)
 			}
 		}
 	}
@@ -174,6 +174,6 @@ func TestPlans(t *testing.T) {
 		t.Error("an unknown class is accepted")
 	}
 	if some, err := choose([]string{"kill -9 leader", "clock"}); err != nil || len(some) != 5 {
-		t.Errorf("kill -9 leader and the clocks: %v, %v", names(some), err)
+		t.Errorf("choose returned %v and the error %v, want 5 faults", names(some), err)
 	}
 }

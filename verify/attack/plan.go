@@ -73,9 +73,9 @@ func (d *faultChooser) take(deck *[]fault, from []fault, fits func(fault) bool) 
 	return fault{}, false
 }
 
-// chosen removes the faults that need a second build if the run has none.
-// Faults that need something else that this machine lacks stay in the list, so
-// that a seed produces the same plan on every machine.
+// chosen removes the faults that need a second build, if the run has no second
+// build. Faults that need something else that this machine lacks stay in the
+// list, so that a seed produces the same plan on every machine.
 func chosen(cfg Config, faults []fault) []fault {
 	return slices.DeleteFunc(slices.Clone(faults),
 		func(f fault) bool { return f.group == versions && f.needs(cfg) != "" })

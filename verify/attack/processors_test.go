@@ -40,11 +40,11 @@ func TestProcessors_Others(t *testing.T) {
 		without := ended.others(began)
 		scale := ended.at.Sub(began.at).Seconds() * float64(runtime.NumCPU())
 		if without*scale < used/2 {
-			t.Fatalf("a process used %.2f s, and all others together %.2f s", used, without*scale)
+			t.Fatalf("the process used %.2f s, but the time of all others is only %.2f s", used, without*scale)
 		}
 		// The kernel counts in units of 0.01 s.
 		if got := (without - with) * scale; with > 0 && math.Abs(got-used) > 0.05 {
-			t.Fatalf("a process used %.2f s, and counts for %.2f s", used, got)
+			t.Fatalf("the process used %.2f s, but the time of others grew by %.2f s because of it", used, got)
 		}
 		return
 	}

@@ -66,16 +66,16 @@ func TestLinear(t *testing.T) {
 		{"there long after its time", []Op{at(volatile("a", 100*ms), 0, 5), at(get("a"), 300, 305)}, false},
 		{"there long after its time, unknown when written", []Op{at(unknown(volatile("a", 100*ms)), 0, 0), at(get("a"), 300, 305)}, true},
 		{"plain SET takes the time away", []Op{at(volatile("a", 100*ms), 0, 5), at(set("b"), 6, 7), at(get("b"), 400, 405)}, true},
-		{"KEEPTTL keeps it", []Op{at(volatile("a", 100*ms), 0, 5), at(Op{Kind: Set, Key: "k", Arg: "b", KeepTTL: true, Reply: ok}, 6, 7), at(get("b"), 400, 405)}, false},
+		{"KEEPTTL keeps the time", []Op{at(volatile("a", 100*ms), 0, 5), at(Op{Kind: Set, Key: "k", Arg: "b", KeepTTL: true, Reply: ok}, 6, 7), at(get("b"), 400, 405)}, false},
 		{"PEXPIRE prolongs", []Op{at(volatile("a", 100*ms), 0, 5), at(Op{Kind: PExpire, Key: "k", TTL: second, Reply: Reply{Int: 1}}, 50, 55), at(get("a"), 400, 405)}, true},
 		{"PERSIST keeps", []Op{at(volatile("a", 100*ms), 0, 5), at(Op{Kind: Persist, Key: "k", Reply: Reply{Int: 1}}, 50, 55), at(get("a"), 400, 405)}, true},
 		{"PTTL shows less than is left", []Op{at(volatile("a", second), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 700}}, 100, 105)}, false},
 		{"PTTL shows what is left", []Op{at(volatile("a", second), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 897}}, 100, 105)}, true},
-		{"PTTL of a key without", []Op{at(set("a"), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 5}}, 100, 105)}, false},
+		{"PTTL of a key without a time to live", []Op{at(set("a"), 0, 5), at(Op{Kind: PTTL, Key: "k", Reply: Reply{Int: 5}}, 100, 105)}, false},
 	} {
 		res := Linear(tc.ops, healthy(), 10*second)
 		if good := len(res.Violations) == 0; good != tc.good {
-			t.Errorf("%s: %v, want good %v", tc.what, res.Violations, tc.good)
+			t.Errorf("%s: violations %v, want none: %v", tc.what, res.Violations, tc.good)
 		}
 		for _, history := range res.Bad {
 			var page strings.Builder
@@ -93,7 +93,7 @@ func TestLinear_UndecidedIsBad(t *testing.T) {
 		ops = append(ops, at(Op{Kind: Set, Key: "k", Arg: fmt.Sprint(i), Reply: text("OK")}, i, i+1))
 	}
 	if res := Linear(ops, nil, second); len(res.Violations) != 1 {
-		t.Errorf("too long: %v", res.Violations)
+		t.Errorf("a history that is too long: violations %v, want 1", res.Violations)
 	}
 	// These writes all overlap each other, and none of them wrote the value
 	// that is read.
@@ -104,7 +104,7 @@ func TestLinear_UndecidedIsBad(t *testing.T) {
 	}
 	ops = append(ops, at(Op{Kind: Get, Key: "k", Reply: text("x")}, 500, 2000))
 	if res := Linear(ops, nil, 50*ms); len(res.Violations) != 1 || !strings.Contains(res.Violations[0].Text, "not decided") {
-		t.Errorf("not decided in time: %v", res.Violations)
+		t.Errorf("a history that is not decided in time: violations %v, want 1", res.Violations)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestHealth_Gone(t *testing.T) {
 		}
 	}
 	if got := (*Health)(nil).Gone(0, second); got != Forever {
-		t.Errorf("nothing known: %v", got)
+		t.Errorf("Gone of a health that is not known is %v, want Forever", got)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestLocks(t *testing.T) {
 		{"one after the other", []Hold{released(hold("a", 1*s, 2*s, 10*s), 3*s, true), hold("b", 1*s, 4*s, 10*s)}, nil, ""},
 		{"after its time", []Hold{hold("a", 1*s, 2*s, 3*s), hold("b", 2*s, 4*s, 10*s)}, nil, ""},
 		{"before its time", []Hold{hold("a", 1*s, 2*s, 3*s), hold("b", 2*s, 3900*ms, 10*s)}, nil, "mutual exclusion"},
-		{"over before it was heard of", []Hold{hold("a", 1*s, 9*s, 3*s), hold("b", 2*s, 5*s, 10*s)}, nil, ""},
+		{"over before its reply arrived", []Hold{hold("a", 1*s, 9*s, 3*s), hold("b", 2*s, 5*s, 10*s)}, nil, ""},
 		{"renewed", []Hold{renewed(hold("a", 1*s, 2*s, 3*s), 3*s, true), hold("b", 2*s, 5*s, 10*s)}, nil, "mutual exclusion"},
 		{"long one with two others", []Hold{hold("a", 0, 1*s, 9*s), hold("b", 2*s, 3*s, 2*s), hold("c", 5*s, 6*s, 2*s)}, nil, "mutual exclusion,mutual exclusion"},
 		{"lost while held, seen by the release", []Hold{released(hold("a", 0, 1*s, 9*s), 4*s, false)}, nil, "lock not lost"},
@@ -236,7 +236,7 @@ func TestReplies(t *testing.T) {
 func TestChains(t *testing.T) {
 	points := []Chain{{Node: "a", Index: 1, Hash: "x"}, {Node: "b", Index: 1, Hash: "x"}, {Node: "b", Index: 2, Hash: "y"}}
 	if compared, bad := Chains(points); compared != 1 || len(bad) != 0 {
-		t.Errorf("equal replicas: %d, %v", compared, bad)
+		t.Errorf("equal replicas: %d compared, violations %v; want 1 and none", compared, bad)
 	}
 	if _, bad := Chains(append(points, Chain{Node: "a", Index: 2, Hash: "z"})); len(bad) != 1 {
 		t.Errorf("different replicas: %v", bad)
@@ -246,6 +246,6 @@ func TestChains(t *testing.T) {
 func TestRecoveries(t *testing.T) {
 	got := Recoveries([]Recovery{{"a", 1 * second, 2 * second}, {"b", 1 * second, 20 * second}, {"c", 1 * second, Forever}}, 10*second)
 	if len(got) != 2 {
-		t.Errorf("%v, want those of b and c", got)
+		t.Errorf("violations %v, want those of nodes b and c", got)
 	}
 }

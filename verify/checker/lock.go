@@ -18,12 +18,12 @@ type Hold struct {
 	Fence       int64         // fencing token, 0 for none
 }
 
-// Step is what an owner did with its lock later: a renewal for the same time,
-// or a release.
+// Step is a later command of an owner about its lock: a renewal for the same
+// time, or a release.
 type Step struct {
 	Call, Return time.Duration
 	Outcome      Outcome
-	Mine         bool // the reply, if Done: whether the lock still belonged to this owner
+	Mine         bool // whether the lock still belonged to this owner, according to the reply; only if Done
 }
 
 // Refusal is an attempt to take a lock that another owner had.
@@ -64,8 +64,8 @@ func (h *Hold) possibleUntil(health *Health) time.Duration {
 			end = max(end, health.Gone(r.Return, h.TTL))
 		}
 	}
-	// A release that is Done and found the lock gone proves as much as a
-	// release that freed it.
+	// A release that was answered proves that the lock has ended, whether it
+	// freed the lock or found it gone.
 	if h.Release != nil && h.Release.Outcome == Done {
 		end = min(end, h.Release.Return)
 	}
@@ -202,8 +202,8 @@ func fences(all []*Hold) []Violation {
 	return bad
 }
 
-// late finds refusals that no grant can explain: the cluster still kept a lock
-// whose time was over long before.
+// late finds refusals that no grant can explain: the cluster did not release a
+// lock long after the end of its time to live.
 func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 	if health == nil || !health.Known {
 		return nil

@@ -5,12 +5,12 @@ import "time"
 const (
 	// delayRounding covers the rounding of LockView.Delay.
 	delayRounding = time.Millisecond
-	// delayWithin is how long a lock delay may still be seen after its end.
+	// delayWithin is how late after its end a view may still show a lock delay.
 	delayWithin = 800 * time.Millisecond
 )
 
-// LockDelays returns how many lock delays views have seen. The views of each lock must
-// be in order.
+// LockDelays returns the number of lock delays that the views show. The views
+// of each lock must be in order.
 func LockDelays(views []*LockView) int {
 	n := 0
 	had := make(map[string]bool)
@@ -26,9 +26,9 @@ func LockDelays(views []*LockView) int {
 // delayed finds owners that got a lock during its delay, and delays that do not end.
 // Delays are measured on the clock of the views.
 func (l *lockQueue) delayed() {
-	var from *LockView // the view whose lock delay ends last
+	var from *LockView // the view so far whose lock delay ends last
 	for i, v := range l.views {
-		if v.Clock == 0 { // the clock is not known, or the first entry has no time yet
+		if v.Clock == 0 { // the view has no clock, or the log contains no clock yet
 			continue
 		}
 		// A lock with one owner has a delay only while it is free. So a view with
@@ -91,10 +91,11 @@ func (l *lockQueue) undelayed() {
 	}
 }
 
-// expired reports whether a grant of a view, which has ended, expired or was broken.
-// It is true only if the client got the reply with the grant and never tried to
-// release the lock. If the client got no reply, the grant may have passed to the
-// next waiter, and no lock delay begins.
+// expired reports whether a grant ended because its lease expired or because it
+// was broken. The grant is in an earlier view and has ended. expired returns
+// true only if the client got the reply with the grant and never tried to
+// release the lock. If the client got no reply, the grant may have passed to
+// the next waiter, and no lock delay begins.
 func (l *lockQueue) expired(h LockHolder) bool {
 	o := l.lockQueues.owners[h.Owner]
 	if o == nil || o.again() || o.token != h.Token {

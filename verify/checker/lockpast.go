@@ -15,8 +15,8 @@ type LockPast struct {
 	Grants     []LockGrant // in the order of their tokens
 	// Gaps says that the node lacks a part of the history.
 	Gaps bool
-	// From is the lowest token of the reply if it has as many grants as one reply
-	// can have, otherwise 0.
+	// From is the lowest token of a reply that contains the largest possible
+	// number of grants. It is 0 if the reply contains fewer.
 	From int64
 }
 
@@ -32,7 +32,7 @@ type LockGrant struct {
 	Waited   time.Duration
 }
 
-// These are the ways in which a grant ends that the checker knows.
+// These are the values of LockGrant.How that the checker knows.
 const (
 	pastHeld        = "held"
 	pastUnknown     = "unknown"
@@ -142,7 +142,7 @@ func (p *lockPasts) equal(all []*LockPast) {
 	}
 }
 
-// sameGrant compares what two nodes report about a grant. One of them may have been
+// sameGrant compares what two nodes report about a grant. A node may have been
 // asked before the end of the grant, or may not know its beginning or its end.
 func sameGrant(a, b LockGrant) bool {
 	open := func(g LockGrant) bool { return g.How == pastHeld || g.How == pastUnknown }

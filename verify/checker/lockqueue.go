@@ -14,7 +14,7 @@ import (
 // only one owner.
 type LockMode struct {
 	Shared bool
-	Limit  int // the largest number of owners, 0 if Shared or for one owner
+	Limit  int // the largest number of owners; 0 if Shared is set, or if only one owner is permitted
 }
 
 func (m LockMode) String() string {
@@ -118,8 +118,8 @@ type LockWaiter struct {
 	Mode  LockMode
 }
 
-// LockHistory is what clients did with locks, and the states of the locks that
-// were seen. No calls other than these take the locks.
+// LockHistory contains the commands of clients about locks, and the observed
+// states of the locks. Only the calls in it take these locks.
 type LockHistory struct {
 	Calls  []*LockCall
 	Breaks []LockBreak
@@ -138,12 +138,12 @@ const (
 	// wakeWithin is how long a lock may be free while clients wait for it.
 	wakeWithin = 100 * time.Millisecond
 	// queueWithin is how long a client that has left the queue may wait for its
-	// reply. A command that has been sent may take LeaveWithin until its client is
-	// in the queue, because its node may first have to notice that its connection
-	// to the leader is broken.
+	// reply. A client that has sent its command may need LeaveWithin to enter
+	// the queue, because the client's node may first have to notice that its
+	// connection to the leader is broken.
 	queueWithin = 800 * time.Millisecond
-	// lateReply is how long a node may not notice that the connection of a client
-	// has ended, and may still send it a reply.
+	// lateReply is how long after the end of a client's connection a node may
+	// still send a reply to the client, because it has not noticed the end.
 	lateReply = 100 * time.Millisecond
 )
 
@@ -222,11 +222,12 @@ type lockQueue struct {
 	views  []*LockView // in order
 }
 
-// ownership is everything that one owner did.
+// ownership is the history of one owner of a lock.
 type ownership struct {
 	calls []*LockCall
 	since time.Duration // when the owner asked for the first time
-	// queued and held are the views of the owner in the queue, and as a holder.
+	// queued are the views that show the owner in the queue. held are those
+	// that show it as a holder.
 	queued, held []*LockView
 	// waited is the last time at which the owner was seen in the queue, 0 for
 	// never.
@@ -237,9 +238,9 @@ type ownership struct {
 	granted time.Duration // when the first reply with the token arrived
 	begun   time.Duration // the grant began after this time
 	until   time.Duration // the owner could rely on the lock until this time
-	// clock is a time on the clock of the views. At that time, the lease had not
-	// ended yet, unless the owner or a break ended the grant earlier. ended is the
-	// first time at which the owner or a break may have ended the grant.
+	// clock and ended are times on the clock of the views. The lease ended
+	// after clock, unless the owner or a break ended the grant earlier. ended
+	// is the first time at which the owner or a break may have done that.
 	clock, ended time.Duration
 }
 
@@ -376,8 +377,8 @@ func (l *lockQueue) broken(o *ownership) time.Duration {
 	return first
 }
 
-// together finds owners that could rely on a lock at the same time and must not
-// hold it together.
+// together finds owners that could rely on a lock at the same time, although
+// they must not hold it together.
 func (l *lockQueue) together(granted []*ownership) {
 	var now []*ownership
 	for _, o := range granted {
@@ -446,25 +447,26 @@ func (v *LockView) position(owner string) int {
 	return slices.IndexFunc(v.Waiters, func(w LockWaiter) bool { return w.Owner == owner })
 }
 
-// gone reports whether the position of a waiting client was unknown at a time,
-// because its connection had ended, or because it had repeated its command.
+// gone reports whether the position of a waiting client in the queue cannot be
+// known at a time. This is the case after its connection has ended, and for an
+// owner that has repeated its command.
 func (l *lockQueue) gone(owner string, at time.Duration) bool {
 	o := l.lockQueues.owners[owner]
 	return o == nil || o.again() || o.call().Left != 0 && o.call().Left <= at
 }
 
-// mayBreak reports whether a break may have ended a grant between two times. If a
-// grant is broken before its node has claimed it, the client asks again and is
-// then at the end of the queue. So another client may get the lock before that
-// client.
+// mayBreak reports whether a break may have ended a grant between two times. If
+// a break ends a grant that its node has not claimed yet, the client asks
+// again, at the end of the queue. So another client may get the lock first.
 func (l *lockQueue) mayBreak(from, to time.Duration) bool {
 	return slices.ContainsFunc(l.breaks, func(b LockBreak) bool {
 		return b.Outcome == Unknown || b.Outcome == Done && b.Broke && b.Call < to && b.Return > from
 	})
 }
 
-// inOrder compares each view with the next one: an owner that got the lock must
-// have been ahead of the remaining waiters, and these keep their order.
+// inOrder compares each view with the next one. An owner that got the lock must
+// have been ahead of the remaining waiters, and the remaining waiters must keep
+// their order.
 func (l *lockQueue) inOrder() {
 	for i := 1; i < len(l.views); i++ {
 		a, b := l.views[i-1], l.views[i]
@@ -563,7 +565,8 @@ func (l *lockQueue) free() {
 	}
 }
 
-// open reports whether an owner may hold the lock together with its holders.
+// open reports whether an owner that asks with a mode may hold the lock
+// together with the current holders.
 func (v *LockView) open(mode LockMode) bool {
 	n := len(v.Holders)
 	return n == 0 || v.Mode == mode && mode != LockMode{} && mode.permits(n+1)
@@ -693,8 +696,8 @@ func (q *lockQueues) tokens() {
 	}
 }
 
-// LockViewOf returns the view of a lock that a reply to LOCK INFO describes. The
-// reply may be null, for a lock that is free and that no client waits for.
+// LockViewOf returns the view of a lock that a reply to LOCK INFO describes.
+// The reply is null if the lock is free and no client waits for it.
 func LockViewOf(lock string, reply respwire.Value) LockView {
 	v := LockView{Lock: lock}
 	info := fieldsOf(reply)

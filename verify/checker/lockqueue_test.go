@@ -43,7 +43,8 @@ func (c *LockCall) mode(m LockMode) *LockCall {
 }
 
 // sees adds a view every 20 ms. holder is the owner, or "" for a free lock. The
-// holder's token is that of its call. The waiters are in order.
+// view has the token that the holder's call returned. The waiters are in the
+// order of the queue.
 func (s *lockStory) sees(from, to int, holder string, waiters ...string) {
 	v := LockView{Lock: "l"}
 	for _, c := range s.h.Calls {

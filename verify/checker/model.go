@@ -9,7 +9,8 @@ import (
 )
 
 // cell is the state of a key: absent, or a value that may have a time to live.
-// A client cannot know exactly when that time ends; from and to bound it.
+// A client cannot know exactly when the time to live ends: it ends between from
+// and to.
 type cell struct {
 	present  bool
 	value    string
@@ -50,8 +51,8 @@ func keyModel(health *Health) porcupine.Model {
 	return m.ToModel()
 }
 
-// foundBy returns the states that a command may have found. A key past its
-// earliest end may be gone, and a key past its latest end must be gone.
+// foundBy returns the states of the key that a command may have found. After
+// from the key may be gone, and after to it must be gone.
 func (c cell) foundBy(o *Op) []cell {
 	if !c.present || !c.volatile {
 		return []cell{c}
@@ -183,7 +184,7 @@ func (c cell) run(o *Op, health *Health) (Reply, cell) {
 		case !c.volatile:
 			return Reply{Int: -1}, c
 		}
-		return Reply{Int: 1}, c // the function agrees checks the real number
+		return Reply{Int: 1}, c // the function agrees checks the actual reply
 	}
 	panic("checker: the model does not know " + string(o.Kind))
 }

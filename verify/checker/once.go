@@ -72,8 +72,8 @@ func Once(appends []Append, lists map[string][]string) []Violation {
 				say(Append{List: list}, "%s is in the list, but no client appended it", id)
 			}
 		}
-		// In the order of the list, no element may have been acknowledged
-		// before an element in front of it was sent.
+		// No element of the list may have been acknowledged before an element
+		// in front of it was sent.
 		ids := placed[list]
 		at := func(a Append) int { return found[list][a.ID].at }
 		sort.Slice(ids, func(i, j int) bool { return at(ids[i]) < at(ids[j]) })

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// Forever is the end of an operation that has not ended, or that need not end.
+// Forever is the end time of an operation that has not ended, or of something
+// that may last without limit.
 const Forever = time.Duration(math.MaxInt64)
 
 // Kind is the command of an Op.
@@ -55,8 +56,8 @@ type Reply struct {
 	Error bool   // Text is an error of the command itself, such as WRONGTYPE
 }
 
-// ReplyOf returns a reply of the Redis protocol as the checkers know it, without
-// the elements of arrays.
+// ReplyOf converts a reply of the Redis protocol for the checkers. It leaves
+// out the elements of arrays.
 func ReplyOf(v respwire.Value) Reply {
 	switch {
 	case v.Null:

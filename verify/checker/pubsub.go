@@ -23,8 +23,8 @@ type Subscription struct {
 	Call    time.Duration // when SUBSCRIBE was sent
 	Since   time.Duration // when SUBSCRIBE was confirmed
 	// Left is when UNSUBSCRIBE was sent, if it was confirmed. It is Forever if
-	// the connection was lost: then the client knows that messages may be
-	// missing.
+	// the connection was lost, because such a client knows that it may have
+	// missed messages.
 	Left time.Duration
 	// Ended is when the confirmation of UNSUBSCRIBE arrived, or when the
 	// connection ended.
@@ -137,8 +137,9 @@ func (m *messages) inOrder(l *Subscription, order []string) {
 	}
 }
 
-// inTime compares each two messages in the order in which they arrived. The
-// first one must not have been sent after the second one had been acknowledged.
+// inTime compares every two messages that a subscriber received, in the order
+// of their arrival. The first one must not have been sent after the second one
+// had been acknowledged.
 func (m *messages) inTime(l *Subscription) {
 	for i, h := range l.Received {
 		for _, later := range l.Received[i+1:] {

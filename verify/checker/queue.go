@@ -20,7 +20,7 @@ type Push struct {
 // nonblocking command.
 type Take struct {
 	Queue        string
-	To           string // the list that the element is moved to, "" if it is only removed
+	To           string // the list to which the command moves the element, "" if it only removes it
 	ID           string // the element that the client received, "" for none
 	Client       int
 	Node         string
@@ -56,7 +56,7 @@ func (k *Take) String() string {
 //     if a client that could have received it does not know what it took.
 //   - A refused push or take has no effect, and one of unknown outcome has at
 //     most one.
-//   - Of two elements, the one that was pushed first is not taken last.
+//   - Of two elements, the one that was pushed first is taken first.
 //   - A waiting client receives an element that is in the queue. This is
 //     checked only for clients that waited while the cluster was healthy.
 //   - Of two waiting clients, the one that came first is served first. health
@@ -248,9 +248,10 @@ func (q *queue) deadline(p *Push) time.Duration {
 	return end
 }
 
-// unmatched explains the absence of each element by a take of its own, for as
-// many elements as possible, and returns the other elements. A take can explain
-// an element only if it was sent before the deadline of the element.
+// unmatched pairs each missing element with a take that may have removed it,
+// for as many elements as possible. It returns the elements without a take. A
+// take may have removed an element only if it was sent before the deadline of
+// the element.
 func (q *queue) unmatched(ids []string, takes []*Take) (left []string) {
 	by := make(map[*Take]string)
 	deadlines := make(map[string]time.Duration)
@@ -281,7 +282,7 @@ func (q *queue) unmatched(ids []string, takes []*Take) (left []string) {
 	return left
 }
 
-// delivery is an element with the take that is known to have received it.
+// delivery is an element with the take whose reply contained it.
 type delivery struct {
 	p *Push
 	k *Take
@@ -338,10 +339,10 @@ func (q *queue) unserved() {
 	}
 }
 
-// firstComeFirstServed checks the order of waiting clients. Client a waits
-// before client b if the cluster had a waiting before b sent its command. If b
-// receives an element that was pushed before the element of a, then b was
-// served first.
+// firstComeFirstServed checks the order of waiting clients. Client a came
+// before client b if a was a waiter in the cluster before b sent its command.
+// Client b was served first if it received an element that was pushed before
+// the element that a received.
 func (q *queue) firstComeFirstServed() {
 	all := q.deliveries()
 	for _, a := range all {

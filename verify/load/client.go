@@ -83,7 +83,7 @@ func (c *client) send(cmds [][]string) (replies []respwire.Value, call, ret time
 	return replies, call, ret
 }
 
-// run runs commands of the history in one pipeline and records their outcomes.
+// run sends commands in one pipeline and records their outcomes in the history.
 func (c *client) run(ops []checker.Op, doubt *rotation) []checker.Op {
 	cmds := make([][]string, len(ops))
 	for i := range ops {

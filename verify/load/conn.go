@@ -49,9 +49,9 @@ func (l Login) connect(ctx context.Context, addr string) (net.Conn, error) {
 	return (&tls.Dialer{NetDialer: dialer, Config: l.TLS}).DialContext(ctx, "tcp", addr)
 }
 
-// Dial connects to addr. It authenticates if login is not zero, and then sends
-// first if it is not empty. The reply to first must not be an error. timeout
-// bounds each later exchange.
+// Dial connects to addr. It authenticates if login is not zero. Then it sends
+// the command first, unless that is empty. The reply to this command must not
+// be an error. timeout bounds each later exchange.
 func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, first ...string) (*Conn, error) {
 	conn, err := login.connect(ctx, addr)
 	if err != nil {
@@ -105,7 +105,8 @@ func (c *Conn) Pipeline(cmds [][]string) ([]respwire.Value, error) {
 	return replies, nil
 }
 
-// Next waits for a value that the node sends without a command.
+// Next waits for the next value that the node sends, such as a message of a
+// channel.
 func (c *Conn) Next() (respwire.Value, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return respwire.Value{}, err

@@ -34,9 +34,10 @@ type Families struct {
 	count atomic.Int64 // commands that were answered without an error
 }
 
-// familyCommands contains commands of all families. They use the database next
-// to that of the other load, and have no effect that another load could notice.
-// In the commands, # is the prefix, $ is a number, and % is one of a few words.
+// familyCommands contains commands of all families. All names in them begin
+// with a prefix of this load, so they have no effect that the other load could
+// notice. In the commands, # is the prefix, $ is a number, and % is one of a
+// few words.
 var familyCommands = []string{
 	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%",
 	"GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",
@@ -83,8 +84,8 @@ var familyCommands = []string{
 
 var familyWords = []string{"a", "b", "c", "dd"}
 
-// StartFamilies starts the clients. Commands that the cluster does not know,
-// because its nodes start with an older build, are left out for the whole load.
+// StartFamilies starts the clients. They never send a command that the cluster
+// does not know at this moment, because its nodes run an older build.
 func StartFamilies(ctx context.Context, addrs []string, login Login, prefix string, seed uint64) (*Families, error) {
 	f := &Families{addrs: addrs, login: login, prefix: prefix, reads: "TYPE"}
 	c, err := Dial(ctx, addrs[0], login, 5*time.Second)
@@ -178,7 +179,8 @@ func (f *Families) client(id int, rng *rand.Rand, run func(c *Conn, rng *rand.Ra
 	}
 }
 
-// note counts replies, and delays their client if there is no leader.
+// note counts replies. If a reply says that there is no leader, note delays the
+// client.
 func (f *Families) note(all ...respwire.Value) {
 	for _, v := range all {
 		switch {
@@ -190,8 +192,8 @@ func (f *Families) note(all ...respwire.Value) {
 	}
 }
 
-// mixed runs a few commands: alone, in a pipeline, or in a transaction that
-// also reads the values that they left.
+// mixed runs a few commands: alone, in a pipeline, or in a transaction. The
+// transaction also reads the values that the commands left.
 func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	var cmds [][]string
 	for range 1 + rng.IntN(4) {
@@ -219,8 +221,8 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 }
 
 // watch makes a transaction depend on a key that is absent most of the time.
-// Other clients set and delete that key in the meantime. Sometimes the
-// transaction stays open so long that the leader changes.
+// Meanwhile, other clients set and delete the key. Sometimes the transaction
+// stays open so long that the leader changes.
 func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	key := f.prefix + "w" + strconv.Itoa(rng.IntN(6))
 	steps := [][][]string{{{"WATCH", key}, {"GET", key}},

@@ -22,9 +22,10 @@ type History struct {
 	Queues    map[string][]string
 	Publishes []checker.Publish
 	Listens   []checker.Subscription
-	// Locks is what clients did with the locks that have a queue of waiters.
+	// Locks contains the commands about the locks that have a queue of waiters.
 	// Unsteady contains the intervals in which the order and the times of the
-	// queues are not checked. Pasts are the nodes' own histories of these locks.
+	// queues are not checked. Pasts are the nodes' own histories of these
+	// locks.
 	Locks    checker.LockHistory
 	Unsteady []checker.Span
 	Pasts    []checker.LockPast
@@ -63,7 +64,8 @@ func newRecorder() *recorder {
 
 func (r *recorder) now() time.Duration { return time.Since(r.begun) }
 
-// troubled is how long a command may take before its interval is in Trouble.
+// troubled is how long a command may take before its interval is added to
+// Trouble.
 const troubled = 250 * time.Millisecond
 
 // TroubleLead is how long before an affected command an interval of trouble
@@ -80,7 +82,7 @@ func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	defer r.mu.Unlock()
 	r.h.Commands += n
 	r.h.Longest = max(r.h.Longest, ret-call)
-	if ret > call { // otherwise the call counts a blocking command, or only an error
+	if ret > call { // call and ret are equal for a blocking command, and if note counts only an error
 		r.h.Samples = append(r.h.Samples, Sample{At: ret, Took: ret - call, Commands: n, Failed: err != nil})
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ type Config struct {
 	// that block. Eight times as many consumers wait for elements that arrive
 	// slowly. Publishers and Subscribers use channels. All four are for
 	// Holdfast only, because a Redis with replicas does not keep the guarantees
-	// that are checked.
+	// of queues and channels that the checkers check.
 	Producers, Consumers, Publishers, Subscribers int
 	// Waiters wait for locks with LOCK ACQUIRE, and half as many clients take the
 	// same locks with SET NX. Breakers take locks away from their owners. A
@@ -35,8 +35,8 @@ type Config struct {
 	ReplyTimeout      time.Duration // how long a client waits for a reply
 	// Pause is the longest pause of a client between two commands.
 	Pause time.Duration
-	// First is sent on every connection before any other command. READONLY
-	// makes reads stale, and a checker must find that.
+	// First is the first command on every connection; empty for none. If it is
+	// READONLY, reads may be stale, and a checker must find that.
 	First []string
 }
 

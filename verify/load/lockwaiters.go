@@ -16,16 +16,18 @@ import (
 // These are the locks that several owners may hold together. The other locks in
 // fairLocks have one owner at a time.
 const (
-	sharedLock  = "fair:shared" // owners ask for it with SHARED or exclusively
-	limitedLock = "fair:limit"  // two owners hold it
+	sharedLock  = "fair:shared" // some clients ask for it with SHARED, the others exclusively
+	limitedLock = "fair:limit"  // at most two owners hold it
 )
 
 var fairLocks = []string{"fair:0", "fair:1", sharedLock, limitedLock}
 
 const (
-	// longestWait bounds WAIT, and so how long Pause waits for these clients.
+	// longestWait is the largest WAIT of a command, and so bounds how long
+	// Pause waits for these clients.
 	longestWait = 3 * time.Second
-	// longestLease is the lease of an owner that may keep the lock until it ends.
+	// longestLease is the lease of an owner that may keep the lock until the
+	// lease ends.
 	longestLease = 1500 * time.Millisecond
 )
 
@@ -34,9 +36,9 @@ const (
 // keeps the waiters of that node for one more second.
 const LeaveWithin = 5 * time.Second
 
-// waitForLocks takes locks with LOCK ACQUIRE until the load stops, and mostly
-// waits for them. It sometimes leaves while it waits. If it loses its
-// connection, it may ask again.
+// waitForLocks takes locks with LOCK ACQUIRE until the load stops, mostly with
+// WAIT. The client sometimes closes its connection while it waits. If it loses
+// its connection, it may ask again.
 func (c *client) waitForLocks() {
 	for c.ready() {
 		k := c.newLockCall()
@@ -93,8 +95,8 @@ func (c *client) acquireLock(k *checker.LockCall, wait time.Duration) {
 	if leaves {
 		limit = time.Millisecond + time.Duration(c.rng.Int64N(int64(wait)))
 	}
-	// While the load pauses, no client may have such a command in flight: the
-	// cluster could grant a lock, and a restore would undo the grant.
+	// While the load pauses, no client may have a LOCK ACQUIRE in flight: the
+	// cluster could grant the lock, and a restore would undo the grant.
 	l.pause.RLock()
 	v, call, ret, err := c.await(cmd, limit)
 	l.pause.RUnlock()
@@ -115,8 +117,8 @@ func (c *client) acquireLock(k *checker.LockCall, wait time.Duration) {
 
 // settleLock returns the outcome of a command about a lock. An error that asks
 // for a higher feature version proves that the command was not executed.
-// WRONGTYPE is the reply of a command that was executed: other owners hold the
-// lock together now, so the key is not a string.
+// WRONGTYPE is the reply to a command that was executed: the key is not a
+// string, because several other owners hold the lock together.
 func settleLock(v respwire.Value) checker.Outcome {
 	switch outcome := outcomeOf(v); {
 	case outcome != checker.Done || v.Err == "" || strings.HasPrefix(v.Err, "WRONGTYPE"):
@@ -281,10 +283,10 @@ func (c *client) breakLocks() {
 const (
 	// viewLocksEvery is the interval between two views of the locks.
 	viewLocksEvery = 20 * time.Millisecond
-	// If a client notices the loss of a connection, the node may have died up to
-	// lostConnection earlier. The order of waiters is not checked from
-	// lostConnection before the client noticed the loss until lockSettles after
-	// that.
+	// lostConnection is how long before a client notices the loss of its
+	// connection the node may have died. The order of waiters is not checked in
+	// an interval around that moment: it begins lostConnection before it and
+	// ends lockSettles after it.
 	lostConnection = 500 * time.Millisecond
 	lockSettles    = 300 * time.Millisecond
 	// lateView is how late a view may be. If a view is later, the order and the
@@ -293,8 +295,8 @@ const (
 	lateView = 80 * time.Millisecond
 )
 
-// viewLocks looks at the locks until the load stops. It records the intervals in
-// which its views came too late as unsteady.
+// viewLocks requests views of the locks until the load stops. It records an
+// interval as unsteady if the views in it came too late.
 func (c *client) viewLocks() {
 	l := c.load
 	var cmds [][]string
@@ -347,9 +349,10 @@ func (l *Load) probeLocks(c *Conn) error {
 const pastLimit = 5 * time.Second
 
 // collectLocks asks each node for the history of the locks. It leaves out nodes
-// whose history is switched off, nodes that are down, and nodes that reach no
-// leader or were removed from the cluster: such a node answers LOCK HISTORY with
-// what it knew before. Other checks find out whether a node should be down.
+// whose history is switched off, and nodes that are down. It also leaves out
+// nodes that reach no leader or were removed from the cluster, because their
+// answer to LOCK HISTORY may be old. Other checks find out whether a node
+// should be down.
 func (l *Load) collectLocks(ctx context.Context) error {
 	if l.cfg.Waiters == 0 {
 		return nil
@@ -390,8 +393,9 @@ nodes:
 	return nil
 }
 
-// current waits until the node executes a read, which takes a leader, and reports
-// whether it has. A read that its user may not send counts as executed.
+// current waits until the node executes a read, for which it needs a leader. It
+// reports whether the node did that. A read that the user of the load may not
+// send counts as executed.
 func (l *Load) current(ctx context.Context, addr string) bool {
 	for began := time.Now(); time.Since(began) <= pastLimit && ctx.Err() == nil; Sleep(ctx, 50*time.Millisecond) {
 		v, err := l.once(ctx, addr, pastLimit, "EXISTS", l.cfg.Prefix+"probe")

@@ -26,9 +26,10 @@ func (l *Load) ends(queue string) {
 }
 
 // Pause waits until no command of the load can change anything, and lets the
-// clients send no command until resume is called. Commands that block stay in
-// flight, on queues that are empty. Subscribers continue. Pause gives up when
-// ctx is done. A command whose outcome is unknown may still be executed.
+// clients send no command until resume is called. Blocking commands stay in
+// flight, and the queues that they wait for are empty. Subscribers continue.
+// Pause gives up when ctx is done. A command whose outcome is unknown may still
+// be executed.
 func (l *Load) Pause(ctx context.Context) (resume func(), err error) {
 	l.pause.Lock()
 	for {

@@ -11,13 +11,13 @@ import (
 )
 
 // takeTimeout is how long a client waits for the reply of a blocking command
-// after the time for which the command may block. It is longer than the time
-// for which a node looks for a leader before it reports that there is none.
+// after the time for which the command may block. It is longer than a node
+// looks for a leader before it replies that there is none.
 const takeTimeout = 10 * time.Second
 
 // slowQueues is the number of queues with so few elements that many clients
-// wait for them at a time. When a node is cut off, some of its clients are
-// served in the meantime and some are not.
+// wait for them at a time. While a node is cut off, the cluster serves elements
+// to some of its waiting clients and not to others.
 const slowQueues = 2
 
 func (c *client) slowQueue() string {
@@ -71,7 +71,8 @@ func (c *client) consumeSlowly() {
 }
 
 // take takes an element. Some clients close the connection while they wait. A
-// command that the end of the load interrupts has an unknown outcome.
+// command has an unknown outcome if it is still in flight at the end of the
+// load.
 func (c *client) take(queue string, block time.Duration) {
 	l := c.load
 	k := checker.Take{Queue: l.mark(queue), Client: c.id, Node: c.node(), Blocks: true, Outcome: checker.Unknown}

@@ -43,7 +43,7 @@ func (c *client) subscribe() {
 		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		s.heard.Ended = l.Now()
 		if err != nil {
-			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // not as an error: other clients record a dead node
+			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // without err: other clients report a dead node
 			c.hangUp()
 			if l.ctx.Err() == nil {
 				c.at++

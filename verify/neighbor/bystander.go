@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// Bystander is a client that now and then logs in, runs a script that the node has
-// not seen before, and publishes a message to a channel that it has subscribed to.
-// A [Victim] does none of these. A load can delay each of them while locks are
-// still fast.
+// Bystander is a client that now and then logs in, runs a script that the node
+// has not seen before, and publishes a message to a channel that it has
+// subscribed to. A [Victim] does none of these. A load can delay each of these
+// actions while locks are still fast.
 type Bystander struct {
 	to        Target
 	conn, sub *load.Conn
@@ -89,8 +89,8 @@ func (b *Bystander) Run(ctx context.Context) (Longest, error) {
 	return all, nil
 }
 
-// login opens a connection and uses it. It ignores the end of the run, which
-// must not look like a refusal.
+// login opens a connection and uses it. It ignores the cancellation of Run,
+// because a canceled login would look like one that the node refused.
 func (b *Bystander) login() error {
 	c, err := load.Dial(context.Background(), b.to.Addr, b.to.Login, victimLimit)
 	if err != nil {

@@ -39,7 +39,7 @@ func (c *client) Close() error {
 	return c.Conn.Close()
 }
 
-// do sends one command. It returns an error reply as an error.
+// do sends one command. If the reply is an error, do returns it as an error.
 func (c *client) do(args ...string) (respwire.Value, error) {
 	v, err := c.Do(args...)
 	if err == nil && v.Err != "" {

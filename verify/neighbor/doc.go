@@ -6,7 +6,7 @@
 // [Bystander] does what other clients do: it logs in, runs new scripts and
 // receives messages.
 //
-// The loads use the client port only, and send only commands that every client
-// may send. Package attack runs them as faults. test/bench measures by how much
+// The loads use only the client port, and send only commands that every user
+// may run. Package attack runs them as faults. test/bench measures by how much
 // they slow a victim down.
 package neighbor

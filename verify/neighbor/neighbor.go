@@ -38,7 +38,7 @@ type Target struct {
 	// Scale divides the sizes of keys and the numbers of connections and
 	// subscriptions. 0 means 1, the sizes that the documentation names.
 	Scale int
-	// Prefix begins the names of all keys and channels.
+	// Prefix is the prefix of all keys and channels of the load.
 	Prefix string
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// topicLoads contains loads that subscribe to many names, or track many names.
+// topicLoads contains loads that subscribe to many channels or patterns, or
+// track many prefixes.
 var topicLoads = []Load{
 	{Name: "patterns subscribed and left", workers: 2, attack: subscribeAndLeave},
 	{Name: "patterns that match slowly", workers: 1, attack: matchSlowly},
@@ -21,9 +22,9 @@ var topicLoads = []Load{
 // topicsPerCommand keeps a command below the limit on its size.
 const topicsPerCommand = 1000
 
-// commands divides the names between commands of topicsPerCommand names each, and
-// encodes them. Each command begins with the words of head, and has the words of
-// before in front of every name.
+// commands encodes commands that together contain all names, with at most
+// topicsPerCommand names each. Each command begins with the arguments head, and
+// the arguments before precede every name.
 func commands(names, head, before []string) (all [][]byte) {
 	for part := range slices.Chunk(names, topicsPerCommand) {
 		words := slices.Clone(head)
@@ -35,9 +36,10 @@ func commands(names, head, before []string) (all [][]byte) {
 	return all
 }
 
-// encoded returns the commands that make returns for a worker. It calls make
-// only once: the load shares the machine with the node, and must leave the node
-// as much processor time as a client on another machine would.
+// encoded returns the commands of a worker. It calls the argument make only at
+// the first call for that worker, and keeps the result. The load shares the
+// machine with the node and must not use the node's processor time to encode
+// commands again.
 func (t *target) encoded(worker int, make func() [][]byte) [][]byte {
 	of, _ := t.commands.LoadOrStore(worker, sync.OnceValue(make))
 	return of.(func() [][]byte)()

@@ -30,7 +30,8 @@ func (c *canceling) track(conn net.Conn) net.Conn {
 	return t
 }
 
-// run calls f, which runs commands under ctx.
+// run calls f, which runs commands under ctx. It closes the connections when
+// ctx is canceled.
 func (c *canceling) run(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err

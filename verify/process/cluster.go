@@ -23,7 +23,8 @@ type Config struct {
 	// ports on which no program listens.
 	BasePort int
 	// Sentinel makes every node serve Redis Sentinel too. SentinelOffset is the
-	// difference between its port and the client port, by default 3000.
+	// difference between the Sentinel port and the client port, by default
+	// 3000.
 	Sentinel       bool
 	SentinelOffset int
 	// Secret makes the nodes authenticate each other by a secret in a file of

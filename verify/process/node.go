@@ -29,7 +29,7 @@ type Node struct {
 	starter  *Starter
 
 	mu     sync.Mutex
-	extra  []string // additional environment; mu guards extra and program
+	extra  []string // environment from Use; mu guards extra and program
 	run    *run     // nil before the first Start
 	logged int64    // size of LogFile at the latest Start
 }
@@ -59,8 +59,8 @@ var (
 	errNotRunning = errors.New("node is not running")
 )
 
-// Another returns a node with the same program, password, arguments and
-// environment. The new node has no process, no id and no addresses yet.
+// Another returns a new node with the same program, password, arguments and
+// environment. It has no process, no id and no addresses yet.
 func (n *Node) Another() *Node {
 	return &Node{Args: n.Args, Env: n.Env, password: n.password, program: n.Program(), starter: n.starter}
 }

@@ -14,7 +14,7 @@ import (
 // A process is killed when the thread that started it ends, because
 // PR_SET_PDEATHSIG applies to the thread. No process is therefore left behind
 // when this process is killed, panics, or runs into a time limit. The processes
-// also share what the thread has set for itself, such as a mount namespace.
+// also share the attributes of the thread, such as its mount namespace.
 type Starter struct {
 	calls chan func()
 	quit  chan struct{}
@@ -80,8 +80,8 @@ func (s *Starter) Start(cmd *exec.Cmd) error {
 // started, with SIGKILL.
 func (s *Starter) Close() { s.once.Do(func() { close(s.quit) }) }
 
-// CommonStarter returns the Starter that all callers without a Starter of their
-// own share.
+// CommonStarter returns the Starter that all callers share if they have none of
+// their own.
 var CommonStarter = sync.OnceValues(func() (*Starter, error) { return NewStarter(nil) })
 
 // Start starts a process that ends with this process.

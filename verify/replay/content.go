@@ -12,8 +12,9 @@ import (
 // values. DUMP does not have this property. The order of a large hash or set
 // depends on the random seed of the server's hash table. The nodes of a list
 // depend on how it grew. A stream contains the wall-clock times of deliveries,
-// and the times of our nodes are from the log. content leaves out those times,
-// the number of nodes of a stream, and the count that a HyperLogLog remembers.
+// which the log determines for our nodes only. content leaves out these times.
+// It also leaves out the number of nodes of a stream's radix tree, and the
+// count that a HyperLogLog caches.
 func (r *Redis) content(db int, key string) (string, error) {
 	t, err := r.must(db, "TYPE", key)
 	if err != nil {
@@ -49,7 +50,7 @@ func (r *Redis) content(db int, key string) (string, error) {
 	return t.Text + " " + fmt.Sprintf("%q", v.Texts()), nil
 }
 
-// hyperLogLog removes the remembered count from a string that is a HyperLogLog.
+// hyperLogLog removes the cached count from a string that is a HyperLogLog.
 func hyperLogLog(s string) string {
 	if len(s) >= 16 && strings.HasPrefix(s, "HYLL") {
 		return s[:8] + s[16:]

@@ -1,6 +1,6 @@
 // Package replay reads the log that a cluster leaves behind. It runs the log
-// again, in linear time, through a second model of the commands. That model was
-// written from the meaning of the commands and shares no code with the nodes'
+// again, in linear time, through a second model of the commands. That model
+// follows the documentation of the commands and shares no code with the nodes'
 // state machine.
 //
 // The replay then checks that the log explains what the clients saw:
@@ -13,10 +13,10 @@
 //   - Every read returned a value that its key held at some moment between the
 //     call and the return of the read.
 //
-// The replay does not limit the length of a history, and porcupine does. The
-// replay relies on the order of the log, and porcupine does not. The tests
-// therefore use both.
+// The replay checks histories of any length, but relies on the order of the
+// log. porcupine limits the length of a history, but does not need the log. The
+// tests therefore use both.
 //
-// The replay also accepts a log whose beginning was compacted. A key is then
-// unknown until an entry shows its value.
+// The replay also accepts a log whose beginning was compacted. The value of a
+// key is then unknown until an entry of the log shows it.
 package replay

@@ -8,9 +8,9 @@ import (
 
 // A lock that several owners hold is a value of the type lock, which Redis does
 // not have. While the state machine has such a lock, the redis-server has a
-// sorted set under the same key. So the key exists on both, and commands on
-// strings fail on both. The owners and their tokens are not compared. A lock
-// with one owner is a string on both.
+// sorted set under the same key. So the key exists on both servers, and
+// commands on strings fail on both. The replay does not compare the owners and
+// their tokens. A lock with one owner is a string on both servers.
 
 // lockKind is the type of a lock that several owners hold.
 const lockKind = "lock"
@@ -57,8 +57,8 @@ func (t *translator) lock(args []string, reply fsm.Reply) []redisCommand {
 	return nil
 }
 
-// lockEnded translates the end of a grant that no command has ended. Other owners
-// may still hold the lock.
+// lockEnded translates the end of a grant that ended without a command, such as
+// an expiry. Other owners may still hold the lock.
 func (t *translator) lockEnded(db int, key string) []redisCommand {
 	if t.kind(db, key) == lockKind {
 		return nil

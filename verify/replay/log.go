@@ -33,8 +33,8 @@ type Log struct {
 	BaseIndex uint64
 }
 
-// ReadDir reads the log of a stopped node, after the checks that the node
-// itself makes when it starts. The directory remains usable. Its count of
+// ReadDir reads the log of a stopped node. First it makes the checks that a
+// node makes when it starts. The directory remains usable, but its count of
 // starts grows by one.
 func ReadDir(dir, node, kind string) (log Log, err error) {
 	failed := make(chan error, 1)
@@ -117,7 +117,7 @@ func Compare(logs []Log, commit uint64) (longest Log, compared int, bad []checke
 			if other, ok := written[at]; !ok {
 				written[at] = h
 			} else if compared++; other.sum != h.sum {
-				say("entry %d of term %d in the log of %s differs from that in the log of %s", e.Index, e.Term,
+				say("entry %d of term %d in the log of %s differs from the entry of %s", e.Index, e.Term,
 					other.node, h.node)
 			}
 			if e.Index > commit {

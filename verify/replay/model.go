@@ -12,11 +12,11 @@ import (
 // value is the value of a key, as far as the log shows it. The zero value is an
 // absent key.
 type value struct {
-	unknown bool // true if the key may be older than the beginning of the log
+	unknown bool // true if the log does not show the value of the key
 	present bool
 	text    string
 	list    int   // length, for a list
-	isList  bool  //
+	isList  bool
 	expires int64 // lease clock, 0 for never
 }
 
@@ -162,7 +162,7 @@ func (m *model) run(o checker.Op, key string) (reply checker.Reply, sure bool) {
 	}
 	wrong := v.isList != (o.Kind == rpush) && v.present
 	switch o.Kind {
-	case checker.Del: // deletes a key of any type
+	case checker.Del: // DEL deletes a key of any type
 	case checker.Set:
 		wrong = wrong && (o.Get || o.Cmp != "")
 	case checker.SetNX, checker.PExpire, checker.Persist, checker.PTTL:
@@ -266,7 +266,7 @@ func (m *model) set(o checker.Op, key string, v value, old checker.Reply, sure b
 		holds = v.present && v.text == o.Cmp
 	}
 	if v.unknown && (o.NX || o.XX || o.Cmp != "") {
-		m.put(key, value{unknown: true}) // the command may have written or not
+		m.put(key, value{unknown: true}) // it is not known whether the command has written
 		return null, false
 	}
 	if holds {

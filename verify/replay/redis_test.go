@@ -457,9 +457,9 @@ func TestRedis_FromSnapshot(t *testing.T) {
 	}
 }
 
-// TestRedis_Finds makes a command of the state machine do what another command
-// does. The comparison with Redis must find this, by the reply of the command
-// or by the state that it leaves.
+// TestRedis_Finds replaces the implementation of a command in the state machine
+// by that of another command. The comparison with Redis must find this bug by
+// the command's reply or by the state after it.
 func TestRedis_Finds(t *testing.T) {
 	redis := needRedis(t)
 	for _, tc := range []struct{ name, by string }{{"rpush", "lpush"}, {"smove", "sismember"}, {"zincrby", "zrank"}, {"xack", "xdel"}, {"expire", "exists"}} {

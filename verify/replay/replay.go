@@ -48,7 +48,7 @@ var anyReply = checker.Reply{Text: "\x00any"}
 type replay struct {
 	res    Result
 	m      model
-	at     int // position of the command that runs, among all commands of the log
+	at     int // position of the current command, among all commands of the log
 	execs  []*execution
 	byWhat map[string][]*execution
 	past   map[string][]change // by key, in the order of the log
@@ -64,7 +64,8 @@ type execution struct {
 	op    *checker.Op
 }
 
-// change is a value that a key holds from a position in the log on.
+// change is a new value of a key, and the position in the log from which the
+// key holds it.
 type change struct {
 	at int
 	v  value
@@ -99,9 +100,9 @@ func (r *replay) run(log Log) {
 }
 
 // Commands calls f for each command that the log executes, in order. It
-// includes the commands of transactions with watches, although it is not known
-// whether they were executed. It leaves out the entries after an unreadable
-// entry. Check reports that entry.
+// includes the commands of transactions with watches, although the log does not
+// show whether they were executed. If an entry cannot be read, Commands leaves
+// out this entry and all later ones, and Check reports it.
 func Commands(log Log, f func(fsm.RecordCommand)) {
 	_ = walk(log, len(log.Entries) > 0 && log.Entries[0].Index > 1, func(int64) {}, func(op fsm.RecordOp) {
 		for _, c := range op.Commands {
@@ -121,16 +122,18 @@ func Published(log Log) map[string][]string {
 	return messages
 }
 
-// session is one start of a node, as the log shows it.
+// session is the state of one session while walk reads the log. Each start of a
+// node begins a new one.
 type session struct {
 	boot, last uint64
 	superseded bool // true if a later start in the current entry of walk has replaced this session
 }
 
-// walk reads the entries in order. It applies the term fence, the clock, and
-// the numbers of each session, and calls operation for each operation that is
-// executed. It calls entry with the lease clock of each entry that counts, and
-// with -1 for each other entry.
+// walk reads the entries in order. It skips what the state machine skips:
+// entries behind the term fence, and groups of a session whose numbers were
+// executed before. It calls operation for each operation that is executed. It
+// calls entry with the lease clock of each entry that counts, and with -1 for
+// each other entry.
 func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.RecordOp)) error {
 	sessions := make(map[string]*session) // by node
 	features := 0
@@ -189,7 +192,8 @@ func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.R
 }
 
 // before returns the number of the group that precedes a session's first group
-// in an entry. any is false if the entry has no group of the session.
+// in an entry. The result any is false if the entry has no group of the
+// session.
 func before(rec fsm.Record, id fsm.SessionID) (last uint64, any bool) {
 	for _, g := range rec.Groups {
 		if g.Session == id {
@@ -243,8 +247,8 @@ func (r *replay) operation(op fsm.RecordOp) {
 	}
 }
 
-// restore replays a restore. The backup contains the same data of the clients
-// (see attack.backupFaults), but the deadlines of the keys have moved.
+// restore replays a restore. The backup contains the clients' data unchanged
+// (see attack.backupFaults), but keys with a time to live have new deadlines.
 func (r *replay) restore(args []string) {
 	if args[1] != "apply" {
 		return
@@ -265,8 +269,9 @@ func (r *replay) forget(c fsm.RecordCommand) {
 	}
 }
 
-// identity returns a text that identifies a command by all its arguments. Equal
-// commands cannot be distinguished, and need not be.
+// identity returns a text that identifies a command by all its arguments. Two
+// commands with equal arguments have the same identity, because no check needs
+// to distinguish them.
 func identity(o *checker.Op) string {
 	return fmt.Sprintf("%s %q %q %q %v %v %v %v %d", o.Kind, o.Key, o.Arg, o.Cmp, o.NX, o.XX, o.Get, o.KeepTTL,
 		o.TTL.Milliseconds())
@@ -329,7 +334,7 @@ func (r *replay) take(o *checker.Op, w string) {
 			x.taken = true
 			r.res.Matched++
 			if len(all) == 1 {
-				x.op = o // this execution counts only if no other execution matches
+				x.op = o // kept in case that no other execution matches
 			}
 			return
 		}
@@ -361,10 +366,10 @@ func (r *replay) order() {
 	}
 }
 
-// reads checks that the key of each read held the value between two positions
-// in the log. The first is the last command that was certainly executed before
-// the read was sent. The second is the first command that was certainly not
-// executed yet when the read was answered.
+// reads checks that the key of each read held the returned value at some
+// position between two commands of the log. The first one is the last command
+// that was certainly executed before the read was sent. The second one is the
+// first command that was certainly executed after the read was answered.
 func (r *replay) reads(ops []checker.Op) {
 	type moment struct {
 		time time.Duration
@@ -405,8 +410,8 @@ func (r *replay) reads(ops []checker.Op) {
 	}
 }
 
-// hadValue reports whether the key had the value that was read at a position from
-// low to high.
+// hadValue reports whether at some position from low to high the key had the
+// value that the read returned.
 func (r *replay) hadValue(o *checker.Op, low, high int) bool {
 	past := r.past[o.Key]
 	i := sort.Search(len(past), func(i int) bool { return past[i].at > low }) - 1

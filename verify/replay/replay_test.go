@@ -172,8 +172,8 @@ func TestCheck_AgreesWithTheMachine(t *testing.T) {
 	}
 }
 
-// A log whose beginning is gone must still explain all that its entries can
-// explain.
+// A log whose beginning is gone must still explain the commands that its
+// entries contain.
 func TestCheck_CompactedLog(t *testing.T) {
 	r := random(t, 7, 400)
 	r.log.Entries = r.log.Entries[200:]

@@ -237,9 +237,9 @@ func (s *Shadow) dump(db int, key string) (payload string, known bool, err error
 // state machine. No history has such a key.
 const scratchKey = "\x00replay\x00scratch"
 
-// Compare compares all keys. Two values are equal if their DUMP is equal.
-// Otherwise the redis-server restores the DUMP of the state machine, and the
-// values are equal if content returns the same for both.
+// Compare compares all keys. Two values are equal if their DUMP is equal. If
+// their DUMP differs, the redis-server restores the DUMP of the state machine.
+// The values are then equal if content returns the same text for both.
 func (s *Shadow) Compare() error {
 	for db := 0; db < fsm.Databases && !s.done(); db++ {
 		ours, err := s.keys(db)
@@ -339,7 +339,7 @@ type RedisResult struct {
 	Violations        []checker.Violation
 }
 
-// OnRedis starts a redis-server and calls CheckRedis on it. The error is
+// OnRedis starts a redis-server and calls CheckRedis with it. The error is
 // ErrNoRedis if redis-server is not installed and RequireRedis returns false.
 func OnRedis(log Log, rng *rand.Rand) (res RedisResult, err error) {
 	redis, err := StartRedis()

@@ -19,7 +19,7 @@ type redisCommand struct {
 	reply []byte
 	fails bool // the redis-server must return an error; test/compat compares the errors
 	// together says that this command and the next one run in one transaction.
-	// A sequence ends with a command without the mark.
+	// It is false for the last command of a transaction.
 	together bool
 }
 
@@ -27,8 +27,8 @@ type redisCommand struct {
 // commands have the same effect on a Redis in which no key has a time to live. Most
 // commands stay as they are. Only these are changed:
 //
-//   - A command that would set a time to live: the key is deleted when the log
-//     says that its time is over.
+//   - A command that would set a time to live: the translation sets none, and
+//     deletes the key when the log says that its time is over.
 //   - A command that uses random numbers, reads the clock, or compares the idle
 //     time of a pending entry: the translation contains the outcome.
 //   - A command that waits: the translation contains the element that its client
@@ -86,8 +86,8 @@ func (t *translator) ran(raw [][]byte, reply fsm.Reply, proto int) []redisComman
 		return nil
 	}
 	// A command that waits changes nothing, even if its key has an element for
-	// it. Its client may be behind the suspended waiters of a node that is cut
-	// off.
+	// it. The reason can be that its client is behind the suspended waiters of
+	// a node that is cut off.
 	if row.Flags&fsm.Blocking != 0 && reply.Kind() == fsm.KindRaw {
 		return nil
 	}
@@ -159,8 +159,8 @@ func is(arg string, options ...string) bool {
 	return slices.ContainsFunc(options, func(w string) bool { return strings.EqualFold(arg, w) })
 }
 
-// over reports whether a time to live was over when it was set. The number is
-// valid, because the command has accepted it.
+// over reports whether a time to live had already ended when the command set
+// it. The number is valid, because the state machine has accepted it.
 func (t *translator) over(unit, number string) bool {
 	n, err := strconv.ParseInt(number, 10, 64)
 	switch {
@@ -400,7 +400,7 @@ func (t *translator) xclaim(args []string, reply fsm.Reply, _ redisCommand) []re
 	return []redisCommand{{args: drop}, {args: claim}}
 }
 
-// claimed returns the ids in a reply, which contains entries or only ids.
+// claimed returns the ids in a reply that contains either entries or only ids.
 func claimed(reply fsm.Reply) (ids []string) {
 	for _, e := range reply.Elems() {
 		if list := e.Elems(); len(list) > 0 {
@@ -473,8 +473,8 @@ func (t *translator) flush(args []string, _ fsm.Reply, asIs redisCommand) []redi
 }
 
 // native translates a script that the state machine ran in its native form. The
-// interpreter of the redis-server runs the text of the script. A key that gets
-// a time to live from the script loses it at once.
+// translation lets the interpreter of the redis-server run the text of the
+// script. If the script sets a time to live, the next command removes it.
 func (t *translator) native(args []string, reply fsm.Reply) []redisCommand {
 	if reply.IsError() {
 		return nil // a native script that fails has written nothing: see fsm/nativescript.go

@@ -6,8 +6,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestReserved: a SET NX may be refused although the key is absent, because a
-// client waits for the lock. A redis-server would execute such a command.
+// TestReserved checks that the translation leaves out a SET NX that the state
+// machine refused although the key is absent, because a client waits for the
+// lock. A redis-server would execute such a command.
 func TestReserved(t *testing.T) {
 	for _, tc := range []struct {
 		kind  string

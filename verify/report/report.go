@@ -47,8 +47,8 @@ func Write(w io.Writer, r *attack.Report, version, failure string) error {
 	return page.Execute(w, v)
 }
 
-// lead moves the episode that shows most to the front: the first one with a
-// violation, or else the one with the most changes of leader.
+// lead moves one episode to the front: the first one with a violation or, if
+// there is none, the one with the most changes of leader.
 func (v *view) lead() {
 	best := 0
 	for i, d := range v.Drawn {
@@ -145,7 +145,7 @@ type chart struct {
 	Bands         []timeline.Band
 	Marks         []mark
 	Ticks         []timeline.Tick
-	Hidden        int // number of locks that are not shown
+	Hidden        int // number of locks without a row
 }
 
 type mark struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // run returns a report of two episodes. In the second one the leader changes,
-// and a command fails meanwhile.
+// and a command fails during the change.
 func run() *attack.Report {
 	second := attack.EpisodeReport{
 		Plan: attack.Plan{Number: 2}, Duration: 4 * time.Second, Failovers: 1, Commands: 400,

@@ -39,7 +39,7 @@ type curve struct {
 	Path  string
 }
 
-// slice is a short time of a history, and what clients saw in it.
+// slice is a short interval of a history with the commands that ended in it.
 type slice struct {
 	Took     []time.Duration // sorted
 	Commands int

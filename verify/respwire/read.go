@@ -85,13 +85,14 @@ func (v Value) String() string {
 	return v.Text
 }
 
-// ErrorReply is the text of a reply that is an error.
+// ErrorReply is an error that contains the text of an error reply.
 type ErrorReply string
 
 func (e ErrorReply) Error() string { return string(e) }
 
-// NoError is for callers that expect no error reply. It returns the results of
-// Do or Receive. If the reply is an error, it returns an ErrorReply.
+// NoError is for callers that expect no error reply. It returns its arguments,
+// the results of Do or Receive, unchanged. If the reply is an error, it returns
+// an ErrorReply as the error.
 func NoError(v Value, err error) (Value, error) {
 	if err == nil && v.IsError() {
 		err = ErrorReply(v.Err)

@@ -69,8 +69,8 @@ func Words(line string) []string {
 	return words
 }
 
-// Args returns the words of a command in the form in which the commands of the
-// state machine take their arguments.
+// Args returns the words of a command as the arguments that the state machine
+// takes.
 func Args(words ...string) [][]byte {
 	args := make([][]byte, len(words))
 	for i, w := range words {
