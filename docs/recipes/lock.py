@@ -1,6 +1,7 @@
 """A lock with redis-py, renewed while the work lasts: python3 lock.py [host:port]
 
-It says "half" when it is half done: kill a node other than the one named here then, and see that the lock is kept.
+The program prints "half" when half of the work is done. To see that the lock is kept, kill a node at that moment,
+but not the node at host:port.
 """
 import sys
 import time
@@ -8,7 +9,7 @@ import time
 import redis
 
 host, port = (sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:6379").split(":")
-# A socket timeout longer than a failover, and no repetition behind our back.
+# The socket timeout is longer than a failover. redis-py 4 repeats no command by itself; later versions may.
 client = redis.Redis(host=host, port=int(port), socket_timeout=30)
 
 TTL = 5
@@ -19,11 +20,11 @@ try:
     print("half", flush=True)
     for _ in range(4):
         time.sleep(TTL / 4)          # the work
-        lock.extend(TTL, replace_ttl=True)  # raises LockNotOwnedError when it was lost
+        lock.extend(TTL, replace_ttl=True)  # raises LockNotOwnedError if the lock was lost
         other = client.set("recipe:py-lock", "somebody else", nx=True, ex=TTL)
         assert other is None, "a second owner"
         assert lock.owned()
 finally:
-    lock.release()  # compare-and-delete: only if it is still ours
+    lock.release()  # compare-and-delete: deletes the lock only if this client still owns it
 assert client.get("recipe:py-lock") is None
 print("kept through it all")
