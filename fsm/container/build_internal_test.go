@@ -12,7 +12,7 @@ import (
 func (n *node[T]) check(t *testing.T, root bool) (items, height int) {
 	t.Helper()
 	if len(n.items) > maxItems || len(n.items) < minItems && !root || len(n.items) == 0 {
-		t.Fatalf("a node has %d items", len(n.items))
+		t.Fatalf("a node has %d items, which is too few or too many", len(n.items))
 	}
 	items = len(n.items)
 	if n.kids == nil {
@@ -55,7 +55,8 @@ func TestSeqOf(t *testing.T) {
 		checkSeq(t, &s, items, rng)
 		if from, to := rng.IntN(n+1), rng.IntN(n+1); from <= to {
 			if got := s.Slice(from, to); !slices.Equal(got, items[from:to]) {
-				t.Fatalf("Slice(%d, %d) of %d has %d items", from, to, n, len(got))
+				t.Fatalf("Slice(%d, %d) of a Seq of %d items returns %d items, or other items than wanted",
+					from, to, n, len(got))
 			}
 		}
 		changed, want := s, slices.Clone(items)
@@ -91,13 +92,14 @@ func TestDictOf(t *testing.T) {
 		}
 		got, distinct := DictOf(owner, items)
 		if !distinct || !slices.Equal(got.Slice(0, got.Len()), want.Slice(0, want.Len())) {
-			t.Errorf("%d names: %v, %d items", n, distinct, got.Len())
+			t.Errorf("%d names: distinct is %v, want true; the Dict has %d items, or other items than wanted",
+				n, distinct, got.Len())
 		}
 		if n == 0 {
 			continue
 		}
 		if _, distinct := DictOf(owner, append(items, items[n/2])); distinct {
-			t.Errorf("a name occurs twice among %d", n)
+			t.Errorf("distinct is true, want false: %d names and a repetition of one of them", n)
 		}
 	}
 }

@@ -15,13 +15,13 @@ import "slices"
 //
 // A Seq is a value of three words, and copying it makes a copy-on-write clone.
 // Each node belongs to an owner, and a change by another owner copies the node
-// first. Two copies of a Seq may both be changed only if the owner has changed
-// since the copy was made; otherwise a change of one copy would also change the
-// other.
+// first. After a Seq was copied, the original and the copy may both be changed
+// only by owners that are newer than the copy. Otherwise a change of one would
+// also change the other.
 //
 // The B-tree of package btree cannot replace Seq: it has no ranks and cannot
-// insert at a position. Also, copying it writes to the original, and clones
-// that run concurrently share that original.
+// insert at a position. Also, copying that B-tree writes to it, so clones that
+// run concurrently could not copy the tree that they share.
 type Seq[T any] struct {
 	root  *node[T]
 	n     int
@@ -226,7 +226,7 @@ func (s *Seq[T]) delete(o *Owner, p **node[T], i int) T {
 		item = n.items[j]
 		s.bytes -= sizeOf(&n.items[j])
 		n.items[j] = s.delete(o, &k.node, k.n-1)
-		s.bytes += sizeOf(&n.items[j]) // delete has subtracted it
+		s.bytes += sizeOf(&n.items[j]) // the item stays in the tree, but delete has subtracted its size
 	} else {
 		item = s.delete(o, &k.node, i)
 	}

@@ -68,13 +68,14 @@ func checkSeq(t *testing.T, s *Seq[int], want []int, rng *rand.Rand) {
 		var got []int
 		s.Ascend(from, func(v *int) bool { got = append(got, *v); return true })
 		if !slices.Equal(got, want[from:]) {
-			t.Fatalf("ascending from %d: %d items differ", from, len(got))
+			t.Fatalf("ascending from %d: got %d items, which differ from the wanted items", from, len(got))
 		}
 		got = nil
 		s.Descend(from, func(v *int) bool { got = append(got, *v); return true })
 		slices.Reverse(got)
 		if !slices.Equal(got, want[:min(from+1, len(want))]) {
-			t.Fatalf("descending from %d: %d items in place of %d", from, len(got), from+1)
+			t.Fatalf("descending from %d: got %d items, want %d; if the numbers are equal, the items differ",
+				from, len(got), from+1)
 		}
 		if from < len(want) {
 			if got := s.At(from); got != want[from] {
@@ -86,7 +87,7 @@ func checkSeq(t *testing.T, s *Seq[int], want []int, rng *rand.Rand) {
 	s.Ascend(0, func(*int) bool { n++; return n < 10 })
 	s.Descend(s.Len()-1, func(*int) bool { n++; return n < 20 })
 	if len(want) > 10 && n != 20 {
-		t.Fatalf("%d items walked, want 20", n)
+		t.Fatalf("Descend called f %d times, want 20", n)
 	}
 }
 

@@ -1,7 +1,7 @@
 package container
 
-// Sized is an item that knows its own size. The size of a string is known too.
-// Items of other types count as 0 bytes.
+// Sized is an item that reports its own size. A string needs no such method:
+// see sizeOf. Items of other types count as 0 bytes.
 type Sized interface {
 	// Bytes returns the approximate memory of the item in a Seq, in bytes. It
 	// depends on the content of the item alone, so all nodes of a cluster count
@@ -23,7 +23,7 @@ const (
 	scoredWords = 1 + stringWords
 )
 
-// sizeOf returns the size of an item. place must be the item's place in a node:
+// sizeOf returns the size of an item. place must point to the item in its node:
 // a pointer to a variable would move the variable to the heap.
 func sizeOf[T any](place *T) int64 {
 	switch item := any(place).(type) {

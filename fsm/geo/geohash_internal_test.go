@@ -15,18 +15,18 @@ func TestGeo_Points(t *testing.T) {
 		q := PointOf(p.Score())
 		if q.Score() != p.Score() || math.Abs(p.Lon-q.Lon) > 360.0/(1<<maxSteps) ||
 			math.Abs(p.Lat-q.Lat) > 171.0/(1<<maxSteps) {
-			t.Fatalf("%v becomes %v", p, q)
+			t.Fatalf("the score of %v stands for %v, which is in another cell", p, q)
 		}
 		c := cellOf(p, maxLat, 1+rng.IntN(maxSteps))
 		if a := c.area(); p.Lon < a.min.Lon || p.Lon > a.max.Lon || p.Lat < a.min.Lat || p.Lat > a.max.Lat {
-			t.Fatalf("%v is not in %v", p, a)
+			t.Fatalf("point %v is not in the area %v of its cell", p, a)
 		}
 		if from, to := c.Scores(); p.Score() < from || p.Score() >= to {
-			t.Fatalf("%v has the score %v, its cell %v to %v", p, p.Score(), from, to)
+			t.Fatalf("point %v has the score %v, but its cell has the scores from %v to %v", p, p.Score(), from, to)
 		}
 		for _, to := range ring {
 			if back := c.neighbor(to.dx, to.dy).neighbor(-to.dx, -to.dy); back != c {
-				t.Fatalf("%v, there and back again: %v", c, back)
+				t.Fatalf("cell %v: the way to a neighbor and back leads to %v", c, back)
 			}
 		}
 	}
@@ -37,7 +37,7 @@ func TestGeo_Unsigned(t *testing.T) {
 		1 << 63: 1 << 63, 1<<64 - 2048: 1<<64 - 2048, 1 << 64: 0, 1e300: 0, math.Inf(1): 0, -(1 << 63): 1 << 63,
 		-1e300: 1 << 63, math.Inf(-1): 1 << 63} {
 		if got := unsigned(f); got != want {
-			t.Errorf("%v becomes %d, want %d", f, got, want)
+			t.Errorf("unsigned(%v) = %d, want %d", f, got, want)
 		}
 	}
 }
@@ -55,7 +55,8 @@ func TestGeo_Distance(t *testing.T) {
 		{Point{10, 20}, Point{10, 50}, 3336789.0000000275},
 	} {
 		if got := Distance(c.a, c.b); got != c.want || Distance(c.b, c.a) != got {
-			t.Errorf("from %v to %v: %v, and back %v, want %v", c.a, c.b, got, Distance(c.b, c.a), c.want)
+			t.Errorf("Distance(%v, %v) = %v, in the other direction %v, want %v",
+				c.a, c.b, got, Distance(c.b, c.a), c.want)
 		}
 	}
 }

@@ -65,9 +65,8 @@ const (
 	halfPiLast = -1.4973849048591698e-33
 )
 
-// taylor has the coefficients of the series of the sine divided by its
-// argument, or of the cosine, in the square of the argument. Twelve terms
-// suffice up to π/4.
+// taylor has the coefficients of a power series in the square of x: the series
+// of sin(x)/x, or that of cos(x). Twelve terms suffice for x up to π/4.
 type taylor [12]wide
 
 // taylorWide is the number of terms that need more bits than a float64 has.
@@ -89,7 +88,8 @@ func newTaylor(n int) (t taylor) {
 
 var sines, cosines = newTaylor(1), newTaylor(0)
 
-// near sums the terms from term k on, with the precision of a float64.
+// near returns the sum of the terms from number k on, with the precision of a
+// float64.
 func (t *taylor) near(z float64, k int) float64 {
 	p := t[len(t)-1].hi
 	for i := len(t) - 2; i >= k; i-- {

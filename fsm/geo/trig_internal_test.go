@@ -98,7 +98,8 @@ func TestTrig_Asin(t *testing.T) {
 	}
 }
 
-// TestTrig_HalfPi checks that the three parts are those of π/2.
+// TestTrig_HalfPi checks that each of the three parts is the float64 closest to
+// the rest of π/2.
 func TestTrig_HalfPi(t *testing.T) {
 	half, _, err := big.ParseFloat("1.5707963267948966192313216916397514420985846996875529104874722961539082031431", 10, exactBits, big.ToNearestEven)
 	if err != nil {

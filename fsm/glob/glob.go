@@ -92,7 +92,7 @@ func (g *Matcher) pay() {
 	}
 }
 
-// Left returns the number of steps that are left, 0 if none are.
+// Left returns the number of steps that are left, or 0 if none are.
 func (g *Matcher) Left() int { return max(g.steps, 0) }
 
 // Spent reports whether no steps are left.

@@ -24,7 +24,7 @@ func TestMatcher(t *testing.T) {
 	} {
 		g := Matcher{pattern: c.pattern, steps: 1000}
 		if got := g.Match(c.s); got != c.want || g.Spent() {
-			t.Errorf("match(%q, %q) = %v, spent %v, want %v", c.pattern, c.s, got, g.Spent(), c.want)
+			t.Errorf("match(%q, %q) = %v, spent %v, want %v and not spent", c.pattern, c.s, got, g.Spent(), c.want)
 		}
 	}
 }
@@ -35,13 +35,14 @@ func TestMatcher(t *testing.T) {
 func TestMatcher_Steps(t *testing.T) {
 	g := Matcher{pattern: strings.Repeat("a*", 50) + "b", steps: 1 << 20}
 	if g.Match(strings.Repeat("a", 1000)) || g.Spent() {
-		t.Errorf("many stars: spent %v after %d steps", g.Spent(), 1<<20-g.steps)
+		t.Errorf("many stars: got a match, or spent %v after %d steps; want no match and steps left",
+			g.Spent(), 1<<20-g.steps)
 	}
 	if used := 1<<20 - g.steps; used > 100_000 {
-		t.Errorf("many stars took %d steps", used)
+		t.Errorf("many stars took %d steps, want at most 100000", used)
 	}
 	g = Matcher{pattern: "*" + strings.Repeat("a", 5000) + "b", steps: 1 << 20}
 	if g.Match(strings.Repeat("a", 10000)) || !g.Spent() {
-		t.Errorf("a quadratic match ended with %d steps left", g.steps)
+		t.Errorf("a quadratic match succeeded or ended with %d steps left, want no match and no steps left", g.steps)
 	}
 }

@@ -33,7 +33,7 @@ func TestPattern_Match(t *testing.T) {
 		}
 	}
 	if matched < 1000 {
-		t.Errorf("only %d matches: the test says nothing", matched)
+		t.Errorf("only %d texts match, want at least 1000: the test proves too little", matched)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestPattern_Steps(t *testing.T) {
 		{"*" + strings.Repeat("a", 100) + "b*", 1 << 16, 1<<16 + 50}} {
 		p := NewPattern(c.text)
 		if ok, steps := p.Match(s); ok || steps < c.low || steps > c.high {
-			t.Errorf("%q: matches %v in %d steps, want none in %d to %d", c.text, ok, steps, c.low, c.high)
+			t.Errorf("%q: Match returns %v after %d steps, want false after %d to %d", c.text, ok, steps, c.low, c.high)
 		}
 	}
 }

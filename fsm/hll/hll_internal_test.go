@@ -26,24 +26,25 @@ func TestHLL_Model(t *testing.T) {
 			i, value := rng.IntN(1<<(4+rng.IntN(11))), byte(1+rng.IntN(1<<rng.IntN(6)))
 			changed, whole := h.Raise(i, value)
 			if want := value > model[i]; changed != want || !whole {
-				t.Fatalf("seed %d, step %d: changed %v, whole %v", seed, step, changed, whole)
+				t.Fatalf("seed %d, step %d: Raise returns changed %v and whole %v, unlike the model",
+					seed, step, changed, whole)
 			}
 			model[i] = max(model[i], value)
 			if !h.Sparse() {
 				dense++
 			} else if len(h.b) > sparseMax {
-				t.Fatalf("seed %d, step %d: %d bytes", seed, step, len(h.b))
+				t.Fatalf("seed %d, step %d: the sparse value has %d bytes, more than sparseMax", seed, step, len(h.b))
 			}
 			if step%100 != 0 && dense != 1 {
 				continue
 			}
 			var got Union
 			if !got.Add(&h) || got != model {
-				t.Fatalf("seed %d, step %d: registers differ", seed, step)
+				t.Fatalf("seed %d, step %d: the registers differ from the model", seed, step)
 			}
 		}
 		if dense == 0 {
-			t.Errorf("seed %d: never dense", seed)
+			t.Errorf("seed %d: the value never became dense", seed)
 		}
 	}
 }
@@ -62,17 +63,17 @@ func TestHLL_Broken(t *testing.T) {
 			t.Errorf("%.20q: whole is %v, want %v", runs, got, want)
 		}
 		if got := h.ToDense(); got != want || h.Sparse() == want {
-			t.Errorf("%.20q: made dense: %v, want %v", runs, got, want)
+			t.Errorf("%.20q: ToDense returns %v, want %v; the value must be sparse only if it fails", runs, got, want)
 		}
 	}
 	long := Value{[]byte(head + strings.Repeat("\x40\x00", Registers) + "\x00")}
 	if _, whole := long.Raise(0, 1); whole {
-		t.Error("a value that is too long is changed")
+		t.Error("Raise accepts a sparse value that is longer than sparseMost")
 	}
 }
 
-// TestHLL_Hash checks that the hash never changes: stored values outlive the
-// program.
+// TestHLL_Hash checks that the hash never changes, because stored values
+// outlive the program.
 func TestHLL_Hash(t *testing.T) {
 	type hash struct {
 		i     int
@@ -96,7 +97,7 @@ func TestHLL_Count(t *testing.T) {
 		g := histogram{0: Registers - c.n}
 		g[c.value] += c.n
 		if got := g.count(); got != c.want {
-			t.Errorf("%d registers of %d: %d, want %d", c.n, c.value, got, c.want)
+			t.Errorf("%d registers with the value %d: count %d, want %d", c.n, c.value, got, c.want)
 		}
 	}
 }
@@ -116,7 +117,7 @@ func FuzzHLL(f *testing.F) {
 		h := Value{bytes.Clone(value)}
 		whole := h.each(func(i, n int, _ byte) {
 			if i+n > Registers {
-				t.Fatalf("registers %d to %d", i, i+n)
+				t.Fatalf("each reports the registers %d to %d, more than a value has", i, i+n)
 			}
 		})
 		h.Describe()
@@ -124,7 +125,7 @@ func FuzzHLL(f *testing.F) {
 			i, value := Hash(elem)
 			changed, ok := h.Raise(i, value)
 			if whole && !ok || changed && !ok {
-				t.Fatalf("%q: changed %v, whole %v, was %v", elem, changed, ok, whole)
+				t.Fatalf("Raise for %q: changed %v, whole %v; before, whole was %v", elem, changed, ok, whole)
 			}
 			if again, _ := h.Raise(i, value); again {
 				t.Fatalf("%q raises a register twice", elem)
@@ -132,7 +133,7 @@ func FuzzHLL(f *testing.F) {
 		}
 		var u Union
 		if got := u.Add(&h); whole && !got {
-			t.Fatal("broken by commands")
+			t.Fatal("the registers were whole, and Raise broke them")
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // Package hll implements HyperLogLog values. The values equal those of Redis,
-// byte for byte. A client may pass a value that GET returns to SET of a Redis
-// server, and PFCOUNT then returns the same number there.
+// byte for byte. If a client reads a value with GET and stores it in a Redis
+// server with SET, PFCOUNT returns the same number there.
 package hll
 
 import (
@@ -90,8 +90,8 @@ func appendRun(b []byte, value byte, n int) []byte {
 // Value is a HyperLogLog that may be changed.
 type Value struct{ b []byte }
 
-// Of returns a string as a HyperLogLog. Is must be true for the string. Of
-// copies the string.
+// Of returns a string as a HyperLogLog. The function Is must report true for
+// this string. Of copies the string.
 func Of(s string) Value { return Value{[]byte(s)} }
 
 // Bytes returns h as a string, without copying it.
@@ -212,7 +212,7 @@ func (h *Value) setSparse(i int, value byte) (changed, whole bool) {
 	if len(h.b) > sparseMost {
 		return false, false
 	}
-	at, before, first := header, header, 0 // the run with the register, the run before it
+	at, before, first := header, header, 0 // offsets of the current run and the previous one; its first register
 	run := runAt(h.b[at:])
 	for run.size > 0 && i >= first+run.n {
 		before, first = at, first+run.n

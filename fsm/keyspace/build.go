@@ -15,7 +15,8 @@ import (
 func LargeSet(n int) bool { return n > intsetEntries }
 
 // FillSet adds members to an empty set, and returns false if a member occurs
-// twice. FillSet keeps the strings, and may change the order of the slice.
+// twice. FillSet does not copy the strings, and may change the order of the
+// slice.
 func (v *Collection) FillSet(o *container.Owner, members []container.Item[struct{}]) (distinct bool) {
 	if LargeSet(len(members)) {
 		v.Big = true
@@ -31,8 +32,8 @@ func (v *Collection) FillSet(o *container.Owner, members []container.Item[struct
 }
 
 // FillHash adds fields with their values to an empty hash, in the order of the
-// slice. It returns false if a field occurs twice. FillHash keeps the strings,
-// and may change the order of the slice.
+// slice. It returns false if a field occurs twice. FillHash does not copy the
+// strings, and may change the order of the slice.
 func (v *Collection) FillHash(o *container.Owner, fields []container.Item[string]) (distinct bool) {
 	if len(fields) > compactFields {
 		v.Big = true
@@ -47,9 +48,10 @@ func (v *Collection) FillHash(o *container.Owner, fields []container.Item[string
 	return true
 }
 
-// FillScores adds members with their scores to an empty sorted set, as PutScore
-// does in the order of the slice. It returns false if a member occurs twice.
-// FillScores keeps the strings, and may change the order of the slice.
+// FillScores adds members with their scores to an empty sorted set. The result
+// is the same as that of PutScore for each member, in the order of the slice.
+// FillScores returns false if a member occurs twice. It does not copy the
+// strings, and may change the order of the slice.
 func (v *Collection) FillScores(o *container.Owner, members []container.Scored) (distinct bool) {
 	at := 0
 	for ; at < len(members) && (!v.Big || len(members) <= CompactMembers); at++ {
@@ -77,7 +79,7 @@ func (v *Collection) FillScores(o *container.Owner, members []container.Scored) 
 }
 
 // rebuildShare decides whether elements are deleted one by one. If more than
-// one of rebuildShare elements is deleted, building a new sequence of the
+// 1/rebuildShare of the elements are deleted, building a new sequence of the
 // remaining elements costs less.
 const rebuildShare = 16
 

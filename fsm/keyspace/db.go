@@ -26,8 +26,8 @@ func (o *Object) Before(p *Object) bool {
 // order, and its cursor is a hash. So a cursor stays valid when keys are inserted
 // or deleted.
 //
-// It is a radix tree over the 52 bits of the hash, with four bits a level, whose
-// leaves are sorted arrays of slots. Hashes are distributed evenly, so the
+// A DB is a radix tree over the 52 bits of the hash, with four bits per level.
+// Its leaves are sorted arrays of slots. Hashes are distributed evenly, so the
 // position of a hash in an array can be computed almost exactly.
 //
 // A lookup among four million keys touches two or three cold cache lines. A
@@ -265,8 +265,9 @@ func (d *DB) Ascend(from uint64, f func(o *Object) bool) {
 	}
 }
 
-// ascend walks a node. from is 0 for a node whose slots all come after the
-// start.
+// ascend calls f for the objects below n whose hash is at least from. The
+// caller passes 0 as from if the hashes of all these objects are higher than
+// the hash at which the walk begins.
 func (n *trieNode) ascend(from uint64, shift int, f func(o *Object) bool) bool {
 	first := from >> shift & (trieFan - 1)
 	for i := first; i < trieFan; i++ {

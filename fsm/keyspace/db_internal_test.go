@@ -39,7 +39,7 @@ func checkDB(t *testing.T, tr *DB, m model) {
 		t.Fatalf("Len %d, want %d", tr.Len(), len(m))
 	}
 	if got, want := tr.all(), m.sorted(); !slices.Equal(got, want) {
-		t.Fatalf("walk gives %d objects, or in another order than the %d wanted", len(got), len(want))
+		t.Fatalf("Ascend visits %d objects, want %d; if the numbers are equal, the order differs", len(got), len(want))
 	}
 	for k, o := range m {
 		if got := tr.hashed(o.Hash, k); got != o {
@@ -82,7 +82,7 @@ func TestDB_AgreesWithAMap(t *testing.T) {
 					}
 					delete(p.m, k)
 				}
-				if step%4000 == 1999 { // original and clone change independently from here
+				if step%4000 == 1999 { // from here on, the original and the clone change independently
 					m := model{}
 					for k, o := range p.m {
 						m[k] = o
@@ -112,7 +112,7 @@ func TestDB_AscendStartsAtHash(t *testing.T) {
 			var got []*Object
 			tr.Ascend(from, func(o *Object) bool { got = append(got, o); return len(got) < 5 })
 			if !slices.Equal(got, want[at:min(at+5, len(want))]) {
-				t.Fatalf("Ascend(%#x) gives other objects than wanted", from)
+				t.Fatalf("Ascend(%#x) visits other objects than the first five that are wanted", from)
 			}
 		}
 	}

@@ -14,8 +14,8 @@ import (
 const (
 	flagRaw = 1 // strings: see Object.Raw
 	flagBig = 2 // collections: see Collection.Big
-	// flagGroups: a stream with groups. Programs that do not know groups refuse
-	// it.
+	// flagGroups marks a stream with groups. Programs that do not know groups
+	// refuse an object with this flag.
 	flagGroups = 4
 	// markShift is the position of the two bits with the LockMark of a string.
 	markShift = 3

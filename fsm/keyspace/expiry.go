@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/container"
 )
 
-// ExpiryIndex orders the keys of all databases that have a deadline. It contains
-// exactly the objects of the databases whose Deadline is not 0, in the order of
-// Object.Due. So every change of a DB must change the index too. Snapshots do not
-// contain it: the reader of a snapshot rebuilds it.
+// ExpiryIndex orders the keys of all databases that have a deadline. It
+// contains exactly the objects of the databases whose Deadline is not 0, in the
+// order of Object.Due. So every change of a DB must change the index too.
+// Snapshots do not contain the index: the reader of a snapshot rebuilds it.
 type ExpiryIndex struct {
 	tree  *btree.BTreeG[due]
 	count [Databases]int
@@ -53,8 +53,8 @@ func NewExpiryIndex() ExpiryIndex {
 	return ExpiryIndex{tree: btree.NewBTreeGOptions(dueLess, btree.Options{NoLocks: true})}
 }
 
-// Add adds an object of a database. It must have a deadline, and the index must
-// not contain its key.
+// Add adds an object of a database. The object must have a deadline, and the
+// index must not contain its key.
 func (e *ExpiryIndex) Add(db int, o *Object) {
 	e.tree.Set(newDue(db, o))
 	e.count[db]++

@@ -50,11 +50,11 @@ func compareLoaded(t *testing.T, n int, inOrder bool) {
 	loaded.Load(&list)
 	got, want := contents(t, &loaded), contents(t, &added)
 	if !slices.Equal(got, want) || loaded.Len() != n {
-		t.Fatalf("%d objects: the orders differ, or the index has %d", n, loaded.Len())
+		t.Fatalf("%d objects: the index has %d objects, or another order than after Add", n, loaded.Len())
 	}
 	for db := range keyspace.Databases {
 		if loaded.CountIn(db) != added.CountIn(db) {
-			t.Errorf("%d objects: %d in database %d, want %d", n, loaded.CountIn(db), db, added.CountIn(db))
+			t.Errorf("%d objects: CountIn is %d for database %d, want %d", n, loaded.CountIn(db), db, added.CountIn(db))
 		}
 	}
 	// The index can be changed afterward, and a clone keeps its content.
@@ -65,7 +65,8 @@ func compareLoaded(t *testing.T, n int, inOrder bool) {
 		}
 	}
 	if !slices.Equal(contents(t, &clone), want) || loaded.Len() != n-(n+2)/3 {
-		t.Errorf("%d objects: after %d removals the index has %d, its clone %d", n, (n+2)/3, loaded.Len(), clone.Len())
+		t.Errorf("%d objects: after %d removals the index has %d objects and its clone %d, want the clone to keep all",
+			n, (n+2)/3, loaded.Len(), clone.Len())
 	}
 }
 

@@ -16,12 +16,12 @@ const MaxHolders = 10_000
 // has its own fencing token and lease. The deadline of the object is the end of
 // the last lease.
 type Lock struct {
-	// Limit is the largest number of holders, and 0 for a lock that readers
-	// share.
+	// Limit is the largest number of holders. It is 0 for a lock in the mode
+	// SHARED, which only MaxHolders limits.
 	Limit int
-	// Due is the end of the first lease. It is stored apart from leases,
-	// because a change of the lock may be made in place in the nodes of leases.
-	// The index of deadlines then still needs the Due of the previous object.
+	// Due is the end of the lease that ends first. It is stored apart from
+	// leases: a change of the lock may change the nodes of leases in place, and
+	// the index of deadlines then still needs the Due of the previous object.
 	Due int64
 
 	holders container.Seq[Holder]   // holders in the order of their tokens
@@ -143,7 +143,7 @@ func NewLock(key []byte, limit int) *Object {
 
 // Due returns the time on the lease clock at which an entry must remove the
 // object or a part of it. For a lock with several holders, this is the end of
-// the first lease, and for all other objects the deadline. It is 0 for never.
+// the first lease, and for all other objects the deadline. 0 means never.
 func (o *Object) Due() int64 {
 	if o.Type == TypeLock {
 		return o.Coll.Lock.Due
@@ -203,7 +203,7 @@ func readHolder(d *codec.Decoder, o *Object, owner *container.Owner) error {
 		return fmt.Errorf("holder with token %d of key %q: %w", h.Token, o.Key, codec.ErrFormat)
 	}
 	l.Add(owner, h)
-	l.Due = due // the record of the object has announced it
+	l.Due = due // keep the value that the record of the object announced; Add has changed it
 	return nil
 }
 
@@ -218,8 +218,8 @@ func (o *Object) CheckLock(due, deadline int64) error {
 	return nil
 }
 
-// MoveLeases replaces the end of each lease of a lock that is being read. move must
-// not change their order.
+// MoveLeases replaces the end of each lease of a lock that is being read from a
+// snapshot. move must not change the order of the ends.
 func (o *Object) MoveLeases(owner *container.Owner, move func(h Holder) Holder) {
 	moved := &Lock{Limit: o.Coll.Lock.Limit}
 	o.Coll.Lock.Ascend(func(h *Holder) bool {

@@ -81,11 +81,11 @@ func sameHolders(t *testing.T, o *Object, model []Holder) {
 		of, found := l.Of(h.Owner)
 		with, found2 := l.WithToken(h.Token)
 		if !found || !found2 || of != h || with != h {
-			t.Errorf("holder %v: by owner %v, by token %v", h, of, with)
+			t.Errorf("holder %v: Of returns %v, and WithToken returns %v", h, of, with)
 		}
 	}
 	if o.Due() != due || len(model) > 0 && l.First().Deadline != due {
-		t.Errorf("due at %d, want %d", o.Due(), due)
+		t.Errorf("Due is %d, want %d", o.Due(), due)
 	}
 	for now := int64(0); now < 22; now += 3 {
 		live := 0
@@ -95,7 +95,7 @@ func sameHolders(t *testing.T, o *Object, model []Holder) {
 			}
 		}
 		if l.LiveAt(now) != live {
-			t.Errorf("%d live at %d, want %d", l.LiveAt(now), now, live)
+			t.Errorf("%d holders are live at %d, want %d", l.LiveAt(now), now, live)
 		}
 	}
 }
@@ -124,7 +124,8 @@ func reread(b []byte) (*Object, error) {
 	return o, o.CheckLock(due, o.Deadline)
 }
 
-// TestLock_Format: a lock that breaks a rule is not read.
+// TestLock_Format checks that a lock that breaks a rule is refused when it is
+// read.
 func TestLock_Format(t *testing.T) {
 	make := func(limit int, end int64, holders ...Holder) *Object {
 		o := NewLock([]byte("k"), limit)
@@ -159,7 +160,7 @@ func TestLock_Format(t *testing.T) {
 		"no deadline":         make(0, 0, Holder{"c", 1, 0, 0}),
 	} {
 		if r, err := reread(encoded(o)); err == nil {
-			t.Errorf("%s: read as %+v", name, r.Coll.Lock)
+			t.Errorf("%s: read as %+v, want an error", name, r.Coll.Lock)
 		}
 	}
 }

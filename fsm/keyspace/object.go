@@ -4,13 +4,14 @@
 // the commands are in package command. Package fsm adds the effects of a change
 // of a key: fencing tokens, events and waiters.
 //
-// Nothing in this package is safe for concurrent use, but a DB or an ExpiryIndex
-// and its clones are independent. The clones share objects, so an Object must not
-// be changed once it is in a DB. The collections of objects share nodes. A change
-// of a collection needs the container.Owner of the machine: it copies the nodes
-// of other owners before it changes them, but changes the nodes of this owner in
-// place. These nodes may be shared with the collection that the changed one was
-// copied from, and the change then affects both.
+// Nothing in this package is safe for concurrent use, but a DB or an
+// ExpiryIndex and its clones are independent. The clones share objects, so an
+// Object must not be changed once it is in a DB. The collections of objects
+// share nodes. A change of a collection needs the container.Owner of the
+// machine: it copies the nodes of other owners before it changes them, but
+// changes the nodes of this owner in place. The changed collection may share
+// these nodes with the collection from which it was copied, and the change then
+// affects both.
 //
 // Lease clock times are nanoseconds since the cluster was formed.
 package keyspace
@@ -60,7 +61,8 @@ type Object struct {
 	Touched int64 // lease clock at the last write, for OBJECT IDLETIME
 	Type    Type
 	Raw     bool // APPEND or SETRANGE built the string, for OBJECT ENCODING
-	// Granted: LOCK ACQUIRE made the grant with this token: see package fsm.
+	// Granted is set if LOCK ACQUIRE made the grant that Token identifies: see
+	// package fsm.
 	Granted bool
 	Mark    LockMark // NoLock unless the object is a string
 }
@@ -124,10 +126,10 @@ func (o *Object) Members() int {
 	return o.Coll.Len(o.Type)
 }
 
-// Overlaid returns a copy of o in which val is written at offset of the value,
-// after zeros if the old value is shorter than offset. The copy also has a new
-// copy of the key. A key that shared the allocation of the old value would keep
-// that whole allocation alive.
+// Overlaid returns a copy of o in which val overwrites the value from offset
+// on. If the old value ends before offset, zeros fill the gap. The copy also
+// has a new copy of the key. A key that shared the allocation of the old value
+// would keep that whole allocation alive.
 func (o *Object) Overlaid(offset int, val []byte) *Object {
 	s := o.Str
 	var b strings.Builder

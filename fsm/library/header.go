@@ -83,8 +83,8 @@ func splitWords(line string) (words []string, ok bool) {
 	}
 }
 
-// quoted appends the text in the quotes at the beginning of s. n is the length
-// of the quoted text in s, including the quotes.
+// quoted appends to w the text between the quotes at the beginning of s. n is
+// the length of this text in s, including the quotes.
 func quoted(w []byte, s string) (_ []byte, n int, ok bool) {
 	q := s[0]
 	for i := 1; i < len(s); i++ {
@@ -107,8 +107,8 @@ func quoted(w []byte, s string) (_ []byte, n int, ok bool) {
 	return nil, 0, false
 }
 
-// escaped returns the byte that a backslash followed by s stands for in double
-// quotes, and how many bytes of s belong to it.
+// escaped returns the byte that a backslash and the first n bytes of s stand
+// for, in a text in double quotes.
 func escaped(s string) (b byte, n int) {
 	if s[0] == 'x' && len(s) >= 3 {
 		if v, err := strconv.ParseUint(s[1:3], 16, 8); err == nil {

@@ -176,7 +176,7 @@ func (s *Set) Scan(f func(lib *Library) bool) {
 	s.names.Scan(func(_ string, lib *Library) bool { return f(lib) })
 }
 
-// Find returns a function and its library, nil if no function has the name.
+// Find returns a function and its library, or nil if no function has the name.
 func (s *Set) Find(name []byte) (*Library, *Function) {
 	p, ok := s.members.Get(strings.ToLower(string(name)))
 	if !ok {
@@ -185,8 +185,8 @@ func (s *Set) Find(name []byte) (*Library, *Function) {
 	return p.lib, &p.lib.Functions[p.i]
 }
 
-// taken returns the name of a function of lib that another library has too, ""
-// if there is none. It ignores libraries for which replaced returns true.
+// taken returns the name of a function of lib that another library has too, or
+// "" if there is none. It ignores libraries for which replaced returns true.
 func (s *Set) taken(lib *Library, replaced func(library string) bool) (function string) {
 	for i := range lib.Functions {
 		name := lib.Functions[i].Name
@@ -210,9 +210,9 @@ func (s *Set) Replace(lib *Library) (refusal string) {
 	return ""
 }
 
-// Collision returns the error text for restored libraries that conflict with the
-// libraries in s, "" if there is no conflict. If replace is set, a restored
-// library does not conflict with the library of the same name in s.
+// Collision returns the error text for restored libraries that conflict with
+// the libraries in s, or "" if there is no conflict. If replace is set, a
+// restored library does not conflict with the library of the same name in s.
 func (s *Set) Collision(restored *Set, replace bool) (refusal string) {
 	restored.Scan(func(lib *Library) bool {
 		if s.Has(lib.Name) && !replace {

@@ -86,7 +86,8 @@ func (s *Set) Clone() Set {
 // Len returns the number of delays.
 func (s *Set) Len() int { return s.n }
 
-// Until returns the end of the delay of a key, 0 if it has none.
+// Until returns the end of the delay of a key on the lease clock, or 0 if the
+// key has no delay.
 func (s *Set) Until(db int, key string) int64 {
 	if s.keys[db] == nil {
 		return 0

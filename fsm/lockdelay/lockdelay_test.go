@@ -10,15 +10,15 @@ import (
 func TestParse(t *testing.T) {
 	rules, err := Parse("  lock:* 15000 job:?  0 ")
 	if err != nil || len(rules) != 2 || rules[0] != (Rule{"lock:*", 15e9}) || rules[1] != (Rule{"job:?", 0}) {
-		t.Errorf("%v, %v", rules, err)
+		t.Errorf("got the rules %v and the error %v", rules, err)
 	}
 	for _, text := range []string{"a", "a b", "a -1", "a 3600001", "a 1 b", "a 1.5"} {
 		if rules, err := Parse(text); err == nil {
-			t.Errorf("%q: %v", text, rules)
+			t.Errorf("Parse(%q) = %v, want an error", text, rules)
 		}
 	}
 	if rules, err := Parse(""); err != nil || len(rules) != 0 {
-		t.Errorf("%v, %v", rules, err)
+		t.Errorf("rules of an empty text: %v, error %v; want none", rules, err)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestSet(t *testing.T) {
 			return true
 		})
 		if !maps.Equal(got, want) || s.Len() != len(want) {
-			t.Fatalf("%d: %v, want %v", s.Len(), got, want)
+			t.Fatalf("Len is %d, and Scan visits %v, want %v", s.Len(), got, want)
 		}
 		if err := s.Check(); err != nil {
 			t.Fatal(err)
@@ -56,16 +56,16 @@ func TestSet(t *testing.T) {
 		}
 		for p, until := range want {
 			if s.Until(p.db, p.key) != until {
-				t.Fatalf("%v: %d, want %d", p, s.Until(p.db, p.key), until)
+				t.Fatalf("Until for %v is %d, want %d", p, s.Until(p.db, p.key), until)
 			}
 		}
 		db, d, ok := s.First()
 		if ok != (len(want) > 0) {
-			t.Fatalf("a first one: %v", ok)
+			t.Fatalf("First returns ok %v, want true only if there are delays", ok)
 		}
 		for _, until := range want {
 			if until < d.Until || want[place{db, d.Key}] != d.Until {
-				t.Fatalf("the first is %v, but %d exists", d, until)
+				t.Fatalf("First returns %v, which does not exist or ends after %d", d, until)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ const LockBytes = 16
 type Oldest struct {
 	most int
 	heap []Lock // no lock has a higher token than its parent, which is at (i-1)/2
-	left bool
+	left bool   // Add has dropped a lock
 }
 
 // NewOldest returns an empty collection that keeps at most a number of locks,
@@ -124,10 +124,11 @@ type Keeper interface {
 
 // Pages is a Keeper. It is not safe for concurrent use. The zero value is empty.
 //
-// A lock that is granted later has a higher token than all locks of a walk, and a
-// grant keeps its token and its key until it ends. So the locks of a walk contain
-// all locks with a token in their range that are held from the walk on. A client
-// that walks through the list therefore misses none of these locks.
+// A lock that is granted later has a higher token than all locks of a walk, and
+// a grant keeps its token and its key until it ends. So the locks of a walk
+// include every lock that was held at the time of the walk, is still held, and
+// has a token in the range of the walk. A client that asks for all pages of the
+// list therefore misses none of these locks.
 type Pages struct {
 	pages []page // in the order of their last use, the latest one last
 }

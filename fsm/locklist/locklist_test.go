@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// TestOldest: the locks with the lowest tokens are kept, whatever their order is.
+// TestOldest checks that Oldest keeps the locks with the lowest tokens, in
+// whatever order they are added.
 func TestOldest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, 7, 100, 1000} {
@@ -22,11 +23,11 @@ func TestOldest(t *testing.T) {
 			steps := 0
 			locks, next := o.Sorted(func() { steps++ })
 			if len(locks) != min(n, most) || steps != max(len(locks)-1, 0) {
-				t.Fatalf("%d of %d locks: %d, sorted in %d steps", most, n, len(locks), steps)
+				t.Fatalf("at most %d of %d locks: got %d locks, sorted in %d steps", most, n, len(locks), steps)
 			}
 			for i, l := range locks {
 				if l != (Lock{Token: keyspace.Pos(i + 10), Hash: uint64(i)}) {
-					t.Fatalf("%d of %d locks: lock %d is %+v", most, n, i, l)
+					t.Fatalf("at most %d of %d locks: lock %d is %+v", most, n, i, l)
 				}
 			}
 			want := keyspace.Pos(0)
@@ -34,13 +35,14 @@ func TestOldest(t *testing.T) {
 				want = keyspace.Pos(most + 10)
 			}
 			if next != want {
-				t.Errorf("%d of %d locks: next %d, want %d", most, n, next, want)
+				t.Errorf("at most %d of %d locks: next is %d, want %d", most, n, next, want)
 			}
 		}
 	}
 }
 
-// TestPages: a query gets its own locks, for a range of tokens, for some time.
+// TestPages checks that Find returns only locks that a walk found for the same
+// query, for a range of tokens that contains from, and at most maxAge ago.
 func TestPages(t *testing.T) {
 	var p Pages
 	a, b := Query{Match: "a*"}, Query{Match: "b*"}
@@ -60,7 +62,7 @@ func TestPages(t *testing.T) {
 	} {
 		got, next, found := p.Find(c.q, c.from, c.now)
 		if found != c.want || found && c.q == a && (next != 9 || !slices.Equal(got, locks)) {
-			t.Errorf("%+v from %d at %d: %v, %d, %v", c.q, c.from, c.now, got, next, found)
+			t.Errorf("Find(%+v, %d, %d) = %v, %d, %v", c.q, c.from, c.now, got, next, found)
 		}
 	}
 	// The page that was used last stays.
@@ -69,7 +71,7 @@ func TestPages(t *testing.T) {
 		p.Put(Query{DB: i + 1}, 1, 2, nil, 1)
 	}
 	if _, _, found := p.Find(a, 5, 1); !found || len(p.pages) != maxPages {
-		t.Errorf("page found: %v, %d pages", found, len(p.pages))
+		t.Errorf("the page that was used last: found %v, want true; %d pages are kept", found, len(p.pages))
 	}
 	if _, _, found := p.Find(b, 5, 1); found {
 		t.Error("the page that was used first is still there")

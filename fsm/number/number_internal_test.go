@@ -10,13 +10,13 @@ func TestParseInt(t *testing.T) {
 	for s, want := range map[string]int64{"0": 0, "1": 1, "-1": -1, "9223372036854775807": math.MaxInt64,
 		"-9223372036854775808": math.MinInt64, "10": 10} {
 		if got, ok := ParseInt([]byte(s)); !ok || got != want {
-			t.Errorf("parseInt(%q) = %d, %v", s, got, ok)
+			t.Errorf("ParseInt(%q) = %d, %v; the number is wrong, or ok is not true", s, got, ok)
 		}
 	}
 	for _, s := range []string{"", "-", "+1", "-0", "00", "01", "-01", " 1", "1 ", "1.0", "1e3", "0x1",
 		"9223372036854775808", "-9223372036854775809", "123456789012345678901", "1\x00", "١"} {
 		if n, ok := ParseInt([]byte(s)); ok {
-			t.Errorf("parseInt(%q) = %d", s, n)
+			t.Errorf("ParseInt(%q) = %d, want ok to be false", s, n)
 		}
 	}
 }
@@ -29,7 +29,7 @@ func TestAddOverflows(t *testing.T) {
 		{math.MinInt64, 1, false}, {math.MinInt64, math.MaxInt64, false}, {-1, math.MinInt64, true},
 		{1, math.MaxInt64, true}} {
 		if got := AddOverflows(c.a, c.b); got != c.want {
-			t.Errorf("%d + %d overflows: %v", c.a, c.b, got)
+			t.Errorf("AddOverflows(%d, %d) = %v, want the opposite", c.a, c.b, got)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestLongDouble(t *testing.T) {
 		a, ok1 := ParseLongDouble([]byte(c.a))
 		b, ok2 := ParseLongDouble([]byte(c.b))
 		if !ok1 || !ok2 {
-			t.Errorf("%q or %q is not read", c.a, c.b)
+			t.Errorf("ParseLongDouble fails for %q or %q", c.a, c.b)
 			continue
 		}
 		sum, ok := AddLongDouble(a, b)
@@ -54,7 +54,7 @@ func TestLongDouble(t *testing.T) {
 	for _, s := range []string{"", "x", "1x", "1_0", " 1", "1 ", "nan", "0x", "1p3", "0b1", "1e4933", "1e-4952",
 		"1e99999999999", strings.Repeat("1", 5120), "1\x00"} {
 		if f, ok := ParseLongDouble([]byte(s)); ok {
-			t.Errorf("parseLongDouble(%q) = %v", s, f)
+			t.Errorf("ParseLongDouble(%q) = %v, want ok to be false", s, f)
 		}
 	}
 	if f, ok := ParseLongDouble([]byte(strings.Repeat("0", 5118) + "7")); !ok || FormatLongDouble(f) != "7" {

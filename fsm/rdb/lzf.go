@@ -20,8 +20,8 @@ const (
 
 // lzf compresses texts to exactly the bytes that liblzf gives in its usual
 // build. If there are several repetitions to choose from, the choice depends on
-// where the hash table has last seen the three bytes, so the table works like
-// the table of liblzf.
+// the position at which the hash table last recorded the next three bytes, so
+// the table works like the table of liblzf.
 //
 // An lzf compresses many texts with one table. The positions of each text begin
 // after those of the previous text, so that the table need not be cleared.

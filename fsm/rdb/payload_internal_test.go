@@ -16,7 +16,7 @@ func TestCRC64Jones(t *testing.T) {
 		{"123456789", 0xe9c6d914c4b8d9ca},
 	} {
 		if got := crc64Jones([]byte(c.text)); got != c.want {
-			t.Errorf("%q: %#x, want %#x", c.text, got, c.want)
+			t.Errorf("checksum of %q: %#x, want %#x", c.text, got, c.want)
 		}
 	}
 }
@@ -26,10 +26,10 @@ func TestPayload_Known(t *testing.T) {
 	t.Parallel()
 	const known = "\x00\x03abc\n\x00\xd9\xac0=Ar\xa2\xe2"
 	if body, ok := Open([]byte(known)); !ok || string(body) != "\x00\x03abc" {
-		t.Errorf("got %q, %v", body, ok)
+		t.Errorf("Open returns %q, %v", body, ok)
 	}
 	if got := Seal([]byte("\x00\x03abc")); string(got) != known {
-		t.Errorf("sealed: %q, want %q", got, known)
+		t.Errorf("Seal returns %q, want %q", got, known)
 	}
 }
 
@@ -38,12 +38,12 @@ func TestPayload_Damaged(t *testing.T) {
 	whole := Seal([]byte("body"))
 	for i := range whole {
 		if _, ok := Open(whole[:i]); ok {
-			t.Errorf("%d of %d bytes are accepted", i, len(whole))
+			t.Errorf("Open accepts the first %d of %d bytes", i, len(whole))
 		}
 		bad := bytes.Clone(whole)
 		bad[i] ^= 1
 		if _, ok := Open(bad); ok {
-			t.Errorf("accepted with byte %d changed", i)
+			t.Errorf("Open accepts a payload in which byte %d was changed", i)
 		}
 	}
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestPayload_Damaged(t *testing.T) {
 		b := binary.LittleEndian.AppendUint16([]byte("body"), c.version)
 		b = binary.LittleEndian.AppendUint64(b, crc64Jones(b))
 		if _, ok := Open(b); ok != c.want {
-			t.Errorf("version %d: %v, want %v", c.version, ok, c.want)
+			t.Errorf("Open of version %d returns ok %v, want %v", c.version, ok, c.want)
 		}
 	}
 }

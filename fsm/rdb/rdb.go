@@ -92,7 +92,7 @@ func NewWriter(limit int, charge, hold func(n int)) *Writer {
 	return &Writer{limit: limit, charge: charge, hold: hold}
 }
 
-// Over reports whether what was written exceeds the limit. It may then be
+// Over reports whether the written bytes exceed the limit. They may then be
 // incomplete and must not be used.
 func (w *Writer) Over() bool { return w.size > w.limit }
 
@@ -116,7 +116,8 @@ func (w *Writer) length(n uint64) {
 	}
 }
 
-// lengthAt inserts a length in front of what was written since start.
+// lengthAt inserts a length in front of the bytes that were written from the
+// offset start on.
 func (w *Writer) lengthAt(start int, n uint64) {
 	end := len(w.b)
 	w.length(n)
@@ -292,8 +293,9 @@ func (r *Reader) length() uint64 {
 	return n
 }
 
-// count reads the number of parts that follow. Each part takes at least least
-// bytes, and the payload must be long enough for all of them.
+// count reads the number of parts that follow. The parameter least is the
+// minimum size of a part, in bytes. If the payload is too short for all parts,
+// count stops the Reader.
 func (r *Reader) count(least int) int {
 	n := r.length()
 	if n > uint64(len(r.b)/least) {

@@ -15,7 +15,7 @@ func (w *Writer) String(s string) {
 	w.Text(s)
 }
 
-// Set writes a set of any strings.
+// Set writes a set that may contain any strings.
 func (w *Writer) Set(v *container.Dict[struct{}]) {
 	w.Byte(typeSet)
 	w.length(uint64(v.Len()))

@@ -2,7 +2,7 @@ package rdb
 
 import "encoding/binary"
 
-// Weight is the approximate upper bound of what restoring a payload costs.
+// Weight is an approximate upper bound of the cost of restoring a payload.
 type Weight struct {
 	// Elements is the number of elements of a collection. The fields and values
 	// of a stream's entries count as elements.
@@ -11,7 +11,7 @@ type Weight struct {
 	Bytes int
 }
 
-// Weigh returns what restoring the value in b costs. It neither uncompresses
+// Weigh returns the cost of restoring the value in b. It neither uncompresses
 // the value nor looks at each element of the packed parts, so it takes much
 // less time than restoring. It trusts the number of elements in the head of a
 // packed part. This is safe, because a Reader refuses a part with a wrong

@@ -13,7 +13,7 @@ const UnknownRead = -1
 type Group struct {
 	Name      string
 	Last      ID    // the ID of the last entry that was delivered as new
-	Read      int64 // number of entries up to Last, counted since the stream was created
+	Read      int64 // number of entries up to Last since the stream was created, or UnknownRead
 	Pending   container.Seq[PendingEntry]
 	Consumers container.Seq[Consumer] // ordered by name
 }

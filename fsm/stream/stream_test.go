@@ -49,13 +49,14 @@ func TestGroup_Assign(t *testing.T) {
 	}{{"a", 1, 0}, {"a", 1, 0}, {"b", 0, 1}} {
 		g.Assign(owner, stream.PendingEntry{ID: id, Consumer: c.to})
 		if a, b := counts(); a != c.a || b != c.b || g.Pending.Len() != 1 {
-			t.Errorf("assigned to %s: %d and %d of %d pending entries", c.to, a, b, g.Pending.Len())
+			t.Errorf("assigned to %s: a has %d, b has %d and the group has %d pending entries",
+				c.to, a, b, g.Pending.Len())
 		}
 	}
 	if !g.Ack(owner, id) || g.Ack(owner, id) {
 		t.Error("an entry was not acknowledged, or was acknowledged twice")
 	}
 	if a, b := counts(); a != 0 || b != 0 || g.Pending.Len() != 0 {
-		t.Errorf("acknowledged: %d and %d of %d pending entries", a, b, g.Pending.Len())
+		t.Errorf("acknowledged: a has %d, b has %d and the group has %d pending entries, want 0", a, b, g.Pending.Len())
 	}
 }

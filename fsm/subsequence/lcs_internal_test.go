@@ -38,7 +38,7 @@ func TestLength_Memory(t *testing.T) {
 	Length(a, b, free)
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 { // the table takes 64 MB
-		t.Errorf("%d bytes for two strings of 4000 bytes", got)
+		t.Errorf("Length allocates %d bytes for two strings of 4000 bytes, want at most 1 MiB", got)
 	}
 }
 
@@ -93,6 +93,6 @@ func TestTable_Memory(t *testing.T) {
 	NewTable(a, a, free)
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; got > 3<<20 {
-		t.Errorf("%d bytes for two strings of 4000 bytes", got)
+		t.Errorf("NewTable allocates %d bytes for two strings of 4000 bytes, want at most 3 MiB", got)
 	}
 }
