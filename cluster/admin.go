@@ -26,7 +26,7 @@ const (
 	opTransfer = "transfer" // leader: transfer leadership
 	opStatus   = "status"
 	opReport   = "report"  // return what the node's reporter says: see Node.SetReporter
-	opRemoved  = "removed" // the leader tells a node that it was removed; the node asks the leader again
+	opRemoved  = "removed" // the leader reports to a node that it was removed; the node then asks whether that is true
 )
 
 type adminRequest struct {
@@ -37,14 +37,15 @@ type adminRequest struct {
 	Force     bool   `json:"force,omitempty"` // opRemove: even if the remaining voters may have no majority
 
 	// Features is the highest feature version that the joining node knows. In
-	// opForm it is the highest one that all nodes know. It is 0 if the program
-	// does not report it.
+	// opForm it is the highest version that all nodes know. It is 0 if the
+	// sender's program reports no feature version.
 	Features int `json:"features,omitempty"`
 
-	// Learner is set in opAdd if the node remains a non-voter.
+	// Learner is set in opAdd if the node remains a non-voter until an operator
+	// promotes it.
 	Learner bool `json:"learner,omitempty"`
 
-	// Query is what opReport asks the reporter.
+	// Query is the question that opReport passes to the node's reporter.
 	Query string `json:"query,omitempty"`
 
 	auto bool // the leader itself requests the removal: see removeAway
@@ -67,8 +68,8 @@ type adminReply struct {
 	// opVacant and opJoin set Known if the node is a voter, which means that
 	// its directory has been wiped.
 	Known bool `json:"known,omitempty"`
-	// Alive is set by opVacant: the address at which another process answers
-	// under the node's id.
+	// Alive is set by opVacant if another process runs under the node's id. It
+	// is the address of that process.
 	Alive string `json:"alive,omitempty"`
 
 	// opProbe sets Last to the last log index, which it reads after Members. It
@@ -77,7 +78,7 @@ type adminReply struct {
 	Commit uint64 `json:"commit,omitempty"`
 
 	// Index and Term are set by opJoin. The leader of Term states that the node
-	// is a member once its log has reached Index.
+	// is a member once the node's log has reached Index.
 	Index uint64 `json:"index,omitempty"`
 	Term  uint64 `json:"term,omitempty"`
 

@@ -68,10 +68,10 @@ func TestForwarder_AnswersEarly(t *testing.T) {
 			want, wantEarly = "\x00", 0
 		}
 		if string(c.reply) != want || !errors.Is(c.err, wantErr) {
-			t.Errorf("call %d ended with %q, %v", i, c.reply, c.err)
+			t.Errorf("call %d ended with the wrong reply or error: %q, %v", i, c.reply, c.err)
 		}
 		if len(early[i]) != wantEarly || wantEarly == 1 && early[i][0] != want {
-			t.Errorf("call %d: early received %q", i, early[i])
+			t.Errorf("call %d: early received the wrong replies: %q", i, early[i])
 		}
 	}
 }

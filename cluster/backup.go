@@ -59,10 +59,10 @@ func (n *Node) CheckEmpty(ctx context.Context) error {
 // takes about a second for a million keys, on every node.
 const applyLimit = 10 * time.Minute
 
-// Restore executes a step of a restore: see fsm.RestoreCommand. args are its
-// arguments. For the step "apply", Restore raises the token epoch to at least
-// the epoch of this node's wall clock. If Restore returns an error with an
-// unknown outcome, the step may have been executed.
+// Restore executes a step of a restore. args are the arguments of
+// fsm.RestoreCommand. For the step "apply", Restore raises the token epoch in
+// args to at least the epoch of this node's wall clock. If Restore returns an
+// error with an unknown outcome, the step may have been executed.
 func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	if len(args) == 5 && string(args[0]) == "apply" {
 		var asked uint64
@@ -168,18 +168,19 @@ func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 type replay struct {
 	last uint64 // the last log index of the log and the snapshots at the start
 	done bool   // an entry after last has been executed
-	// quarantine reports whether a quarantine was in force after the last entry
-	// or snapshot that began or ended one. If the leader sends a snapshot
-	// without a quarantine, the quarantine has ended in entries that this node
-	// does not execute.
+	// quarantine reports whether a quarantine is in force, as of the last entry
+	// or snapshot that began or ended a quarantine. If it is true and the
+	// leader sends a snapshot without a quarantine, the quarantine has ended in
+	// entries that this node does not execute.
 	quarantine bool
 }
 
 const quarantineEnded = "quarantine ended: locks are granted again"
 
-// announce logs the effects of an entry that an operator waits for. When a node
-// starts, it executes the entries of its log again. It logs nothing for these, because
-// they are old. With the first entry that follows them, it logs whether a quarantine is
+// announce logs the two effects of entries that an operator waits for: the end
+// of a restore, and the end of a quarantine. When a node starts, it executes
+// the entries of its log again. It logs nothing for these, because they are
+// old. With the first entry that follows them, it logs whether a quarantine is
 // in force.
 func (n *Node) announce(index uint64, res *fsm.Result) {
 	if res.Restored || res.QuarantineEnded {

@@ -25,9 +25,9 @@ func TestRoomForRestore(t *testing.T) {
 		{0, DefaultMaxMemory(256 * mb), 256 * mb, ""}, // the backup of a full cluster of the same size
 		{70 * mb, 64 * mb, 256 * mb, "or delete their data first (FLUSHALL)"},
 		{0, DefaultMaxMemory(64 * mb), 64 * mb, ""},
-		// An earlier limit left no room for the program itself. With it, this
-		// restore was accepted, and the kernel ended three nodes with 64 MiB of
-		// memory.
+		// An earlier limit left no room for the program itself. With that
+		// limit, this restore was accepted, and the kernel ended three nodes
+		// with 64 MiB of memory.
 		{0, 17 * mb, 64 * mb, "the restore needs about 42.5MiB of memory on every node, but the data of n2 can use only 16MiB"},
 		{0, mb, 32 * mb, "the data of n2 can use only 0B"},
 	} {
@@ -35,7 +35,7 @@ func TestRoomForRestore(t *testing.T) {
 		st.DatasetBytes, st.ProcessMemory = tt.held, tt.memory
 		err := RoomForRestore(st, tt.size, nil)
 		if tt.says == "" && err != nil || tt.says != "" && (err == nil || !strings.Contains(err.Error(), tt.says)) {
-			t.Errorf("%+v: %v", tt, err)
+			t.Errorf("%+v: RoomForRestore returned the error %v", tt, err)
 		}
 	}
 }
@@ -49,12 +49,12 @@ func TestRoomForRestore_SmallKeys(t *testing.T) {
 	st.ProcessMemory = 256 * mb
 	// A million plain locks: their file has 75 MB, and their state takes 220 MB.
 	if err := RoomForRestore(st, 75_000_000, map[string]int{"string": 1_000_000}); err == nil {
-		t.Error("a restore is accepted that does not fit")
+		t.Error("RoomForRestore accepted a backup that does not fit in the memory")
 	}
 	for kind, key := range map[string]struct{ file, memory int }{"string": {75, 230}, "hash": {45, 335}, "set": {30, 380}} {
 		n := int(DefaultMaxMemory(st.ProcessMemory)) / key.memory
 		if err := RoomForRestore(st, int64(n*key.file), map[string]int{kind: n}); err != nil {
-			t.Errorf("%d keys of type %s: %v", n, kind, err)
+			t.Errorf("a backup with %d keys of type %s was refused: %v", n, kind, err)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestDefaultMaxMemory(t *testing.T) {
 	for memory, want := range map[uint64]int64{512 * mb: 1536 * mb / 10, 192 * mb: 576 * mb / 10, 128 * mb: 32 * mb,
 		64 * mb: 64 * mb / 10, 48 * mb: mb, 0: mb} {
 		if got := DefaultMaxMemory(memory); got != want {
-			t.Errorf("%d bytes: %d, not %d", memory, got, want)
+			t.Errorf("DefaultMaxMemory(%d) = %d, want %d", memory, got, want)
 		}
 	}
 }

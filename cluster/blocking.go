@@ -16,7 +16,8 @@ import (
 // reads the node's own state machine whenever an entry has ended some of these
 // waits, or a snapshot has replaced a part of the log.
 //
-// The leader also sends the replies, which is a few milliseconds faster.
+// The leader also sends the replies. They arrive a few milliseconds before this
+// node has applied the entry.
 //
 // The state machine may contain waiters of this node for which no connection
 // waits, because the reply has arrived or the client has disconnected. sweep sends
@@ -27,7 +28,7 @@ type waits struct {
 	id        fsm.SessionID
 
 	mu     sync.Mutex
-	live   map[uint64]*wait // by origin, from before the command is sent
+	live   map[uint64]*wait // by origin (the number of the client's connection); added before the command is sent
 	owners map[ownedLock][]uint64
 	again  []uint64 // origins of waits whose owner has just got the lock
 	sweeps int
@@ -47,13 +48,14 @@ type wait struct {
 	// pos identifies the waiter. It is 0 until the reply to the command has
 	// arrived.
 	pos fsm.Pos
-	// early is a reply that arrived before pos was known. It belongs to the
-	// waiter earlyPos.
+	// early is a reply that arrived before pos was known, for the waiter that
+	// earlyPos identifies.
 	early    []byte
 	earlyPos fsm.Pos
-	// own means that the reply must come from this node's own state machine.
-	// When the machine reports the reply, it has noted the events of the entry.
-	// Replies that the leader sends are ignored.
+	// own means that the reply must come from this node's own state machine,
+	// and that replies from the leader are ignored. When the machine reports
+	// the reply, it has already queued the events of the entry that served the
+	// wait.
 	own bool
 	// claimed means that the reply may be a grant of a lock, which the
 	// connection has to claim. The wait stays registered until the claim,
@@ -62,7 +64,7 @@ type wait struct {
 	lock    ownedLock
 	again   bool        // the owner got the lock before pos was known
 	ended   bool        // out has received a value
-	out     chan []byte // capacity 1: receives the reply, nil if the waiter is gone
+	out     chan []byte // capacity 1: receives the reply, askAgain, or nil if the waiter is gone
 }
 
 // endLocked delivers the reply of a wait. waits.mu must be held.
@@ -196,7 +198,8 @@ func (ws *waits) takeServed(payload []byte) error {
 	return nil
 }
 
-// woken is called by the machine for every entry, in log order.
+// woken is called by the machine for every entry, in log order. list contains
+// the waiters that the entry has served or ended.
 func (ws *waits) woken(list []fsm.Woken) {
 	for i := range list {
 		if list[i].Session == ws.id {
@@ -213,7 +216,7 @@ func (ws *waits) woken(list []fsm.Woken) {
 }
 
 // granted notes which waits ask for a lock on behalf of an owner that has got
-// it. Several connections can wait for one owner, because a client whose
+// the lock. Several connections can wait for one owner, because a client whose
 // connection hangs asks again on another connection. When one of these
 // connections gets the lock, the others get the same grant. granted is called
 // for the events of an entry, before woken, with the lock of the machine held.
@@ -301,8 +304,9 @@ func (ws *waits) sweep() (waiters bool) {
 	return true
 }
 
-// WaitsFor says which lock the next commands of Block ask for, and for which owner. The
-// key is "" if they do not ask for a lock.
+// WaitsFor sets the lock for which the commands of the next calls of Block
+// wait, and the owner that is to get it. The key is "" if they wait for no
+// lock.
 func (s *Session) WaitsFor(db int, key, owner string) { s.lock = ownedLock{db, key, owner} }
 
 // Block executes a group whose only operation is a blocking command. origin is
@@ -336,9 +340,9 @@ func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 func (s *Session) Waited() <-chan []byte { return s.wait.out }
 
 // Unblock ends the current wait. The reply is not nil if the cluster has
-// already served the wait. The outcome of an error is always unknown: the
-// blocking command may have been served before, even if the command that ends
-// the wait was not executed.
+// already served the wait. Every error means that the outcome is unknown: the
+// cluster may have served the blocking command before, even if it did not
+// execute the command that ends the wait.
 func (s *Session) Unblock() ([]byte, error) {
 	w, ws := s.wait, s.node.waits
 	left := true

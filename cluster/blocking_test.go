@@ -90,7 +90,7 @@ func TestWaits_Fair(t *testing.T) {
 	}
 	for i, w := range waiters {
 		if got := w.element(t, "q"); got != strconv.Itoa(i) {
-			t.Errorf("waiter %d got element %s", i, got)
+			t.Errorf("waiter %d got element %s, want the element with the waiter's number", i, got)
 		}
 	}
 	c.forgotten()
@@ -136,7 +136,7 @@ func TestWaits_LeaderDies(t *testing.T) {
 	}
 	for i, w := range alive {
 		if got := w.element(t, "q"); got != strconv.Itoa(i) {
-			t.Errorf("waiter %d got element %s", i, got)
+			t.Errorf("waiter %d got element %s, want the element with the waiter's number", i, got)
 		}
 	}
 	cl.want(t, ":0\r\n", "llen", "q")
@@ -255,7 +255,7 @@ func TestWaits_FollowerDies(t *testing.T) {
 	})
 	c.client(rest[1]).want(t, ":1\r\n", "rpush", "q", "one")
 	if got := w.element(t, "q"); got != "one" {
-		t.Errorf("got %s", got)
+		t.Errorf("the waiter got %s, want one", got)
 	}
 	c.forgotten()
 }
@@ -281,12 +281,12 @@ func TestWaits_CutOff(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if got := a.element(t, "q"); got != "one" {
-			t.Errorf("got %s", got)
+			t.Errorf("the waiter for q got %s, want one", got)
 		}
 	})
 	wg.Go(func() {
 		if got := b.element(t, "other"); got != "two" {
-			t.Errorf("got %s", got)
+			t.Errorf("the waiter for other got %s, want two", got)
 		}
 	})
 	cl.want(t, ":1\r\n", "rpush", "q", "one")
@@ -318,7 +318,7 @@ func TestWaits_Snapshot(t *testing.T) {
 	}
 	c.net.heal()
 	if got := w.element(t, "q"); got != "one" {
-		t.Errorf("got %s", got)
+		t.Errorf("the waiter got %s, want one", got)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestWaits_Unblock(t *testing.T) {
 		wg.Wait()
 		n := cl.number(t, "llen", "q")
 		if (reply != nil) == (n == 1) {
-			t.Fatalf("round %d: the wait ended with %q, and the list holds %d", i, reply, n)
+			t.Fatalf("round %d: the wait ended with %q, and the list holds %d elements: the element must be in one of them", i, reply, n)
 		}
 		if reply != nil {
 			given++
@@ -388,7 +388,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 		cl.node.View(func(m *fsm.Machine) { left = m.Waiting() })
 		return left == 0
 	})
-	// The leader has ended the waits, and must not propose to end them again.
+	// The leader has ended the waits, and must not propose their end again.
 	const ends = "state=" + fsm.SuspendEnd
 	logged := c.log.Count(ends)
 	if logged == 0 {
@@ -404,7 +404,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 	}
 	during(500 * time.Millisecond) // ten times ExpireEvery
 	if n := c.log.Count(ends); n > logged {
-		t.Errorf("the leader proposed %d more times to end the waits", n-logged)
+		t.Errorf("the leader proposed the end of the waits %d more times, want 0", n-logged)
 	}
 	c.net.heal()
 	select {
@@ -416,7 +416,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 		t.Fatal("the client of a living node gets nothing")
 	}
 	if reply := <-open.s.Waited(); reply != nil {
-		t.Errorf("the client that was not served got %q", reply)
+		t.Errorf("the client that was not served got %q, want nil", reply)
 	}
 	c.forgotten()
 }
@@ -528,7 +528,7 @@ func TestWaits_UnblockWithoutLeader(t *testing.T) {
 	eventually(t, "the cut-off node to lose its link", func() bool { return !c.node(cut).Linked() })
 	reply, err := w.s.Unblock()
 	if err == nil || reply != nil || outcome.Of(err) != outcome.Unknown || errors.Is(err, outcome.ErrNoLeader) {
-		t.Errorf("Unblock answered %q, %v, outcome %d", reply, err, outcome.Of(err))
+		t.Errorf("Unblock returned %q, %v, outcome %d, want an error with an unknown outcome", reply, err, outcome.Of(err))
 	}
 	c.net.heal()
 	c.forgotten()
@@ -554,7 +554,7 @@ func TestWaits_Prompt(t *testing.T) {
 				t.Fatalf("reply is %q, want %q", reply, want)
 			}
 		case <-time.After(20 * time.Second):
-			t.Fatal("not served")
+			t.Fatal("the client was not served within 20 s")
 		}
 	}
 }

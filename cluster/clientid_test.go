@@ -21,12 +21,12 @@ func TestClientIDs(t *testing.T) {
 			got := node.ClientID()
 			mu.Lock()
 			if other := seen[got]; other != "" {
-				t.Errorf("%s and %s have both given %d", other, id, got)
+				t.Errorf("%s and %s have both assigned the number %d", other, id, got)
 			}
 			seen[got] = id
 			mu.Unlock()
 			if got <= last || early != (got > fsm.MaxClientID) || got >= 1<<53 {
-				t.Errorf("%s has given %d after %d", id, got, last)
+				t.Errorf("%s has assigned the number %d after the number %d: not ascending, or not in its range", id, got, last)
 			}
 			last = got
 		}

@@ -77,8 +77,8 @@ func TestTTL_ReadOfPendingExpiryCommits(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, slowElections, func(o *cluster.Options) {
 		// With these options, only reads cause clock entries. The leadership
-		// repeats lost questions of ReadIndex rounds just as rarely, so the
-		// test must lose no confirmation.
+		// repeats lost questions of ReadIndex rounds only once an hour too, so
+		// the test must lose no confirmation.
 		o.ExpireEvery, o.ClockEntryEvery = time.Hour, time.Hour
 	})
 	c.transfer("n1")
@@ -96,11 +96,11 @@ func TestTTL_ReadOfPendingExpiryCommits(t *testing.T) {
 			t.Errorf("read of an expired key through %s: log went from %d to %d, want one entry more", reader, before, got)
 		}
 		if got := stats(c.node("n1")).Expired; got != expired+1 {
-			t.Errorf("read of an expired key through %s expired %d keys", reader, got-expired)
+			t.Errorf("read of an expired key through %s expired %d keys, want 1", reader, got-expired)
 		}
 		cl.want(t, absent, "GET", "k")
 		if got := c.node("n1").Status().Commit; got != before+1 {
-			t.Errorf("the second read went through the log as well: %d after %d", got, before)
+			t.Errorf("commit index is %d after two reads and %d before them, want one entry more: the second read needs none", got, before)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestTTL_IsolatedLeaderDoesNotCount(t *testing.T) {
 	c.isolate(old)
 	c.advance(2*time.Minute, old)
 	if reply, err := cl.do("GET", "lock"); err == nil {
-		t.Fatalf("a leader without a majority answered %q for an expired key", reply)
+		t.Fatalf("a leader without a majority replied %q to a read of an expired key, want no reply", reply)
 	}
 	c.leader(c.others(old)...)
 	c.client(c.others(old)[0]).want(t, bulk("me"), "GET", "lock")
@@ -147,7 +147,7 @@ func TestTTL_IsolatedLeaderDoesNotCount(t *testing.T) {
 	c.ready(old)
 	cl.want(t, bulk("me"), "GET", "lock")
 	if left := cl.number(t, "PTTL", "lock"); left < 40_000 || left > 60_000 {
-		t.Errorf("%d ms left of 60 s", left)
+		t.Errorf("%d ms left of 60 s, want 40000 to 60000", left)
 	}
 }
 
@@ -161,13 +161,13 @@ func TestTTL_WallClockJumps(t *testing.T) {
 		c.transfer(id)
 		left := c.client("n1").number(t, "PTTL", "lock")
 		if left < 500_000 || left > 600_000 {
-			t.Fatalf("wall clock of the leader off by %v: %d ms left of 10 minutes", jump, left)
+			t.Fatalf("wall clock of the leader off by %v: %d ms left of 10 minutes, want 500000 to 600000", jump, left)
 		}
 		// Times that are given as dates do follow the wall clock.
 		date := time.Now().Add(jump).Add(100 * time.Second).Unix()
 		c.client("n2").want(t, ok, "SET", "dated", "x", "EXAT", strconv.FormatInt(date, 10))
 		if left := c.client("n3").number(t, "PTTL", "dated"); left < 50_000 || left > 101_000 {
-			t.Errorf("wall clock off by %v: %d ms left until a date in 100 s", jump, left)
+			t.Errorf("wall clock off by %v: %d ms left until a date in 100 s, want 50000 to 101000", jump, left)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	c.advance(time.Hour)
 	cl.want(t, ok, "SET", "k", "w")
 	if n := c.log.Count(alarm); n > 0 {
-		t.Errorf("%d alarms for an hour without writes", n)
+		t.Errorf("%d errors logged for an hour without a TTL, want 0", n)
 	}
 
 	cl.want(t, ok, "SET", "long", "x", "PX", "3600000")
@@ -194,22 +194,22 @@ func TestTTL_MonotonicClockJumps(t *testing.T) {
 	cl.want(t, absent, "GET", "short")
 	left := cl.number(t, "PTTL", "long")
 	if left < 3_600_000-660_000 || left > 3_600_000-590_000 {
-		t.Errorf("%d ms left of an hour after a jump that is cut to ten minutes", left)
+		t.Errorf("%d ms left of an hour after a jump, want about 50 minutes: the leader must cut the jump to ten minutes", left)
 	}
 	if n := c.log.Count(alarm); n != 1 {
-		t.Errorf("%d alarms for one jump, want 1", n)
+		t.Errorf("%d errors logged for one jump, want 1", n)
 	}
 	// After the jump, the leadership's clock advances normally again.
 	c.advance(10*time.Second, leader)
 	if next := cl.number(t, "PTTL", "long"); next > left-9_900 || next < left-60_000 {
-		t.Errorf("10 s later %d ms are left, %d before", next, left)
+		t.Errorf("%d ms are left 10 s after %d ms were left", next, left)
 	}
 	// The next leader inherits neither the jump nor the time since the last
 	// entry.
 	to := c.others(leader)[0]
 	c.transfer(to)
 	if next := cl.number(t, "PTTL", "long"); next < left-120_000 || next > left+10_000 {
-		t.Errorf("under the next leader %d ms are left, %d before", next, left)
+		t.Errorf("the next leader says that %d ms are left, the earlier leader said %d: want about the same", next, left)
 	}
 }
 
@@ -233,7 +233,7 @@ func TestTTL_WholeClusterRestart(t *testing.T) {
 	c.ready(c.ids()...)
 	c.client("n3").want(t, bulk("me"), "GET", "lock")
 	if left := c.client("n2").number(t, "PTTL", "lock"); left < 20_000 || left > 41_000 {
-		t.Errorf("%d ms left, about 40 s when the nodes stopped", left)
+		t.Errorf("%d ms left, want 20000 to 41000: about 40 s were left when the nodes stopped", left)
 	}
 	c.advance(41 * time.Second)
 	c.client("n1").want(t, absent, "GET", "lock")

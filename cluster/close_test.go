@@ -35,7 +35,7 @@ func TestHandOver(t *testing.T) {
 			t.Logf("handed over in %v", took)
 		}
 		if st := n.Status(); st.Role == "leader" && st.Term == term { // it may have been elected again
-			t.Error("still leads")
+			t.Error("the node still leads after HandOver")
 		}
 		if err := n.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -64,7 +64,7 @@ func TestHandOver_NobodyThere(t *testing.T) {
 	begun := time.Now()
 	c.node(leader).HandOver(ctx)
 	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("HandOver returned %v after a context of 300 ms", took)
+		t.Errorf("HandOver took %v, although its context ended after 300 ms", took)
 	}
 	c.stop(leader)
 	r := awaitResult(t, "group at a node that stops", waits)
@@ -119,7 +119,7 @@ func TestClose_AnyTime(t *testing.T) {
 		select {
 		case <-done:
 		case <-time.After(waitLimit):
-			t.Fatal("requests to closed nodes have no end")
+			t.Fatal("requests to closed nodes do not end")
 		}
 	}
 }
@@ -135,6 +135,6 @@ func TestClose_Partitioned(t *testing.T) {
 	begun := time.Now()
 	c.stop(leader)
 	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("Close took %v, as long as calls without an answer", took)
+		t.Errorf("Close took %v, want at most 2s: it must not wait for calls without an answer", took)
 	}
 }

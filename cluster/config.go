@@ -25,8 +25,8 @@ import (
 // reach it.
 type Secrets struct {
 	Secret         []byte
-	PreviousSecret []byte // accepted too: see Node.SetSecrets
-	SecretOptional bool   // nodes without a secret are accepted too
+	PreviousSecret []byte // accepted too, while an operator replaces it by Secret on each node
+	SecretOptional bool   // whether the node also accepts nodes without a secret
 }
 
 // Config is the configuration of a node.
@@ -71,8 +71,9 @@ type Config struct {
 	// redis.acl_check_cmd. If it is nil, that function knows only the commands
 	// that scripts can call.
 	Catalog *acl.Catalog
-	// ScriptRules returns why scripts on this node may not call a command, as
-	// fsm.ScriptRules does. If it is nil, scripts may call all commands.
+	// ScriptRules returns why scripts on this node may not call a command, or
+	// "" if they may: see fsm.ScriptRules. If ScriptRules is nil, scripts may
+	// call all commands.
 	ScriptRules func(cmd *fsm.Command, args [][]byte) string
 
 	Logger hclog.Logger
@@ -123,14 +124,15 @@ type Peer struct {
 // gone.
 type WaiterOptions struct {
 	// WaiterGrace is how long a node may be disconnected from the leader before
-	// the waiters of its clients in blocking commands are removed. Until then,
-	// the waiters keep their positions. A node that is alive then adds its
-	// clients' waiters again, after the others. Replies that were served before
-	// are kept: see fsm.SuspendEnd.
+	// the leader removes the waiters of the node's clients in blocking
+	// commands. Until then, the waiters keep their positions. If the node is
+	// alive, it then adds its clients' waiters again, behind all other waiters.
+	// The state machine keeps the replies that it gave to waiters before: see
+	// fsm.SuspendEnd.
 	WaiterGrace time.Duration
 	// WaiterWork is the longest time, estimated in steps of fsm.StepNanos, that
-	// one entry may spend on the removal of waiters. The next entries remove
-	// the other waiters.
+	// one entry may spend on the removal of waiters. Later entries remove the
+	// remaining waiters.
 	WaiterWork time.Duration
 }
 
@@ -153,8 +155,8 @@ type Options struct {
 	// LeaderWait is how long a group waits for a leader before it fails with
 	// the outcome "not executed".
 	LeaderWait time.Duration
-	// ResolveWait is how long the outcome of a sent group may stay open before
-	// the node replies to its client that the outcome is unknown.
+	// ResolveWait is how long the node waits for the outcome of a group that it
+	// has sent. It then replies to the client that the outcome is unknown.
 	ResolveWait time.Duration
 	// RelinkEvery is the time between attempts to connect to the leader, and
 	// DialTimeout is the time limit of an attempt.
@@ -174,9 +176,10 @@ type Options struct {
 	// delay the writes of other clients.
 	ScriptTime, BriefScriptTime time.Duration
 	// ScriptWait is how long a slow script or a heavy write may wait in its
-	// lane. If laneTimes times ScriptTime is longer, that time applies instead.
-	// ScriptQueue bounds how many scripts and writes may wait in a lane, and
-	// one user may have at most a quarter of that number.
+	// lane, if that is longer than 60 times ScriptTime. Otherwise, 60 times
+	// ScriptTime is the limit. ScriptQueue bounds how many scripts and writes
+	// may wait in a lane, and one user may have at most a quarter of that
+	// number.
 	ScriptWait  time.Duration
 	ScriptQueue int
 
@@ -188,8 +191,8 @@ type Options struct {
 	// results and replies of all slow reads of the node.
 	SlowReadWait, SlowReadTime time.Duration
 	SlowReadMemory             int64
-	// SlowReads is the number of slots for slow reads. 0 means one for each
-	// processor but one.
+	// SlowReads is the number of slots for slow reads. 0 means the number of
+	// processors minus one, but at least one slot.
 	SlowReads int
 
 	WaiterOptions
@@ -203,11 +206,11 @@ type Options struct {
 
 // RaftOptions are the timings of elections, of the disk, and of removals.
 type RaftOptions struct {
-	// HeartbeatTimeout is the minimum time that a follower waits for its leader
-	// before it campaigns; the maximum is twice as long. Failover after a loss
-	// of the network takes one to two times this timeout. It must stay well
-	// above the slowest fsync of a healthy disk, because heartbeats wait for
-	// fsyncs.
+	// HeartbeatTimeout is the minimum time for which a follower waits for a
+	// message from its leader before it campaigns; the maximum is twice as
+	// long. Failover after a loss of the network takes one to two times this
+	// timeout. It must stay well above the slowest fsync of a healthy disk,
+	// because heartbeats wait for fsyncs.
 	HeartbeatTimeout time.Duration
 	// LeaderSilence is the shortest time for which the leader may send nothing
 	// before the other voters elect another leader, if a majority of the voters
@@ -235,8 +238,8 @@ type RaftOptions struct {
 	RemoveAwayAfter time.Duration
 }
 
-// SnapshotOptions are the sizes of the log, of what remains of it after a
-// snapshot, and of the data set.
+// SnapshotOptions limit the size of the log, of the data set and of the history
+// of locks, and set the free space that the disk must keep.
 type SnapshotOptions struct {
 	// SnapshotBytes is the size of the log, in bytes, at which a snapshot is
 	// taken. TrailingBytes of the log are kept for followers that are slightly
@@ -250,9 +253,9 @@ type SnapshotOptions struct {
 	// of the disk or 1 GiB, whichever is less, but at least two segments of the
 	// log. 0 means that nothing is refused.
 	DiskReserve int64
-	// MaxMemory is the size of the data set, in bytes, above which this node, as
-	// leader, refuses commands that add data, unless the cluster has the setting
-	// maxmemory. 0 means no limit.
+	// MaxMemory is the size of the data set, in bytes, above which this node,
+	// as leader, refuses commands that add data. 0 means no limit. The
+	// cluster's setting maxmemory, if it exists, takes precedence.
 	MaxMemory int64
 	// LockHistory bounds the files with the history of locks, in bytes: at least
 	// history.MinBytes, or 0 if the node keeps no history.
@@ -463,19 +466,20 @@ func (c *Config) peerList() string {
 }
 
 // raftConfig returns the configuration of raft. It differs from raft's defaults
-// for these reasons:
+// in these points:
 //
 //   - The heartbeat, election and lease timeouts are shorter, so that failover
 //     is faster.
-//   - CommitTimeout is two fifths of the heartbeat timeout, 200 ms by default:
-//     transport.Transport tells the followers of commits.
+//   - CommitTimeout is at least two fifths of the heartbeat timeout, 200 ms by
+//     default, because transport.Transport reports commits to the followers
+//     earlier.
 //   - MaxAppendEntries is 64, because entries contain hundreds of groups each.
 //   - BatchApplyCh is off, so that Apply returns when raft has accepted the
 //     entry.
 //   - ShutdownOnRemove is off: a removed node keeps running and reports its
 //     removal to its operator.
-//   - Snapshots are taken by the log's bytes (see snapshot.Taker), not by
-//     raft's count of entries.
+//   - raft takes no snapshots by its count of entries. The size of the log in
+//     bytes decides when the node takes one: see snapshot.Taker.
 func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(c.NodeID)
@@ -513,9 +517,9 @@ type Clock interface {
 }
 
 // systemClock is the system's clock. Mono reads a clock that, unlike Go's own
-// monotonic clock, advances while the machine is suspended. With Go's clock,
-// leases would last longer by the time for which the machine was suspended,
-// which would still be safe.
+// monotonic clock, advances while the machine is suspended. With Go's clock, a
+// lease would last longer by the time of a suspension. That would still be
+// safe.
 type systemClock struct{}
 
 func (systemClock) Mono() time.Duration { return platform.Elapsed() }

@@ -47,7 +47,7 @@ func TestCostly_NodesApplyWritesOnly(t *testing.T) {
 	c.caughtUp()
 	for _, id := range c.ids() {
 		if cost := c.applySteps(id) - before[id]; cost > length*length/8 {
-			t.Errorf("%s: the entries cost %v steps, a single LCS %d", id, cost, length*length/8)
+			t.Errorf("%s: applying the entries cost %v steps, want at most %d, the cost of a single LCS", id, cost, length*length/8)
 		}
 	}
 	follower := c.others(leader)[1]
@@ -56,7 +56,7 @@ func TestCostly_NodesApplyWritesOnly(t *testing.T) {
 	c.ready(follower)
 	c.caughtUp()
 	if cost := c.applySteps(follower); cost > length*length/8 {
-		t.Errorf("%s: the entries cost %v steps at a restart", follower, cost)
+		t.Errorf("%s: applying the entries at a restart cost %v steps, want at most the cost of a single LCS", follower, cost)
 	}
 	c.client(leader).want(t, bulk("4"), "GET", "z")
 }
@@ -75,7 +75,7 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 		on.must(t, "SET", "n", "0")
 		logged := func() float64 { return metric(t, c.node(leader), "holdfast_proposer_entry_bytes_sum") }
 
-		read := "ECHO " + strconv.Itoa(i) + "\nGET big" // the other node has not put it into the cache
+		read := "ECHO " + strconv.Itoa(i) + "\nGET big" // differs for each node, so that the script is not in the cache yet
 		before := logged()
 		for range 3 { // the first one puts the script into the cache; the others begin as reads
 			on.want(t, bulk(value), "EVAL", read, "1", "big")
@@ -91,7 +91,7 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 		writes := 1
 		for _, script := range []string{
 			"INCR n\nGET big",
-			"try INCR n\nGET big", // it ignores the error that a read would get
+			"try INCR n\nGET big", // the script ignores the error that INCR gets in a read
 			"GET big\nINCR n\nGET big",
 		} {
 			for range 2 {

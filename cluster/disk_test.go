@@ -43,8 +43,8 @@ func startOnDisks(t *testing.T) (*testCluster, *fullDisks) {
 }
 
 // TestDisk_Reserve checks that commands that add data are refused on every node
-// while a majority of the disks is below the reserve, that all others work, and
-// that the refusal ends by itself.
+// while a majority of the disks is below the reserve, that all other commands
+// work, and that the refusal ends by itself.
 func TestDisk_Reserve(t *testing.T) {
 	t.Parallel()
 	c, d := startOnDisks(t)
@@ -62,7 +62,7 @@ func TestDisk_Reserve(t *testing.T) {
 		c.client(id).want(t, bulk("v"), "GET", "k")
 		// A script that releases a lock is not refused.
 		if got, err := c.client(id).do("EVAL", compareAndDeleteScript, "1", "absent", "token"); err != nil || got != ":0\r\n" {
-			t.Errorf("release through %s: %q, %v", id, got, err)
+			t.Errorf("script that releases a lock through %s: %q, %v, want 0", id, got, err)
 		}
 	}
 	for _, id := range c.ids() {
@@ -77,7 +77,7 @@ func TestDisk_Reserve(t *testing.T) {
 	c.client("n3").want(t, ":1\r\n", "DEL", "l")
 	st := c.node(c.leader()).Status()
 	if !st.DiskLow || st.WritesRefused == "" || st.DiskReserve != 512<<20 {
-		t.Errorf("status of the leader: %+v", st.DiskStatus)
+		t.Errorf("status of the leader: %+v, want a low disk, refused writes and a reserve of 512 MiB", st.DiskStatus)
 	}
 	for _, id := range c.ids() {
 		d.set(c, id, 8<<30)
@@ -117,7 +117,7 @@ func TestDisk_FullFollower(t *testing.T) {
 	before := c.node("n3").Status().LastIndex
 	c.fill("n1", 50)
 	if st := c.node("n3").Status(); st.LastIndex > before+5 { // entries on their way
-		t.Errorf("a follower with a full disk has stored %d entries", st.LastIndex-before)
+		t.Errorf("a follower with a full disk has stored %d entries, want at most 5", st.LastIndex-before)
 	}
 	d.set(c, "n3", 8<<30)
 	last := c.node("n1").Status().LastIndex

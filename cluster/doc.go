@@ -17,11 +17,12 @@
 //   - leadership*.go: the objects that only a leader has. They stamp and propose
 //     entries. leadership_term.go opens and closes the leadership.
 //   - session.go, forwarder.go, link.go, streams.go: the path of a client's
-//     group to the leader, and of the replies back.
+//     group to the leader, and the path of its replies back.
 //   - blocking.go: the waits of clients in blocking commands.
 //   - script_dryrun.go: dry runs of scripts, and pipelines that are executed in
 //     pieces because they are costly.
-//   - member_*.go: forming, joining, adding and removing.
+//   - member_*.go: forming a cluster, joining one, and adding and removing
+//     members.
 //   - transfer.go, leader.go: transfers of leadership, and which node leads.
 //   - admin.go, peers.go, status.go: requests between nodes.
 //   - node.go, raft.go, events.go: the node itself.
@@ -30,37 +31,39 @@
 //
 // A Node consists of parts (see the type parts). Each part lists in its fields
 // the other parts that it uses, and Open makes a part after the parts that it
-// uses. (Only the log and the state machine report to parts that are made later,
-// but they do so only once raft runs.) Each part has its own lock, and no part
-// takes the lock of another. A part may call a method of another part while
-// it holds its own lock only if that method does not call back:
-// leaderships.termStarted, for example, runs with the lock of the machine held,
-// so nothing that it calls may read the state machine.
+// uses. (Only the log and the state machine report to parts that are made
+// later, but they do so only once raft runs.) Each part has its own lock, and
+// no part takes the lock of another. While a part holds its own lock, it may
+// call a method of another part only if that method does not call the first
+// part. For example, leaderships.termStarted runs with the lock of the machine
+// held, so nothing that it calls may read the state machine.
 //
 // # Life of a write
 //
-// A client connection's Session passes a group to the node's forwarder. The
-// forwarder is this node's session in the log. It gives the group the next
-// number and sends it to the leader's leadership over its link: directly when
-// this node leads (localLink), otherwise over a write stream (remoteLink,
-// served by writeStream). The leadership's proposer stamps all groups that have
-// arrived and appends them as one entry. The asynchronous log writer writes the
-// entry to the leader's disk while raft sends it to the followers. When the
-// leader's state machine has applied the entry, the leadership delivers each
-// session's results to the session's result receivers. A result receiver is the
-// leader's own forwarder, or the stream to the node that sent the groups. The
-// forwarder keeps every group until it has the reply. After a change of leader,
-// it asks the new leader which groups have arrived, and sends the others again.
-// The state machine executes no group twice.
+// A client connection's Session passes a group to the node's forwarder. In the
+// log, the groups of one forwarder form one session. The forwarder gives the
+// group the next number of the session and sends it to the leader's leadership
+// over its link: directly when this node leads (localLink), otherwise over a
+// write stream (remoteLink, served by writeStream). The leadership's proposer
+// stamps all groups that have arrived and appends them as one entry. The
+// asynchronous log writer writes the entry to the leader's disk while raft
+// sends it to the followers. When the leader's state machine has applied the
+// entry, the leadership delivers each session's results to the session's result
+// receivers. A result receiver is the leader's own forwarder, or the stream to
+// the node that sent the groups. The forwarder keeps every group until it has
+// the reply. After a change of leader, it asks the new leader which groups have
+// arrived, and sends the missing groups again. The state machine executes no
+// group twice.
 //
 // # Life of a read
 //
-// A group without a write goes to the leadership's ReadIndex rounds. Other
-// nodes send it over the read stream. A round notes the commit index, asks a
-// majority to confirm the leader's term, waits until the state machine has applied
-// that index, and then answers every read that joined the round. If a read
-// meets a key that has expired by the leadership's clock, but whose expiry is
-// not committed yet, the leader commits a clock entry first.
+// A group without a write goes to the leadership's ReadIndex rounds. A node
+// that does not lead sends it to the leader over the read stream. A round notes
+// the commit index, asks a majority to confirm the leader's term, waits until
+// the state machine has applied that index, and then answers every read that
+// joined the round. If a read meets a key that has expired by the leadership's
+// clock, but whose expiry is not committed yet, the leader commits a clock
+// entry first.
 //
 // # Time
 //
@@ -70,17 +73,19 @@
 //
 // # Goroutines
 //
-// Node.run forms or joins the cluster, starts raft, and ends. The node owns and
-// waits for these goroutines:
+// Node.run forms or joins the cluster, starts raft, and returns. The node owns
+// and waits for these goroutines:
 //
 //   - Node.sweep ends calls that have waited too long,
 //   - leaderships.keep opens and closes leaderships,
 //   - leaderships.watchLeader wakes the linker when the leader changes,
-//   - linker.keep links the forwarder to the leader, and owns two goroutines for
-//     each remoteLink, one per stream,
+//   - linker.keep links the forwarder to the leader, and owns two goroutines
+//     for each remoteLink, one per stream,
 //   - membership.keep promotes non-voters that have caught up, removes members
 //     that have been away for too long, and raises the feature version,
+//   - removalWatch.keep finds out whether this node was removed,
 //   - snapshot.Taker.Keep takes snapshots,
+//   - diskspace.Monitor.Keep watches the free space of the disk,
 //   - health.Book.Keep asks the members for their status.
 //
 // raftlog owns the asynchronous log writer, which ends after raft. A leadership

@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// Errors of a change of the members. Each of them means that nothing was
-// changed. Other errors of such a change are refusals with a text of their own,
-// and outcome.NewChangeUnknown.
+// These are errors of a change of the members. Each of them means that nothing
+// was changed. Such a change can also fail with a refusal that has its own
+// text, or with outcome.NewChangeUnknown.
 var (
 	errNotLed      = outcome.NewNotExecuted(true, "this node does not lead")
 	errChanging    = outcome.NewNotExecuted(true, "another change of the members is under way")
@@ -33,8 +33,9 @@ var ErrStaleSession = errors.New("the cluster knows a later start of this node: 
 
 // Errors that keep a node from starting or joining.
 var (
-	// ErrWiped means that the directory is empty and has not asked to join, but
-	// the node is a voter of the cluster, so the record of its votes is lost.
+	// ErrWiped means that the data directory is empty and the node has not
+	// asked to join, but the node is a voter of the cluster. So the record of
+	// its votes is lost.
 	ErrWiped = errors.New("data directory is empty, but the cluster knows this node as a member")
 	// ErrAlive means that the directory is empty and another process runs under
 	// this node's id.

@@ -19,7 +19,7 @@ type audience struct {
 	// published them.
 	messages []string
 	origins  []uint64
-	caused   []caused // the operations that caused them
+	caused   []caused // the operations that caused the messages
 	index    uint64
 	missed   int
 }
@@ -100,7 +100,7 @@ func TestEvents_InLogOrder(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "all messages everywhere", func() bool {
+	eventually(t, "all messages to reach both listeners", func() bool {
 		a, _, _ := listeners[rest[0]].got()
 		b, _, _ := listeners[rest[1]].got()
 		return len(a) >= 2*each && len(b) >= 2*each
@@ -123,10 +123,10 @@ func TestEvents_InLogOrder(t *testing.T) {
 		// Connection 1 of each node has sent that node's messages. Only that
 		// node may report the connection as the origin of a message.
 		if own := originsA[i]; (own == 1) != (from == rest[0]) {
-			t.Errorf("%s: connection %d of %s", m, own, rest[0])
+			t.Errorf("message %s has origin %d on %s, want origin 1 only on the node that published it", m, own, rest[0])
 		}
 		if own := originsB[i]; (own == 1) != (from == rest[1]) {
-			t.Errorf("%s: connection %d of %s", m, own, rest[1])
+			t.Errorf("message %s has origin %d on %s, want origin 1 only on the node that published it", m, own, rest[1])
 		}
 	}
 }
@@ -294,7 +294,7 @@ func TestWaits_Own(t *testing.T) {
 			t.Fatal(err)
 		}
 		if reply := <-w.s.Waited(); string(reply) != "*2\r\n$1\r\nq\r\n$1\r\nx\r\n" {
-			t.Fatalf("served %q", reply)
+			t.Fatalf("the wait ended with the wrong reply %q", reply)
 		}
 		_, last := w.s.Sent()
 		by := make(chan int, 1)

@@ -23,8 +23,8 @@ func (n *Node) Campaign() error {
 	return n.raft.messages().TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{})
 }
 
-// LeadershipNow returns the clock of the node's leadership, or 0 if it has
-// none.
+// LeadershipNow returns the lease clock of the node's leadership, or 0 if the
+// node does not lead.
 func (n *Node) LeadershipNow() time.Duration {
 	if ld := n.leaderships.current(); ld != nil {
 		return time.Duration(ld.now())
@@ -55,8 +55,8 @@ func (n *Node) OccupySlowReads() error {
 // SlowReadsWaiting returns how many slow reads wait for a slot on this node.
 func (n *Node) SlowReadsWaiting() int64 { return n.reads.Waiting() }
 
-// ReadsSent returns how many reads of this node's clients have no answer of the
-// leader yet.
+// ReadsSent returns how many reads of this node's clients have no answer from
+// the leader yet.
 func (n *Node) ReadsSent() int {
 	n.forwarder.readMu.Lock()
 	l, _ := n.forwarder.reads.(*remoteLink)
@@ -98,7 +98,7 @@ func (n *Node) ReadsConfirmed() float64 {
 // SessionID returns the id of the node's session.
 func (n *Node) SessionID() fsm.SessionID { return n.session }
 
-// Accepted returns the highest number of a session's groups that the node's
+// Accepted returns the highest number among a session's groups that the node's
 // leadership has accepted, or 0 if the node does not lead.
 func (n *Node) Accepted(id fsm.SessionID) uint64 {
 	ld := n.leaderships.current()
@@ -133,8 +133,8 @@ func (n *Node) Vote(id, addr string, index uint64) error {
 	return n.members.vote(member.Member{ID: id, Addr: addr}, index)
 }
 
-// Raise proposes a higher feature version and does not wait for the outcome. A
-// leader's call that ends early has the same effect.
+// Raise proposes a higher feature version and does not wait for the outcome. In
+// the product, a call that a leader ends early has the same effect.
 func (n *Node) Raise(next int) {
 	ld := n.leaderships.current()
 	ld.forwarder.command(n.machine.Table(), [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})

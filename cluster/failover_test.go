@@ -76,7 +76,7 @@ func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 	c.crash("n3")
 	c.net.admit(rpc.ServiceRaft, "n1")
 	if got, err := through.do("GET", "k"); err != nil || got != bulk("2") {
-		t.Errorf("GET after the leader's end: %q, %v", got, err)
+		t.Errorf("GET after the leader's end: %q, %v, want 2", got, err)
 	}
 	if leader := c.leader("n1", "n2"); leader != "n2" {
 		t.Errorf("%s leads without the acknowledged entry", leader)
@@ -100,7 +100,7 @@ func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	through.want(t, "+OK\r\n", "SET", "k", "1")
 	c.net.refuse(rpc.ServiceRaft, "n1")
 	through.want(t, "+OK\r\n", "SET", "k", "2")
-	c.net.hold("n2", "n3") // its dials neither succeed nor fail
+	c.net.hold("n2", "n3") // n2's dials to n3 neither succeed nor fail
 	c.crash("n3")
 	leaderless := func() int { return c.log.Count(`n2: failed to link to the leader: error="no leader is known"`) }
 	before := leaderless()
@@ -110,7 +110,7 @@ func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	})
 	c.net.heal()
 	if got, err := through.do("GET", "k"); err != nil || got != bulk("2") {
-		t.Errorf("GET after the leader's end: %q, %v", got, err)
+		t.Errorf("GET after the leader's end: %q, %v, want 2", got, err)
 	}
 	if leader := c.leader("n1", "n2"); leader != "n2" {
 		t.Errorf("%s leads without the acknowledged entry", leader)
@@ -163,14 +163,14 @@ func TestExactlyOnce_BrokenStreams(t *testing.T) {
 		t.Errorf("%d unknown outcomes although no node was stopped", l.unknown.Load())
 	}
 	if broken < 10 {
-		t.Errorf("only %d streams were there to break", broken)
+		t.Errorf("the test broke only %d streams, want at least 10", broken)
 	}
 	c.caughtUp()
 }
 
 // A node gives up a stream and sends the groups in flight again over another
-// one. After the cluster has executed them, the first stream still delivers the
-// same groups.
+// stream. After the cluster has executed these groups, the first stream still
+// delivers them too.
 func TestExactlyOnce_LateDuplicates(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait = 400 * time.Millisecond })
@@ -242,8 +242,9 @@ func TestTermFence(t *testing.T) {
 	c.client("n2").want(t, ":1\r\n", "INCR", "n")
 }
 
-// If a group was executed but its reply never reached its node, a leader that
-// got its state from a snapshot answers it with the kept reply.
+// A group was executed, but its reply never reached the node that sent the
+// group. A leader that got its state from a snapshot answers the group with the
+// kept reply.
 func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	t.Parallel()
 	// slowElections raises LeaderWait, so that the pings do not detect the
@@ -258,7 +259,7 @@ func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	// commits with the acknowledgment of n2, because raft has its own
 	// connections.
 	if c.net.mute(rpc.ServiceWrite, "n2", "n1") == 0 {
-		t.Fatal("no write stream to hold")
+		t.Fatal("n2 has no write stream to n1")
 	}
 	r := asker.start("INCR", "n")
 	eventually(t, "the increment to be applied", func() bool {
@@ -299,7 +300,7 @@ func TestExactlyOnce_LargeReplyLost(t *testing.T) {
 	asker := c.client("n2")
 	asker.want(t, ok, "SET", "big", strings.Repeat("x", 100<<10))
 	if c.net.mute(rpc.ServiceWrite, "n2", "n1") == 0 {
-		t.Fatal("no write stream to hold")
+		t.Fatal("n2 has no write stream to n1")
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -348,7 +349,7 @@ func TestSnapshot_FollowerCatchesUp(t *testing.T) {
 	})
 	c.transfer("n3")
 	if left := c.client("n3").number(t, "PTTL", "lock"); left < 500_000 || left > 600_000 {
-		t.Errorf("time to live after failover to the node of the snapshot: %d ms", left)
+		t.Errorf("TTL after failover to the node that received the snapshot: %d ms, want 500000 to 600000", left)
 	}
 	c.crash("n1")
 	c.client("n2").want(t, ":3\r\n", "INCR", "filled")

@@ -68,7 +68,7 @@ func TestFatal_LogWriteFails(t *testing.T) {
 	}
 }
 
-// breakFiles makes unwritable all files in dir that this process has open, and
+// breakFiles makes the open files of this process in dir unwritable, and
 // returns their number.
 func breakFiles(t *testing.T, dir string) int {
 	t.Helper()
@@ -121,10 +121,10 @@ func TestTwin_AtAnotherAddress(t *testing.T) {
 	})
 }
 
-// Two processes use one identity, and the older one must notice that it is
-// obsolete. The directory of the older process may be one start behind, so that
-// both processes have the same start count, or further behind, so that the
-// older process has a lower one.
+// Two processes have used one identity, and the process that runs on the older
+// copy of the directory must stop. If the copy is one start behind, both
+// processes have the same start count. If it is two starts behind, the process
+// on the copy has the lower start count.
 func TestFatal_CopiedDataDirectory(t *testing.T) {
 	t.Parallel()
 	for starts := 1; starts <= 2; starts++ {

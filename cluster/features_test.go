@@ -27,7 +27,8 @@ func mixed(t *testing.T, nodes int, claims map[string]int) *testCluster {
 	return c
 }
 
-// features waits until the nodes have a feature version.
+// features waits until the given nodes use the feature version want. Without
+// ids, it waits for all nodes.
 func (c *testCluster) features(want int, ids ...string) {
 	c.t.Helper()
 	if len(ids) == 0 {
@@ -43,15 +44,16 @@ func (c *testCluster) features(want int, ids ...string) {
 	})
 }
 
-// needs makes a node treat a command as one that needs a feature version.
+// needs makes a node treat a command as one that needs the given feature
+// version.
 func (c *testCluster) needs(id, command string, feature int) {
 	c.t.Helper()
 	c.node(id).View(func(m *fsm.Machine) { m.Table().Find([]byte(command)).Feature = feature })
 }
 
-// If its founding nodes know all features, a cluster allows them from its first
-// entry on. A follower that has not applied that entry yet must not refuse a
-// command for lack of a feature.
+// A cluster whose founding nodes know all features allows these features from
+// its first entry on. A follower that has not applied that entry yet must not
+// refuse a command for lack of a feature.
 func TestFeatures_Fresh(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3)
@@ -193,12 +195,12 @@ func TestFeatures_Command(t *testing.T) {
 	for _, id := range []string{"n1", "n2"} {
 		c.needs(id, "incr", fsm.FeatureMend)
 		if _, err := c.client(id).do("INCR", "n"); !errors.Is(err, outcome.ErrFeature) {
-			t.Errorf("through %s: %v", id, err)
+			t.Errorf("INCR through %s: %v, want ErrFeature", id, err)
 		}
 	}
 	c.needs("n2", "incr", 0)
 	if _, err := c.client("n2").do("INCR", "n"); !errors.Is(err, outcome.ErrRefused) {
-		t.Errorf("refused by the leader: %v", err)
+		t.Errorf("INCR that the leader must refuse: %v, want ErrRefused", err)
 	}
 	c.needs("n2", "incr", fsm.FeatureMend)
 	c.client("n2").want(t, absent, "GET", "n")

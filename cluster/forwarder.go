@@ -64,8 +64,8 @@ type link interface {
 // reply or by passing the call back to the forwarder with requeue.
 type readLink interface {
 	read(c *call)
-	// forget gives up a read: the link does not end its call. It returns false if
-	// the link does not have the read.
+	// forget gives up a read. If the link has the read, it will not end the
+	// read's call. Otherwise, forget returns false.
 	forget(c *call) bool
 }
 
@@ -131,9 +131,9 @@ func (fw *forwarder) write(c *call) {
 // waits for all bytes before it. While ten clients set values of 1 MB, this
 // wait had a median of a tenth of a second. So a node sends no more than
 // largeRoom bytes of large groups at a time, or one group. A group is large if
-// it has more than largeGroup bytes. It is also large if the last reply to its
-// connection that went through the log had more, because the next reply may be
-// as large.
+// it has more than largeGroup bytes. It is also large if the last reply that
+// its connection received through the log had more than largeGroup bytes,
+// because the next reply may be as large.
 const (
 	largeGroup = 16 << 10
 	largeRoom  = 512 << 10
@@ -196,8 +196,9 @@ func (fw *forwarder) floor() uint64 {
 	return fw.first - 1
 }
 
-// linked makes l the link to the leader. The leader has accepted groups up to
-// accepted; linked sends it the others.
+// linked makes l the link to the leader. accepted is the highest number among
+// the groups that the leader has accepted. linked sends the groups with higher
+// numbers.
 func (fw *forwarder) linked(l link, accepted uint64) {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -475,9 +476,9 @@ func (fw *forwarder) readmit() {
 	fw.readMu.Unlock()
 }
 
-// If this node is not a member and has no link, giveUp ends all groups that
-// were sent, with an unknown outcome, because no leader will report their
-// outcome.
+// giveUp ends all groups that were sent, with an unknown outcome, if this node
+// is not a member and has no link. No leader will report the outcome of these
+// groups.
 func (fw *forwarder) giveUp() {
 	fw.mu.Lock()
 	var unknown []*call
@@ -511,8 +512,8 @@ func (fw *forwarder) endUnknown(calls []*call) {
 }
 
 // drained reports whether no group of a client waits for its outcome. A group
-// that was given up still counts, except on a node that was removed, from which
-// no leader accepts groups.
+// that was given up still counts, unless this node was removed: no leader
+// accepts groups from a removed node.
 func (fw *forwarder) drained() bool {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()

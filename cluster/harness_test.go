@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestMain checks that no goroutine of a node outlives it.
+// TestMain checks that no goroutine of a node outlives the node.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 }
 
 // leaked waits until no goroutine of a node is left, for at most waitLimit. It
-// returns the stacks of those that are left.
+// returns the stacks of the goroutines that are left.
 func leaked(waitLimit time.Duration) string {
 	deadline := time.Now().Add(waitLimit)
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
@@ -96,7 +96,8 @@ func (c *testClock) Mono() time.Duration {
 func (c *testClock) Wall() time.Time { return time.Now().Add(time.Duration(c.wall.Load())) }
 
 // stopPoint stops each goroutine that reads a clock in a function whose name
-// contains the text function, as if the process had been stopped there.
+// contains the value of the field function, as if the process had been stopped
+// there.
 type stopPoint struct {
 	function string
 	reached  chan struct{} // capacity 1: receives a value when a goroutine has stopped
@@ -153,7 +154,7 @@ type member struct {
 	mu   sync.Mutex
 	node *cluster.Node // nil while the node is down
 
-	dies  bool       // the test expects Fatal
+	dies  bool       // the test expects a call of Config.Fatal
 	fatal chan error // the errors that Fatal was called with
 }
 
@@ -202,7 +203,8 @@ func (c *testCluster) place(id string, peers []cluster.Peer) *member {
 
 // start calls prepare and open, and waits until all nodes can serve and are
 // quiet. An entry that the test did not cause would break tests that count
-// entries, and tests that cut nodes off and depend on whose log is longest.
+// entries. It would also break tests that cut nodes off and depend on which
+// node has the longest log.
 func start(t *testing.T, n int, options ...func(*cluster.Options)) *testCluster {
 	t.Helper()
 	c := prepare(t, n, options...)
@@ -465,7 +467,7 @@ func (c *testCluster) caughtUp(ids ...string) {
 				return false
 			}
 			if i > 0 && hash != want {
-				c.t.Fatalf("at index %d %s has state hash %#x, %s %#x", index, id, hash, ids[0], want)
+				c.t.Fatalf("at index %d, %s has state hash %#x, but %s has %#x", index, id, hash, ids[0], want)
 			}
 			want = hash
 		}
@@ -593,7 +595,7 @@ type load struct {
 	acked, unknown, refused atomic.Int64
 
 	mu   sync.Mutex
-	seen map[int64]bool // replies
+	seen map[int64]bool // the values that clients received
 }
 
 // load starts clients at each of the nodes. A client whose node is restarted
@@ -634,7 +636,7 @@ func (l *load) run(ctx context.Context, m *member) {
 		case err == nil:
 			v, err := integer(reply)
 			if err != nil {
-				l.c.t.Errorf("INCR answered %q", reply)
+				l.c.t.Errorf("INCR answered %q, want an integer", reply)
 				return
 			}
 			l.acked.Add(1)
@@ -646,7 +648,7 @@ func (l *load) run(ctx context.Context, m *member) {
 				l.c.t.Errorf("INCR answered %d twice", v)
 			}
 			if v <= last {
-				l.c.t.Errorf("INCR answered %d to a client that had %d already", v, last)
+				l.c.t.Errorf("INCR answered %d to a client that had received %d before, want a larger number", v, last)
 			}
 			last = v
 		case errors.Is(err, outcome.ErrUnknown):
@@ -681,7 +683,7 @@ func (l *load) check(at string) {
 	select {
 	case <-done:
 	case <-time.After(2 * waitLimit):
-		l.c.t.Fatal("clients wait forever")
+		l.c.t.Fatal("the clients of the load do not end")
 	}
 	final := l.c.client(at).number(l.c.t, "GET", l.key)
 	acked, unknown := l.acked.Load(), l.unknown.Load()

@@ -20,8 +20,8 @@ import (
 )
 
 // After a transfer that failed, a new leadership of the same term replaces the
-// earlier one. The new one must not count entries that the earlier one
-// proposed.
+// earlier one. The new leadership must not count entries that the earlier
+// leadership proposed.
 func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 	stats := metrics.New()
 	called := 0
@@ -65,10 +65,10 @@ func TestForwarder_StartIsOwed(t *testing.T) {
 	fw.deliver([]fsm.GroupResult{{Seq: 1, Status: fsm.StatusDone}})
 	fw.linked(&third, 1)
 	if len(third) != 0 || fw.floor() != 1 {
-		t.Errorf("sent again: %v, floor %d", third, fw.floor())
+		t.Errorf("sent again: %v, floor %d, want no group and floor 1", third, fw.floor())
 	}
 	if fw.foreign(1) || !fw.foreign(2) {
-		t.Error("a leader that has accepted number 2 was not found to know another process")
+		t.Error("foreign must be false for number 1, which this process has sent, and true for number 2")
 	}
 }
 
@@ -219,7 +219,8 @@ func TestChangeError(t *testing.T) {
 	if err := changeError(nil); err != nil {
 		t.Error(err)
 	}
-	// raft has no error value for this text.
+	// raft has no error value for a change that relies on an older
+	// configuration, so changeError compares the text.
 	transport := outcome.NewChangeUnknown(raft.ErrLeadershipLost)
 	stale := singleRaft(t).AddNonvoter("x", "x:1", 1<<40, 0).Error()
 	if got := changeError(stale); outcome.Of(got) != outcome.NotExecuted {
@@ -237,8 +238,8 @@ func TestChangeError(t *testing.T) {
 		}
 	}
 
-	// An outcome is preserved when the leader sends it to the node that was
-	// asked.
+	// An outcome is preserved when the leader sends it to the node that the
+	// client has asked.
 	for _, err := range []error{errMoved, transport, outcome.NewExecuted("n1 is still a member")} {
 		var reply, got adminReply
 		reply.fail(fmt.Errorf("remove n3: %w", err))
@@ -248,7 +249,7 @@ func TestChangeError(t *testing.T) {
 			t.Fatal(e)
 		}
 		if f := got.failure(); outcome.Of(f) != outcome.Of(err) || !strings.HasSuffix(f.Error(), err.Error()) {
-			t.Errorf("%v became %v, outcome %d", err, f, outcome.Of(f))
+			t.Errorf("the error %v arrived as %v, outcome %d", err, f, outcome.Of(f))
 		}
 	}
 }

@@ -36,18 +36,19 @@ func (l *leading) unlinked() {
 	l.watchers.signal()
 }
 
-// Leader returns the id of the leader, as far as this node knows: the leader's
-// leadership is open and this node is linked to it. If there is none, Leader
-// returns the last leader's id ("" before the first) and false. A leader that
-// was cut off may still be returned until its lease ends: see ConfirmLeader.
+// Leader returns the id of the leader, as far as this node knows it, and true.
+// This node knows a leader while it is linked to the leader's open leadership,
+// or while its own leadership is open. Otherwise, Leader returns the id of the
+// last leader ("" before the first) and false. The leader may have lost its
+// majority without this node's knowledge: see ConfirmLeader.
 func (n *Node) Leader() (id string, ok bool) {
 	now := n.leading.now.Load()
 	if now != nil && *now == n.cfg.NodeID {
 		return *now, true
 	}
 	// Other nodes may be linked to this node's new leadership before this node
-	// is, and may send clients here. This node must not report then that it is
-	// a follower.
+	// is, and may send clients here. So this node must already report that it
+	// leads.
 	if n.leaderships.current() != nil {
 		return n.cfg.NodeID, true
 	}
@@ -61,9 +62,10 @@ func (n *Node) Leader() (id string, ok bool) {
 }
 
 // ConfirmLeader returns the id of the leader after a majority of the voters has
-// confirmed, later than this call began, that it still leads. A linearizable
-// read requires the same. If another node leads and has a lease, the lease takes
-// the place of the confirmation. ConfirmLeader waits for a leader until ctx ends.
+// confirmed that it still leads. The voters confirm this after the call has
+// begun, as a linearizable read requires. If another node leads and has a
+// lease, the lease takes the place of the confirmation. ConfirmLeader waits for
+// a leader until ctx ends.
 func (n *Node) ConfirmLeader(ctx context.Context) (id string, err error) {
 	for {
 		before := n.leading.now.Load()

@@ -30,7 +30,7 @@ func TestConfirmLeader(t *testing.T) {
 	// The lease of the node that was cut off has not ended yet. So the node may
 	// believe that it leads, but it must not confirm this.
 	if got, err := c.confirm(old, 200*time.Millisecond); err == nil {
-		t.Errorf("a leader without a majority is confirmed as %s", got)
+		t.Errorf("a leader without a majority confirmed that %s leads", got)
 	}
 	next := c.leader(rest...)
 	for _, id := range rest {
@@ -40,11 +40,11 @@ func TestConfirmLeader(t *testing.T) {
 	}
 	eventually(t, "the old leader to notice", func() bool { _, ok := c.node(old).Leader(); return !ok })
 	if got, ok := c.node(old).Leader(); got != old || ok {
-		t.Errorf("without a leader the last one is %q, %v, want %s", got, ok, old)
+		t.Errorf("without a leader, Leader returned %q, %v, want %s, false", got, ok, old)
 	}
 	c.net.heal()
 	if got, err := c.confirm(old, waitLimit); err != nil || got == old {
-		t.Errorf("after the cut %s says that %q leads, %v", old, got, err)
+		t.Errorf("after the cut, %s says that %q leads, %v; want another leader", old, got, err)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestWatch_LeadersAndPeerHealth(t *testing.T) {
 	until("another leader", func() bool { leader, ok := watcher.Leader(); return ok && leader != old })
 	until(old+" is gone", known(old, false))
 	if got, want := len(watcher.Acknowledging()), 1; got != want {
-		t.Errorf("%d nodes acknowledge, want %d whoever is up", got, want)
+		t.Errorf("Acknowledging returned %d nodes, want %d, no matter which nodes are up", got, want)
 	}
 	c.open(old)
 	until(old+" is back", known(old, true))

@@ -42,7 +42,7 @@ type leadership struct {
 	floor atomic.Int64
 
 	reads   *readindex.Rounds[reader]
-	scripts fsm.ScriptRunner // runner of host, until the leadership ends
+	scripts fsm.ScriptRunner // runs scripts with host until the leadership ends
 
 	suspender suspender     // used only by keepTime
 	pulse     *pulse.Ticker // the ticker of keepTime
@@ -54,7 +54,7 @@ type leadership struct {
 	closed         bool
 	batches        batches
 	pipeline       pipeline
-	clockWaits     []func() // called after an entry with a newer stamp
+	clockWaits     []func() // called once an entry has been applied that was stamped after the function was added
 	accepted       map[fsm.SessionID]uint64
 	receivers      map[fsm.SessionID][]resultReceiver
 	commitWait     commitwait.Wait
@@ -157,9 +157,9 @@ func (ld *leadership) close() {
 func (ld *leadership) join() { ld.wg.Wait() }
 
 // attach adds s to the result receivers of a session. It returns the highest
-// number of the session's groups that the leadership has accepted, and the
-// replies that the state machine has kept. From the call on, s receives the
-// results of the groups in flight. It may receive a result twice.
+// number among the session's groups that the leadership has accepted, and the
+// session's replies that the state machine has kept. From the call on, s
+// receives the results of the groups in flight. It may receive a result twice.
 //
 // A session may have several result receivers, and each receives every result.
 // Over a slow link, a stream that a node gave up can arrive after the stream
@@ -315,7 +315,7 @@ func (ld *leadership) keepTime() {
 	defer ld.pulse.Stop()
 	again := time.NewTimer(ld.opts.ExpireEvery)
 	defer again.Stop()
-	pending := false // at most one clock entry of keepTime at a time
+	pending := false // set while a clock entry that keepTime has requested is not applied
 	applied := make(chan struct{}, 1)
 	for {
 		select {
@@ -426,8 +426,8 @@ func (ld *leadership) confirm(readers []reader, index uint64) {
 }
 
 // readRun returns the read of a call for a client of any node, to be run after
-// the read's round has been confirmed. Its error is fairshare.ErrLost if the
-// leadership ends first.
+// the read's round has been confirmed. The run fails with fairshare.ErrLost if
+// the leadership ends first.
 func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) execution.Run {
 	req := fsm.ReadRequest{
 		Body: c.body, Now: now, Wall: ld.wall(), Seed: rand.Uint64(),

@@ -62,7 +62,7 @@ func (ld *leadership) submit(id fsm.SessionID, ackFloor, seq uint64, body []byte
 	return nil
 }
 
-// awaitClockEntry calls f once an entry whose stamp is newer than this call has
+// awaitClockEntry calls f once an entry that was stamped after this call has
 // been applied, or once the leadership has closed.
 func (ld *leadership) awaitClockEntry(f func()) {
 	ld.mu.Lock()
@@ -248,7 +248,8 @@ func (ld *leadership) checkQuietLocked() {
 	}
 }
 
-// workLimits returns the bounds of what entries cost to apply, in steps.
+// workLimits returns how many steps it may take to apply an entry, and how many
+// a single operation may take.
 func (o *Options) workLimits() fsm.WorkLimits {
 	return fsm.WorkLimits{Entry: int(o.EntryWork / fsm.StepNanos), Operation: int(o.MaxWriteTime / fsm.StepNanos)}
 }
@@ -307,11 +308,10 @@ func (ld *leadership) later(b, rest *fsm.BatchBuilder) {
 	}
 }
 
-// windowLocked returns how many entries may be on their way before the next one
-// is proposed. A batch with scripts is executed speculatively on the state that
-// it will be applied to, and a batch whose work depends on the state is weighed
-// on that state. In both cases no other entry may be on its way. The caller
-// holds ld.mu.
+// windowLocked returns how many entries may be in flight, including the next
+// one. A batch with scripts is executed speculatively on the state that it will
+// be applied to, and a batch whose work depends on the state is weighed on that
+// state. In both cases no other entry may be in flight. The caller holds ld.mu.
 func (ld *leadership) windowLocked() int {
 	next := ld.batches.filling
 	if len(ld.batches.full) > 0 {

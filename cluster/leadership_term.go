@@ -17,10 +17,10 @@ type leaderships struct {
 	raft     *raftInstance
 	features *features.Features
 	waits    *waits
-	parts    leaderParts // for the next leadership, which adds the instance of raft
+	parts    leaderParts // parts of the next leadership, except raft, which termStarted adds
 
 	notify  chan bool     // raft reports gained and lost leadership here, in order
-	changed chan struct{} // capacity 1: the leader has changed, or a leadership has opened
+	changed chan struct{} // capacity 1: wakes the linker when the leader, a leadership or the membership has changed
 
 	mu   sync.Mutex  // guards open
 	open *leadership // nil if this node does not lead

@@ -13,17 +13,18 @@ import (
 // served. An element that is given to a waiter whose node is gone would be
 // lost. So the leader suspends, in the log, the waiters of a node that is not
 // connected. If the node is still not connected after passAfter, other waiters
-// get the locks that its waiters wait for. After WaiterGrace, the leader
-// removes the waiters of the node. Replies that were served before remain until
-// the node has received them, has restarted, or is no longer a member.
+// get the locks for which the node's waiters wait. After WaiterGrace, the
+// leader removes the node's waiters. Replies of waiters that were served before
+// remain in the state until the node has received them, has restarted, or is no
+// longer a member.
 //
 // From fsm.FeatureParts on, the leader removes the waiters of a session in
 // parts: one entry removes as many waiters as WaiterWork permits. When the
 // entry is applied, the leader proposes the next part.
 //
-// keepTime calls checkWaiters every ExpireEvery, when a link begins or ends,
-// and when a part is applied. Only that goroutine uses the suspender, so it
-// needs no lock.
+// keepTime calls checkWaiters every ExpireEvery while there are waiters, when a
+// link begins or ends, and when a part is applied. Only the goroutine of
+// keepTime uses the suspender, so the suspender needs no lock.
 type suspender struct {
 	gone    map[fsm.SessionID]absence // the sessions that have waiters and no link
 	pending *call                     // commands in flight that change the state of waiters, nil for none
@@ -134,7 +135,7 @@ func (ld *leadership) nextPart(id fsm.SessionID, state string, work int) (names 
 }
 
 // suspendArgs returns the arguments of a call of fsm.SuspendCommand. They
-// contain the term, because what this leadership has observed means nothing in
+// contain the term, because the observations of this leadership do not apply to
 // the next term.
 func (ld *leadership) suspendArgs(id fsm.SessionID, state string) [][]byte {
 	return [][]byte{
@@ -235,9 +236,10 @@ func (p *partReceiver) deliver([]fsm.GroupResult) { signal(p.applied) }
 func (p *partReceiver) served(*fsm.Woken) {}
 
 // partSession returns the session whose groups remove the waiters of earlier
-// starts. It is not the session of the leader's forwarder, because the leader
-// itself may be the node that has started again, and a group of its new start
-// would remove all waiters of the earlier start. No member has this node id.
+// starts of nodes. It is not the session of the leader's forwarder, because the
+// leader itself may be the node that has started again. Then the first group of
+// the forwarder's session would remove all waiters of the earlier start at
+// once. No member has the node id of partSession.
 func (ld *leadership) partSession() fsm.SessionID {
 	own := ld.forwarder.id
 	return fsm.SessionID{NodeID: "waiters/" + own.NodeID, Boot: own.Boot}

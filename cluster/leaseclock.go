@@ -54,7 +54,8 @@ func (ld *leadership) stamp() int64 {
 	return now
 }
 
-// rebase moves the clock forward to lease after a restore, and never back.
+// rebase moves the clock forward to lease after a restore. It never moves the
+// clock back.
 func (ld *leadership) rebase(lease int64) {
 	ld.time.Store(&timeBase{max(lease, ld.now()), ld.clock.Mono()})
 	ld.floor.Store(lease)

@@ -83,7 +83,7 @@ const longestPromise = time.Minute
 type localLink struct {
 	ld *leadership
 	fw *forwarder
-	// broken asks the owner to replace the link.
+	// broken makes the linker replace the link.
 	broken func()
 }
 
@@ -126,7 +126,7 @@ type remoteLink struct {
 	pieces, cancels func() bool
 	promise         func(d time.Duration) error // raftlog.Log.Promise
 
-	writesUnheard, readsUnheard atomic.Int32 // pings sent since the last received frame
+	writesUnheard, readsUnheard atomic.Int32 // pings sent since the stream last received a frame
 
 	mu    sync.Mutex
 	ended bool
@@ -152,8 +152,9 @@ type linker struct {
 	removal     *removalWatch
 }
 
-// dialLeader opens both streams to the leader, and waits until the leadership
-// has sent the highest number of this node's groups that it has accepted.
+// dialLeader opens both streams to the leader. It waits until the leadership
+// has sent the highest number among this node's groups that it has accepted,
+// and returns that number.
 func (k *linker) dialLeader(
 	ctx context.Context, addr raft.ServerAddress, id raft.ServerID,
 ) (*remoteLink, uint64, error) {
@@ -475,8 +476,9 @@ func (l *remoteLink) follows(term uint64) bool {
 // confirm answers the leader's question whether this node follows it in the
 // leader's term. If the question asks for a promise, confirm gives the promise
 // before the check that decides the answer: package readindex needs this order.
-// The check before the promise only avoids promises to a leader that this node
-// no longer follows. They would delay the node's next vote and give no lease.
+// Another check, before the promise, only avoids promises to a leader that this
+// node no longer follows. Such a promise would delay the node's next vote and
+// give the leader no lease.
 func (l *remoteLink) confirm(payload []byte, promises bool) error {
 	term, k := binary.Uvarint(payload)
 	nonce, k2 := binary.Uvarint(payload[max(k, 0):])
@@ -490,7 +492,7 @@ func (l *remoteLink) confirm(payload []byte, promises bool) error {
 			return errFrame
 		}
 		d := time.Duration(min(micros, uint64(longestPromise/time.Microsecond)+1)) * time.Microsecond
-		if d <= longestPromise && l.promise(d) == nil { // the disk reports its own errors
+		if d <= longestPromise && l.promise(d) == nil { // storage reports the errors of the disk
 			yes = promised
 		}
 	}
@@ -513,7 +515,7 @@ func (l *remoteLink) confirm(payload []byte, promises bool) error {
 // stops.
 func (k *linker) keep() {
 	var last failover.Leader
-	refusals := 0 // in succession, because this node is not a member
+	refusals := 0 // number of refusals in succession because this node is not a member
 	for k.ctx.Err() == nil {
 		err := k.linkOnce(&last)
 		if k.removal.removed.Load() {
@@ -591,7 +593,7 @@ func (k *linker) linkOnce(last *failover.Leader) error {
 	k.forwarder.linked(l, accepted)
 	k.forwarder.readLinked(l)
 	k.leading.linked(string(id))
-	_ = l.ping()      // asks for pongVouched; if ping fails, the loop below ends
+	_ = l.ping()      // asks for pongVouched; fails if a stream has ended, and then the loop below ends
 	k.health.AskNow() // the previous leader may have died
 	k.log.Info("linked to leader", "leader", id, "address", addr)
 	defer func() {
@@ -647,7 +649,7 @@ const minSilencePause = 5 * time.Millisecond
 func (k *linker) watchSilence(id raft.ServerID, addr raft.ServerAddress) time.Duration {
 	if left, known := k.raft.messages().Silence().Left(string(id)); known && left <= 0 {
 		k.failover.CampaignSilent(k.ctx, failover.Leader{ID: id, Addr: addr})
-		signal(k.leaderships.changed) // CampaignSilent may have taken the token of a change
+		signal(k.leaderships.changed) // CampaignSilent may have received the token of a change
 		return max(k.silencePause(id), 2*minSilencePause)
 	}
 	return k.silencePause(id)

@@ -25,10 +25,10 @@ import (
 // removal. If the node is a voter, its directory has been wiped: see
 // member_form.go.
 
-// committedMembers returns the committed members. Any other answer may turn out
-// to be wrong: a node that does not lead may not have received the latest
-// change, a node may believe wrongly that it still leads, and the next leader
-// may undo a change that is not committed. So the leader reads its
+// committedMembers returns the committed members. Without its check, the
+// members could be wrong: a node that does not lead may not have received the
+// latest change, a node may believe wrongly that it still leads, and the next
+// leader may undo a change that is not committed. So the leader reads its
 // configuration, and then commits an entry in its term.
 //
 // index is the log index of the configuration, or a lower one. A change that

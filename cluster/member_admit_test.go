@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// add permits a node to join.
+// add permits the node id to join.
 func (c *testCluster) add(id string) {
 	c.t.Helper()
 	eventually(c.t, id+" to be added", func() bool {
@@ -33,8 +33,8 @@ func (c *testCluster) add(id string) {
 	})
 }
 
-// listed reports whether id is a member according to the node at, and whether
-// id is a voter.
+// listed asks the node with the id at. It reports whether the node with the id
+// id is a member, and whether that node is a voter.
 func (c *testCluster) listed(at, id string) (voter, ok bool) {
 	for _, m := range c.node(at).ClusterStatus(context.Background()) {
 		if m.ID == id {
@@ -55,7 +55,7 @@ func TestAdmission_NotAdded(t *testing.T) {
 		c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 		c.change = func(cfg *cluster.Config) { cfg.ClientAddr = "client-of-" + cfg.NodeID }
 		leader := c.leader()
-		c.crash(leader) // restarts with a client address
+		c.crash(leader) // so that the leader restarts with a client address
 		c.open(leader)
 		c.ready(leader)
 
@@ -74,7 +74,7 @@ func TestAdmission_NotAdded(t *testing.T) {
 		cl := c.client("n4")
 		cl.local = true
 		if got, err := cl.do("GET", "k"); err == nil && got != absent {
-			t.Errorf("a node that was not added shows %q", got)
+			t.Errorf("a node that was not added returns the value %q, want none", got)
 		}
 		c.crash("n4") // n4 does not count for the majority
 		c.client("n1").want(t, ok, "SET", "k", "w")
@@ -153,9 +153,9 @@ func TestAdmission_InUse(t *testing.T) {
 	c.add("n4")
 	c.add("n4") // adding it again changes nothing
 	if err := c.node("n1").AddMember("n4", address("n5")); err == nil || !strings.Contains(err.Error(), "already a member") {
-		t.Errorf("added again with another address: %v", err)
+		t.Errorf("adding n4 again with another address: %v, want an error: already a member", err)
 	}
-	// A node that starts with another address than it was added with is
+	// If a node was added with one address and starts with another, it is
 	// refused.
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.change = func(cfg *cluster.Config) { cfg.AdvertisePeerAddr = address("n5") }
@@ -198,10 +198,10 @@ func TestAdmission_OtherProgram(t *testing.T) {
 		}
 	}
 	if done, err := add("n2", "dumb:1"); err != nil || done != "n2 may join, at dumb:1" {
-		t.Errorf("add at an address with a silent program: %q, %v", done, err)
+		t.Errorf("add at an address with a silent program: %q, %v, want no error and no note", done, err)
 	}
 	if done, err := add("n3", "gone:1"); err != nil || !strings.HasSuffix(done, "n1 cannot resolve gone at present: no such host") {
-		t.Errorf("add with a name that has no address: %q, %v", done, err)
+		t.Errorf("add with a name that has no address: %q, %v, want a note about the name", done, err)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestAdmission_OtherCluster(t *testing.T) {
 	c.ready("n1")
 	done, err := c.node("n1").Add(t.Context(), "n2", "stranger:1", false)
 	if err != nil || !strings.Contains(done, "refuses this cluster: peer belongs to another cluster") {
-		t.Errorf("add at the address of a node of another cluster: %q, %v", done, err)
+		t.Errorf("add at the address of a node of another cluster: %q, %v, want a note about that cluster", done, err)
 	}
 }
 
@@ -296,7 +296,7 @@ func TestSecret(t *testing.T) {
 		})
 	}
 	if st := c.node("n1").Status(); st.Term != 0 {
-		t.Errorf("a cluster was formed: %+v", st)
+		t.Errorf("a cluster was formed although the secrets differ: %+v", st)
 	}
 	c.stop("n3")
 	secrets["n3"] = right
@@ -343,6 +343,6 @@ func TestSecret_Introduced(t *testing.T) {
 	}
 	l.check("n1")
 	if n := c.log.Count("cluster secret does not match"); n > 0 {
-		t.Errorf("%d connections were refused", n)
+		t.Errorf("%d connections were refused, want 0", n)
 	}
 }

@@ -19,10 +19,11 @@ const settingVoters = "voters"
 // and the next one.
 const awayRetryAfter = 5 * time.Second
 
-// removeAway removes the member that has been away for longest, if that is
-// longer than Options.RemoveAwayAfter. It removes one member at a time, never a
-// voter whose removal would leave fewer voters than a majority of the original
-// number, and never one whose removal checkRemoval refuses.
+// removeAway removes the member that has been away for the longest time, if
+// that time exceeds Options.RemoveAwayAfter. It removes one member at a time.
+// It does not remove a voter if fewer voters than a majority of the original
+// number would remain, and it removes no member whose removal checkRemoval
+// refuses.
 func (ms *membership) removeAway() {
 	limit := ms.cfg.Options.RemoveAwayAfter
 	if limit <= 0 {
@@ -67,7 +68,8 @@ func (ms *membership) removeAway() {
 			fmt.Sprintf("holdfast member add %s %s", away.ID, away.Addr))
 }
 
-// expelAway removes a member that is away.
+// expelAway removes a member that is away. original is the number of voters
+// before the first automatic removal.
 func (ms *membership) expelAway(m member.Member, original int) error {
 	number := strconv.Itoa(original)
 	if m.Voter && ms.membersSetting(settingVoters) != number { // a retry must not make the log grow
@@ -80,8 +82,8 @@ func (ms *membership) expelAway(m member.Member, original int) error {
 	return ms.removeOther(ctx, adminRequest{Op: opRemove, Node: m.ID, auto: true}, &adminReply{})
 }
 
-// warnOnce logs a warning about a member that is away, unless the last one about
-// it had the same text.
+// warnOnce logs a warning about a member that is away, unless the last warning
+// about this member had the same text.
 func (ms *membership) warnOnce(id, text string, fields ...any) {
 	if ms.warned[id] == text {
 		return

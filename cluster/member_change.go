@@ -24,8 +24,8 @@ import (
 
 var pid = os.Getpid()
 
-// errNotLeader makes the sender of a request ask the leader instead. It has no
-// outcome.
+// errNotLeader makes the sender of a request ask the leader instead. It is not
+// an outcome.Error.
 var errNotLeader = errors.New("this node does not lead")
 
 // membership changes the members of the cluster. Only the leader makes changes;
@@ -49,7 +49,7 @@ type membership struct {
 
 	away *member.Absences
 
-	// The other fields belong to keep. warned is the last warning about each
+	// Only keep uses the fields below. warned is the last warning about each
 	// member that is away. After a removal that failed, removeAway removes
 	// nothing before the monotonic time awayRetry.
 	warned    map[string]string

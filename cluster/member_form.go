@@ -26,7 +26,7 @@ import (
 // A node that finds an existing cluster joins it if an operator has added the
 // node: see member_admit.go. If the cluster counts the node as a voter, its
 // directory has been wiped, and with it the record of its votes. If such a node
-// came back under its old name, a leader could be elected that lacks
+// came back under its old name, the cluster could elect a leader that lacks
 // acknowledged entries. Only the leader can say whether the node is a voter,
 // because it answers from the committed configuration: any other member may
 // have missed the change that added or removed the node.
@@ -99,7 +99,7 @@ var errWaiting = errors.New("waiting")
 func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	mine := f.stores.Identity()
 	var absent []string
-	var refused error // why the members that were found refused this node
+	var refused error // why the first member that refused this node did so
 	var differs error // a node without data has other --peers
 	clusterID := mine.ClusterID
 	known := f.features.Reports() // highest feature version that all nodes found so far know
@@ -146,7 +146,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	}
 	lowest := f.cfg.Peers[0].ID == f.cfg.NodeID
 	if !lowest && f.stores.Identity().ClusterID != "" {
-		return nil, true, nil // the lowest node has sent the cluster id and brings the configuration
+		return nil, true, nil // the node with the lowest id has sent the cluster id and will send the configuration
 	}
 	if len(absent) > 0 {
 		return nil, false, fmt.Errorf("%w for peers: %s", errWaiting, strings.Join(absent, ", "))
@@ -181,7 +181,8 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	return config, true, nil
 }
 
-// join asks the cluster that peer p belongs to for membership.
+// join asks the cluster of peer p to admit this node. r is p's reply to
+// opProbe.
 func (f *founder) join(p Peer, r adminReply) error {
 	mine := f.stores.Identity()
 	known := slices.ContainsFunc(r.Members, func(m member.Member) bool { return m.ID == f.cfg.NodeID })

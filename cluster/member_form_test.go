@@ -53,7 +53,7 @@ func (c *testCluster) oneCluster() {
 		ids[st.ClusterID] = true
 	}
 	if len(ids) != 1 {
-		c.t.Errorf("cluster ids: %v", ids)
+		c.t.Errorf("the nodes have the cluster ids %v, want one id", ids)
 	}
 	for _, id := range c.ids() {
 		// A node may have a link to the leader before it has the first entry,
@@ -74,10 +74,10 @@ func TestForm_PeersDiffer(t *testing.T) {
 	}
 	for _, id := range c.ids() {
 		if st := c.node(id).Status(); st.Term != 0 || st.ClusterID != "" {
-			t.Errorf("%s has formed something: %+v", id, st)
+			t.Errorf("%s has a term or a cluster id although --peers differ: %+v", id, st)
 		}
 	}
-	// After the correction, they form a cluster.
+	// After the correction, the nodes form a cluster.
 	c.stop("n2")
 	c.members["n2"].peers = c.peers
 	c.open("n2")
@@ -87,8 +87,8 @@ func TestForm_PeersDiffer(t *testing.T) {
 
 func TestForm_CutShort(t *testing.T) {
 	t.Parallel()
-	// The lowest node dies after it has sent the cluster id to some of the
-	// others.
+	// The node with the lowest id dies after it has sent the cluster id to some
+	// of the other nodes.
 	c := prepare(t, 3)
 	c.net.hold("n1", "n3")
 	c.open("n1", "n2", "n3")
@@ -134,7 +134,7 @@ func TestJoin_WipedMemberIsRefused(t *testing.T) {
 	c := start(t, 3)
 	c.client("n1").want(t, ok, "SET", "k", "v")
 	c.transfer("n1")
-	for range 3 { // so that the cluster knows higher start numbers of n3 than those after the wipe
+	for range 3 { // so that the cluster knows higher start counts of n3 than the counts after the wipe
 		c.client("n3").want(t, ok, "SET", "k", "v")
 		c.crash("n3")
 		c.open("n3")
@@ -208,7 +208,7 @@ func TestJoin_RemovalUnknownToPeer(t *testing.T) {
 func TestJoin_PastDifferentPeers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	c.place("a", []cluster.Peer{peer("a"), peer("b")}) // b is the only other node that a knows, and not a member yet
+	c.place("a", []cluster.Peer{peer("a"), peer("b")}) // "a" names only "b", which is not a member yet
 	c.place("b", append([]cluster.Peer{peer("a"), peer("b")}, c.peers...))
 	c.add("a")
 	c.add("b")
@@ -369,7 +369,7 @@ func TestJoin_ThroughSnapshot(t *testing.T) {
 		t.Fatalf("remove n3: %v", err)
 	}
 	for _, id := range []string{"n1", "n2"} {
-		// Raft refuses as long as the node has not applied the removal.
+		// raft takes no snapshot while the node has not applied the removal.
 		eventually(t, "a snapshot on "+id, func() bool { return c.node(id).Snapshot() == nil })
 	}
 	c.add("n3")
@@ -390,7 +390,7 @@ func TestJoin_OtherCluster(t *testing.T) {
 	a.stop("n1")
 	b.stop("n1")
 	// A node with the data of one cluster uses the address of a member of
-	// another.
+	// another cluster.
 	c := start(t, 3)
 	c.crash("n3")
 	c.wipe("n3")
@@ -426,7 +426,7 @@ func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	eventually(t, "n4 to be admitted", func() bool { return c.log.Count("n4: joined cluster") > 0 })
 	eventually(t, "n4 to be asked", func() bool { return c.log.Count("member cannot become a voter yet: node=n4") > 1 })
 	c.crash("n3")
-	c.client("n2").want(t, ok, "SET", "k", "v") // two of three; two of four would be no majority
+	c.client("n2").want(t, ok, "SET", "k", "v") // needs two of three voters; two of four would not be enough
 	for _, m := range c.node("n1").ClusterStatus(context.Background()) {
 		if m.ID == "n4" && m.Voter {
 			t.Error("a member without data votes")
@@ -452,7 +452,7 @@ func TestJoin_LeaderUnknownToFollower(t *testing.T) {
 	c.client("n3").want(t, ok, "SET", "k", "v")
 	c.caughtUp()
 	if n := c.log.Count("n4 is not a member of this cluster"); n > 0 {
-		t.Errorf("the leader was refused %d times", n)
+		t.Errorf("n3 refused the leader %d times, want 0", n)
 	}
 }
 

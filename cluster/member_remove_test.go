@@ -21,9 +21,9 @@ func TestRemove_EndsTheQuorum(t *testing.T) {
 	c.transfer("n1")
 	c.crash("n3")
 	for _, id := range []string{"n1", "n2"} {
-		wantRefused(t, "removal of a live node, one being down", c.node(id).RemoveMember("n2"),
+		wantRefused(t, "removal of a live node while n3 is down", c.node(id).RemoveMember("n2"),
 			"removing n2 would leave 2 voters, 1 of them reachable", "n3 does not answer", "--force")
-		wantRefused(t, "removal of the leader, one being down", c.node(id).RemoveMember("n1"),
+		wantRefused(t, "removal of the leader while n3 is down", c.node(id).RemoveMember("n1"),
 			"removing n1 would leave 2 voters, 1 of them reachable", "n3 does not answer")
 	}
 	if leader := c.leader("n1", "n2"); leader != "n1" {
@@ -54,7 +54,7 @@ func TestRemove_VoterIsBehind(t *testing.T) {
 	c.fill("n1", 300)
 	leader := c.leader("n1", "n2")
 	other := c.others(leader, "n3")[0]
-	wantRefused(t, "removal of a live node, one being behind", c.node(leader).RemoveMember(other),
+	wantRefused(t, "removal of a live node while n3 is behind", c.node(leader).RemoveMember(other),
 		"would leave 2 voters, 1 of them reachable", "entries behind")
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }
@@ -154,10 +154,10 @@ func TestRemove_MembersHaveChanged(t *testing.T) {
 	}
 }
 
-// TestRemove_Waited: a removal has waited for another change, so it has little
-// time left to ask the members, or its node no longer leads. In both cases, the
-// node must not consider members dead, and must not advise the operator to
-// force the removal.
+// TestRemove_Waited: a removal has waited for another change. So the leader has
+// little time left to ask the members, or the node no longer leads. In both
+// cases, the node must not consider members dead, and must not advise the
+// operator to force the removal.
 func TestRemove_Waited(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {

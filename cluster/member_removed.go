@@ -25,13 +25,13 @@ type removalWatch struct {
 	// changed is called after removed has changed.
 	changed func(removed bool)
 	// now, of capacity 1, makes keep ask at once. It receives a token when the
-	// leader has reported to this node that it was removed, or has refused its
-	// link.
+	// leader has reported to this node that it was removed, or has refused a
+	// link from this node.
 	now chan struct{}
 
-	unlisted unlisted      // belongs to keep
-	listedAt string        // address at which the leader lists this node; belongs to keep
-	asked    time.Duration // Clock.Mono when this node, once removed, last asked; belongs to keep
+	unlisted unlisted      // used only by keep
+	listedAt string        // address at which the leader lists this node; used only by keep
+	asked    time.Duration // Clock.Mono when a removed node last asked; used only by keep
 
 	removed atomic.Bool
 	twin    atomic.Bool // another process runs as this node
@@ -54,7 +54,7 @@ const (
 func (w *removalWatch) keep() {
 	t := time.NewTicker(goneEvery)
 	defer t.Stop()
-	alone := w.clock.Mono() // since when there is no leader
+	alone := w.clock.Mono() // Clock.Mono when this node last had a leader
 	for {
 		select {
 		case <-w.ctx.Done():
@@ -147,8 +147,10 @@ func (u *unlisted) confirmed(r adminReply) bool {
 }
 
 // ask asks the other members. gone is set if the leader does not list this node
-// and its removal is committed.
-// client is the leader's client address, "" if it is not known.
+// and the removal of this node is committed. leader is the leader that
+// answered; its ID is "" if none did, or if it is not certain yet that this
+// node was removed. client is the leader's client address, "" if it is not
+// known.
 func (w *removalWatch) ask() (leader member.Member, client string, gone bool) {
 	probe := func(addr, id string) (r adminReply, ok bool) {
 		ctx, cancel := context.WithTimeout(w.ctx, statusLimit)
@@ -187,8 +189,9 @@ func (w *removalWatch) ask() (leader member.Member, client string, gone bool) {
 }
 
 // checkTwin looks for another process that runs as this node, because the data
-// directory was copied or the address is wrong. It asks at the address of this
-// node, and at the one that the cluster knows.
+// directory was copied or the address is wrong. It asks at the address that
+// this node advertises, and at the address under which the leader lists this
+// node.
 func (w *removalWatch) checkTwin() {
 	for _, addr := range []string{w.cfg.AdvertisePeerAddr, w.listedAt} {
 		if addr != "" {
@@ -212,7 +215,8 @@ func (w *removalWatch) checkTwinAt(addr string) {
 }
 
 // report logs that this node was removed, and shows it in the status and at
-// /readyz. An empty leader means that the node is a member.
+// /readyz. If leader is empty, the node is a member: report then withdraws an
+// earlier report.
 func (w *removalWatch) report(leader member.Member, client string) {
 	if leader.ID == "" {
 		if w.twin.Swap(false) {

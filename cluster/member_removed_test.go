@@ -31,7 +31,7 @@ func TestRemoved_Says(t *testing.T) {
 	c.open("n3")
 	eventually(t, "n3 to say it after a restart", says)
 	if c.log.Count("this node was removed from the cluster") < 2 {
-		t.Error("the log does not say it")
+		t.Error("the log does not report the removal twice, once for each start")
 	}
 }
 
@@ -69,25 +69,25 @@ func TestRemoved_AnswersAtOnce(t *testing.T) {
 				t.Errorf("a command failed with %v, want %v or %v", err, outcome.ErrRemoved, outcome.ErrUnknown)
 			}
 		case <-late:
-			t.Fatal("the clients of the removed node wait")
+			t.Fatal("the clients of the removed node still wait")
 		}
 	}
 	select {
 	case reply := <-w.s.Waited():
 		if reply != nil {
-			t.Errorf("the command that waits was answered with %q", reply)
+			t.Errorf("the blocking command was answered with %q, want nil", reply)
 		}
 	case <-late:
-		t.Error("the blocking command goes on waiting")
+		t.Error("the blocking command still waits")
 	}
 	cl := c.client("n1")
 	if _, err := cl.do("GET", "n"); !errors.Is(err, outcome.ErrRemoved) {
-		t.Errorf("GET: %v", err)
+		t.Errorf("GET on the removed node: %v, want ErrRemoved", err)
 	}
 	cl.group.Reset(2, 0)
 	cl.group.Command(cl.node.Table().Find([]byte("GET")), 0, [][]byte{[]byte("GET"), []byte("n")})
 	if _, err := cl.s.Do(&cl.group, true, nil); !errors.Is(err, outcome.ErrRemoved) {
-		t.Errorf("a local read: %v", err)
+		t.Errorf("a local read on the removed node: %v, want ErrRemoved", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
@@ -121,14 +121,14 @@ func TestAdd_LearnersConcurrently(t *testing.T) {
 			}
 			adds.Wait()
 			if got := len(leader.Learners()); learner && got != len(ids) || !learner && got != 0 {
-				t.Fatalf("learner %v: %v are learners", learner, leader.Learners())
+				t.Fatalf("after all nodes were added with learner %v, the learners are %v, want all of them if true, none if false", learner, leader.Learners())
 			}
 		}
 	}
 }
 
-// TestAdd_Learner checks that a node that was added as a learner stays one until
-// it is promoted.
+// TestAdd_Learner checks that a node that was added as a learner remains a
+// learner until it is promoted.
 func TestAdd_Learner(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -151,7 +151,7 @@ func TestAdd_Learner(t *testing.T) {
 		return err == nil && voter
 	})
 	if _, err := c.node(leader).Promote(t.Context(), "n9"); err == nil || !strings.Contains(err.Error(), "n9 is not a member") {
-		t.Errorf("promotion of a stranger: %v", err)
+		t.Errorf("promotion of a node that is not a member: %v, want an error that says so", err)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestRemoveAway(t *testing.T) {
 	c.crash("n3")
 	eventually(t, "the leader to keep n3", func() bool { return c.log.Count("a member is away and stays a member") > 0 })
 	if _, ok := c.listed(c.leader("n1", "n2"), "n3"); !ok {
-		t.Error("n3 was removed although two voters are no majority of five")
+		t.Error("n3 was removed although two voters are not a majority of five")
 	}
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }

@@ -16,8 +16,9 @@ const oom = "-" + fsm.MsgOOM + "\r\n"
 const refreshScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
 
 // TestMaxMemory checks that commands that add data are refused on every node
-// while the data set is larger than the leader's limit, that all others work, and
-// that the next command after a deletion is executed, on every node.
+// while the data set is larger than the leader's limit, and that all other
+// commands work. The next command after a deletion must be executed, on every
+// node.
 func TestMaxMemory(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3)
@@ -44,7 +45,7 @@ func TestMaxMemory(t *testing.T) {
 		n.want(t, ok, "SET", "c", "v")
 		n.want(t, ":2\r\n", "UNLINK", "b", "c")
 		if st := c.node(c.leader()).Memory(); st.MemoryRefused || st.MaxMemory != 1<<20 || st.DatasetBytes > 1024 {
-			t.Errorf("round %d: %+v", round, st)
+			t.Errorf("round %d: the leader reports %+v, want no refusal, a limit of 1 MiB and at most 1 KiB of data", round, st)
 		}
 	}
 }
@@ -105,7 +106,7 @@ func TestMaxMemory_Mixed(t *testing.T) {
 		}
 	}
 	if _, err := c.client("n1").do(fsm.SetSettingsCommand, fsm.SettingMaxMemory, "0"); !errors.Is(err, outcome.ErrFeature) {
-		t.Errorf("a setting below feature version %d: %v", fsm.FeatureMend, err)
+		t.Errorf("maxmemory was set below feature version %d: %v, want ErrFeature", fsm.FeatureMend, err)
 	}
 	c.stop("n3")
 	delete(claims, "n3")

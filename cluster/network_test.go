@@ -25,19 +25,19 @@ import (
 type network struct {
 	mu      sync.Mutex
 	closed  bool
-	hosts   map[string]*listener // by node id; without an entry, nothing listens there
+	hosts   map[string]*listener // by node id; a node without an entry does not listen
 	cut     map[direction]bool
 	changed chan struct{} // closed when cut changes
 	relays  map[*relay]bool
 	refused map[refusal]bool
-	late    []*straggler // for future connections
+	late    []*straggler // apply to future connections
 	wg      sync.WaitGroup
 
 	// held counts the bytes that had to wait at a cut link, and reads counts
-	// those of them that belong to read streams. The counters show that a fault
-	// took effect.
+	// the held bytes of read streams. The counters show that a fault took
+	// effect.
 	held, reads atomic.Int64
-	dropped     atomic.Int64 // dials that met a cut
+	dropped     atomic.Int64 // dials that had to wait at a cut link
 }
 
 // direction is one direction of a link.
@@ -100,7 +100,8 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// dialer returns the function with which the node from dials other nodes.
+// dialer returns the function with which a node dials other nodes. from is the
+// id of the node that dials.
 func (n *network) dialer(from string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		to := testutil.Host(addr)
@@ -169,7 +170,8 @@ func (n *network) set(cut bool, links ...direction) {
 	n.changed = make(chan struct{})
 }
 
-// hold delays everything that one node sends to the others from now on.
+// hold delays, from now on, everything that one node sends to certain other
+// nodes.
 func (n *network) hold(from string, to ...string) {
 	for _, id := range to {
 		n.set(true, direction{from, id})
@@ -212,13 +214,14 @@ func (n *network) unplug(id string) {
 type relay struct {
 	n        *network
 	from, to string
-	near     *net.UnixConn // returns the bytes that the dialer writes
-	far      *net.UnixConn
+	near     *net.UnixConn // the relay's end of the dialer's connection
+	far      *net.UnixConn // the relay's end of the acceptor's connection
 	done     chan struct{}
 	service  atomic.Uint32 // service that the dialer asked for, 0 before it asks
 	frozen   atomic.Bool   // discards all bytes, and neither end notices
 	mute     atomic.Bool   // discards the bytes to the dialer, and neither end notices
-	// The bytes of each direction are delayed until its channel is closed.
+	// forth delays the bytes from the dialer, and back the bytes to the dialer,
+	// until the channel is closed. nil means no delay.
 	forth, back atomic.Pointer[chan struct{}]
 	once        sync.Once
 }
@@ -330,7 +333,8 @@ func (n *network) straggler(r *relay) *straggler {
 	return nil
 }
 
-// reset breaks the connections for a service from one node to another.
+// reset breaks the connections for a service from one node to another, and
+// returns their number.
 func (n *network) reset(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, (*relay).close)
 }
@@ -362,7 +366,7 @@ func (n *network) isRefused(service rpc.Service, to string) bool {
 	return n.refused[refusal{service, to}]
 }
 
-// mute is like freeze, but discards only the bytes that the node to sends back.
+// mute is like freeze, but discards only the bytes that the acceptor sends.
 func (n *network) mute(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.mute.Store(true) })
 }

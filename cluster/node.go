@@ -56,7 +56,7 @@ type environment struct {
 	log     hclog.Logger
 	clock   Clock
 	self    raft.ServerID
-	session fsm.SessionID // session of this start of the node
+	session fsm.SessionID // identifies the session of this start of the node
 	stats   *metrics.Counters
 	stores  Stores
 	table   *fsm.Table
@@ -103,7 +103,9 @@ type parts struct {
 	disk     *diskspace.Monitor
 }
 
-// snapshotParts are the parts that write the state of the node.
+// snapshotParts are the parts that take snapshots, stream backups and keep the
+// history of locks, and what the node remembers in order to report restores and
+// the ends of leases.
 type snapshotParts struct {
 	replay    replay
 	snapshots *snapshot.Taker
@@ -324,8 +326,8 @@ func (n *Node) openRaftLog() *raftlog.Log {
 	})
 }
 
-// newDiskMonitor returns the monitor of the disk with the data directory. Its
-// functions are called once raft runs.
+// newDiskMonitor returns the monitor of the disk with the data directory. No
+// function of its configuration is called before raft starts.
 func (n *Node) newDiskMonitor() *diskspace.Monitor {
 	return diskspace.New(diskspace.Config{
 		NodeID:  n.cfg.NodeID,
@@ -353,8 +355,8 @@ func (n *Node) newDiskMonitor() *diskspace.Monitor {
 	})
 }
 
-// newMachine returns the state machine of this node. Its functions are called
-// once raft runs.
+// newMachine returns the state machine of this node. No function of its
+// configuration is called before raft starts.
 func (n *Node) newMachine() *machine.Machine {
 	var locks machine.History
 	if n.history != nil {
@@ -671,7 +673,7 @@ func (n *Node) ID() string { return n.cfg.NodeID }
 func (n *Node) SetSecrets(secret, previous []byte) error { return n.mux.SetSecrets(secret, previous) }
 
 // ClusterID returns the id of the cluster. It is "" before the node belongs to
-// one.
+// a cluster.
 func (n *Node) ClusterID() string { return n.stores.Identity().ClusterID }
 
 // Table returns the command table.
@@ -682,15 +684,16 @@ func (n *Node) Table() *fsm.Table { return n.table }
 func (n *Node) View(f func(m *fsm.Machine)) { n.machine.View(f) }
 
 // Features returns the feature version of the cluster as of the last entry that
-// this node has applied. From fsm.FeatureMend on it never goes down, so every
-// member knows the commands that it includes.
+// this node has applied. From fsm.FeatureMend on, the version never goes down,
+// so every member knows the commands that the version includes.
 func (n *Node) Features() int { return n.machine.Features() }
 
-// FeatureVersion returns Features. If Features is below need, and this program
-// knows need, this node may lag behind the leader. FeatureVersion then first
-// asks the leader for the end of the log and waits until this node has applied
-// it, at most Options.LeaderWait. So if a client has seen the raised version at
-// another node, this node does not refuse the commands of that version.
+// FeatureVersion returns the feature version of the cluster. If this node's
+// version is below need, and this program knows the version need, this node may
+// lag behind the leader. FeatureVersion then first asks the leader for the end
+// of the log and waits until this node has applied it, at most
+// Options.LeaderWait. So if a client has seen the raised version at another
+// node, this node does not refuse the commands of that version.
 func (n *Node) FeatureVersion(need int) int {
 	if now := n.Features(); now >= need || need > n.cfg.Features {
 		return now
@@ -715,8 +718,8 @@ func (n *Node) catchUp(ctx context.Context) error {
 	return n.awaitApplied(ctx, index)
 }
 
-// endOfLog asks the leader for a log index that is not below those of the
-// entries that were acknowledged before the call.
+// endOfLog asks the leader for a log index. No entry that was acknowledged
+// before the call has a higher index.
 func (n *Node) endOfLog() (index uint64, err error) {
 	var g fsm.Group
 	g.Reset(2, 0)

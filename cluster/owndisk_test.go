@@ -66,7 +66,7 @@ func (l heldLog) StoreLogs(logs []*raft.Log) error {
 	return l.LogStore.StoreLogs(logs)
 }
 
-// slowLeader starts a cluster that n1 leads, and whose appends wait until letGo
+// slowLeader starts a cluster that n1 leads. The appends of n1 wait until letGo
 // is called. The value of k is "old".
 func slowLeader(t *testing.T, options ...func(*cluster.Options)) (c *testCluster, letGo func()) {
 	t.Helper()

@@ -11,9 +11,8 @@ import (
 )
 
 // TestPacking_HeavyWrites checks that a pipeline of heavy writes gets several
-// entries, that a single write that is heavier waits for its slot, and that a
-// write that would take too long is refused. The client is connected to a
-// follower.
+// entries, that a heavier single write waits for its slot, and that a write
+// that would take too long is refused. The client is connected to a follower.
 func TestPacking_HeavyWrites(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.MaxWriteTime = 50 * time.Millisecond })
@@ -37,7 +36,7 @@ func TestPacking_HeavyWrites(t *testing.T) {
 		t.Errorf("pipeline: %q, %v", clip(got), err)
 	}
 	if n := metric(t, c.node(leader), entries) - before; n < 4 {
-		t.Errorf("8 unions took %v entries", n)
+		t.Errorf("8 unions took %v entries, want at least 4", n)
 	}
 	// This takes 6 ms, so it waits for its slot.
 	if got, err := on.transaction(union, union, union, []string{"INCR", "n"}); err != nil || got != "*4\r\n:1000\r\n:1000\r\n:1000\r\n:2\r\n" {
@@ -47,7 +46,7 @@ func TestPacking_HeavyWrites(t *testing.T) {
 		many = append(many, union)
 	}
 	if got, err := on.transaction(append(many, []string{"INCR", "n"})...); err != nil || !strings.HasPrefix(got, "-BUSY the command or transaction would take about ") {
-		t.Errorf("a transaction of 80 ms: %q, %v", clip(got), err)
+		t.Errorf("a transaction of 80 ms: %q, %v, want a refusal", clip(got), err)
 	}
 	on.want(t, bulk("2"), "GET", "n")
 }

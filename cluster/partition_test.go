@@ -98,7 +98,7 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 			// On a slow machine, the group may not have been sent before the cut.
 			r := awaitResult(t, "group sent before the cut", sent)
 			if r.err != nil && !errors.Is(r.err, outcome.ErrNoLeader) {
-				t.Errorf("group sent before the cut: %v", r.err)
+				t.Errorf("group sent before the cut: %v, want no error or ErrNoLeader", r.err)
 			}
 			want := absent
 			if r.err == nil {
@@ -112,15 +112,15 @@ func TestPartition_LeaderIsolated(t *testing.T) {
 			l.check(old)
 			c.caughtUp()
 			if c.net.held.Load() == 0 {
-				t.Error("the cut held nothing")
+				t.Error("the cut has delayed no bytes, so nothing was tested")
 			}
 		})
 	}
 }
 
 // TestPartition_ForwarderCutFromLeader cuts only the direction from one node to
-// the leader. No other node may be affected, and the clients of the node get
-// their outcome once.
+// the leader. No other node may be affected, and each command of the node's
+// clients gets its outcome once.
 func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -141,7 +141,7 @@ func TestPartition_ForwarderCutFromLeader(t *testing.T) {
 	others.check(cut)
 	c.caughtUp()
 	if c.net.held.Load() == 0 {
-		t.Error("the cut held nothing")
+		t.Error("the cut has delayed no bytes, so nothing was tested")
 	}
 }
 
@@ -303,7 +303,7 @@ func TestUnknownOutcome(t *testing.T) {
 			c.net.heal()
 			c.open(rest...)
 			c.ready(c.ids()...)
-			// The abandoned numbers do not block later ones.
+			// The abandoned numbers do not block later groups.
 			n := cl.number(t, "GET", "n")
 			if n < 1 || n > 3 {
 				t.Errorf("counter is %d after one acknowledged and two unknown increments", n)

@@ -175,7 +175,7 @@ func (p *peers) ask(addr, id string, req adminRequest, reply *adminReply) error 
 	return p.askContext(ctx, addr, id, req, reply)
 }
 
-// askContext is like ask, with another time limit.
+// askContext is like ask, with the time limit of ctx.
 func (p *peers) askContext(ctx context.Context, addr, id string, req adminRequest, reply *adminReply) error {
 	s, err := p.mux.Dial(ctx, addr, rpc.ServiceAdmin, id)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestQueue_Partitions(t *testing.T) {
 
 // TestQueue_Restarts is like TestQueue_Partitions, with nodes that die. An
 // element that was given to a client of a dead node may be lost. No other
-// element may.
+// element may be lost.
 func TestQueue_Restarts(t *testing.T) {
 	t.Parallel()
 	testQueue(t, true)
@@ -114,8 +114,8 @@ type queue struct {
 	stopProducers, stop  chan struct{}
 
 	mu     sync.Mutex
-	pushed map[string]bool // acknowledged
-	maybe  map[string]bool // the outcome of the push is not known
+	pushed map[string]bool // elements whose push was acknowledged
+	maybe  map[string]bool // elements whose push has an unknown outcome
 	popped map[string]int
 	moved  map[string]int
 	unsure int // pops with an unknown outcome
@@ -264,7 +264,7 @@ func (q *queue) finish() {
 		case <-ended:
 			return
 		case <-deadline:
-			q.c.t.Fatalf("clients of %s wait for ever", q.name)
+			q.c.t.Fatalf("the clients of queue %s do not end", q.name)
 		case <-tick.C:
 			q.push(q.c.client(q.c.leader()), fmt.Sprintf("end-%d", n))
 		}
@@ -289,7 +289,7 @@ func (q *queue) check(cl *client) {
 	}
 	for x, n := range q.moved {
 		if taken[x] != n {
-			t.Errorf("%s: %s was answered to %d moves and moved %d times", q.name, x, n, taken[x])
+			t.Errorf("%s: element %s was the reply to %d moves, but the list of moved elements contains it %d times", q.name, x, n, taken[x])
 		}
 	}
 	missing, twice := 0, 0

@@ -103,8 +103,8 @@ func (ri *raftInstance) leadsTerm(term uint64) bool {
 	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term
 }
 
-// replicatesTo reports whether this node leads a term and its latest
-// configuration, committed or not, contains the member id.
+// replicatesTo reports whether this node leads in the term, and whether its
+// latest configuration, committed or not, contains the member with this id.
 func (ri *raftInstance) replicatesTo(id raft.ServerID, term uint64) bool {
 	return ri.leadsTerm(term) &&
 		slices.ContainsFunc(ri.members(), func(m member.Member) bool { return m.ID == string(id) })

@@ -56,17 +56,17 @@ func TestClientWatch(t *testing.T) {
 		eventually(t, "the read waits on the leader", func() bool { return c.node(leader).SlowReadsWaiting() == 1 })
 		close(l.leave)
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "client has closed its connection") || outcome.Of(err) != outcome.NotExecuted {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("%s: the read ended with %v, want an error that says that it was not executed", id, err)
 		}
 		if l.watched == 0 || l.open != 0 {
 			t.Errorf("%s: %d watches, %d of them not stopped", id, l.watched, l.open)
 		}
 		eventually(t, "the leader has ended the read", func() bool { return c.node(leader).SlowReadsWaiting() == 0 })
 		if got, err := on.do("STRLEN", "a"); err != nil || got != ":1600\r\n" {
-			t.Errorf("%s: after the read: %q, %v", id, got, err)
+			t.Errorf("%s: STRLEN after the read: %q, %v, want 1600", id, got, err)
 		}
 		if n := c.node(id).ReadsSent(); n != 0 {
-			t.Errorf("%s: %d reads have no answer", id, n)
+			t.Errorf("%s: %d reads have no answer, want 0", id, n)
 		}
 	}
 }
@@ -92,6 +92,6 @@ func TestClientWatch_StreamEnds(t *testing.T) {
 	c.stop(follower)
 	eventually(t, "the leader has ended the read", func() bool { return c.node(leader).SlowReadsWaiting() == 0 })
 	if err := <-ended; err == nil {
-		t.Error("the read has an answer")
+		t.Error("the read succeeded although its node has stopped")
 	}
 }

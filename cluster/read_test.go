@@ -13,10 +13,11 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestRead_StaleLeader is the case that raft's own VerifyLeader fails:
-// acknowledgments that were on their way before a read must not confirm it. The
-// old leader does not know yet that it is deposed. The network delays the
-// answers of its followers until the new leader has committed something new.
+// TestRead_StaleLeader tests a case in which raft's own VerifyLeader is wrong:
+// acknowledgments that were on their way before a read must not confirm the
+// read. The old leader does not know yet that it is deposed. The network delays
+// the answers of its followers until the new leader has committed something
+// new.
 func TestRead_StaleLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) {
@@ -53,16 +54,16 @@ func TestRead_StaleLeader(t *testing.T) {
 	late := c.client(old).start("GET", "k")
 	eventually(t, "the read to wait", func() bool { return c.node(old).ReadsWaiting() > 0 })
 	if st := c.node(old).Status(); st.Role != "leader" || st.Term != term {
-		t.Fatalf("the old leader knows already: %+v", st)
+		t.Fatalf("the old leader knows already that it is deposed: %+v", st)
 	}
-	// The old answers arrive, and for a while nothing else.
+	// The delayed answers arrive, and for a while nothing else does.
 	for _, id := range rest {
 		c.net.release(id, old)
 	}
 	during(300 * time.Millisecond)
 	c.net.heal()
 	if r := awaitResult(t, "read before the new value", early); r.err != nil || r.reply != bulk("old") && r.reply != bulk("new") {
-		t.Errorf("read that began before: %q, %v", r.reply, r.err)
+		t.Errorf("read that began before the new value was written: %q, %v, want the old or the new value", r.reply, r.err)
 	}
 	if r := awaitResult(t, "read after the new value", late); r.err != nil || r.reply != bulk("new") {
 		t.Errorf("read on the old leader: %q, %v, want the new value", r.reply, r.err)
@@ -101,14 +102,14 @@ func TestRead_Lease(t *testing.T) {
 	late := c.client(old).start("GET", "k")
 	during(300 * time.Millisecond) // time for a wrong answer
 	if st := c.node(old).Status(); st.Role != "leader" {
-		t.Logf("the old leader knows already, so this run proves little: %+v", st)
+		t.Logf("the old leader knows already that it is deposed, so this run proves little: %+v", st)
 	}
 	c.net.heal()
 	if r := awaitResult(t, "read after the new value", late); r.err != nil || r.reply != bulk("new") {
 		t.Errorf("read on the old leader: %q, %v, want the new value", r.reply, r.err)
 	}
 	if got := c.node(old).ReadsLeased(); got != leased {
-		t.Errorf("the old leader has answered %v reads under its lease", got-leased)
+		t.Errorf("the old leader has answered %v reads under its lease after the cut, want 0", got-leased)
 	}
 }
 
@@ -148,7 +149,7 @@ func TestRead_LeaseEndsBeforeItsCheck(t *testing.T) {
 				select {
 				case <-stop.reached:
 					return true
-				case <-late: // the lease was over before the read, which had a round
+				case <-late: // the lease had ended before the read, so the read had a ReadIndex round
 					if c.node(old).ReadsLeased() > leased {
 						t.Fatal("a read under a lease was answered without a look at the lease")
 					}
@@ -193,12 +194,12 @@ func TestRead_AfterWriteElsewhere(t *testing.T) {
 			for i := 1; ctx.Err() == nil; i++ {
 				value := strconv.Itoa(i)
 				if reply, err := writer.do("SET", key, value); err != nil || reply != ok {
-					t.Errorf("SET through %s: %q, %v", id, reply, err)
+					t.Errorf("SET through %s: %q, %v, want OK", id, reply, err)
 					return
 				}
 				r := readers[i%3]
 				if reply, err := r.do("GET", key); err != nil || reply != bulk(value) {
-					t.Errorf("GET after SET %s: %q, %v", value, reply, err)
+					t.Errorf("GET after SET %s: %q, %v, want the value that was set", value, reply, err)
 					return
 				}
 				select {
@@ -275,7 +276,7 @@ func TestRead_Local(t *testing.T) {
 	r := c.client("n1")
 	r.local = true
 	if n := r.number(t, "GET", "n"); n < l.acked.Load() {
-		t.Errorf("local read without a leader: %d, %d were acknowledged", n, l.acked.Load())
+		t.Errorf("local read without a leader returned %d although %d increments were acknowledged", n, l.acked.Load())
 	}
 }
 
@@ -300,13 +301,13 @@ func TestRead_VoterRemovedDuringRound(t *testing.T) {
 	}
 	for _, r := range []<-chan result{first, second} {
 		if got := awaitResult(t, "read", r); got.err != nil || got.reply != bulk("v") {
-			t.Errorf("read: %q, %v", got.reply, got.err)
+			t.Errorf("read: %q, %v, want v", got.reply, got.err)
 		}
 	}
 }
 
 // TestRead_Large checks that a follower runs reads with large replies itself,
-// piece by piece, and never on a state older than what was acknowledged before.
+// piece by piece, and never on a state that lacks an acknowledged write.
 func TestRead_Large(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -334,12 +335,12 @@ func TestRead_Large(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got = append(got, out...); p.Large != nil { // the machine is this node's own
+				if got = append(got, out...); p.Large != nil { // the value comes from this node's own state machine
 					larges++
 					got = p.Large.Append(got, 2)
 				}
 				if len(out) > 256<<10 {
-					t.Errorf("%s returned %d bytes at once", id, len(out))
+					t.Errorf("%s returned %d bytes at once, want at most 256 KiB", id, len(out))
 				}
 				if left = p.Cut() && p.Left; left {
 					if err := g.Skip(p.Ops); err != nil {

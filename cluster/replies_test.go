@@ -44,7 +44,7 @@ func TestReplies_Large(t *testing.T) {
 }
 
 // TestReplies_MoreThanQueue sends more answers at once than the queue of a
-// stream holds. None is lost, and the stream stays open.
+// stream holds. No answer is lost, and the stream stays open.
 func TestReplies_MoreThanQueue(t *testing.T) {
 	if underRace {
 		t.Skip("copies hundreds of megabytes")
@@ -71,7 +71,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 		wg.Go(func() {
 			reply, err := cl.do(mget...)
 			if err != nil || reply != want {
-				t.Errorf("MGET at the same time as others: %d bytes, %v", len(reply), err)
+				t.Errorf("one of three MGETs at the same time: %d bytes, %v, want the reply of 33 MiB", len(reply), err)
 			}
 		})
 	}
@@ -82,7 +82,7 @@ func TestReplies_MoreThanQueue(t *testing.T) {
 	flow()
 	wg.Wait()
 	if got := c.log.Count(follower + ": linked to leader"); got != links {
-		t.Errorf("the link was replaced %d times", got-links)
+		t.Errorf("the link was replaced %d times, want 0", got-links)
 	}
 }
 

@@ -23,9 +23,9 @@ import (
 // end in its dry run has delayed other clients only for BriefScriptTime.
 //
 // The dry run shows only that a script ends, not what it will do, because the
-// state may be different when the script is executed. A script that was quick
-// in its dry run, but is slow when it is executed, is stopped after
-// Options.ScriptTime, as any other script.
+// state may be different when the script is executed. If a script was quick in
+// its dry run but is slow when it is executed, it is stopped after
+// Options.ScriptTime, like any other script.
 
 // Kinds of reads, in a read frame.
 const (
@@ -116,7 +116,7 @@ func (ld *leadership) yielding() func() error {
 // script does. Each piece that goes through the log is reported to s.piece.
 //
 // If a client sends a pipeline of writes and closes its connection, the
-// pipeline is still executed. But when the replies exceed maxUnread, inPieces
+// pipeline is still executed. But once the replies exceed maxUnread, inPieces
 // does not execute the rest of the group.
 func (s *Session) inPieces() ([]byte, error) {
 	c := &s.call

@@ -16,9 +16,9 @@ import (
 
 // lines interprets a language with one command per line, which is all that the
 // cluster's side of scripting needs. "spin" runs until it is interrupted. "spin
-// once" and "spin twice" spin only in the first one or two runs of a script on
-// any node. "nap" runs for longer than the first script budget. "panic" panics.
-// "try" before a command ignores its error.
+// once" spins only in the first run of a script on any node, and "spin twice"
+// only in the first two runs. "nap" runs for longer than the first script
+// budget. "panic" panics. "try" before a command ignores the command's error.
 // In a library, "register f" begins a function.
 type lines struct {
 	runs     atomic.Int64
@@ -139,7 +139,7 @@ func TestScripts_ExactlyOnce(t *testing.T) {
 	load.check("n1")
 	plain.check("n2")
 	if runs, done := l.runs.Load(), load.acked.Load(); runs < done {
-		t.Errorf("%d runs for %d scripts", runs, done)
+		t.Errorf("%d runs for %d scripts, want at least one run for each", runs, done)
 	}
 	c.caughtUp()
 }
@@ -185,7 +185,7 @@ func TestScripts_Kill(t *testing.T) {
 		t.Errorf("the script answered %q, want %q", got, want)
 	}
 	if got := <-wrote; got != ok {
-		t.Errorf("the write after it answered %q", got)
+		t.Errorf("the write after the script answered %q, want OK", got)
 	}
 	c.client(leader).want(t, bulk("v"), "GET", "k")
 	c.client(leader).want(t, "-NOTBUSY No scripts in execution right now.\r\n", "SCRIPT", "KILL")
@@ -299,8 +299,8 @@ func TestScripts_OthersGoOn(t *testing.T) {
 		looping := c.client(from).start("EVAL", "SET k w\nspin", "0")
 		<-l.spinning
 		if i == 0 {
-			<-l.spinning // at first, the leader does not know that the script is slow
-			<-l.spinning // and then, it does not know how slow the script is
+			<-l.spinning // the run with the brief budget is over, and a short dry run has begun
+			<-l.spinning // the short dry run is over too, and a longer dry run has begun
 		}
 		for _, id := range c.ids() {
 			c.client(id).want(t, ":1\r\n", "INCR", from+id)
@@ -316,7 +316,7 @@ func TestScripts_OthersGoOn(t *testing.T) {
 }
 
 // compiler is a runner that compiles the large script once. The compilation
-// waits for a test.
+// waits until the test closes finish.
 type compiler struct {
 	*lines
 	began, finish chan struct{}
@@ -355,14 +355,14 @@ func TestScripts_Compile(t *testing.T) {
 	select {
 	case got := <-done:
 		if got.err != nil || got.reply != ":1\r\n" {
-			t.Errorf("a write answered %q, %v", got.reply, got.err)
+			t.Errorf("a write answered %q, %v, want 1", got.reply, got.err)
 		}
 	case <-time.After(waitLimit):
 		t.Error("the compilation of a script held up a write")
 	}
 	close(r.finish)
 	if got := awaitResult(t, "a large script", large); got.reply != bulk("v") {
-		t.Errorf("the script answered %q, %v", got.reply, got.err)
+		t.Errorf("the script answered %q, %v, want v", got.reply, got.err)
 	}
 }
 
@@ -432,7 +432,7 @@ func TestScripts_Pipeline(t *testing.T) {
 		}
 		for j, at := range []int{0, 3, 6} {
 			if next := fmt.Sprintf(":%d", 3*i+j+1); pipeline[at] != next {
-				t.Errorf("pipeline answered %q, want %s at %d", got, next, at)
+				t.Errorf("pipeline answered %q, want %s in line %d", got, next, at)
 			}
 		}
 		got, err = c.client(id).transaction(look, look)
@@ -553,7 +553,7 @@ func TestScripts_ReadOnly(t *testing.T) {
 		})
 	}
 	if after := c.node(leader).Status().Commit; after != before {
-		t.Errorf("read-only scripts made %d entries", after-before)
+		t.Errorf("read-only scripts made %d entries, want 0", after-before)
 	}
 	done := make(chan struct{})
 	go func() {

@@ -25,8 +25,8 @@ type Session struct {
 	piece func(group uint64, op int) // nil for none: see OnPiece
 
 	// reading is set if the last script with a large reply was executed as a
-	// read. logging is set if it went through the log after a dry run: see
-	// inPieces.
+	// read. logging is set if that script went through the log after a dry run:
+	// see inPieces.
 	reading, logging bool
 
 	wait   *wait     // the current wait: see Block
@@ -62,7 +62,7 @@ type call struct {
 	// see answer.
 	early func(replies []byte)
 	// ready, if not nil, asks the owner to run the read itself, on this
-	// leadership and at the lease clock now.
+	// leadership. The field now is the lease clock for the read.
 	ready *leadership
 
 	// first and last are the numbers that the session's groups have received
@@ -181,8 +181,8 @@ func (n *Node) RefuseQueued() bool {
 	return true
 }
 
-// growthRefusal returns the error for commands that add data, if this node knows
-// it without asking the leader, or "".
+// growthRefusal returns the error with which the cluster refuses commands that
+// add data, or "" if this node knows of none. It does not ask the leader.
 func (n *Node) growthRefusal() string {
 	if n.memoryRefused() {
 		return fsm.MsgOOM
@@ -190,8 +190,8 @@ func (n *Node) growthRefusal() string {
 	return n.disk.Full()
 }
 
-// noRoom returns the error for commands that add data, or "". The leader calls it
-// before it proposes an entry.
+// noRoom returns the error with which this node, as leader, refuses commands
+// that add data, or "". The leader calls it before it proposes an entry.
 func (n *Node) noRoom() string {
 	if n.machine.TooLarge() {
 		return fsm.MsgOOM
@@ -212,9 +212,9 @@ func (s *Session) Traced(number uint64) bool {
 }
 
 // Trace records the stages of a group for which Traced has returned true.
-// command is the name of its first command. begun is when Do was called,
-// replied is when it returned, and sent is when the replies were passed to the
-// socket of the client.
+// command is the name of the group's first command. begun is the time at which
+// Do was called, replied is the time at which it returned, and sent is the time
+// at which the replies were passed to the socket of the client.
 func (s *Session) Trace(number uint64, command string, begun, replied, sent time.Time) {
 	middle := trace.Forward
 	if number == 0 {
@@ -429,8 +429,8 @@ func endedBy(c *call, r *fsm.GroupResult) ended {
 // minShare is the smallest number of calls that is worth its own goroutine.
 const minShare = 8
 
-// shareLocked distributes the calls that an entry has ended over the
-// processors, if there are many, and returns the calls that are left for the
+// shareLocked distributes the calls that an entry has ended over the processors
+// if the entry has ended many calls, and returns the calls that are left for the
 // caller to answer. mu must be held.
 func (fw *forwarder) shareLocked(done []ended) []ended {
 	procs := runtime.GOMAXPROCS(0)

@@ -15,8 +15,9 @@ func silentOptions(o *cluster.Options) {
 	o.LeaderWait = slowdown * 3 * time.Second // a write that waits for raft's timers fails
 }
 
-// TestSilent_LeaderReplaced lets a leader hang: its connections stay open, and it
-// sends nothing. The other voters replace it long before raft's timers would.
+// TestSilent_LeaderReplaced lets a leader hang: its connections stay open, and
+// it sends nothing. The other voters replace the leader long before raft's
+// timers would.
 func TestSilent_LeaderReplaced(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, silentOptions)

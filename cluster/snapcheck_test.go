@@ -188,7 +188,7 @@ func TestSnapshot_Unreadable(t *testing.T) {
 				t.Errorf("snapshots %v and %v, want %v", complete, unfinished, good)
 			}
 			if after.LogBytes <= before.LogBytes {
-				t.Errorf("the log has %d bytes, before the failed snapshot %d", after.LogBytes, before.LogBytes)
+				t.Errorf("the log has %d bytes after the failed snapshots and had %d before them, want more", after.LogBytes, before.LogBytes)
 			}
 			if !strings.Contains(after.SnapshotError, tc.says) || !strings.Contains(after.SnapshotError, "the log is kept") {
 				t.Errorf("status says %q, want %q", after.SnapshotError, tc.says)
@@ -197,7 +197,7 @@ func TestSnapshot_Unreadable(t *testing.T) {
 				t.Error("the log of the node does not say that snapshots failed")
 			}
 			if got := metric(t, n, "holdfast_snapshot_failures_total"); got != 3 {
-				t.Errorf("holdfast_snapshot_failures_total is %v", got)
+				t.Errorf("holdfast_snapshot_failures_total is %v, want 3", got)
 			}
 			c.crash("n1")
 			c.open("n1")
@@ -216,7 +216,7 @@ func TestSnapshot_Unreadable(t *testing.T) {
 }
 
 // TestSnapshot_Retry: a snapshot that is due because of the size of the log
-// fails. The node tries again at growing intervals until one succeeds.
+// fails. The node tries again at growing intervals until an attempt succeeds.
 func TestSnapshot_Retry(t *testing.T) {
 	t.Parallel()
 	bad := &badSnapshots{}

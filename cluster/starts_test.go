@@ -13,7 +13,7 @@ import (
 
 // gate is a runner whose scripts run until the test releases them.
 type gate struct {
-	entered chan struct{} // capacity 1
+	entered chan struct{} // capacity 1: a script has begun
 	letGo   chan struct{}
 }
 
@@ -118,14 +118,14 @@ func (c *testCluster) restartWithinEntry(letGo func()) {
 		t.Skip("n1 has lost leadership, so the groups were perhaps not in one entry")
 	}
 	if _, _, waits := fsm.Waiting([]byte(res.reply)); res.err != nil || !waits {
-		t.Fatalf("command of the later start: %q, %v", res.reply, res.err)
+		t.Fatalf("command of the later start: %q, %v, want a reply that says that it waits", res.reply, res.err)
 	}
 	c.caughtUp()
 	for _, id := range c.ids() {
 		c.node(id).View(func(m *fsm.Machine) {
 			for _, s := range m.WaitSessions() {
 				if strings.HasPrefix(s.ID.NodeID, "n2") && s.ID != young.node.SessionID() {
-					t.Errorf("%s: waiters of %s", id, s.ID)
+					t.Errorf("%s stores waiters of session %s, want only waiters of the later start", id, s.ID)
 				}
 			}
 			if n := m.Waiting(); n != 1 {

@@ -125,9 +125,9 @@ func summaryOf(m *fsm.Machine) stateSummary {
 	return s
 }
 
-// SetReporter sets the function with which this node answers the calls of Reports
-// on any node, in JSON. Any goroutine may call f. The package does not interpret
-// queries and answers.
+// SetReporter sets the function that answers, on this node, the calls of
+// Reports on any node. f returns JSON, and any goroutine may call it. The
+// package does not interpret queries and answers.
 func (n *Node) SetReporter(f func(query string) ([]byte, error)) { n.status.reporter.Store(&f) }
 
 // Reports asks the reporters of all members, at the same time, and returns their
@@ -185,8 +185,8 @@ func (sr *statusReporter) reports(ctx context.Context, query string) map[string]
 // for the status once a second.
 type memoryReader struct {
 	mu    sync.Mutex
-	known bool // memory and at are set
-	at    time.Duration
+	known bool          // whether memory and at are set
+	at    time.Duration // Clock.Mono when memory was measured
 	// memory is 0 if the memory is not known.
 	memory uint64
 }
@@ -195,8 +195,8 @@ type memoryReader struct {
 // after the limit of its control group has changed.
 const memoryEvery = 10 * time.Second
 
-// read returns the result of measure, or the one of an earlier call. now is the
-// time by Clock.Mono.
+// read returns the result of measure, or the result of an earlier call of
+// measure. now is the time by Clock.Mono.
 func (mr *memoryReader) read(now time.Duration, measure func() (uint64, error)) uint64 {
 	mr.mu.Lock()
 	defer mr.mu.Unlock()

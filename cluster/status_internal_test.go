@@ -27,7 +27,7 @@ func TestShortReason(t *testing.T) {
 		},
 	} {
 		if got := shortReason(fmt.Errorf("dial admin at n1:7379: %w", err)); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("shortReason returned %q, want %q", got, want)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestMemoryReader(t *testing.T) {
 	} {
 		result, err = step.result, step.err
 		if got := mr.read(step.at, measure); got != step.want || measured != step.measured {
-			t.Errorf("at %v: %d after %d measurements, not %d after %d", step.at, got, measured, step.want, step.measured)
+			t.Errorf("at %v: read returned %d after %d measurements, want %d after %d", step.at, got, measured, step.want, step.measured)
 		}
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestClusterStatus_Busy checks that all nodes answer requests for their status while
-// an entry occupies their state machines, as a restore does for seconds, and that the
-// status of a busy node is its last one.
+// TestClusterStatus_Busy checks that all nodes answer requests for their status
+// while an entry occupies their state machines, as a restore does for seconds.
+// A busy node must report its last status.
 func TestClusterStatus_Busy(t *testing.T) {
 	c := start(t, 3)
 	c.client("n2").must(t, "SET", "a", "1")
 	c.caughtUp()
 	for _, id := range c.ids() {
 		if st := c.node(id).Status(); st.Keys != 1 {
-			t.Fatalf("%s has %d keys", id, st.Keys)
+			t.Fatalf("%s has %d keys, want 1", id, st.Keys)
 		}
 	}
 	// The entry waits for the readers, and the other readers wait for the entry.
@@ -51,7 +51,7 @@ func TestClusterStatus_Busy(t *testing.T) {
 	}
 	for _, st := range all {
 		if !st.Reachable || st.Keys != 1 || st.StateHash == "" {
-			t.Errorf("status of a busy node: %+v", st)
+			t.Errorf("status of a busy node: %+v, want the status before the entry", st)
 		}
 		for _, l := range st.Links {
 			if !l.Alive {

@@ -144,8 +144,9 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 	}
 }
 
-// marked returns a group that writes with the mark that it needs, because the
-// node that sent it may run a program that does not mark groups.
+// marked returns a group that has the mark that a group with writes and costly
+// reads needs: see fsm.Table.Mark. It adds the mark if it is missing, because
+// the node that sent the group may run a program that does not mark groups.
 func (ss *streamServer) marked(body []byte) []byte {
 	if ss.machine.Features() >= fsm.FeatureBudget {
 		return body
@@ -426,7 +427,7 @@ type remoteRead struct {
 	server *readServer
 	id     uint64
 	call   *call
-	from   fsm.SessionID // session of the node that asks
+	from   fsm.SessionID // session of the node whose client sent the read
 
 	leased, unleased bool // see call.leased
 

@@ -84,9 +84,10 @@ type transfers struct {
 	busy atomic.Bool // a transfer is in progress
 }
 
-// Transfer transfers leadership to the node to, or to the most up-to-date live
-// voter if to is "". It returns a description of what was done. It works on any
-// node. A transfer to the node that already leads succeeds immediately.
+// Transfer transfers leadership and returns a description of what was done. to
+// is the id of the node that is to lead. If to is "", the most up-to-date live
+// voter is to lead. Transfer works on any node. A transfer to the node that
+// already leads succeeds immediately.
 func (n *Node) Transfer(ctx context.Context, to string) (done string, err error) {
 	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opTransfer, Node: to})
 	return reply.Done, err

@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// wantRefused checks that an error contains all of some texts.
+// wantRefused checks that an error is not nil and contains all texts.
 func wantRefused(t *testing.T, what string, err error, texts ...string) {
 	t.Helper()
 	if err == nil {
-		t.Fatalf("%s: accepted", what)
+		t.Fatalf("%s: no error, want a refusal", what)
 	}
 	for _, text := range texts {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: refused with %q, which does not say %q", what, err, text)
+			t.Errorf("%s: refused with %q, which does not contain %q", what, err, text)
 		}
 	}
 }
@@ -103,10 +103,10 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	}
 }
 
-// TestTransfer_AskedTooLate: the request to campaign can reach a target after the
-// leader has stopped waiting for it. The target may then be elected. So the outcome
-// of a transfer that has timed out is unknown, and neither node reports that
-// the old leader continues.
+// TestTransfer_AskedTooLate: the request to campaign can reach a target after
+// the leader has stopped waiting for the election. The target may then be
+// elected. So the outcome of a transfer that has timed out is unknown, and
+// neither node reports that the old leader continues.
 func TestTransfer_AskedTooLate(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, 3, func(o *cluster.Options) { o.HeartbeatTimeout = slowdown * time.Second })
@@ -153,7 +153,7 @@ func TestTransfer_ToTheLeader(t *testing.T) {
 		eventually(t, id+" to know the leader", func() bool { return c.node(id).Status().Leader == "n2" })
 		done, err := c.node(id).Transfer(t.Context(), "n2")
 		if err != nil || done != "n2 leads already" {
-			t.Errorf("transfer to the leader, asked at %s: %q, %v", id, done, err)
+			t.Errorf("transfer to the leader, asked at %s: %q, %v, want a note that it leads already", id, done, err)
 		}
 	}
 	if st := c.node("n2").Status(); st.Role != "leader" || st.Term != term {
@@ -161,7 +161,7 @@ func TestTransfer_ToTheLeader(t *testing.T) {
 	}
 	done, err := c.node("n1").Transfer(t.Context(), "n3")
 	if err != nil || done != "n3 leads now" {
-		t.Errorf("transfer to n3: %q, %v", done, err)
+		t.Errorf("transfer to n3: %q, %v, want a note that it leads now", done, err)
 	}
 }
 

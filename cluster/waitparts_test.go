@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// crowdSize is the number of clients that wait on the node that fails, and
-// crowdParts is the minimum number of parts in which they are removed with
-// smallParts.
+// crowdSize is the number of clients that wait on the node that fails.
+// crowdParts is the minimum number of parts in which the leader removes the
+// waiters of these clients with smallParts.
 const crowdSize, crowdParts = 300, crowdSize / 6
 
 // smallParts makes the leader remove a few waiters in one entry.
@@ -74,7 +74,7 @@ func TestWaitParts_Dead(t *testing.T) {
 	select {
 	case reply := <-lock.s.Waited():
 		if reply == nil || reply[0] != ':' {
-			t.Errorf("the lock: %q", reply)
+			t.Errorf("the client that waits for the lock got %q, want a fencing token", reply)
 		}
 	case <-time.After(waitLimit):
 		t.Error("the living client does not get the lock")
@@ -84,7 +84,7 @@ func TestWaitParts_Dead(t *testing.T) {
 	}
 	cl.want(t, ":1\r\n", "rpush", "q", "one")
 	if got := list.element(t, "q"); got != "one" {
-		t.Errorf("got %s", got)
+		t.Errorf("the client that waits for the list got %s, want one", got)
 	}
 	c.forgotten()
 	if n := c.log.Count("state=" + fsm.SuspendEnd); n < crowdParts {
@@ -108,13 +108,13 @@ func TestWaitParts_Restarted(t *testing.T) {
 	c.wantParts(node)
 	c.client(c.leader()).want(t, ":1\r\n", "rpush", "q", "one")
 	if got := w.element(t, "q"); got != "one" {
-		t.Errorf("got %s", got)
+		t.Errorf("the client of the new start got %s, want one", got)
 	}
 	c.forgotten()
 }
 
-// wantParts checks that a node has only waiters of its current start, and that a
-// leader has removed those of its earlier start in parts.
+// wantParts checks that a node has only waiters of its current start, and that
+// a leader has removed the waiters of its earlier start in parts.
 func (c *testCluster) wantParts(node string) {
 	c.t.Helper()
 	c.caughtUp()
@@ -144,7 +144,7 @@ func TestWaitParts_Alone(t *testing.T) {
 	c.wantParts("n1")
 	c.client("n1").want(t, ":1\r\n", "rpush", "q", "one")
 	if got := w.element(t, "q"); got != "one" {
-		t.Errorf("got %s", got)
+		t.Errorf("the client of the new start got %s, want one", got)
 	}
 	c.forgotten()
 }
