@@ -24,12 +24,12 @@
 //
 // # Entries
 //
-// An entry is either a TermStart or a batch. A TermStart is the first entry of a
-// leadership. After it, machines execute no entry that was built in an older term.
-// A batch is a header, the sessions that have groups in the entry, and these
-// groups. A group contains commands of one pipeline of a connection. It consists of
-// operations; an operation is a command, or a transaction with its watched keys.
-// entry.go describes the layout.
+// An entry is either a TermStart or a batch. A TermStart is the first entry of
+// a leadership. After it, machines execute no entry that was built in an older
+// term. A batch is a header, a list of sessions, and groups of these sessions.
+// A group contains commands of one pipeline of a connection. It consists of
+// operations; an operation is a command, or a transaction with its watched
+// keys. entry.go describes the layout.
 //
 // # Exactly once
 //
@@ -37,8 +37,8 @@
 // consecutive numbers. The machine executes a group only if its number is the
 // next one. It answers a repeated number with the reply that it kept, and
 // refuses a number that would leave a gap. This is the client session of
-// Ongaro's dissertation, 6.3; the client is the node that holds the client's
-// connection.
+// Ongaro's dissertation, 6.3. What the dissertation calls the client is here
+// the node to which a Redis client is connected.
 //
 // # Commands
 //
@@ -57,12 +57,12 @@
 // The nodes of a cluster may have different kinds of processors. Results of
 // commands are stored or sent to clients, and replies are part of the hash
 // chain. So a result must not depend on the processor. Sums, quotients and
-// square roots do not depend on it. A product must be converted, float64(a *
-// b). Otherwise, Go may fuse the product with an addition and omit its
-// rounding. Sines and similar functions are in package geo, because the results
-// of package math differ between processors in the last bit. Before a float is
-// converted to an integer type, its range must be checked (see unsigned in
-// package geo). TestPurity checks most of these rules.
+// square roots do not depend on it. A product must be converted explicitly, as
+// in float64(a * b). Otherwise, Go may fuse the product with an addition and
+// omit the rounding of the product. Sines and similar functions are in package
+// geo, because the results of package math differ between processors in the
+// last bit. Before a float is converted to an integer type, its range must be
+// checked (see unsigned in package geo). TestPurity checks most of these rules.
 //
 // # Values
 //

@@ -63,8 +63,9 @@ type Header struct {
 	Stamp int64  // lease clock, nanoseconds since the cluster was formed
 	Wall  int64  // leader's wall clock, microseconds since 1970
 	Seed  uint64 // for RANDOMKEY and other random choices
-	// HashIndex and Hash are a point of the leader's own state hash chain. A
-	// node whose chain differs at that index has diverged and must stop.
+	// Hash is the value of the leader's hash chain at the log index HashIndex.
+	// A node whose own chain has another value at this index has diverged and
+	// must stop.
 	HashIndex uint64
 	Hash      uint64
 }
@@ -90,7 +91,7 @@ type SessionID struct {
 func (id SessionID) String() string { return fmt.Sprintf("%s/%d", id.NodeID, id.Boot) }
 
 // AppendTermStart encodes a TermStart entry. It stores the feature version in
-// the field for the number of groups. The first programs did not read this
+// the field for the number of groups. The oldest programs do not read this
 // field in a TermStart.
 func AppendTermStart(dst []byte, h Header, t TermStart) []byte {
 	base := len(dst)
@@ -191,7 +192,8 @@ func (b *BatchBuilder) Encode(h Header) []byte {
 	return seal(dst, 0)
 }
 
-// Reset empties the builder and keeps its memory, up to keep bytes.
+// Reset empties the builder. It keeps the buffer of the groups unless the
+// buffer is larger than keep bytes.
 func (b *BatchBuilder) Reset(keep int) {
 	b.sessions = b.sessions[:0]
 	clear(b.index)
@@ -237,9 +239,10 @@ func decodeEntry(data []byte) (entry, error) {
 	e.sessions = int(binary.LittleEndian.Uint32(data[56:]))
 	e.groups = int(binary.LittleEndian.Uint32(data[60:]))
 	e.rest = data[entryHeaderSize:]
-	// A session or a group takes at least two bytes. A larger count is invalid,
-	// and must not determine the size of an allocation. A TermStart has
-	// neither: its number of groups is a feature version.
+	// A session or a group takes at least two bytes. A count that needs more
+	// bytes than there are is invalid, and must not determine the size of an
+	// allocation. A TermStart has neither: its number of groups is a feature
+	// version.
 	if e.kind == entryBatch && max(e.sessions, e.groups) > len(e.rest)/2 {
 		return e, fmt.Errorf("entry counts %d sessions, %d groups in %d bytes: %w",
 			e.sessions, e.groups, len(e.rest), ErrFormat)
@@ -312,7 +315,7 @@ func ReadRecord(data []byte) (Record, error) {
 	sessions := make([]SessionID, e.sessions)
 	for i := range sessions {
 		sessions[i] = SessionID{NodeID: string(d.Bytes()), Boot: d.Uvarint()}
-		d.Uvarint() // floor that the forwarder has acknowledged
+		d.Uvarint() // ackFloor: see BatchBuilder.Add
 	}
 	rec.Sessions = sessions
 	for range e.groups {
@@ -331,7 +334,7 @@ func ReadRecord(data []byte) (Record, error) {
 
 func readOps(body []byte) ([]RecordOp, error) {
 	if len(body) == 0 {
-		return nil, nil // the forwarder has given up this number
+		return nil, nil // the forwarder has given up the group with this number
 	}
 	var r groupReader
 	if err := r.open(body); err != nil {

@@ -53,7 +53,7 @@ const (
 	// EventChanged means that a key was created, changed, deleted or expired.
 	EventChanged
 	// EventFlushed means that a database was emptied or exchanged with another
-	// one.
+	// database.
 	EventFlushed
 	// EventTracked means that a connection with tracking has read a key at this
 	// log index. The next change of the key invalidates what the connection has
@@ -354,15 +354,17 @@ type LockRefusals struct {
 	TimedOut uint64 // commands that waited until their timeout
 }
 
-// maxKeptEvents bounds the memory for events that is kept from entry to entry.
+// maxKeptEvents is the largest capacity, in events, of a buffer that is used
+// again for the next entry.
 const maxKeptEvents = 4096
 
 // RecordLocks sets whether Apply adds the events of locks to its results from now
 // on. It does not affect the state or the replies.
 func (m *Machine) RecordLocks(on bool) { m.recordsLocks = on }
 
-// takeLocks returns the events of the entry, which are valid until the next entry,
-// and whether there were too many.
+// takeLocks returns the events of locks of the current entry. They are valid
+// until the next entry is applied. cut reports that there were more than
+// MaxLockEvents.
 func (r *lockRecord) takeLocks() (events []LockEvent, cut bool) {
 	events, cut = r.lockEvents, r.locksCut
 	if len(events) == 0 {
@@ -375,14 +377,16 @@ func (r *lockRecord) takeLocks() (events []LockEvent, cut bool) {
 	return events, cut
 }
 
-// LockRefused notes that a command gets no lock because another owner has it.
+// LockRefused counts a command that does not get a lock and does not wait for
+// it: see LockRefusals.Held.
 func (c *Ctx) LockRefused() {
 	if !c.readOnly {
 		c.m.lockRecord.refused.Held++
 	}
 }
 
-// lockTimedOut counts a waiter that ends without being served, if it waits for a lock.
+// lockTimedOut counts a waiter that is removed without being served, if it
+// waited for a lock.
 func (c *Ctx) lockTimedOut(n *waiter) {
 	if !n.served && n.forLock() {
 		c.m.lockRecord.refused.TimedOut++
@@ -454,7 +458,8 @@ func (c *Ctx) holdersGranted(o *keyspace.Object) {
 	})
 }
 
-// noteEnd notes the end of a grant. If how is "", Ctx.removedBy decides. g
+// noteEnd notes the end of a grant. how is the way in which it ended. If how is
+// "", the event has Ctx.removedBy, or LockDeleted if that is empty too. g
 // describes the grant, and is nil if LOCK ACQUIRE did not make it.
 func (c *Ctx) noteEnd(key, owner string, token Pos, how string, g *Grant) {
 	if !c.m.recordsLocks {
@@ -519,7 +524,8 @@ func (c *Ctx) mark(old, o *keyspace.Object, how string) {
 		}
 		return
 	default:
-		if old.Mark == keyspace.MadeIfAbsent && o.Mark == keyspace.IsLock { // GETSET shows that old was a lock too
+		// Clients use GETSET to take over a lock. So if o is a lock, old was a lock too.
+		if old.Mark == keyspace.MadeIfAbsent && o.Mark == keyspace.IsLock {
 			c.noteString(old, c.now-old.Touched)
 			c.noteEnd(old.Key, old.Str, old.Token, how, nil)
 		}

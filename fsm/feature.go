@@ -23,8 +23,8 @@ const (
 	// FeatureAbsent gives absent keys versions for WATCH: see removed.
 	FeatureAbsent = 1
 	// FeatureMend changes the meaning of entries in these ways:
-	//   - If an entry contains two starts of a node, the groups of the earlier
-	//     start are not executed after the later start.
+	//   - If an entry contains sessions of two starts of a node, the groups of
+	//     the earlier start are not executed.
 	//   - WATCH of an absent key notices SWAPDB.
 	//   - The reply that was served to a waiter is kept until the waiter's node
 	//     has received the reply, has started again, or was removed from the
@@ -35,8 +35,8 @@ const (
 	FeatureMend = 2
 
 	// FeatureScriptCache changes the meaning of entries in this way:
-	//   - The script cache evicts the scripts that were not used for the
-	//     longest time (see scriptCache).
+	//   - The script cache evicts the least recently used scripts (see
+	//     scriptCache).
 	FeatureScriptCache = 3
 
 	// FeatureBudget changes the meaning of entries in these ways:
@@ -66,10 +66,11 @@ const (
 	//     owner. Below this version, these arguments are errors, as in programs
 	//     that do not know them.
 	//   - Values of the type lock exist (see keyspace.Lock).
-	//   - LOCK INFO and LOCK LIST describe values of this type, and LOCK HELP the
-	//     options.
-	//   - A grant whose renewal was answered is not passed on (see answered), and
-	//     every grant to a waiter must be claimed.
+	//   - LOCK INFO and LOCK LIST describe values of this type, and LOCK HELP
+	//     describes the new options.
+	//   - A grant whose renewal was answered does not pass to the next waiter
+	//     (see answered), and a node must claim every grant that its waiter
+	//     got.
 	FeatureShared = 7
 
 	// FeatureHistory changes the meaning of entries in this way:
@@ -80,7 +81,8 @@ const (
 	// FeatureDelay changes the meaning of entries in this way:
 	//   - The setting lock-delay takes effect: for some time after a lock was lost,
 	//     no client gets it (see Ctx.lost).
-	//   - LOCK LIST WAITED lists the locks that most clients wait for.
+	//   - LOCK LIST WAITED lists the locks that clients wait for, those with
+	//     the most waiters first.
 	//   - SET NX GET of a free lock that belongs to a waiting client is an error,
 	//     because its null reply would say that the client got the lock.
 	FeatureDelay = 9
@@ -89,9 +91,9 @@ const (
 	//   - SuspendCommand with SuspendEnd or SuspendDrop may name the waiters
 	//     that it removes. Below this version, a call that names waiters has no
 	//     effect.
-	//   - An operation looks for waiters to serve only at keys whose values
-	//     permit it (see Ctx.mayServe). This may change the order in which it
-	//     serves the waiters of several keys.
+	//   - After an operation, the machine tries to serve waiters only at keys
+	//     whose values may satisfy them (see Ctx.mayServe). This may change
+	//     the order in which it serves the waiters of several keys.
 	//   - If SET NX or SETNX succeeds because the key already has the value
 	//     (see SettingIdempotent), it renews the grant of the lock, so that the
 	//     grant does not pass to the next waiter.
@@ -135,8 +137,9 @@ func (m *Machine) Features() int { return m.features }
 // does not know. It wraps ErrVersion.
 var ErrDowngrade = fmt.Errorf("install the newer program again: %w", ErrVersion)
 
-// CheckFeatures returns ErrDowngrade if the state needs a feature version that
-// is higher than known, the highest feature version that a program knows.
+// CheckFeatures returns ErrDowngrade if the state needs a higher feature
+// version than a program knows. known is the highest feature version of that
+// program.
 func (m *Machine) CheckFeatures(known int) error {
 	if m.features > known {
 		return fmt.Errorf("the cluster uses feature version %d and this program knows %d: %w",
@@ -216,7 +219,7 @@ func (l *snapshotLoader) features(d *codec.Decoder) error {
 	n := d.Uvarint()
 	switch {
 	case d.Err != nil:
-		return nil // the caller reports d.err
+		return nil // the caller reports d.Err
 	case n < FeatureMend || l.m.features != 0:
 		return fmt.Errorf("feature version %d: %w", n, ErrFormat)
 	}

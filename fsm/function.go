@@ -118,7 +118,7 @@ var functionCommands = []Command{
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N) where N is the number of functions",
 		Syntax:     "library-name code function [function ...]",
-		Doc:        "Put a library in place of the one of its name, as FUNCTION LOAD does",
+		Doc:        "Add a library or replace the library of the same name, as FUNCTION LOAD REPLACE does",
 	},
 }
 
@@ -288,7 +288,7 @@ func (l *snapshotLoader) library(d *codec.Decoder) error {
 	if l.m.libraries.Has(lib.Name) || l.m.libraries.Replace(lib) != "" {
 		return fmt.Errorf("library %q: %w", lib.Name, ErrFormat)
 	}
-	l.objects++ // the count at the end includes libraries
+	l.objects++ // the count at the end of the snapshot includes libraries
 	return nil
 }
 

@@ -65,7 +65,7 @@ type Queued struct {
 }
 
 // Reset empties the group for a connection. proto is the RESP version of the
-// connection, origin its number on this node.
+// connection. origin is the number of the connection on this node.
 func (g *Group) Reset(proto int, origin uint64) {
 	g.buf = g.buf[:0]
 	var flags byte
@@ -375,8 +375,9 @@ func (t *Table) Pieces(body []byte) []Piece {
 	return pieces
 }
 
-// Reads reports whether a group can be executed as a read. It cannot if it writes, or
-// if its connection tracks its reads. Only the log orders a tracked read correctly.
+// Reads reports whether a group can be executed as a read. A group cannot if it
+// writes, or if its connection tracks its reads. Only the log orders a tracked
+// read correctly.
 func (t *Table) Reads(body []byte) bool {
 	var r groupReader
 	return r.open(body) == nil && !r.track && t.Check(body, true) == nil

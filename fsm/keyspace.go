@@ -128,8 +128,8 @@ func (c *Ctx) Assign(o *keyspace.Object) {
 	}
 }
 
-// keepsGrant reports whether a value that is written over another one continues
-// its grant: see "Locks" in docs/architecture.md.
+// keepsGrant reports whether o, which is written over old, continues the grant
+// of old: see "Locks" in docs/architecture.md.
 func keepsGrant(old, o *keyspace.Object) bool {
 	switch {
 	case old.Type != o.Type:
@@ -302,8 +302,8 @@ func (m *Machine) disown() { m.owner = &container.Owner{} }
 // Its transaction must then fail, even if the key is absent again. Keys share
 // buckets by their hash. A bucket contains the sum of the versions of the
 // objects that were removed. A sum does not depend on the order of the
-// removals. So the sum that a bucket will have after an expired key was removed
-// is known before the removal. If another key of the bucket is removed, a
+// removals. So a read can compute the sum that a bucket will have after an
+// expired key is removed. If another key of the bucket is removed, a
 // transaction fails needlessly, and its client tries again as after any failed
 // transaction.
 //
@@ -375,8 +375,8 @@ func (r *removed) add(owner *container.Owner, o *keyspace.Object) {
 // version returns the version of an absent key for WATCH. It is 0 if no key of
 // the bucket was removed and the database was never exchanged. due is the
 // object of the key if the key has expired and is not removed yet, else nil.
-// Both parts of the sum only grow, so the sum changes whenever one of them
-// does.
+// The version is the sum of two parts: the sum of the bucket, and exchanged.
+// Both only grow, so the version changes whenever one of them does.
 func (r *removed) version(hash uint64, due *keyspace.Object, exchanged Pos) Pos {
 	if !r.counts {
 		return 0

@@ -151,11 +151,12 @@ func (m *Machine) lacksKey(db int, keys [][]byte) bool {
 	return slices.ContainsFunc(keys, func(key []byte) bool { return m.dbs[db].Get(key) == nil })
 }
 
-// full returns the error for a script's call of a command that has to be refused
-// because there is no room for more data. It returns "" if the call may run. As
-// in Redis, a script that has already written something may continue, because an
-// error could leave its work half done. A known script that releases or renews a
-// lock may run too, even if it is interpreted because its user has rules.
+// full returns the error for a script's call of a command that has to be
+// refused because there is no room for more data. It returns "" if the call may
+// run. As in Redis, a script that has already written something may continue,
+// because an error could leave its work half done. A known script that releases
+// or renews a lock may run too, even if it is interpreted because ACL rules
+// apply to its user.
 func (s *scriptRun) full(row *Command) string {
 	if row.Flags&DenyOOM == 0 || s.before != nil {
 		return ""

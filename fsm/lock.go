@@ -25,7 +25,8 @@ import (
 type locks struct {
 	grants [Databases]*btree.BTreeG[*Grant]
 	delays lockdelay.Set
-	// unindexed counts the strings of each database for which unindexed is true.
+	// unindexed is, for each database, the number of strings for which the
+	// function unindexed returns true.
 	unindexed [Databases]int
 }
 
@@ -276,7 +277,7 @@ func (c *Ctx) EndHolder(o *keyspace.Object, h keyspace.Holder, how string) {
 }
 
 // expireHolders removes the holders whose lease has ended, and returns their
-// number. If all leases have ended, it leaves the removal to the caller, who
+// number. If all leases have ended, it removes no holder, because the caller
 // removes the key.
 func (c *Ctx) expireHolders(o *keyspace.Object) int {
 	if o.Deadline <= c.now {
@@ -379,8 +380,9 @@ func (m *Machine) LockCounts() (held, waiting int) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
-// heir returns the first waiter of a queue that is behind the given position
-// and is not passed over. It returns nil if there is none.
+// heir returns the first waiter in the queue of k whose position is higher than
+// behind and that is not passed over. It returns nil if the queue has no such
+// waiter.
 func (w *waits) heir(k waitKey, behind Pos) (heir *waiter) {
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
 		if q.waitKey != k {
@@ -421,8 +423,8 @@ func (c *Ctx) LastToken() keyspace.Pos { return keyspace.Pos(c.m.token) }
 // current database other keys.
 func (c *Ctx) Exchanged() keyspace.Pos { return c.m.exchanged[c.db] }
 
-// LockPages returns the Keeper of the locks that LOCK LIST finds, or nil if the node
-// keeps none.
+// LockPages returns the Keeper that stores the locks found by LOCK LIST for the
+// next pages of the list. It is nil if the node has no Keeper.
 func (c *Ctx) LockPages() locklist.Keeper { return c.pages }
 
 // LockWanted reports whether a client waits for a lock and is not passed over.
@@ -554,9 +556,9 @@ func (c *Ctx) LockWaiters(key string, f func(n LockWaiter) bool) {
 	})
 }
 
-// WaitedLocks calls f for the keys of the locks of the current database that clients
-// wait for, in the order of the keys, until f returns false. n is the number of
-// those clients.
+// WaitedLocks calls f for the keys of the locks of the current database that
+// clients wait for, in the order of the keys, until f returns false. n is the
+// number of clients that wait for the lock.
 func (c *Ctx) WaitedLocks(f func(key string, n int) bool) {
 	w := &c.m.waits
 	if w.locks == 0 {

@@ -141,9 +141,10 @@ func (m *Machine) Len() int {
 	return n
 }
 
-// Bytes returns the approximate memory of the data set: of all keys, their values,
-// and the delays of locks, in bytes. All nodes that run the same program return the
-// same number. It is no part of the state: no entry depends on it.
+// Bytes returns the approximate memory of the data set: of all keys, their
+// values, and the delays of locks, in bytes. All nodes that run the same
+// program return the same number. It is not part of the state, and no entry
+// depends on it.
 func (m *Machine) Bytes() int64 {
 	n := int64(0)
 	for _, db := range m.dbs {
@@ -349,7 +350,7 @@ func (m *Machine) context(index uint64, h Header) *Ctx {
 const largeReply = 64 << 10
 
 // runGroup executes one group of a session and sets the result in g. s is nil
-// if a newer start of its node is known.
+// if a later start of the session's node has a session.
 func (m *Machine) runGroup(c *Ctx, s *session, body []byte, g *GroupResult) error {
 	switch {
 	case !s.runs(m.features):
@@ -444,7 +445,7 @@ type Ctx struct {
 	ending
 
 	meter   meter
-	changes int // calls of change
+	changes int // calls of Change
 
 	draw
 	scripting
@@ -537,7 +538,7 @@ type serving struct {
 	lockEnd, removedBy string
 	// delaySteps counts the steps of delayOf, for expireDue.
 	delaySteps int
-	// acquires is set while a native script runs that creates absent keys.
+	// acquires is set while a native script that creates absent keys runs.
 	acquires bool
 }
 
@@ -553,7 +554,7 @@ func (c *Ctx) Random() uint64 {
 	return container.Mix(c.seed)
 }
 
-// drawStep is the step of splitmix64: n draws add n of it to the seed.
+// drawStep is the step of splitmix64: n draws add n times drawStep to the seed.
 const drawStep = 0x9e3779b97f4a7c15
 
 // ReplyTooLarge is the error reply in place of a reply that exceeds the limit
@@ -738,7 +739,7 @@ type Trace struct {
 	// executes natively is one command. proto is the RESP version of the
 	// connection that sent the command.
 	Ran func(db int, args [][]byte, reply Reply, proto int)
-	// Served is called for a blocking command that was given its reply.
+	// Served is called when a blocking command that waited gets its reply.
 	Served func(db int, args [][]byte, reply Reply)
 	// Expired is called for a key whose deadline has passed. This happens
 	// before Ran is called for a command that finds the key absent. It may

@@ -20,9 +20,9 @@ import (
 // keys have the right types. All other calls go to the interpreter.
 //
 // The log contains the calls themselves. So adding a native script, or changing
-// what one does, changes the meaning of the log.
+// what a native script does, changes the meaning of the log.
 type nativeScript struct {
-	keys, args int // minimum numbers
+	keys, args int // minimum numbers of KEYS and of ARGV
 	// numbers are the indices, from 0, of the arguments that must be positive
 	// integers. Such an argument is a time to live or a length.
 	numbers []int
@@ -38,12 +38,12 @@ type nativeScript struct {
 type nativeRun struct {
 	*Ctx
 	keys, argv [][]byte
-	tracks     bool // the reads must still be reported: see reads
+	tracks     bool // the script's reads were not reported yet: see the method reads
 }
 
-// reads reports that the script reads. As in Redis, that counts as a read of
-// all its keys for a connection with tracking. So the connection is also
-// notified of the script's later writes to these keys.
+// reads reports that the script reads. As in Redis, the read counts as a read
+// of all keys of the script for a connection with tracking. So the connection
+// is also notified of the script's later writes to these keys.
 func (s *nativeRun) reads() {
 	if !s.tracks {
 		return
@@ -242,8 +242,8 @@ func (s *nativeRun) held(key []byte) (o *keyspace.Object, same bool, fail Reply)
 	return o, o != nil && o.Str == codec.View(s.argv[0]), None
 }
 
-// ifHeld returns the reply of then if the value of the first key is the token,
-// and the reply other if it is not.
+// ifHeld calls then and returns its reply if the value of the first key is the
+// token ARGV[1]. Otherwise, it returns the parameter other.
 func (s *nativeRun) ifHeld(other Reply, then func(o *keyspace.Object) Reply) Reply {
 	o, same, fail := s.held(s.keys[0])
 	switch {
@@ -340,7 +340,7 @@ func redisPyExtend(s *nativeRun) Reply {
 		}
 		ms := s.argv[1]
 		if len(s.argv) > 2 && string(s.argv[2]) == "0" {
-			n, _ := number.ParseInt(ms) // fits has checked that it is a number
+			n, _ := number.ParseInt(ms) // fits has checked that ARGV[2] is a number
 			ms = strconv.AppendInt(nil, n+left, 10)
 		}
 		s.expire(ms)
@@ -447,7 +447,7 @@ func redislockObtain(s *nativeRun) Reply {
 		return s.do("set", set...)
 	}
 	s.reads()
-	n, _ := number.ParseInt(s.argv[1]) // fits has checked that it is a number
+	n, _ := number.ParseInt(s.argv[1]) // fits has checked that ARGV[2] is a number
 	o, wrong := s.LookupString(s.keys[0])
 	switch {
 	case wrong:
@@ -524,8 +524,8 @@ func redissonLock(s *nativeRun) Reply {
 // as redissonRenew requires.
 func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 
-// redissonRenew renews the locks whose holders are still in their hashes, and
-// returns for each lock whether it was renewed.
+// redissonRenew renews each lock whose hash still contains the holder of the
+// lock. It returns for each lock whether it was renewed.
 func redissonRenew(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {

@@ -21,8 +21,8 @@ type ReadRequest struct {
 	// scripts. Runner and Scripts may be nil.
 	Runner  ScriptRunner
 	Scripts RunningScripts
-	// Pages, unless nil, keeps the locks that LOCK LIST finds, for further reads of
-	// the same node.
+	// Pages, unless nil, keeps the locks that LOCK LIST finds. Later reads on
+	// the same node use them.
 	Pages locklist.Keeper
 	// Budget, unless nil, bounds the cost of the group. If the group exceeds
 	// it, Read returns the error of the budget, and no replies.
@@ -77,8 +77,10 @@ func (p *Front) take(op int, reply Reply, proto int) (large bool) {
 	return true
 }
 
-// ErrUnlogged means that a read would have to change the state: an EVAL_RO of a
-// script that is not in the cache yet. The group has to go through the log.
+// ErrUnlogged means that a read would have to change the state. Examples are an
+// EVAL_RO of a script that is not in the cache yet, and a script that is
+// executed as a read and calls a write command. The group has to go through the
+// log.
 var ErrUnlogged = errors.New("read has an effect and must go through the log")
 
 // Read executes a group without writes and appends its replies to dst.
@@ -116,7 +118,8 @@ func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending
 
 // AppendPosition encodes a log index and a time. The leader sends them to a
 // node so that the node can run a read itself. Before the read, the node must
-// have applied the log index. It must use now as the lease clock.
+// have applied the entry at this log index. During the read, the node must use
+// now as the lease clock.
 func AppendPosition(dst []byte, index uint64, now int64) []byte {
 	return binary.AppendVarint(binary.AppendUvarint(dst, index), now)
 }

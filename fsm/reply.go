@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// kind is the RESP3 type of a reply. In RESP2, a type that does not exist there
-// is encoded as the closest one that does.
+// kind is the RESP3 type of a reply. If RESP2 does not have this type, the
+// reply is encoded as the closest RESP2 type.
 type kind byte
 
 const (
@@ -505,8 +505,8 @@ func UnknownCommand(args [][]byte) string {
 	return text
 }
 
-// UnknownSubcommand returns Redis' error text for an unknown subcommand of the
-// command whose name is upper.
+// UnknownSubcommand returns Redis' error text for an unknown subcommand. upper
+// is the name of the container command in upper case.
 func UnknownSubcommand(sub []byte, upper string) string {
 	return "ERR unknown subcommand '" + clip(sub, 128) + "'. Try " + upper + " HELP."
 }

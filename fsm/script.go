@@ -423,12 +423,12 @@ var scriptHelp = func() Reply {
 }()
 
 // These limits bound the script cache. From FeatureScriptCache on, a new script
-// evicts the scripts that were not used for the longest time, no matter whether
-// EVAL or SCRIPT LOAD added them. A program that builds a new script for every
-// call, or loads scripts without end, must neither fill the memory of all nodes
-// nor keep the scripts of other programs out of the cache. Before
-// FeatureScriptCache, only scripts of EVAL were evicted, the oldest first.
-// Scripts of SCRIPT LOAD stayed until SCRIPT FLUSH.
+// evicts the least recently used scripts, no matter whether EVAL or SCRIPT LOAD
+// added them. A program that builds a new script for every call, or loads
+// scripts without end, must neither fill the memory of all nodes nor keep the
+// scripts of other programs out of the cache. Before FeatureScriptCache, only
+// scripts of EVAL were evicted, the oldest first. Scripts of SCRIPT LOAD stayed
+// until SCRIPT FLUSH.
 const (
 	maxScriptBytes  = 1 << 20
 	maxScriptCache  = 32 << 20
@@ -445,10 +445,10 @@ func SHA1(script []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A use of a script updates the recorded time of the script's last use only if
-// that time is at least this old, in nanoseconds of the lease clock. The reason
-// is that each update changes the state. Read-only scripts have the longer
-// limit, because their group must go through the log to make the update.
+// The cache records when each script was last used. A later use updates the
+// record only if the record is at least this old, in nanoseconds of the lease
+// clock, because each update changes the state. Read-only scripts have the
+// longer limit, because their group must go through the log to make the update.
 const (
 	scriptUseEvery     = int64(60e9)
 	scriptReadUseEvery = int64(600e9)
@@ -501,8 +501,8 @@ func (s *scriptCache) get(sha string) (body string, known bool) {
 }
 
 // stale reports whether a use of a script must be recorded. It must if the
-// script is not in the cache, or if the last recorded use is at least every
-// nanoseconds ago.
+// script is not in the cache, or if the age of its last recorded use is at
+// least the parameter every, in nanoseconds.
 func (s *scriptCache) stale(sha string, now, every int64) bool {
 	e, known := s.bodies.Get(sha)
 	return !known || now-e.used >= every

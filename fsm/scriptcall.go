@@ -128,12 +128,12 @@ const (
 		"or read in a script that does not write"
 )
 
-// AsRead returns a group that executes the script of body as a read, if body
-// consists of one EVAL, EVAL_RO, EVALSHA or EVALSHA_RO and its connection does
-// not track its reads. The read fails with ErrUnlogged if the script writes, or
-// if the log must record the script or its use in the cache. load is the
-// internal command that puts the text of the script into the cache, or nil if
-// the group contains only the SHA1.
+// AsRead returns a group that executes the script of body as a read. ok is
+// false unless body consists of one EVAL, EVAL_RO, EVALSHA or EVALSHA_RO and
+// its connection does not track its reads. The read fails with ErrUnlogged if
+// the script writes, or if the log must record the script or its use in the
+// cache. load is the internal command that puts the text of the script into the
+// cache, or nil if the group contains only the SHA1.
 func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
 	var r groupReader
 	if r.open(body) != nil || r.track || r.d.Byte() != opCommand {
@@ -205,7 +205,7 @@ func (s *scriptRun) do(args [][]byte) Reply {
 	}
 	switch {
 	case write && c.readOnly && c.m.features >= FeatureParts:
-		c.unlogged = true // the node may have sent a script that writes as a read: see AsRead
+		c.unlogged = true // the node may have sent a script as a read although it writes: see AsRead
 		return Error(msgScriptReadOnly)
 	case write && (s.readOnly || c.readOnly):
 		return Error(msgScriptReadOnly)
@@ -284,9 +284,9 @@ func (s *scriptRun) ofLock(cmd *Command, args [][]byte) (*Command, [][]byte) {
 
 // track records a read of the script for a connection with tracking. As in
 // Redis, the read counts as a read of all keys that the script was called with,
-// and of no others, because the client cannot know which other keys a script
-// reads. In the log, an EXISTS command represents the read. Further reads are
-// not recorded until the script writes.
+// and of no other keys, because the client cannot know which other keys a
+// script reads. In the log, an EXISTS command represents the read. Further
+// reads are not recorded until the script writes.
 func (s *scriptRun) track(draws uint64) {
 	if s.tracked || len(s.keys) == 0 {
 		return
@@ -318,8 +318,8 @@ func (c *Ctx) refused(cmd *Command, args [][]byte) string {
 	return ""
 }
 
-// permits implements redis.acl_check_cmd. Commands that scripts may not call
-// are known too.
+// permits implements redis.acl_check_cmd. known is also true for commands that
+// scripts may not call.
 func (s *scriptRun) permits(args [][]byte) (permitted, known bool) {
 	name := strings.ToLower(string(args[0]))
 	cmd := s.c.m.table.Find(args[0])

@@ -50,8 +50,8 @@ const (
 	msgScriptTooBig = "ERR script answers or writes more than 16 MiB and was rolled back"
 )
 
-// Speculate prepares a speculative execution of the groups of b under the
-// header h. It needs exclusive access to m during this call only.
+// Speculate prepares a speculative execution of the groups of b for an entry
+// with the header h. It needs exclusive access to m during this call only.
 func (m *Machine) Speculate(h Header, b *BatchBuilder, runner ScriptRunner) *Speculation {
 	sp := m.Clone().speculation(h, runner)
 	sp.batch, sp.sessions = b, make([]*session, len(b.sessions))
@@ -94,8 +94,8 @@ func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
 // proposed to out. In three cases, it adds the remaining groups unchanged to rest,
 // for the next entry:
 //
-//   - after a group with scripts for which enough returns true,
-//   - after a group with scripts that makes out large,
+//   - after a group with scripts, if enough then returns true,
+//   - after a group with scripts, if out is then large,
 //   - after a group that is answered with TooLong and cannot be undone, because the
 //     clone then contains some of its effects.
 //
@@ -357,8 +357,9 @@ type ScriptBudget byte
 
 const (
 	// Briefly is for a group without a dry run. If one of its scripts is cut,
-	// no part of the group is proposed, and the reply is TooLong. A group of
-	// several operations is then executed in pieces: see SplitGroup.
+	// no part of the group is proposed, and the group gets the special reply
+	// that the function TooLong recognizes. A group of several operations is
+	// then executed in pieces: see SplitGroup.
 	Briefly ScriptBudget = iota
 	// DryRun is for a script outside the log: in the leader's dry run, or in a
 	// read.
@@ -486,14 +487,14 @@ func SplitGroup(body []byte) (first, second []byte, ok bool) {
 	return body[:cut:cut], slices.Concat(body[:head], body[cut:]), true
 }
 
-// Try executes a group with scripts as a dry run. It returns the replies and ops,
-// the number of operations that it has executed. cut reports whether a script, or
-// the costly reads, have exceeded their budget. After a script that was cut, the
-// group ends. If it has more operations, ops also counts the next one, so that ops
-// is more than 1. If the costly reads were cut, replies is a single error and ops
-// is 1. Try calls pause every few steps of costly reads. If pause returns an error,
-// the costly reads end. m must be a clone that no other goroutine uses, and it must
-// not be used again.
+// Try executes a group with scripts as a dry run. It returns the replies and
+// ops, the number of operations that it has executed. cut reports whether a
+// script, or the costly reads, have exceeded their budget. After a script that
+// was cut, the group ends. If the group has more operations, ops also counts
+// the next one, so that ops is more than 1. If the costly reads were cut,
+// replies is a single error and ops is 1. Try calls pause every few steps of
+// costly reads. If pause returns an error, the costly reads end. m must be a
+// clone that no other goroutine uses, and it must not be used again.
 func (m *Machine) Try(
 	h Header, body []byte, runner ScriptRunner, pause func() error,
 ) (replies []byte, ops int, cut bool, err error) {
@@ -509,12 +510,12 @@ func (m *Machine) Try(
 	return sp.replies, sp.ops, sp.c.cut, nil
 }
 
-// A costly read is a read whose work depends on the size of the values of its
-// keys: KEYS, LCS, SMEMBERS, ZRANGE. A costly read in a group that writes must
-// not go into the log. Otherwise, every node would execute it, and would do so
-// again after each restart. The leader executes such a group speculatively,
-// within a budget (see Speculation), and the entry contains the reply of the
-// costly read in its place.
+// A costly read is a read whose work depends on the size of a database or of
+// the values of its keys, for example KEYS, LCS, SMEMBERS or ZRANGE. A costly
+// read in a group that writes must not go into the log. Otherwise, every node
+// would execute it, and would do so again after each restart. The leader
+// executes such a group speculatively, within a budget (see Speculation), and
+// the entry contains the reply of the costly read in its place.
 
 // Costly reports whether the command is a costly read.
 func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }
@@ -555,7 +556,7 @@ type readBudget struct {
 	pause        func() error // see Try
 	over         bool         // the reads have exceeded the budget
 
-	before          *Machine // state before the group, nil if it is not known
+	before          *Machine // state before the group, nil if prepareUndo has not saved it
 	position, ready int
 	seed, draws     uint64
 }

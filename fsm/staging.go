@@ -23,7 +23,7 @@ import (
 //
 // Its first argument is one of these:
 //
-//	begin id size features         prepare the staging area, and drop another one
+//	begin id size features         prepare a staging area, in place of an older one
 //	data id offset bytes           add a part at the end; repeating it does no harm
 //	apply id epoch quarantine replace
 //	                               replace the data; see applyStaged
@@ -60,9 +60,9 @@ var restoreCommands = []Command{
 type staging struct {
 	id       string
 	size     uint64 // bytes of the backup
-	have     uint64 // bytes of parts
+	have     uint64 // bytes in parts
 	parts    [][]byte
-	deadline int64 // lease clock at which it is dropped
+	deadline int64 // lease clock at which the staging area is dropped
 }
 
 func restoreData(c *Ctx, args [][]byte) Reply {
@@ -122,7 +122,7 @@ func (c *Ctx) stage(s *staging, offset uint64, part []byte) Reply {
 	return OK
 }
 
-// dropIdleStaging drops a staging area whose restore was given up.
+// dropIdleStaging drops a staging area that has got no part for stagingTime.
 func (m *Machine) dropIdleStaging() {
 	if m.staging != nil && m.clock.Lease >= m.staging.deadline {
 		m.staging = nil

@@ -83,9 +83,9 @@ const (
 	// transaction may change the version. HELLO itself is answered in the new
 	// version.
 	PreviousProtocol
-	// KeepsCaching commands do not end the effect of CLIENT CACHING. It ends
-	// with the next command without this flag. A container's subcommands have
-	// the flag too.
+	// KeepsCaching commands do not end the effect of CLIENT CACHING. The next
+	// command without this flag ends it. A container's subcommands have the
+	// flag too.
 	KeepsCaching
 	// NotPaused commands run during CLIENT PAUSE.
 	NotPaused
@@ -182,8 +182,9 @@ type Command struct {
 	// Sub contains the rows of a container's subcommands (OBJECT ENCODING).
 	Sub []Command
 
-	// AccessOf returns the access of a call, for commands with VariableFlags. It is
-	// nil for the others. Access contains the most that a call may do.
+	// AccessOf returns the access of a call, for commands with VariableFlags.
+	// It is nil for other commands. If AccessOf is set, Access is the widest
+	// access that a call may have.
 	AccessOf func(args [][]byte) Access
 
 	// Wait has the hooks of a command with the flag Blocking.
@@ -229,7 +230,7 @@ type WorkHooks struct {
 	Steps WorkFunc
 	// Depends reports whether the work of a call depends on what its keys hold.
 	// The work of a call with the smallest number of arguments must not depend
-	// on it. Depends is nil if the work of every call does.
+	// on it. Depends is nil if the work of every call depends on it.
 	Depends func(args [][]byte) bool
 	// PerArgument is the number of steps for each argument of a call with many
 	// arguments, 0 for StepsPut: see argumentSteps.

@@ -15,7 +15,7 @@ import (
 // counter begins at the log position of the first TermStart, so the epoch is
 // close to 0. A restore or a recovery raises the epoch to the wall clock, in
 // seconds since tokenEpochZero, and always above the epoch of the data. So no
-// token repeats one of the lost cluster, even if the lost cluster was itself
+// token equals a token of the lost cluster, even if the lost cluster was itself
 // restored from the same backup:
 //
 //   - A cluster that assigns fewer than 2^21 tokens per second, on average,
@@ -77,9 +77,9 @@ func (c *Ctx) nextToken() Pos {
 // positions.
 func (m *Machine) startTokens(pos Pos) { m.token = max(m.token, uint64(pos)) }
 
-// raiseEpoch makes the next token higher than any that the lost cluster can have
-// given. lost is the highest token in its data. epoch is the epoch of the wall
-// clock.
+// raiseEpoch makes the next token higher than any token that the lost cluster
+// can have given. lost is the highest token in the data of the lost cluster.
+// epoch is the epoch of the wall clock.
 func (m *Machine) raiseEpoch(lost, epoch uint64) error {
 	next := max(TokenEpoch(max(lost, m.token))+1, epoch)
 	if next > TokenEpoch(MaxToken) {

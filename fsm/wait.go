@@ -25,9 +25,10 @@ import (
 // state.
 //
 // A session is suspended while its node is not connected to the leader. Its
-// waiters keep their positions, and the waiters behind them keep waiting, but
-// none of them is served, because the client may no longer exist. The leader
-// suspends and resumes sessions. Every term begins with all sessions suspended.
+// waiters keep their positions, but the machine serves none of them, because
+// their clients may no longer exist. The waiters behind them keep waiting too.
+// The leader suspends and resumes sessions. Every term begins with all sessions
+// suspended.
 
 // These limits bound the open waiters of the whole cluster.
 const (
@@ -161,7 +162,7 @@ type BlockingCall struct {
 	// ResumeArgs.
 	Resume []string
 	// Gone, if it is an error, is the reply that ends the wait when a key no
-	// longer has a value of that type.
+	// longer has a value of Type.
 	Gone Reply
 	// Lock is set for a command that waits for a lock. Such a command waits
 	// until the key is absent, or until it may join the holders that the key
@@ -330,7 +331,7 @@ func (c *Ctx) dequeue(n *waiter) {
 }
 
 // left marks a key as ready after a waiter has left its queue. If the waiter was
-// suspended, waiters behind it may have waited only for this reason. Waiters for a
+// suspended, waiters behind it may have waited only because of it. Waiters for a
 // lock do not wait for a waiter that is passed over.
 func (c *Ctx) left(n *waiter, k waitKey) {
 	passed := k.lock && c.m.features >= FeatureParts && c.m.waits.passedOver(n.session)
@@ -441,7 +442,7 @@ func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][
 // operation.
 type readyKey struct {
 	waitKey
-	gone bool // the key had a stream; if it has none now, the waits of group reads end
+	gone bool // the key had a stream; if it has none now, the waits of XREADGROUP end
 }
 
 // ready marks a key for a check after the current operation, if the key has
@@ -562,7 +563,7 @@ func (c *Ctx) serveQueue(k waitKey) {
 	}
 }
 
-// endGroupReads ends the waits of group reads on a key that no longer has a
+// endGroupReads ends the waits of XREADGROUP on a key that no longer has a
 // stream.
 func (c *Ctx) endGroupReads(k waitKey) {
 	if o := c.Lookup([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {

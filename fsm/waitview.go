@@ -21,9 +21,9 @@ const (
 	// origin and the position of each waiter.
 	WaitedCommand = "_waited"
 	// SuspendCommand lets the leader change the waiters of a session. Its
-	// arguments are the leader's term, node, boot, and one of SuspendOn,
-	// SuspendOff, SuspendEnd, SuspendDrop and SuspendPass. The command has no
-	// effect if that term is over.
+	// arguments are the term of the leader, the node id and the boot count of
+	// the session, and one of SuspendOn, SuspendOff, SuspendEnd, SuspendDrop
+	// and SuspendPass. The command has no effect if the term is over.
 	//
 	// From FeatureParts on, the names of waiters may follow SuspendEnd or
 	// SuspendDrop: the origin and the position of each, in the order of the
@@ -38,7 +38,7 @@ const (
 
 // These are the last arguments of SuspendCommand.
 const (
-	SuspendOn  = "on"  // the node is not connected: its waiters are served nothing
+	SuspendOn  = "on"  // the node is not connected: none of its waiters is served
 	SuspendOff = "off" // the node is connected
 	// SuspendEnd: the node was not connected for too long. Its open waiters are
 	// removed, so that the waiters behind them are served. If the node is still
@@ -48,9 +48,9 @@ const (
 	// SuspendDrop: the node never comes back. All its waiters are removed. This
 	// argument exists from FeatureMend on.
 	SuspendDrop = "drop"
-	// SuspendPass: the node has not been connected for a short time. Its waiters
-	// stay, and others get the locks that they wait for. This argument exists
-	// from FeatureLocks on.
+	// SuspendPass: the node has not been connected for a short time. Its
+	// waiters stay, but waiters of other nodes get the locks that they wait
+	// for. This argument exists from FeatureLocks on.
 	SuspendPass = "pass"
 )
 

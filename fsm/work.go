@@ -13,11 +13,12 @@ import (
 // This file has two measures of the cost of commands. The work is estimated before
 // the commands are executed. The meter counts the cost while they are executed.
 
-// Work is the estimated cost of executing commands, in steps, before they are
-// executed. The leader asks for it to bound what one entry costs to apply: see
-// BatchBuilder.Divide. The estimate uses the sizes of the keys and does not
-// walk their values. The estimate may therefore be higher than the steps that
-// the commands are charged when they run. It is at most slightly lower.
+// The work of commands is the cost of executing them, in steps, as estimated
+// before they are executed. The leader asks for it to bound what one entry
+// costs to apply: see BatchBuilder.Divide. The estimate uses the sizes of the
+// keys and does not walk their values. The estimate may therefore be higher
+// than the steps that the commands are charged when they run. If it is lower,
+// the difference is small.
 
 // StepNanos is approximately how many nanoseconds one step of work takes.
 const StepNanos = 10
@@ -146,8 +147,8 @@ type Weigher struct {
 	// command that would make a key smaller may fail.
 	grown map[string]Growth
 	undo  []undoneGrowth
-	// swapped reports that databases were exchanged, so a key may be the key of
-	// any of them.
+	// swapped reports that databases were exchanged, so a key may be in any of
+	// them.
 	swapped bool
 	full    bool // WorkLimits.Full is set
 }
