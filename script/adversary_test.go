@@ -197,7 +197,7 @@ func TestRun_EndsWithinItsBudget(t *testing.T) {
 	r := script.NewRunner(conf)
 	want := r.RunScript(fsm.ScriptCall{Body: []byte(probe), Do: ping}).Text()
 	if want == "" {
-		t.Fatal("the probe answers nothing")
+		t.Fatal("the probe returns nothing")
 	}
 	for name, src := range hostile {
 		t.Run(name, func(t *testing.T) {
@@ -211,10 +211,11 @@ func TestRun_EndsWithinItsBudget(t *testing.T) {
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
 			if err == nil && !reply.IsError() && len(reply.Append(nil, 2)) > conf.Limits.Memory {
-				t.Errorf("the reply has %d bytes, with %d of memory", len(reply.Append(nil, 2)), conf.Limits.Memory)
+				t.Errorf("the reply has %d bytes, want at most the %d bytes of the memory limit",
+					len(reply.Append(nil, 2)), conf.Limits.Memory)
 			}
 			if used.Steps > conf.Limits.Steps || used.Bytes > conf.Limits.Memory {
-				t.Errorf("used %+v of %+v", used, conf.Limits)
+				t.Errorf("the run used %+v, want no more than the limits %+v", used, conf.Limits)
 			}
 			if got, most := after.TotalAlloc-before.TotalAlloc, uint64(8*conf.Limits.Memory); got > most {
 				t.Errorf("allocated %d bytes, want at most %d", got, most)
@@ -222,7 +223,7 @@ func TestRun_EndsWithinItsBudget(t *testing.T) {
 			t.Logf("%s: %v, %+v, allocated %d KiB, %d ns a step: %v %.80s", name, took.Round(time.Microsecond), used,
 				(after.TotalAlloc-before.TotalAlloc)>>10, took.Nanoseconds()/int64(max(used.Steps, 1)), err, reply.Text())
 			if got := r.RunScript(fsm.ScriptCall{Body: []byte(probe), Do: ping}).Text(); got != want {
-				t.Errorf("afterwards: got %s, want %s", got, want)
+				t.Errorf("the next run sees %s, want %s", got, want)
 			}
 			if errors.Is(err, script.ErrPanic) {
 				var a *script.Abort
@@ -257,7 +258,7 @@ func TestRun_ChargesConstructors(t *testing.T) {
 			t.Fatalf("%s: %v %s", name, err, reply.Text())
 		}
 		if took := after.TotalAlloc - before.TotalAlloc; uint64(used.Bytes) < took/3 {
-			t.Errorf("%s: %d bytes charged, %d allocated", name, used.Bytes, took)
+			t.Errorf("%s: %d bytes charged, want at least a third of the %d bytes allocated", name, used.Bytes, took)
 		}
 	}
 }
@@ -322,7 +323,7 @@ func TestRun_PanicsBecomeErrors(t *testing.T) {
 		_, _, err := shared.RunMetered(fsm.ScriptCall{Body: []byte(src), Do: do})
 		var a *script.Abort
 		if !errors.As(err, &a) || !errors.Is(err, script.ErrPanic) || !strings.Contains(a.Detail, "broken machine") || len(a.Stack) == 0 {
-			t.Errorf("%s: got %v", src, err)
+			t.Errorf("%s: got %v, want an Abort that reports the panic", src, err)
 		}
 	}
 }
@@ -383,6 +384,6 @@ func TestRunner_CacheIsBounded(t *testing.T) {
 		r.CompileScript([]byte(fmt.Sprint("return ", i)))
 	}
 	if got := r.Cached(); got > 15 {
-		t.Errorf("%d scripts are kept in 100 bytes", got)
+		t.Errorf("the cache keeps %d scripts in 100 bytes, want at most 15", got)
 	}
 }

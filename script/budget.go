@@ -172,7 +172,8 @@ func (b *budget) abort(reason error) {
 	panic(abortPanic())
 }
 
-// failed ends the run after a Go panic r of the interpreter or of Do.
+// failed ends the run after the interpreter or Do has panicked with the value
+// r.
 func (b *budget) failed(r any) {
 	if b.aborted == nil {
 		b.aborted = &Abort{Reason: ErrPanic, Detail: fmt.Sprint(r), Stack: debug.Stack()}

@@ -18,8 +18,8 @@ const (
 
 const textTooDeep = "ERR reached lua stack limit"
 
-// fromReply returns what redis.call returns for r to a script that uses the
-// RESP version resp.
+// fromReply converts the reply r of a command to the value that redis.call
+// returns. resp is the RESP version that the script uses.
 func fromReply(st *State, r fsm.Reply, resp int) Value {
 	st.Step(1)
 	switch r.Kind() {
@@ -201,7 +201,8 @@ func parseAggregate(st *State, typ byte, n int, rest string, resp, depth int) (v
 	return t, rest, typ == '*'
 }
 
-// toReply returns the reply of a script that returned these values.
+// toReply converts the values that a script has returned to the reply of the
+// script.
 func (st *State) toReply(results []Value) fsm.Reply {
 	if len(results) == 0 {
 		return fsm.Null

@@ -22,9 +22,9 @@
 // operations consume resources without a bound, and some differ from Lua 5.1.
 // This package restricts or corrects them as follows:
 //
-//   - The interpreter asks its context before every instruction. The context is
-//     the State, which counts the instructions (budget.go). Coroutines get the
-//     same context.
+//   - The interpreter calls Done of its context before every instruction. The
+//     context is the State, which counts the instructions (budget.go). Coroutines
+//     get the same context.
 //   - Package luac rewrites the syntax tree between gopher-lua's parser and its
 //     compiler. An operation that allocates memory or changes a table becomes a
 //     call of a function of this package. That function charges for the
@@ -43,29 +43,29 @@
 //
 // # Differences from Redis 7.0, on purpose
 //
-// The settings of cjson last for one script. string.dump fails, and load
-// refuses bytecode. redis.set_repl checks its flags and changes nothing,
-// because every write is replicated. tostring of an object shows a number of
-// the run instead of an address. The metatable of strings is read-only.
-// collectgarbage collects nothing; its count is the amount of memory that the
-// script has created. TIME returns the time of the entry and does not advance
-// during the script. A script cannot call commands that describe a node or its
-// connections, whether or not they are read-only: INFO, ROLE, PUBSUB, COMMAND,
-// CLUSTER, MEMORY, SLOWLOG, LASTSAVE and similar commands. They give the same
-// error when the number of arguments is wrong. In cluster mode, scripts may
-// access keys of several slots. The local variables of a library last for one
-// call.
+// The settings of cjson last for one run of a script. string.dump fails, and
+// load refuses bytecode. redis.set_repl checks its flags and changes nothing,
+// because every write is replicated. tostring of an object shows a number that
+// the run gives to the object, instead of an address. The metatable of strings
+// is read-only. collectgarbage collects nothing; its count is the amount of
+// memory that the script has created. TIME returns the time of the entry and
+// does not advance during the script. A script cannot call commands that
+// describe a node or its connections, whether or not they are read-only: INFO,
+// ROLE, PUBSUB, COMMAND, CLUSTER, MEMORY, SLOWLOG, LASTSAVE and similar
+// commands. A call of such a command gives the same error even if its number of
+// arguments is wrong. In cluster mode, scripts may access keys of several
+// slots. The local variables of a library last for one call.
 //
 // # Differences that come from gopher-lua
 //
 // pairs uses the order of insertion; Lua leaves the order open. For a list with
 // holes, # may return a different border than Lua does. # counts at most 2^19
 // elements of a list. goto is a keyword. A function has at most 200 registers,
-// so a call with more than about 190 written arguments is refused. Names in
+// so a call is refused if its text has more than about 190 arguments. Names in
 // errors follow the source text, not the instructions. The stack is about 5000
-// calls deep. A ; may be a statement, a hexadecimal numeral has no exponent, and a
-// zero byte does not end a text. next with a key that was never in the table
-// ends the iteration without an error. A function that pcall calls has no
+// calls deep. A ; may be a statement, a hexadecimal numeral has no exponent,
+// and a zero byte does not end a text. next with a key that was never in the
+// table ends the iteration without an error. A function that pcall calls has no
 // position to put into an error of level 2. A script has at most 256 KiB.
 //
 // The operator ^, exp, log and the trigonometric functions are those of Go,

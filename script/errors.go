@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// The reasons for which a run is ended before the script finishes. errors.Is
-// finds them in an Abort.
+// These are the reasons for which a run ends before the script finishes.
+// errors.Is finds them in an Abort.
 var (
 	// ErrSteps means that the script did more work than Limits.Steps allows.
 	ErrSteps = errors.New("it ran too long (instructions)")
@@ -20,15 +20,15 @@ var (
 	ErrPanic = errors.New("internal failure")
 )
 
-// interrupted is the reason of an Abort that ScriptCall.Interrupt has requested.
-// Its text is the reply.
+// interrupted is the reason of an Abort that ScriptCall.Interrupt has
+// requested. The reply to the client contains its text.
 type interrupted struct{ text string }
 
 func (e *interrupted) Error() string { return e.text }
 
 // Abort ends a run for a reason that the script cannot handle.
 type Abort struct {
-	Reason error  // one of the errors above, or an interrupted
+	Reason error  // one of the errors above, or an *interrupted
 	Detail string // value of the panic; only for ErrPanic
 	Line   int    // line of the script, or 0 when it is unknown
 	Stack  []byte // stack trace of the panic; only for ErrPanic

@@ -51,14 +51,14 @@ func FuzzScript(f *testing.F) {
 			t.Fatalf("%v\n%s", err, a.Stack)
 		}
 		if used.Steps > conf.Limits.Steps || used.Bytes > conf.Limits.Memory {
-			t.Fatalf("used %+v of %+v", used, conf.Limits)
+			t.Fatalf("the run used %+v, want no more than the limits %+v", used, conf.Limits)
 		}
 		again, _, errAgain := r.RunMetered(call)
 		if err != nil || errAgain != nil {
 			return // the line at which a run is aborted may depend on the clock
 		}
 		if a, b := string(reply.Append(nil, call.Proto)), string(again.Append(nil, call.Proto)); a != b {
-			t.Fatalf("first %q, then %q", a, b)
+			t.Fatalf("the first run gives %q, the second %q, want equal replies", a, b)
 		}
 	})
 }

@@ -20,8 +20,8 @@ var (
 
 // libraryState is the part of a State that describes the library that it runs.
 type libraryState struct {
-	env       *Table // globals as the code resolves them: the hidden operators and meta
-	meta      *Table // metatable of env; its __index is one of the tables above
+	env       *Table // globals of the code: the hidden functions, and what meta provides
+	meta      *Table // metatable of env; its __index is libraryGlobals or functionGlobals
 	loading   bool
 	functions map[string]*lua.LFunction // by the names under which the code registered them
 	callee    *lua.LFunction            // the function that the client called

@@ -46,19 +46,19 @@ func TestLibrary_CallsAreApart(t *testing.T) {
 	code := "#!lua name=x\nlocal n = 0 redis.register_function('up', function() n = n + 1 return n end) redis.register_function('keys', function(k) return {rawget(_G, 'KEYS') == nil, k[1], #k} end)"
 	for range 3 {
 		if got := callFunction(r, code, "up"); got.Int64() != 1 {
-			t.Errorf("a call finds the counter at %d", got.Int64())
+			t.Errorf("a call returns the counter %d, want 1", got.Int64())
 		}
 		if got := r.RunScript(fsm.ScriptCall{Body: []byte("return KEYS[1]"), Keys: [][]byte{[]byte("k")}}); got.Text() != "k" {
-			t.Errorf("a script between sees the key %q", got.Text())
+			t.Errorf("a script between the calls sees the key %q, want k", got.Text())
 		}
 		if got := callFunction(r, code, "keys", "a", "b"); len(got.Elems()) != 3 || got.Elems()[1].Text() != "a" {
-			t.Errorf("a function sees %v", got)
+			t.Errorf("a function sees %v, want three elements with the key a", got)
 		}
 		if got := callFunction(r, strings.ReplaceAll(code, "'up'", "'down'"), "up"); !strings.Contains(got.Text(), "no longer registers") {
-			t.Errorf("a function of another library: %q", got.Text())
+			t.Errorf("a function that another library registers: got %q, want an error", got.Text())
 		}
 		if got := r.RunScript(fsm.ScriptCall{Body: []byte("return redis.register_function == nil and type(redis.breakpoint)")}); got.Text() != "function" {
-			t.Errorf("a script sees %q", got.Text())
+			t.Errorf("a script sees %q, want the type function", got.Text())
 		}
 	}
 }
@@ -71,10 +71,10 @@ func TestLibrary_IsNoScript(t *testing.T) {
 	code := "#!lua name=x\nredis.register_function('f', function() return 1 end)"
 	for range 2 {
 		if got := r.CompileScript([]byte(code)); got != "ERR Unknown lua shebang option: name=x" {
-			t.Errorf("as a script: %q", got)
+			t.Errorf("compiled as a script: got %q, want an error", got)
 		}
 		if got := callFunction(r, code, "f"); got.Int64() != 1 {
-			t.Errorf("as a library: %q", got.Text())
+			t.Errorf("called as a library: got %q, want 1", got.Text())
 		}
 	}
 }
@@ -140,6 +140,6 @@ func TestLibrary_Interrupted(t *testing.T) {
 	}
 	_, got = loadLibrary(r, "#!lua name=x\nlocal x")
 	if got.IsError() {
-		t.Errorf("a library that is not interrupted: %q", got.Text())
+		t.Errorf("a library that is not interrupted: got the error %q", got.Text())
 	}
 }

@@ -65,7 +65,7 @@ func TestRun_LockScriptsAsOnRedis(t *testing.T) {
 					t.Errorf("%s, %s, %q: got %q, want %q", title, state, args, got, want)
 				}
 				if got := keyspace(commands); got != wantState {
-					t.Errorf("%s, %s, %q: left %q, want %q", title, state, args, got, wantState)
+					t.Errorf("%s, %s, %q: the script left the data %q, want %q", title, state, args, got, wantState)
 				}
 			}
 		}

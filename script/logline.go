@@ -20,8 +20,8 @@ const (
 	logRate  = 10
 )
 
-// logLimiter passes on the text of each redis.log as one line, up to the rate
-// above. It is safe for concurrent use.
+// logLimiter passes on the text of each redis.log as one line, at the rate that
+// logBurst and logRate allow. It is safe for concurrent use.
 type logLimiter struct {
 	write func(level int, text string)
 	now   func() time.Time

@@ -33,14 +33,14 @@ func TestLogLimiter(t *testing.T) {
 		l.log(LogNotice, "x")
 	}
 	if len(lines) != logBurst {
-		t.Fatalf("%d lines at once, want %d", len(lines), logBurst)
+		t.Fatalf("got %d lines at once, want %d", len(lines), logBurst)
 	}
 	now = now.Add(time.Second)
 	for range 1000 {
 		l.log(LogNotice, "y")
 	}
 	if got := len(lines) - logBurst; got != logRate {
-		t.Errorf("%d lines in a second, want %d", got, logRate)
+		t.Errorf("got %d lines in the next second, want %d", got, logRate)
 	}
 	if want := "y (99900 lines of scripts before this one were suppressed)"; lines[logBurst] != want {
 		t.Errorf("got %q, want %q", lines[logBurst], want)

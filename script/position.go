@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
-// at returns the current chunk and site of the function that is level calls
-// above the running one.
+// at returns the chunk and the site that a function is executing. level is the
+// number of calls between this function and the running one, which has level 0.
 func (st *State) at(L *lua.LState, level int) (*luac.Chunk, *luac.Site) {
 	c, n, _, ok := luac.ParsePosition(L.Where(level))
 	if !ok {
@@ -27,8 +27,9 @@ func (st *State) lookup(c, n int) (*luac.Chunk, *luac.Site) {
 	return st.chunks[c], &st.chunks[c].Sites[n]
 }
 
-// where returns the prefix of an error text: the position of the function that
-// is level calls above the running builtin.
+// where returns the prefix of an error text: the position that a function has
+// reached. level is the number of calls between this function and the running
+// builtin, which has level 0.
 func (st *State) where(level int) string {
 	c, s := st.at(st.cur, level)
 	if c == nil {

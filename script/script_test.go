@@ -88,7 +88,7 @@ func TestRun_SeesNoOtherRun(t *testing.T) {
 	do := func([][]byte) fsm.Reply { return fsm.Map([]fsm.Reply{fsm.One, fsm.One}) }
 	want := eval(t, probe, fsm.ScriptCall{Do: do}).Text()
 	if want == "" {
-		t.Fatal("the probe answers nothing")
+		t.Fatal("the probe returns nothing")
 	}
 	for _, src := range []string{
 		`cjson.encode_number_precision(2) cjson.encode_sparse_array(true) cjson.encode_max_depth(1)`,

@@ -51,8 +51,9 @@ func (l *layout) number(def int) int {
 	return n
 }
 
-// next parses an option. It returns the option, its size, and the padding in
-// front of it after total bytes of data.
+// next parses an option. total is the number of bytes of data in front of the
+// option. next returns the option, its size, and the padding that the option
+// needs after these bytes.
 func (l *layout) next(total int) (opt byte, size, pad int) {
 	l.st.Step(1)
 	opt = l.format[l.pos]

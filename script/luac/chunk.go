@@ -22,7 +22,7 @@ type Chunk struct {
 type Site struct {
 	Line int
 	Call bool       // a call written in the text, not one of a hidden function
-	Ops  []*Operand // operands of an operation; the called value of a call
+	Ops  []*Operand // operands of an operation, or the called value of a call
 }
 
 // Operand is the name of a value in an error message, such as local 'x' or

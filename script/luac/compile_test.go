@@ -55,9 +55,9 @@ func TestCompile_LetsMessagesIn(t *testing.T) {
 		t.Error(err)
 	}
 	if n := heard.Load() - before; n < 50 {
-		t.Errorf("%d messages were heard during the compilation, want at least 50", n)
+		t.Errorf("%d messages arrived during the compilation, want at least 50", n)
 	} else {
-		t.Logf("%d messages were heard during the compilation", n)
+		t.Logf("%d messages arrived during the compilation", n)
 	}
 	for _, c := range []net.Conn{a, b} {
 		_ = c.Close() // the test is over

@@ -82,9 +82,9 @@ func (w *rewriter) stmt(out []ast.Stmt, s ast.Stmt) []ast.Stmt {
 	return append(out, s)
 }
 
-// ifStmt rewrites an if statement. The syntax tree nests each elseif in the one
-// before it, so ifStmt visits a chain of them in a loop: a recursive call for each
-// would count them as nested statements, which they are not in the text.
+// ifStmt rewrites an if statement. The syntax tree nests each elseif in the
+// previous branch. ifStmt visits such a chain in a loop, because a recursive
+// call for each elseif would count them as nested statements.
 func (w *rewriter) ifStmt(s *ast.IfStmt) {
 	first := s
 	for {

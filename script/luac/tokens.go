@@ -105,8 +105,8 @@ func (t *tokenList) lexical(err error, src sourceLines) error {
 // localFunction reports whether local statement n (from 0) is a local function.
 func (t *tokenList) localFunction(n int) bool { return n < len(t.locals) && t.locals[n] }
 
-// afterBreak returns the token after the first break on the given line, where
-// that break is outside of any loop.
+// afterBreak returns the token after the first break on the given line. The
+// caller has found that a break on this line is outside of any loop.
 func (t *tokenList) afterBreak(line int) string {
 	for i, tok := range t.list {
 		if tok.typ == parse.TBreak && tok.line == line {
