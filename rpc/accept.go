@@ -128,7 +128,7 @@ func (m *Mux) hint(c *conn) error {
 		return err
 	}
 	// Client libraries send further commands after an error, and report the
-	// error of the last one. So answer each of them with the hint. If the
+	// error of the last command. So answer each command with the hint. If the
 	// connection were closed while bytes are unread, TCP would send a reset,
 	// and the client might not get the hint.
 	buf := make([]byte, 4<<10)

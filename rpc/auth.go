@@ -132,7 +132,7 @@ type offer struct {
 	made     bool
 	optional bool
 	nonce    []byte
-	hints    []byte // one of hintSize bytes for each secret; older versions send none
+	hints    []byte // one hint of hintSize bytes for each secret; older versions send none
 }
 
 // newOffer returns the field that a dialer appends to its hello, with a new
@@ -177,7 +177,8 @@ func (a *authenticator) hint(nonce []byte) []byte {
 }
 
 // chosen returns the secret with which the acceptor answers an offer: the first
-// of its own that the dialer has too, or else its current one.
+// of the acceptor's secrets that the dialer has too, or else the acceptor's
+// current secret.
 func (k *keyring) chosen(o offer) *authenticator {
 	for _, a := range k.keys {
 		hint := a.hint(o.nonce)

@@ -101,10 +101,10 @@ func TestSecret_Differs(t *testing.T) {
 				}
 				synctest.Wait()
 				if lines := logA.Lines("cluster secret does not match"); len(lines) != 1 || !strings.Contains(lines[0], "remote=b:1") {
-					t.Errorf("dialer logged %q", lines)
+					t.Errorf("dialer logged %q, want one line that names b:1", lines)
 				}
 				if lines := logB.Lines("cluster secret does not match: " + test.text); len(lines) != 1 {
-					t.Errorf("acceptor logged %q", lines)
+					t.Errorf("acceptor logged %q, want one line with the reason", lines)
 				}
 			})
 		})
@@ -112,8 +112,8 @@ func TestSecret_Differs(t *testing.T) {
 }
 
 // TestSecret_OlderAcceptor checks that a dialer with a secret does not take the
-// welcome of an older acceptor for an authenticated one. Such an acceptor does
-// not know secrets and accepts every node.
+// welcome of an older acceptor for an authenticated welcome. Such an acceptor
+// does not know secrets and accepts every node.
 func TestSecret_OlderAcceptor(t *testing.T) {
 	for _, optional := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestSecret_Optional(t *testing.T) {
 				defer stream.Close()
 				mustSend(t, stream, 1, "hello")
 				if _, got := mustRecv(t, stream); got != "hello" {
-					t.Errorf("got %q", got)
+					t.Errorf("got %q, want hello", got)
 				}
 			})
 		})
@@ -264,7 +264,7 @@ func TestSecret_EveryByteCounts(t *testing.T) {
 	}
 	got, size, err := run(-1)
 	if got != frame || err != nil {
-		t.Fatalf("untouched: %q, %v", got, err)
+		t.Fatalf("without a change, the acceptor received %q, %v, want the frame", got, err)
 	}
 	for at := range size {
 		if got, _, _ := run(at); got != "" {
@@ -277,7 +277,7 @@ func TestListen_ShortSecret(t *testing.T) {
 	cfg := tcpNode("a")
 	cfg.Secret = secret(1)[1:]
 	if _, err := rpc.Listen(cfg); err == nil || !strings.Contains(err.Error(), "31 bytes, fewer than 32") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error about a secret of 31 bytes", err)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestSecret_Replaced(t *testing.T) {
 			t.Helper()
 			mustSend(t, s, 1, "hello")
 			if _, got := mustRecv(t, s); got != "hello" {
-				t.Errorf("got %q", got)
+				t.Errorf("got %q, want hello", got)
 			}
 		}
 		first := dial(t, a, "b:1", rpc.ServiceWrite, "b")
@@ -322,20 +322,20 @@ func TestSecret_Replaced(t *testing.T) {
 		}
 		for _, log := range []*testutil.Log{logA, logB} {
 			if lines := log.Lines("cluster secret does not match"); len(lines) > 0 {
-				t.Errorf("logged %q", lines)
+				t.Errorf("logged %q, want no line about secrets", lines)
 			}
 		}
 		if err := a.SetSecrets(secret(3)[1:], nil); err == nil || !strings.Contains(err.Error(), "31 bytes, fewer than 32") {
-			t.Errorf("a short secret: %v", err)
+			t.Errorf("a short secret: %v, want an error about its 31 bytes", err)
 		}
 		if err := a.SetSecrets(nil, nil); err == nil {
-			t.Error("a node accepted to have no secret")
+			t.Error("SetSecrets has removed the last secret, want an error")
 		}
 		if err := a.SetSecrets(secret(3), nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := a.Dial(t.Context(), "b:1", rpc.ServiceWrite, "b"); !errors.Is(err, rpc.ErrSecret) {
-			t.Errorf("with a third secret: %v", err)
+			t.Errorf("dial with a third secret: %v, want ErrSecret", err)
 		}
 	})
 }

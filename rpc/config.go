@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Config is the configuration of a Mux. A field that is zero has the value that
-// DefaultConfig returns. Self is required.
+// Config is the configuration of a Mux. Self is required. A duration, a size or
+// a Dialer that is zero has the value that DefaultConfig returns.
 type Config struct {
 	// BindAddr is the TCP address to listen on, "host:port". Port 0 takes any
 	// free port. It is ignored if Listener is set.
@@ -50,9 +50,9 @@ type Config struct {
 	SecretOptional bool
 
 	// Authorize is the acceptor's check of a dialer. A non-nil error refuses
-	// the connection, and its text is sent to the dialer. It runs on one
-	// goroutine per connection and must not block. If it is nil, every dialer
-	// is accepted.
+	// the connection, and the text of the error is sent to the dialer. The Mux
+	// calls Authorize on the goroutine of the connection, and Authorize must
+	// not block. If it is nil, every dialer is accepted.
 	Authorize func(Hello) error
 
 	// Verify is the dialer's check of the acceptor's answer, for raft and
@@ -62,8 +62,8 @@ type Config struct {
 
 	// RaftPeer returns the id of the node that raft expects at an address, or
 	// "" if it is not known. Raft dials by address alone. With RaftPeer the
-	// handshake of a raft connection names the node that it is for, and another
-	// node that has taken over the address refuses it.
+	// handshake of a raft connection names the expected node, and any other
+	// node that has taken over the address refuses the connection.
 	RaftPeer func(addr string) string
 
 	// ClientHint, unless "", is the text of the error that the Mux sends to a
@@ -81,8 +81,8 @@ type Config struct {
 
 	// MaxConns bounds the accepted connections. At the limit, the oldest
 	// connection that has not finished its handshake is closed to make room for
-	// the next one. If all have finished it, the new connection is closed. The
-	// default is 512.
+	// the next connection. If all connections have finished their handshakes,
+	// the new connection is closed. The default is 512.
 	MaxConns int
 
 	// MaxFrame bounds the payload of a frame in bytes, sent or received. It

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Dial opens a stream for service s to the node at addr. If to is not empty,
-// the node at addr must have that id. ctx and Config.HandshakeTimeout bound
+// Dial opens a stream for service s to the node at addr. A to that is not empty
+// is the id that this node must have. ctx and Config.HandshakeTimeout bound
 // only the dialing. The stream lives until it is closed, breaks, or the Mux is
 // closed.
 //
@@ -166,7 +166,8 @@ func (m *Mux) seal(c *conn, key *authenticator, transcript ...[]byte) error {
 	return nil
 }
 
-// self returns this node's hello for a connection of service s to node to.
+// self returns this node's hello for a connection of service s to the node
+// whose id is to.
 func (m *Mux) self(s Service, to string) Hello {
 	h := m.cfg.Self()
 	h.Service, h.Proto, h.To = s, Proto, to

@@ -5,10 +5,10 @@
 // may change in any commit.
 //
 // A Mux owns the port. Every connection, accepted or dialed, begins with a
-// handshake in which both sides identify themselves (Hello). After it, the
-// connection is either passed to raft as a stream of bytes (ServiceRaft,
-// through Mux.RaftLayer) or becomes a Stream, which carries frames in both
-// directions. The package does not interpret the frames.
+// handshake in which both sides identify themselves (Hello). After the
+// handshake, the Mux either passes the connection to raft as a stream of bytes
+// (ServiceRaft, through Mux.RaftLayer), or makes it a Stream, which carries
+// frames in both directions. The package does not interpret the frames.
 //
 // # Handshake
 //
@@ -34,10 +34,11 @@
 // old node can always read a new node's prelude to its end, and refuse it with
 // a text. No text protocol and no TLS record begins with F7, so the acceptor
 // recognizes an HTTP, Redis or TLS client by its first byte, logs it, and
-// closes the connection. The acceptor refuses, in this order: a hello that it
-// cannot decode, a dialer that Config.Authorize rejects, a dialer that expects
-// another node (Hello.To), and a service without a handler. Neither side sends
-// anything more until the answer has arrived.
+// closes the connection. (A Redis client first receives Config.ClientHint.) The
+// acceptor refuses, in this order: a hello that it cannot decode, a dialer
+// without the secret (see below), a dialer that Config.Authorize rejects, a
+// dialer that expects another node (Hello.To), and a service without a handler.
+// Neither side sends anything more until the answer has arrived.
 //
 // # Authentication
 //
@@ -51,16 +52,16 @@
 //	length u16
 //	body            nonce of 32 bytes | proof of 32 bytes
 //
-// The dialer checks the proof and sends its own, 32 bytes without a frame. Only
-// then does the acceptor continue the handshake. A proof is HMAC-SHA256 over
-// the sender's role, the SHA-256 of the dialer's prelude (the ids of both
-// nodes, the cluster, the service and the dialer's nonce), and the acceptor's
-// nonce. Its key is derived from the secret by HKDF. The secret itself is never
-// sent. The keys of the records in both directions are derived by HKDF from the
-// secret and from all messages of the handshake. So a third party on the
-// network path cannot change, omit, repeat or move what is sent afterwards. The
-// data is not encrypted: use a Listener and Dialer with TLS for that; this
-// handshake then runs inside TLS.
+// The dialer checks the proof and sends its own proof, 32 bytes without a
+// frame. Only then does the acceptor continue the handshake. A proof is
+// HMAC-SHA256 over the sender's role, the SHA-256 of the dialer's prelude (the
+// ids of both nodes, the cluster, the service and the dialer's nonce), and the
+// acceptor's nonce. The key of the HMAC is derived from the secret by HKDF. The
+// secret itself is never sent. The keys of the records in both directions are
+// derived by HKDF from the secret and from all messages of the handshake. So a
+// third party on the network path cannot change, omit, repeat or move what is
+// sent afterwards. The data is not encrypted: use a Listener and Dialer with
+// TLS for that; this handshake then runs inside TLS.
 //
 // While an operator replaces the secret, a node has two secrets
 // (Config.PreviousSecret). The hints are HMACs of the dialer's nonce, one for
@@ -69,9 +70,10 @@
 // the dialer which secret the acceptor has chosen.
 //
 // If only one of the two nodes has a secret, or the secrets differ, both sides
-// refuse the connection and log the reason. A node of an older version ignores
-// the offer and sends no challenge, so the dialer refuses it. Without a secret
-// the protocol is the same as in versions without authentication.
+// refuse the connection and log the reason. (With Config.SecretOptional, a node
+// also accepts a node without a secret.) A node of an older version ignores the
+// dialer's field and sends no challenge, so the dialer refuses it. Without a
+// secret the protocol is the same as in versions without authentication.
 //
 // # Frames
 //
@@ -79,20 +81,22 @@
 //	type    u8   chosen by the caller; all 256 values are free
 //	payload
 //
-// A frame over the limit, or one that the end of the connection truncates, ends
-// the stream. There are no pings, and no flow control beyond that of TCP:
-// callers that need them implement them.
+// A frame over the limit ends the stream, and so does a frame that the end of
+// the connection truncates. There are no pings, and no flow control beyond that
+// of TCP: callers that need them implement them.
 //
 // # Records
 //
 // After the handshake both directions consist of records of up to 16 KiB, for
 // raft's bytes as well as for frames (seal.go). Without a secret, each record
-// has a CRC32C over everything before it, including the handshake. With a
-// secret, it has an AES-GMAC tag. A changed byte ends the connection.
+// has a CRC32C over the handshake and over all payloads of its direction up to
+// its own. With a secret, it has an AES-GMAC tag. A changed byte ends the
+// connection.
 //
-// A stream has an outbox and one goroutine that writes it. All frames that were
-// sent during the previous write go out in one write of at most 1 MiB. So a
-// busy stream needs few system calls, and an idle one adds no delay.
+// A stream has an outbox and one goroutine that writes the outbox to the
+// connection. All frames that were sent during the previous write go out in one
+// write of at most 1 MiB. So a busy stream needs few system calls, and an idle
+// stream adds no delay.
 //
 // # Duties of the caller
 //

@@ -106,7 +106,7 @@ func TestFrameReader_GivesBackBigBuffers(t *testing.T) {
 			t.Fatalf("frame %d: %v", i, err)
 		}
 		if got := frames.big != nil; got != want {
-			t.Errorf("frame %d: got %v, want %v", i, got, want)
+			t.Errorf("frame %d: the big buffer is kept: got %v, want %v", i, got, want)
 		}
 	}
 }

@@ -190,8 +190,8 @@ func TestDial_ErrWrongNode(t *testing.T) {
 	})
 }
 
-// relayAs forwards one connection. In the bytes that the dialer sends, it replaces
-// the byte string from by to, which has the same length.
+// relayAs forwards one connection. The bytes that the dialer sends must end
+// with from. relayAs replaces this end by to, which has the same length.
 func relayAs(t *testing.T, l net.Listener, network *virtualNet, addr, from, to string) {
 	front, err := l.Accept()
 	if err != nil {

@@ -50,16 +50,16 @@ func TestAnswer_RoundTrip(t *testing.T) {
 	}
 	msg = appendRefusal(nil, ReasonWrongNode, "no\nway \xff")
 	if _, reason, text, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode || text != "no way ?" {
-		t.Errorf("got %d, %q, %v", reason, text, err)
+		t.Errorf("got reason %d, text %q, %v, want ReasonWrongNode and the text without control characters", reason, text, err)
 	}
 	msg[len(magic)] = 9 // the refusal of a later node is still understood
 	if _, reason, _, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode {
-		t.Errorf("other layout: got %d, %v", reason, err)
+		t.Errorf("refusal in another layout: got reason %d, %v, want ReasonWrongNode", reason, err)
 	}
 	msg[len(magic)+1] = statusOK // the welcome of a later node is not
 	var unknown layoutError
 	if _, _, _, err := decodeAnswer(bytes.NewReader(msg)); !errors.As(err, &unknown) {
-		t.Errorf("other layout: got %v, want a layoutError", err)
+		t.Errorf("welcome in another layout: got %v, want a layoutError", err)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestDecodeHello_Malformed(t *testing.T) {
 }
 
 func TestReadPrelude_Limits(t *testing.T) {
-	// A body over the limit must be refused without waiting for it.
+	// A body over the limit must be refused without waiting for its bytes.
 	_, _, err := readPrelude(io.MultiReader(strings.NewReader(magic+"\x01\xff\xff"), iotest.ErrReader(errors.New("read on"))))
 	if err == nil || !strings.Contains(err.Error(), "65535 bytes exceeds the limit of 4096 bytes") {
 		t.Errorf("got %v, want the limit named", err)
@@ -131,14 +131,14 @@ func FuzzPrelude(f *testing.F) {
 			}
 		}
 		if used := len(wire) - r.Len(); used > preludeSize+maxHello {
-			t.Fatalf("read %d bytes", used)
+			t.Fatalf("read %d bytes, more than a prelude may have", used)
 		}
 		r = bytes.NewReader(wire)
 		if _, reason, text, err := decodeAnswer(r); err == nil && reason != 0 && !printable(text) {
 			t.Fatalf("refusal %q could forge a line of the log", text)
 		}
 		if used := len(wire) - r.Len(); used > answerSize+maxHello {
-			t.Fatalf("read %d bytes", used)
+			t.Fatalf("read %d bytes, more than an answer may have", used)
 		}
 	})
 }

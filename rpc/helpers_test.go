@@ -40,8 +40,8 @@ func (n *virtualNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return l.Dial(ctx)
 }
 
-// node returns a config for the node id on the virtual network. Its address is
-// "<id>:1".
+// node returns a config for a node with this id on the virtual network. The
+// address of the node is "<id>:1".
 func (n *virtualNet) node(id string) rpc.Config {
 	return rpc.Config{
 		Listener: n.listen(id + ":1"),
@@ -54,7 +54,7 @@ func hello(id string) rpc.Hello {
 	return rpc.Hello{ClusterID: "c1", NodeID: id, Instance: "disk-of-" + id, Boot: 7}
 }
 
-// tcpNode returns a config for the node id on a free loopback port.
+// tcpNode returns a config for a node with this id on a free loopback port.
 func tcpNode(id string) rpc.Config {
 	return rpc.Config{BindAddr: "127.0.0.1:0", Self: func() rpc.Hello { return hello(id) }}
 }

@@ -261,8 +261,8 @@ func (m *Mux) forgetLocked(c *conn) {
 	}
 }
 
-// welcomedLocked removes a connection from the list of those that may be closed
-// to make room.
+// welcomedLocked removes a connection from the list of the connections that may
+// be closed to make room.
 func (m *Mux) welcomedLocked(c *conn) {
 	if element := m.conns[c]; element != nil {
 		m.handshaking.Remove(element)

@@ -100,7 +100,7 @@ func TestHandle_PanicsOnMistakes(t *testing.T) {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%s handler was taken", name)
+					t.Errorf("Handle accepted a %s handler, want a panic", name)
 				}
 			}()
 			m.Handle(s, echo)
@@ -155,7 +155,7 @@ func TestClose_EndsEverything(t *testing.T) {
 			t.Errorf("raft accept on a layer of a closed mux: got %v, want %v", err, net.ErrClosed)
 		}
 		if _, err := accepted.Read(make([]byte, 1)); err == nil {
-			t.Error("raft connection is open")
+			t.Error("the raft connection is still open")
 		}
 		if _, err := silent.Read(make([]byte, 1)); err != io.EOF {
 			t.Errorf("silent connection: got %v, want %v", err, io.EOF)

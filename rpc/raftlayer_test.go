@@ -29,8 +29,9 @@ func transport(t *testing.T, m *rpc.Mux) *raft.NetworkTransport {
 	return trans
 }
 
-// serveRaft answers AppendEntries with the last index that it has. Its answer
-// to InstallSnapshot says whether size bytes arrived.
+// serveRaft answers AppendEntries with the index of the request's last entry.
+// Its answer to InstallSnapshot says whether as many bytes arrived as the
+// request announced.
 func serveRaft(t *testing.T, trans *raft.NetworkTransport) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
@@ -88,7 +89,7 @@ func TestRaftLayer_NetworkTransport(t *testing.T) {
 		RPCHeader: raft.RPCHeader{ProtocolVersion: 3}, Term: 5, Size: int64(len(snapshot)),
 	}, &resp, bytes.NewReader(snapshot))
 	if err != nil || !resp.Success {
-		t.Errorf("install snapshot: got %+v, %v", resp, err)
+		t.Errorf("install snapshot: got %+v, %v, want success", resp, err)
 	}
 }
 
@@ -121,7 +122,7 @@ func TestRaftLayer_Close(t *testing.T) {
 		a, b := listen(t, network.node("a")), listen(t, network.node("b"))
 		layerA, layerB := a.RaftLayer(), b.RaftLayer()
 		if got := b.RaftLayer(); got != layerB {
-			t.Error("a second layer while the first is open")
+			t.Error("RaftLayer returned a second layer while the first layer is open")
 		}
 		dialled, err := layerA.Dial("b:1", time.Second)
 		if err != nil {
@@ -188,7 +189,7 @@ func TestRaftLayer_ConnectionNobodyAcceptsIsDropped(t *testing.T) {
 }
 
 // TestRaftLayer_RaftPeer checks that raft does not talk to a node that has
-// taken over the address of another.
+// taken over the address of another node.
 func TestRaftLayer_RaftPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newVirtualNet()

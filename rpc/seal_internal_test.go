@@ -97,7 +97,7 @@ func TestSealedConn_CarriesBytes(t *testing.T) {
 		}
 		got, err := io.ReadAll(r)
 		if err != nil || !bytes.Equal(got, sent) {
-			t.Fatalf("seed %d: %d bytes became %d, %v", seed, len(sent), len(got), err)
+			t.Fatalf("seed %d: %d bytes were written and %d bytes were read, %v, want the same bytes", seed, len(sent), len(got), err)
 		}
 	}
 }
@@ -128,23 +128,23 @@ func noticesChanges(t *testing.T, keyed bool) {
 	}
 	const text = "first recordsecondthird"
 	if got, err := read(whole, "hello"); err != nil || got != text {
-		t.Fatalf("whole: %q, %v", got, err)
+		t.Fatalf("read of all records: %q, %v, want the whole text", got, err)
 	}
 	for bit := range 8 * len(whole) {
 		spoiled := bytes.Clone(whole)
 		spoiled[bit/8] ^= 1 << (bit % 8)
 		got, err := read(spoiled, "hello")
 		if !errors.Is(err, ErrDamaged) || !bytes.HasPrefix([]byte(text), []byte(got)) {
-			t.Errorf("bit %d flipped: %q, %v", bit, got, err)
+			t.Errorf("bit %d flipped: %q, %v, want the text before the damage and ErrDamaged", bit, got, err)
 		}
 	}
 	second := w.header + len("first record")
 	third := second + w.header + len("second")
 	if got, err := read(append(bytes.Clone(whole[:second]), whole[third:]...), "hello"); !errors.Is(err, ErrDamaged) || got != "first record" {
-		t.Errorf("second record missing: %q, %v", got, err)
+		t.Errorf("second record missing: %q, %v, want the first record and ErrDamaged", got, err)
 	}
 	if got, err := read(whole, "hallo"); !errors.Is(err, ErrDamaged) || got != "" {
-		t.Errorf("another handshake: %q, %v", got, err)
+		t.Errorf("another handshake: %q, %v, want no bytes and ErrDamaged", got, err)
 	}
 }
 

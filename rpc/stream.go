@@ -16,13 +16,14 @@ import (
 // partial write (TLS). It also lets senders that wait for room continue early.
 const maxWrite = 1 << 20
 
-// Stream is a connection that carries frames in both directions. Send,
-// SendFunc, Flush, Close, Done, Err and Peer may be called from any number of
-// goroutines, Recv from one.
+// Stream is a connection that carries frames in both directions. Only one
+// goroutine may call Recv. All other methods may be called from any number of
+// goroutines.
 //
 // A stream ends once, for one reason (Err): Close, the peer closing the
-// connection (io.EOF), a broken frame or connection, WriteTimeout, or Close of
-// the Mux. Frames that have been sent but not yet written are then lost.
+// connection (io.EOF), a broken frame or connection, WriteTimeout, Close of the
+// Mux, or Mux.SetSecrets. Frames that have been sent but not yet written are
+// then lost.
 type Stream struct {
 	conn         *conn
 	peer         Hello
@@ -154,7 +155,7 @@ func (s *Stream) acceptLocked(n int) {
 
 // Flush waits until every frame that was sent before the call has been written
 // to the connection. It fails with Err if the stream ends first. It does not
-// wait for the peer to read them.
+// wait for the peer to read the frames.
 func (s *Stream) Flush() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

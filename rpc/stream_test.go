@@ -231,11 +231,11 @@ func TestClose_UnblocksEverybody(t *testing.T) {
 		}
 		select {
 		case <-ours.Done():
-			t.Fatal("done before the end")
+			t.Fatal("Done is closed before the stream was closed")
 		default:
 		}
 		if err := ours.Err(); err != nil {
-			t.Fatalf("ended before the end: %v", err)
+			t.Fatalf("the stream ended before it was closed: %v", err)
 		}
 
 		for range 2 { // the second time must do nothing
@@ -529,7 +529,7 @@ func TestSendNow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took > 5*time.Millisecond {
-			t.Errorf("SendNow delayed its caller for %v", took)
+			t.Errorf("SendNow delayed its caller for %v, want at most 5ms", took)
 		}
 		if err := ours.Send(1, []byte("second")); err != nil {
 			t.Fatal(err)
