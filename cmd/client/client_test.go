@@ -16,8 +16,8 @@ import (
 func TestChange_ConnectionLost(t *testing.T) {
 	for _, c := range []struct {
 		endsAt string // command at which the node ends the connection
-		says   string
-		not    string
+		says   string // part of the error
+		not    string // text that the error must not contain
 	}{
 		{"PING", "nothing was changed", "unknown"},
 		{"HOLDFAST", "the outcome of the change is unknown", "client port"},
@@ -46,7 +46,7 @@ func TestChange_ConnectionLost(t *testing.T) {
 		}
 		_, err = node.Change(t.Context(), "HOLDFAST", "REMOVE", "n2")
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), c.not) {
-			t.Errorf("the connection ends at %s: error %v", c.endsAt, err)
+			t.Errorf("the node closes the connection at %s: error is %v", c.endsAt, err)
 		}
 		if err := node.Close(); err != nil {
 			t.Error(err)
@@ -86,7 +86,7 @@ func TestDial_PortWithoutTLS(t *testing.T) {
 			_, err = c.Do(t.Context(), "PING")
 			if err == nil || !strings.Contains(err.Error(), "leave out the flags --tls") ||
 				strings.Contains(err.Error(), "closed network connection") {
-				t.Errorf("error %v", err)
+				t.Errorf("error is %v, want the advice to leave out the flags --tls", err)
 			}
 			if err := <-served; err != nil {
 				t.Error(err)

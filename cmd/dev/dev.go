@@ -129,8 +129,8 @@ func (o options) config() (process.Config, error) {
 const stopLimit = 6 * time.Second
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	// Closing the terminal stops the nodes in order, as Ctrl-C does. Under nohup,
-	// dev ignores SIGHUP.
+	// Closing the terminal stops the nodes in an orderly way, as Ctrl-C does.
+	// Under nohup, dev ignores SIGHUP.
 	if !signal.Ignored(syscall.SIGHUP) {
 		hangup, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
@@ -195,7 +195,7 @@ func watchNodes(ctx context.Context, nodes []*process.Node, o options, out io.Wr
 	}
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	reported := make(map[string]int) // pid of each node's process whose end was reported
+	reported := make(map[string]int) // by node: pid of the last process whose end was reported
 	leader, shown := "", false
 	var asked time.Time // when the nodes were asked for their status
 	for {

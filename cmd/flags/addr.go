@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// AddrArg returns the address that a command with --addr has as its only argument,
-// or "" if it has no argument. It returns an error if both are given.
+// AddrArg returns the only argument of a command that takes an address there or
+// with --addr. It returns "" if there is no argument, and an error if the
+// argument and --addr are two different addresses.
 func AddrArg(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil

@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/verify"
 )
 
-// version is the version of the program. The linker sets it: see the Makefile. If
-// the linker has not set it, main does.
+// version is the version of the program. The linker sets it: see the Makefile.
+// If the linker does not set it, main sets it.
 var version = unversioned
 
 const unversioned = "dev"

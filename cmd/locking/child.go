@@ -23,7 +23,7 @@ type lease interface {
 	Key() string
 	Token() int64
 	// Until returns the earliest time at which the lease can end. Each renewal
-	// moves it.
+	// moves this time.
 	Until() time.Time
 	// Context is canceled when the lock is lost.
 	Context() context.Context
@@ -69,7 +69,7 @@ func (c *child) send(s syscall.Signal) {
 	if c.group {
 		pid = -pid
 	}
-	_ = syscall.Kill(pid, s) // ESRCH: it has just ended
+	_ = syscall.Kill(pid, s) // ESRCH means that the command has just ended
 }
 
 // forward passes a signal of this process on to the command.

@@ -34,10 +34,10 @@ func TestHistoryOptions_Request(t *testing.T) {
 	o := historyOptions{at: "2026-11-26T14:03:07Z", count: 5}
 	words, err := o.request("k", time.Now())
 	if err != nil || len(words) != 9 || words[6] != int64(1795701787000) || words[8] != int64(1795701787999) {
-		t.Errorf("%v, %v", words, err)
+		t.Errorf("request is %v, error is %v", words, err)
 	}
 	o = historyOptions{to: "x"}
 	if _, err := o.request("k", time.Now()); err == nil || !strings.HasPrefix(err.Error(), "--to") {
-		t.Errorf("%v", err)
+		t.Errorf("error is %v, want one that names --to", err)
 	}
 }

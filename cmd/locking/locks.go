@@ -352,8 +352,8 @@ func ms(d listing.Lock, name string) string {
 	return t.String()
 }
 
-// clientOf returns the address of the client, or its id if the address is not known,
-// its name, and the node that it is connected to.
+// clientOf describes the client of a lock: its address (or its id if the
+// address is not known), its name, and the node that it is connected to.
 func clientOf(d listing.Lock) string {
 	var all []string
 	for _, name := range []string{"addr", "name"} {
@@ -373,8 +373,8 @@ func clientOf(d listing.Lock) string {
 	return strings.Join(all, " ")
 }
 
-// printLocks prints locks. filtered says whether the request had a filter, so that
-// all does not contain all locks.
+// printLocks prints locks. If filtered is true, the request had a filter, and
+// the cluster may have locks that are not in the list.
 func printLocks(out io.Writer, all []listing.Lock, filtered bool) error {
 	if len(all) == 0 {
 		text := "no lock is held"
@@ -386,7 +386,7 @@ func printLocks(out io.Writer, all []listing.Lock, filtered bool) error {
 	}
 	t := terminal.NewTable("KEY", "OWNER", "MODE", "TOKEN", "HELD", "TTL", "WAITING", "CLIENT")
 	for _, d := range all {
-		held, client := "-", "-" // the history may not know both
+		held, client := "-", "-" // not known if the history does not contain the grant
 		if d.Int("acquired-ms") > 0 {
 			held, client = ms(d, "held-ms"), clientOf(d)
 		}

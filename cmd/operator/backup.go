@@ -76,7 +76,7 @@ only its owner can read it.`,
 func checkOutput(file string) error {
 	info, err := os.Stat(file)
 	switch {
-	case err != nil || info.Mode().IsRegular(): // an error appears again when the file is written
+	case err != nil || info.Mode().IsRegular(): // writing the file reports the same error
 		return nil
 	case info.IsDir():
 		return fmt.Errorf("-o %s is a directory: name the file to write in it", file)

@@ -55,7 +55,8 @@ func programInfo() []byte {
 	return []byte(text)
 }
 
-// tail returns the last bytes of a file, from the beginning of a line on.
+// tail returns at most the last most bytes of a file. It leaves out an
+// incomplete first line.
 func tail(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

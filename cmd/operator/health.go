@@ -57,7 +57,7 @@ func healthCommand() *cobra.Command {
 	cmd.Flags().StringVar(&url, "url", "http://127.0.0.1:8379/readyz",
 		"address of the health check of the node; the default path is /readyz")
 	cmd.Flags().StringVar(&ca, "tls-ca-cert-file", "",
-		"PEM file with the authorities that sign the node's certificate, if --url begins with https and they are not "+
-			"those of this machine")
+		"PEM file with the authorities that sign the node's certificate, if --url begins with https and this machine "+
+			"does not know them")
 	return cmd
 }

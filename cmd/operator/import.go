@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-kv/holdfast/migrate"
 )
 
-// shownProblems is the number of keys that were not imported that the command lists
-// on the terminal, unless --list-file names a file.
+// shownProblems bounds the list of the keys that were not imported, if the list
+// goes to the terminal. With --list-file, the list has no bound.
 const shownProblems = 1000
 
 type importOptions struct {
@@ -231,7 +231,7 @@ type problemList struct {
 	out   io.Writer
 	file  *os.File // nil for the terminal
 	count int
-	err   error // the first one
+	err   error // first error of a write to out
 }
 
 func (o *importOptions) problems(errOut io.Writer) (*problemList, error) {

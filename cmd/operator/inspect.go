@@ -23,7 +23,7 @@ import (
 // inspection is what inspect prints.
 type inspection struct {
 	Path string `json:"path"`
-	Kind string `json:"kind"` // backup, or data directory
+	Kind string `json:"kind"` // "backup" or "data directory"
 	Node string `json:"node"`
 	backup.Content
 	Created    string `json:"created,omitempty"`

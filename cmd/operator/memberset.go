@@ -16,7 +16,7 @@ import (
 
 // memberChange is one change that "member set" makes.
 type memberChange struct {
-	words []string // HOLDFAST command, without HOLDFAST
+	words []string // arguments of the command HOLDFAST
 }
 
 // memberSetCommand returns the command that adds and removes members until the

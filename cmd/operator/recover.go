@@ -17,7 +17,7 @@ import (
 type recoverOptions struct {
 	dir, to, peerAddr string
 	quarantine        time.Duration
-	set               bool // the quarantine was set
+	set               bool // --quarantine is set
 	yes               bool
 }
 

@@ -31,7 +31,7 @@ type restoreOptions struct {
 	login      client.LoginFlags
 	replace    bool
 	quarantine time.Duration
-	set        bool // the quarantine was set
+	set        bool // --quarantine is set
 }
 
 // restoreCommand returns the command that replaces the data of a cluster with a
@@ -52,12 +52,12 @@ node needs free memory for the file and for its data during the restore. If rest
 interrupted before the last entry, the cluster keeps its data.
 
 Fencing tokens never repeat: the cluster continues with tokens that are higher
-than all that the lost cluster can have given.
+than all tokens that the lost cluster can have given.
 
 Locks that were granted after the backup are unknown. So during the quarantine the
 cluster grants no lock: SET with NX and similar commands fail with the error
-QUARANTINE, which names the end. By default the quarantine lasts as long as the
-longest time to live in the backup, at most 1 hour.
+QUARANTINE, which names the end of the quarantine. By default the quarantine lasts as
+long as the longest time to live in the backup, at most 1 hour.
 
 The users of the backup replace those of the cluster, and the connections of the old
 users are closed. The settings of the backup replace those of the cluster. A setting
@@ -146,7 +146,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored %d keys of cluster %s at log index %d (%s); %s\n%s",
 		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText(),
 		changedSettings(before, after))
-	if unknown != nil { // the data was replaced
+	if unknown != nil { // not an error of the restore: the data was replaced
 		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: compare the settings with CONFIG GET: the settings of the backup "+
 			"are in force: %v\n", unknown)
 	}
@@ -209,7 +209,7 @@ func (o *restoreOptions) send(cmd *cobra.Command, c *client.Client, r *backup.Re
 		_, err := c.Do(ctx, append([]string{"HOLDFAST", "RESTORE"}, args...)...)
 		return err
 	}
-	if !o.replace { // the last step checks it too
+	if !o.replace { // the step APPLY checks this too
 		if err := step("CHECK"); err != nil {
 			return err
 		}
@@ -222,7 +222,8 @@ func (o *restoreOptions) send(cmd *cobra.Command, c *client.Client, r *backup.Re
 		if err != nil && !applied {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
-			_, _ = c.Do(ctx, "HOLDFAST", "RESTORE", "DROP", id) // else the cluster drops it after ten minutes
+			// If this fails, the cluster drops the staging area after ten minutes.
+			_, _ = c.Do(ctx, "HOLDFAST", "RESTORE", "DROP", id)
 		}
 	}()
 	p := terminal.NewProgress(cmd.ErrOrStderr(), "restore", size)
@@ -254,7 +255,7 @@ func (o *restoreOptions) send(cmd *cobra.Command, c *client.Client, r *backup.Re
 	err = step("APPLY", id, strconv.FormatUint(epoch, 10), strconv.FormatInt(int64(o.quarantine), 10), replace)
 	if answered := redis.Error(nil); err != nil && !errors.As(err, &answered) {
 		return fmt.Errorf("the data may have been replaced or not: see the token epoch in \"holdfast status --json\", "+
-			"and run the restore again with --replace if it did not change: %w", err)
+			"and run the restore again with --replace if the epoch did not change: %w", err)
 	}
 	return err
 }

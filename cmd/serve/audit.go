@@ -68,9 +68,9 @@ func (a *auditFile) close() error {
 	return a.file.Close()
 }
 
-// open returns the logger of the audit log, nil for none, and its file, nil if
-// the lines go to the node's log. The logger writes every line, regardless of
-// --log-level.
+// open returns the logger of the audit log, or nil if there is no audit log. It
+// also returns the file of the audit log, or nil if the lines go to the node's
+// log. The logger writes every line, regardless of --log-level.
 func (o *auditOptions) open(log *nodeLog) (hclog.Logger, *auditFile, error) {
 	switch o.to {
 	case "":

@@ -19,7 +19,7 @@ func TestEnoughDescriptors(t *testing.T) {
 	} {
 		err := enoughDescriptors(c.clients, c.limit)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%d clients, %d descriptors: %v", c.clients, c.limit, err)
+			t.Errorf("--max-clients %d with a limit of %d descriptors: error is %v", c.clients, c.limit, err)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func FuzzHTTP(f *testing.F) {
 	get := "GET %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer " + token + "\r\nConnection: close\r\n\r\n"
 	for _, path := range []string{"/status", "/metrics", "/readyz"} {
 		if reply := ask(f, fmt.Appendf(nil, get, path)); !bytes.Contains(reply, []byte(secret)) {
-			f.Fatalf("%s with the token: %q", path, reply)
+			f.Fatalf("%s with the token: reply %q does not have the secret", path, reply)
 		}
 	}
 	for _, seed := range []string{
@@ -84,7 +84,7 @@ func FuzzHTTP(f *testing.F) {
 			t.Errorf("%q was answered without the token: %q", request, reply)
 		}
 		if log.panicked.Load() {
-			t.Errorf("%q: panic", request)
+			t.Errorf("%q: the HTTP server panicked", request)
 		}
 	})
 }

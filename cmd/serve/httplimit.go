@@ -16,7 +16,7 @@ const maxHTTPConns = 256
 // request has arrived yet counts as idle. If no connection is idle, the new one
 // replaces the connection that has been busy for the longest time.
 type httpConns struct {
-	most int
+	most int // maximum number of open connections
 
 	mu   sync.Mutex
 	open int

@@ -18,7 +18,7 @@ func TestHTTPConns(t *testing.T) {
 	conns := &httpConns{most: 4}
 	srv.Config.ConnState = conns.state
 	srv.Start()
-	t.Cleanup(srv.Close) // after the connections, which are closed first
+	t.Cleanup(srv.Close) // runs after the later cleanups, which close the connections
 	dial := func() net.Conn {
 		t.Helper()
 		c, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -34,7 +34,7 @@ func TestHTTPConns(t *testing.T) {
 	var silent []net.Conn
 	for i := range 20 {
 		c := dial()
-		if i%2 == 1 { // the body never follows
+		if i%2 == 1 { // a request whose body never arrives
 			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ const (
 	// lineBurst is how many lines with the same message and peer are written
 	// before further lines are suppressed.
 	lineBurst = 20
-	// lineEvery is how often one of the suppressed lines is written after that.
+	// lineEvery is the time after which one more line is written then.
 	lineEvery = 30 * time.Second
 	// maxLineKinds bounds the memory of a lineLimit.
 	maxLineKinds = 1000
@@ -36,7 +36,7 @@ type lineLimit struct {
 // lineKind is a token bucket for lines with the same message and peer.
 type lineKind struct {
 	tokens     float64
-	at         time.Time // when tokens was true
+	at         time.Time // time of the last change of tokens
 	suppressed int       // since the last line that was written
 }
 
@@ -88,8 +88,9 @@ func (l *lineLimit) take(key string) (suppressed int, ok bool) {
 	return suppressed, true
 }
 
-// forget drops the kinds whose last line is older than the time in which their
-// tokens return. If there are none, it drops all. The caller holds mu.
+// forget drops the kinds whose buckets are full again, because their last line
+// is old enough. If there are no such kinds, it drops all kinds. The caller
+// holds mu.
 func (l *lineLimit) forget(now time.Time) {
 	for key, k := range l.kinds {
 		if now.Sub(k.at) > lineBurst*lineEvery {

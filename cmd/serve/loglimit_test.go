@@ -31,10 +31,11 @@ func TestLineLimit(t *testing.T) {
 	if n := lines(); n < lineBurst+119 || n > lineBurst+120 {
 		t.Errorf("%d lines in an hour, want %d and one every %v", n, lineBurst, lineEvery)
 	}
-	if len(reports) < 2 || reports[1] != "failed to heartbeat 89" { // 30 s of three lines a second, without one
+	if len(reports) < 2 || reports[1] != "failed to heartbeat 89" { // of the 90 lines in 30 s, one is written
 		t.Errorf("first reports %q", reports[:min(3, len(reports))])
 	}
-	// Other peers, messages and levels have a limit of their own, or none.
+	// Lines about another peer, or with another message, have a limit of their
+	// own. Lines of level debug have no limit.
 	for range 100 {
 		log.Error("failed to heartbeat", "peer", "n3")
 	}
@@ -86,6 +87,6 @@ func TestLimitedLogger(t *testing.T) {
 		t.Errorf("the line was written %d times, want %d", got, lineBurst+1)
 	}
 	if !strings.Contains(text, "other") {
-		t.Errorf("the line after it is missing in %q", text)
+		t.Errorf("the line \"other\" is missing in %q", text)
 	}
 }

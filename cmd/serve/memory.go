@@ -24,7 +24,8 @@ const (
 	gcRoom = 128 << 20
 )
 
-// gcPercent returns the percentage for a heap with a number of live bytes.
+// gcPercent returns the percentage for a heap with the given number of live
+// bytes.
 func gcPercent(live uint64) int {
 	if live <= gcRoom*100/maxGCPercent {
 		return maxGCPercent

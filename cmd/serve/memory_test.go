@@ -32,14 +32,14 @@ func TestSoftLimit(t *testing.T) {
 		{1000 * mb, 0, 0, 0, 900 * mb},
 		{1000 * mb, 128 * mb, 0, 0, 272 * mb},
 		{1000 * mb, 128 * mb, 160 * mb, 0, 272 * mb},
-		{1000 * mb, 128 * mb, 400 * mb, 0, 516 * mb}, // the data was there before the limit
+		{1000 * mb, 128 * mb, 400 * mb, 0, 516 * mb}, // the node had the data before the limit was set
 		{1000 * mb, 128 * mb, 900 * mb, 0, 900 * mb},
 		{1000 * mb, 500 * mb, 0, 0, 900 * mb}, // auto
 		{0, 128 * mb, 0, 0, 272 * mb},
 		{1000 * mb, 128 * mb, 0, 60 * mb, 316 * mb}, // many connections
 	} {
 		if got := softLimit(c.memory, c.maxMemory, c.live, c.rest); got != c.want {
-			t.Errorf("%+v: %d", c, got)
+			t.Errorf("%+v: soft limit is %d", c, got)
 		}
 	}
 }
@@ -66,6 +66,6 @@ func TestAfterGC(t *testing.T) {
 		}
 	}
 	if live.Load() == 0 {
-		t.Error("the runtime does not tell how much of the heap is live")
+		t.Error("the runtime reports 0 live bytes of the heap")
 	}
 }

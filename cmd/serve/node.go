@@ -114,7 +114,7 @@ func (o *options) armTests(ctx context.Context, log hclog.Logger, cfg *cluster.C
 func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *ports, node *cluster.Node,
 	audit hclog.Logger, r *reloader) error {
 	r.node.Store(node)
-	ctx, shutdown := context.WithCancel(ctx) // SHUTDOWN ends it too
+	ctx, shutdown := context.WithCancel(ctx) // the command SHUTDOWN ends ctx too
 	defer shutdown()
 	var joined *joinedListener // nil without a dashboard
 	var events dashboard.Events

@@ -25,9 +25,9 @@ func TestNodeLog_SetLevel(t *testing.T) {
 	}
 }
 
-// TestNodeLog_SetFormat checks that a logger, the loggers that were made from it
-// and their fields follow a change of the format, and that its level and its
-// limit of repeated lines hold in both formats.
+// TestNodeLog_SetFormat checks that a logger and the loggers that were made
+// from it follow a change of the format and keep their fields. The level of the
+// logger and its limit of repeated lines must hold in both formats.
 func TestNodeLog_SetFormat(t *testing.T) {
 	var out bytes.Buffer
 	n := &nodeLog{}

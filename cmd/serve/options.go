@@ -195,8 +195,8 @@ func (o *options) engineFlags(f *pflag.FlagSet) {
 		"how long the node waits for the outcome of a command that it has sent to the leader, before it replies "+
 			"UNKNOWN")
 	f.DurationVar(&o.options.ScriptTime, "script-time", o.options.ScriptTime,
-		"how long a Lua script may run before it ends with an error; one that needs more than 2ms gets a dry run "+
-			"first, while other clients continue to write")
+		"how long a Lua script may run before it ends with an error; a script that needs more than 2ms first gets a "+
+			"dry run, while other clients continue to write")
 	f.DurationVar(&o.options.ScriptWait, "script-wait", o.options.ScriptWait,
 		"how long a slow script or a heavy write may wait for the leader to run it before it is refused (BUSY); "+
 			"at least 60 times --script-time")

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
-// checkProtected returns an error if other hosts can reach a port for clients and
-// need no password there. Redis has the same protected mode, but it starts and
-// refuses the connections.
+// checkProtected returns an error if other hosts can reach a port for clients
+// and clients need no password there. Redis has the same protected mode, but it
+// starts and refuses the connections.
 func (o *options) checkProtected(users []*acl.User) error {
 	if !bool(o.access.protectedMode) || !o.open(users) {
 		return nil

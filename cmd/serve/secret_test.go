@@ -10,7 +10,7 @@ func TestParseSecrets(t *testing.T) {
 	lines := long + "\n" + other
 	for _, tt := range []struct {
 		text, current, previous string
-		says                    string // "" for no error
+		says                    string // part of the error, "" for no error
 	}{
 		{text: long + "\n", current: long},
 		{text: lines + "\n", current: lines}, // base64 breaks long lines
@@ -29,7 +29,7 @@ func TestParseSecrets(t *testing.T) {
 			continue
 		}
 		if err != nil || string(s.current) != tt.current || string(s.previous) != tt.previous {
-			t.Errorf("%q: %q, %q, %v", tt.text, s.current, s.previous, err)
+			t.Errorf("%q: current secret %q, previous secret %q, error %v", tt.text, s.current, s.previous, err)
 		}
 	}
 }

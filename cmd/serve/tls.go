@@ -44,7 +44,7 @@ func (o *tlsOptions) flags(f *pflag.FlagSet) {
 			"PEM file with the authorities that sign the certificates of clients and peers, "+set.of)
 	}
 	f.StringSliceVar(&o.ports, "tls-ports", []string{"clients", "sentinel", "peers"},
-		"with a TLS certificate: the ports that accept only TLS, of clients, sentinel, peers and http")
+		"ports that accept only TLS if a TLS certificate is set: any of clients, sentinel, peers and http")
 	f.StringVar(&o.authClients, "tls-auth-clients", "no",
 		"whether clients need a certificate of --tls-ca-cert-file: no, optional or yes")
 }

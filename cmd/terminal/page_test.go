@@ -25,14 +25,14 @@ func TestRepeat(t *testing.T) {
 			return err
 		})
 		if err != nil || out.String() != "page 1\npage 2\npage 3\n" {
-			t.Errorf("%v, printed %q", err, &out)
+			t.Errorf("Repeat returned %v and printed %q, want nil and three pages", err, &out)
 		}
 		failure := errors.New("no page")
 		if err := terminal.Repeat(t.Context(), &out, time.Second, func(io.Writer) error { return failure }); err != failure {
-			t.Errorf("the error of a page is %v", err)
+			t.Errorf("Repeat returned %v, want the error of the page", err)
 		}
 		if err := terminal.Repeat(ctx, &out, time.Second, func(io.Writer) error { return failure }); err != nil {
-			t.Errorf("the error of a page that was interrupted: %v", err)
+			t.Errorf("Repeat returned %v after the context had ended, want nil", err)
 		}
 	})
 }
@@ -40,7 +40,7 @@ func TestRepeat(t *testing.T) {
 func TestCheckInterval(t *testing.T) {
 	if err := terminal.CheckInterval(99 * time.Millisecond); err == nil ||
 		err.Error() != "--interval is 99ms, must be at least 100ms" {
-		t.Errorf("99 ms: %v", err)
+		t.Errorf("interval of 99 ms: error is %v, want the minimum", err)
 	}
 	if err := terminal.CheckInterval(100 * time.Millisecond); err != nil {
 		t.Error(err)

@@ -19,15 +19,15 @@ type Progress struct {
 	what     string
 	total    int64 // bytes or units, 0 if unknown
 	unit     string
-	earlier  int64 // bytes or units that were done before begun
+	earlier  int64 // bytes or units that an earlier transfer has done
 	begun    time.Time
 	last     time.Time
 	shown    bool
 }
 
 // NewProgress returns the Progress of a transfer that begins now. total is the
-// number of bytes of the transfer, or 0 if it is unknown. Each report begins with
-// what.
+// number of bytes of the transfer, or 0 if it is unknown. what is the text at
+// the beginning of each report.
 func NewProgress(out io.Writer, what string, total int64) *Progress {
 	f, ok := out.(*os.File)
 	return &Progress{

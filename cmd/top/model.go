@@ -91,7 +91,8 @@ func (m *model) key(e *tcell.EventKey) {
 	}
 }
 
-// move scrolls. lines bounds the position by the length of the table.
+// move changes the scroll position. The method lines bounds the position by the
+// length of the table.
 func (m *model) move(k tcell.Key) {
 	switch k {
 	case tcell.KeyUp:
@@ -332,8 +333,8 @@ func layOut(rows [][]string, kinds []kind) []line {
 	return all
 }
 
-// lines returns the lines of a screen with a height. It bounds the scroll
-// position. The header of the table stays visible.
+// lines returns the lines for a screen of the given height. It bounds the
+// scroll position. The header of the table stays visible.
 func (m *model) lines(height int) []line {
 	p := m.page()
 	all := p.head
@@ -354,7 +355,7 @@ func (m *model) draw(screen tcell.Screen) {
 	for y, l := range m.lines(height) {
 		style, x := m.style(l.kind), 0
 		for _, r := range l.text {
-			if !unicode.IsPrint(r) { // it could control the terminal
+			if !unicode.IsPrint(r) { // such a character could control the terminal
 				r = '?'
 			}
 			w := runewidth.RuneWidth(r)

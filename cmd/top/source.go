@@ -22,9 +22,9 @@ import (
 const (
 	statusLimit = 3 * time.Second // bounds a request for the status of all nodes
 	detailLimit = time.Second     // bounds a request for the locks, or for the load of a node
-	lockPage    = 1000            // locks that a request returns
-	lockPages   = 20              // requests for one look
-	mostLocks   = 1000            // locks that are shown
+	lockPage    = 1000            // maximum number of locks that a request returns
+	lockPages   = 20              // requests that a look sends for more pages of a list, after the first one
+	mostLocks   = 1000            // maximum number of locks that are shown
 	// The source asks for the locks again after lockRest times the duration of the
 	// last search, and shows the same locks until then. After an error, it waits no
 	// longer than errorRest.
@@ -35,7 +35,7 @@ const (
 // question says what source.look asks the cluster for.
 type question struct {
 	locks  bool
-	filter string // part of the keys, or owner:NAME
+	filter string // text that the keys contain, or owner:NAME
 }
 
 // seen is the result of source.look.
@@ -45,12 +45,12 @@ type seen struct {
 	err     error  // no node answered
 	nodes   []cluster.NodeStatus
 	verdict verdict.Verdict
-	load    map[string]nodeLoad // by node
+	load    map[string]nodeLoad // by the id of the node
 
 	question question
 	locks    []listing.Lock
 	more     bool  // there are more locks than locks contains
-	lockErr  error // the locks are not known
+	lockErr  error // why the locks or their history could not be read; nil without an error
 }
 
 // nodeLoad contains numbers about the clients of a node, from the reply to INFO.
@@ -62,7 +62,7 @@ type source struct {
 	login load.Login
 	db    int
 
-	addrs   []string // the address that answered last is the first
+	addrs   []string // the first one is the address that answered most recently
 	clients map[string]*redis.Client
 
 	last seen          // result of the last look that requested the locks
@@ -97,8 +97,9 @@ func (s *source) client(addr string) *redis.Client {
 	return c
 }
 
-// look asks the cluster once. It asks the node that answered last, and then the
-// others.
+// look asks the cluster once. It first asks the node that answered most
+// recently. If that node does not answer, it asks the others, one after the
+// other.
 func (s *source) look(ctx context.Context, q question) seen {
 	result := seen{question: q}
 	for _, addr := range s.addrs {

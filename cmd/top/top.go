@@ -104,7 +104,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	return src.close()
 }
 
-// sight is the event with which the result of source.look reaches the screen.
+// sight is the event that carries a result of source.look to the screen.
 type sight struct {
 	tcell.EventTime
 	seen seen
@@ -118,7 +118,7 @@ func follow(ctx context.Context, screen tcell.Screen, src *source, m *model, eve
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	questions := make(chan question, 1) // the latest one
+	questions := make(chan question, 1) // the latest question
 	asked := m.question
 	first := asked
 	wg.Go(func() {
@@ -127,7 +127,7 @@ func follow(ctx context.Context, screen tcell.Screen, src *source, m *model, eve
 		q := first
 		for ctx.Err() == nil {
 			if s := src.look(ctx, q); ctx.Err() == nil {
-				_ = screen.PostEvent(&sight{seen: s}) // if its queue is full, the next one replaces it
+				_ = screen.PostEvent(&sight{seen: s}) // it fails if the queue is full: a later result follows
 			}
 			select {
 			case q = <-questions:

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
-// threeNodes returns a sight of three nodes, the first of which leads.
+// threeNodes returns the result of a look at three nodes. The first node leads.
 func threeNodes() seen {
 	s := seen{at: time.Now(), from: "10.0.0.1:6379", load: map[string]nodeLoad{"n1": {ops: 1234, clients: 7}}}
 	for _, id := range []string{"n1", "n2", "n3"} {
@@ -52,7 +52,7 @@ func wants(t *testing.T, m *model, parts ...string) {
 	shown := text(m, 30)
 	for _, p := range parts {
 		if not, found := strings.CutPrefix(p, "!"); found == strings.Contains(shown, not) {
-			t.Errorf("want %q in\n%s", p, shown)
+			t.Errorf("want %q (after \"!\": not) in\n%s", p, shown)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestModel_Nodes(t *testing.T) {
 	wants(t, m, "no node answers; before that: Degraded", `no status: "10.0.0.1:6379: \x1b[31mrefused"`, "n1    leader",
 		"This is the state at")
 	if press(m, "q"); !m.quit {
-		t.Error("q does not end")
+		t.Error("q does not end the program")
 	}
 }
 
@@ -111,12 +111,12 @@ func TestModel_Locks(t *testing.T) {
 	press(m, tcell.KeyPgUp, tcell.KeyPgUp, tcell.KeyDown)
 	wants(t, m, "!deploy:A ", "deploy:B")
 	if m.scroll != 1 {
-		t.Errorf("position %d, want 1", m.scroll)
+		t.Errorf("scroll position is %d, want 1", m.scroll)
 	}
 
 	press(m, "/", "q/")
 	if m.quit || m.question.filter != "q/" {
-		t.Errorf("filter %q, quit %v: want the keys in the filter", m.question.filter, m.quit)
+		t.Errorf("filter is %q, quit is %v; want the filter \"q/\", quit false", m.question.filter, m.quit)
 	}
 	wants(t, m, "filter: q/_", "asking for the locks", "!deploy:A")
 	s.question, s.locks, s.lockErr = m.question, nil, errors.New("NOPERM")
@@ -150,10 +150,10 @@ func TestDraw(t *testing.T) {
 		}
 		screen.Fini()
 		if got := strings.TrimSpace(second.String()); got != "Healthy: tolerates 1 more failure" {
-			t.Errorf("second line %q", got)
+			t.Errorf("second line is %q, want the verdict", got)
 		}
 		if colored != (noColor == "") {
-			t.Errorf("NO_COLOR=%s: colored %v", noColor, colored)
+			t.Errorf("NO_COLOR=%s: the screen has colors: %v", noColor, colored)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (p *liveProgress) at(now attack.Progress) {
 	text := describe(now, p.duration)
 	if p.bar != nil {
 		p.tracker.UpdateMessage(text)
-		p.tracker.SetValue(min(now.Took.Milliseconds(), p.tracker.Total-1)) // the last value would end the bar
+		p.tracker.SetValue(min(now.Took.Milliseconds(), p.tracker.Total-1)) // the value Total would end the bar
 		return
 	}
 	if now.Checking || now.Took-p.last >= lineEvery {

@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/attack"
 )
 
-// If the output is not a terminal, the progress is a line every ten seconds and
-// one when the load has ended, without escape sequences.
+// TestLiveProgress_NoTerminal checks the progress if the output is not a
+// terminal: a line every ten seconds and a line when the load has ended,
+// without escape sequences.
 func TestLiveProgress_NoTerminal(t *testing.T) {
 	var out strings.Builder
 	p := showProgress(&out, 25*time.Second)
