@@ -1,18 +1,19 @@
-// Package bytequeue bounds the bytes of the large items that are on their way
-// at the same time. Further items wait in order of arrival. So a small item,
-// which does not enter the queue, waits behind no more bytes of large items
-// than the bound, or behind one item that is larger than the bound.
+// Package bytequeue limits the total size of the large items that are on their
+// way at the same time. An item that exceeds the limit waits, in order of
+// arrival. Small items do not enter the queue. Therefore a small item waits
+// behind no more bytes of large items than the limit, or behind one item that
+// is larger than the limit.
 package bytequeue
 
 import "slices"
 
 // Queue is a queue of large items. It is not safe for concurrent use.
 type Queue[T any] struct {
-	// Room is the number of bytes that may be on their way. An item that is
-	// larger is on its way alone.
+	// Room is the maximum total size, in bytes, of the items that are on their
+	// way. An item that is larger than Room is on its way alone.
 	Room int
 
-	under   int // bytes that are on their way
+	under   int // total size of the items that are on their way, in bytes
 	waiting []item[T]
 }
 

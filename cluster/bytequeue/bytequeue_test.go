@@ -34,24 +34,24 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	if got := next(); got != nil {
-		t.Fatalf("Next = %v while there is no room", got)
+		t.Fatalf("Next = %v while there is no room, want nothing", got)
 	}
 	q.Leave(40)
 	// The large item must not be overtaken by d, or it could wait for ever.
 	if got := next(); !slices.Equal(got, []string{"c"}) {
-		t.Fatalf("after b: %v, want c", got)
+		t.Fatalf("after b has left: Next = %v, want c", got)
 	}
 	q.Leave(60)
 	if got := next(); got != nil {
-		t.Fatalf("after a: %v, want nothing while c is on its way", got)
+		t.Fatalf("after a has left: Next = %v, want nothing while c is on its way", got)
 	}
 	q.Leave(1)
 	if got := next(); !slices.Equal(got, []string{"larger than the room"}) {
-		t.Fatalf("after c: %v, want the large item alone", got)
+		t.Fatalf("after c has left: Next = %v, want only the large item", got)
 	}
 	q.Leave(500)
 	if got := next(); !slices.Equal(got, []string{"d"}) || q.Len() != 0 {
-		t.Fatalf("after the large item: %v and %d waiting, want d", got, q.Len())
+		t.Fatalf("after the large item has left: Next = %v and %d items wait, want d and 0", got, q.Len())
 	}
 }
 
@@ -61,11 +61,11 @@ func TestQueue_Remove(t *testing.T) {
 		q.Enter(i, 1)
 	}
 	if got := q.Remove(func(i int) bool { return i%2 == 1 }); !slices.Equal(got, []int{1, 3, 5}) {
-		t.Errorf("Remove = %v, want the odd ones", got)
+		t.Errorf("Remove = %v, want [1 3 5]", got)
 	}
 	var left []int
 	q.Waiting(func(i int) { left = append(left, i) })
 	if !slices.Equal(left, []int{2, 4}) || q.Len() != 2 {
-		t.Errorf("waiting: %v, want 2 and 4", left)
+		t.Errorf("waiting items: %v, want 2 and 4", left)
 	}
 }

@@ -35,8 +35,8 @@ type Allocator struct {
 // the command yet.
 type Reserve func(count uint64) *Reservation
 
-// Reservation is a command that reserves client ids. Result may be called once
-// Done has delivered a value.
+// Reservation is a command that reserves client ids. Result must not be called
+// before Done has delivered a value.
 type Reservation struct {
 	Done   <-chan struct{}
 	Result func() (reply []byte, err error)
@@ -47,8 +47,8 @@ const (
 	// that reservations need few entries, and small enough that blocks do not
 	// run out.
 	clientBlock = 1 << 20
-	// earlyBits is the number of bits that count the connections that arrive
-	// before the first block.
+	// earlyBits is the number of bits of the counter of connections that arrive
+	// before the first block is reserved.
 	earlyBits = 21
 )
 
@@ -59,8 +59,8 @@ func New(session fsm.SessionID, reserve Reserve) *Allocator {
 	return &Allocator{reserve: reserve, early: fsm.MaxClientID + h.Sum64()>>(64-52+earlyBits)<<earlyBits}
 }
 
-// Take returns the number for a new connection. Once this start of the node has
-// reserved its first block, its numbers ascend.
+// Take returns the number for a new connection. After this start of the node
+// has reserved its first block, the numbers that Take returns ascend.
 func (ids *Allocator) Take() uint64 {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
@@ -99,9 +99,9 @@ func (ids *Allocator) Sweep() {
 	}
 }
 
-// reserved handles the reply to a reservation. If the reservation failed, its
-// numbers stay unused, because it may have been executed nevertheless. Sweep
-// then reserves another block.
+// reserved handles the reply to the command that reserves a block. If the reply
+// is an error, the node does not use the block, because the command may have
+// been executed nevertheless. Sweep then reserves another block.
 func (ids *Allocator) reserved(reply []byte, err error) {
 	text, isInt := strings.CutPrefix(strings.TrimSuffix(string(reply), "\r\n"), ":")
 	first, notInt := strconv.ParseUint(text, 10, 64)

@@ -4,11 +4,11 @@ package commitwait
 
 import "time"
 
-// Wait delays the next entry until the clients that were just answered
-// have had time to send their next command. Without it, clients that send one
+// Wait delays the next entry until the clients that were just answered have had
+// time to send their next command. Without the delay, clients that send one
 // command after another split into two halves: the commands of one half are in
 // the log while the other half waits. Entries are then half as full, although
-// each entry costs three nodes an fsync and about a dozen messages.
+// each entry costs an fsync on every node and about a dozen messages.
 //
 // Wait is not a fixed delay. An entry is delayed only if more groups are
 // expected, and the wait ends when they have arrived. If they do not arrive
@@ -16,9 +16,9 @@ import "time"
 // concurrent use: the leadership's lock must be held for all methods. The zero
 // value is ready for use.
 type Wait struct {
-	// expected is the sum of two numbers of groups: those in the last applied
-	// entry whose clients were answered, and those that were waiting at that
-	// time.
+	// expected is the number of groups that the next entry may get. It is the
+	// number of groups in the last applied entry whose clients were answered,
+	// plus the number of groups that were waiting when that entry was applied.
 	expected int
 	last     int           // groups in the last entry
 	took     time.Duration // time from the last entry's stamp until it was applied
@@ -29,28 +29,30 @@ type Wait struct {
 }
 
 const (
-	// maxCommitWait bounds a wait. Twice the time of the last entry is also a
-	// bound: clients that were answered need about as long to send their next
-	// command as that entry took.
+	// maxCommitWait bounds a wait. A second bound is twice the time that the
+	// last entry took: clients that were answered need about as long as that
+	// entry took to send their next command.
 	maxCommitWait = 2 * time.Millisecond
 	// maxMissed limits the back-off: a wait is tried at least every 2^maxMissed
 	// entries.
 	maxMissed = 8
 )
 
-// Applied notes that the last entry was applied, how long that took, how many groups
-// were waiting for the next entry at that time, and how many groups of the last entry
-// block: their clients were not answered, and will not send a command.
+// Applied notes that the last entry was applied. took is the time from the
+// stamp of that entry until it was applied. waiting is the number of groups
+// that were waiting for the next entry at that time. block is the number of
+// groups of the last entry that block: their clients were not answered, and
+// will not send a command.
 func (t *Wait) Applied(waiting, block int, took time.Duration) {
 	t.expected, t.took = max(t.last-block, 0)+waiting, took
 }
 
-// Begin returns how long to wait for more groups than there are, or 0 to
-// propose at once. If the result is above 0, the caller must wait for that time
-// and then call Waited. In between, Suffices says which group must wake the
-// proposer.
+// Begin returns how long to wait for more groups, or 0 to propose at once.
+// groups is the number of groups that wait already. If the result is above 0,
+// the caller must wait for that time and then call Waited. During the wait,
+// Suffices reports whether the groups that have arrived must wake the proposer.
 func (t *Wait) Begin(groups int) time.Duration {
-	enough := t.expected - t.expected/16 // do not wait for the last few
+	enough := t.expected - t.expected/16 // do not wait for the last sixteenth
 	wait := min(2*t.took, maxCommitWait)
 	if groups == 0 || groups >= enough || t.skip > 0 || wait <= 0 {
 		return 0
@@ -71,8 +73,8 @@ func (t *Wait) Waited(groups int) {
 	t.enough, t.expected = 0, 0
 }
 
-// Suffices reports whether a number of groups ends the current wait. It is true if
-// the proposer does not wait.
+// Suffices reports whether a number of groups ends the current wait. It returns
+// true while the proposer does not wait.
 func (t *Wait) Suffices(groups int) bool { return groups >= t.enough }
 
 // Proposed notes that an entry with this number of groups is being proposed.

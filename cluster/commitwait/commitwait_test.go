@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// entry proposes an entry with a number of groups, and applies it at a time
-// when other groups wait for the next entry.
+// entry proposes an entry with the given number of groups, and then notes that
+// the entry was applied while waiting groups waited for the next entry.
 func (t *Wait) entry(groups, waiting int) {
 	t.Proposed(groups)
 	t.Applied(waiting, 0, time.Millisecond)
@@ -15,7 +15,7 @@ func (t *Wait) entry(groups, waiting int) {
 func TestWait_Halves(t *testing.T) {
 	var u Wait
 	if u.Begin(25) != 0 {
-		t.Error("waits before anything is known")
+		t.Error("Begin returns a wait before the first entry, want none")
 	}
 	u.entry(25, 25) // fifty clients, half of which have been answered
 	if got := u.Begin(25); got != 2*time.Millisecond {
@@ -27,7 +27,7 @@ func TestWait_Halves(t *testing.T) {
 	u.Waited(47)
 	u.entry(47, 3)
 	if got := u.Begin(48); got != 0 {
-		t.Errorf("waits %v when nearly all are there", got)
+		t.Errorf("waits %v when 48 of 50 groups are there, want 0", got)
 	}
 }
 
@@ -35,7 +35,7 @@ func TestWait_Alone(t *testing.T) {
 	var u Wait
 	for range 3 {
 		if got := u.Begin(1); got != 0 {
-			t.Fatalf("a client that is alone waits %v", got)
+			t.Fatalf("the only client waits %v, want 0", got)
 		}
 		u.entry(1, 0)
 	}
@@ -50,14 +50,14 @@ func TestWait_SlowEntry(t *testing.T) {
 	}
 }
 
-// If the proposer does not wait, the next group wakes it, regardless of how many
-// groups it expected.
+// If the last entry took no time, the proposer does not wait. Then any group
+// wakes it, no matter how many groups were expected.
 func TestWait_NotTaken(t *testing.T) {
 	var u Wait
 	u.Proposed(4)
 	u.Applied(4, 0, 0)
 	if u.Begin(4) != 0 || u.enough != 0 {
-		t.Errorf("without a time to wait for, the proposer waits for %d groups", u.enough)
+		t.Errorf("after an entry that took no time, the proposer waits for %d groups, want no wait", u.enough)
 	}
 }
 
@@ -78,12 +78,12 @@ func TestWait_InVain(t *testing.T) {
 	}
 	u.skip = 0
 	if u.Begin(5) == 0 {
-		t.Fatal("does not wait once more")
+		t.Fatal("Begin = 0 after the skipped entries, want another wait")
 	}
 	u.Waited(11)
 	u.entry(6, 5)
 	if u.Begin(5) == 0 {
-		t.Error("after a wait in which the groups arrived, the proposer does not wait")
+		t.Error("after a wait in which the groups arrived, Begin = 0, want a wait")
 	}
 }
 
@@ -95,6 +95,6 @@ func TestWait_Blocked(t *testing.T) {
 	u.Proposed(2)
 	u.Applied(0, 1, time.Millisecond)
 	if got := u.Begin(1); got != 0 {
-		t.Errorf("waits %v for a client that was not answered", got)
+		t.Errorf("waits %v for a client that was not answered, want 0", got)
 	}
 }

@@ -19,13 +19,14 @@ import (
 // Status is the state of the file system that contains a node's data
 // directory. All fields are zero if the state is not known.
 type Status struct {
-	// DiskFree and DiskTotal are the bytes that the node may still write, and
-	// the size of the file system. DiskReserve is Config.Reserve, or its
-	// default for this file system.
+	// DiskFree is the number of bytes that the node may still write, and
+	// DiskTotal is the size of the file system in bytes. DiskReserve is
+	// Config.Reserve, or its default for this file system.
 	DiskFree    int64 `json:"disk_free_bytes,omitempty"`
 	DiskTotal   int64 `json:"disk_total_bytes,omitempty"`
 	DiskReserve int64 `json:"disk_reserve_bytes,omitempty"`
-	// DiskLow is set when less than the reserve is free, until Enough is free.
+	// DiskLow is set when the free space falls below DiskReserve. It is cleared
+	// when the free space has reached Enough.
 	DiskLow bool `json:"disk_low,omitempty"`
 	// DiskFull is set while so little is free that the node, as a follower,
 	// accepts no entries.
@@ -54,9 +55,9 @@ const (
 	// measureEvery is the interval of the measurements. A leader that writes 400
 	// MB/s writes 100 MB meanwhile.
 	measureEvery = 250 * time.Millisecond
-	// measureRest is the interval while this node's disk has at least 16 GiB
-	// (ample) more free space than the reserve needs. No disk fills 16 GiB in a
-	// second.
+	// measureRest is the interval while this node's disk has more free space
+	// than Enough plus ample (16 GiB). No disk is fast enough to write 16 GiB
+	// in a second.
 	measureRest = time.Second
 	ample       = 16 << 30
 	// handOverEvery is the minimum time between two attempts of a leader to
@@ -94,7 +95,7 @@ type Config struct {
 type Peer struct {
 	Disk    Status
 	Alive   bool   // the member answered the latest request
-	Applied uint64 // log index up to which it has applied the log
+	Applied uint64 // log index up to which the member has applied the log
 }
 
 // Monitor measures the free space of the data directory's file system, and
@@ -134,8 +135,8 @@ type Monitor struct {
 	little  atomic.Pointer[string] // nil if a follower's entries are accepted
 }
 
-// New returns a Monitor that has measured the disk once. Until Keep or Status is
-// called, the Monitor calls none of the functions of cfg that ask about the cluster.
+// New returns a Monitor that has measured the disk once. The Monitor calls the
+// functions of cfg that ask about the cluster only in Keep and Status.
 func New(cfg Config) *Monitor {
 	d := &Monitor{cfg: cfg, segment: cfg.Segment, failed: make(map[string]int)}
 	if d.segment == 0 {

@@ -12,7 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
-// testDisks is the disk of the node n1 and what other nodes have reported.
+// testDisks is the disk of the node n1, and the state of their disks that the
+// other nodes have reported.
 type testDisks struct {
 	free  int64
 	peers map[string]Peer
@@ -78,8 +79,8 @@ func TestDisk_RefusalText(t *testing.T) {
 	}
 }
 
-// While a low disk gets more room, the refusal names the free space that ends
-// it, which is more than the reserve.
+// While the free space of a low disk grows, the refusal names the free space at
+// which the refusal ends. That is more than the reserve.
 func TestDisk_LowHysteresis(t *testing.T) {
 	disks := newTestDisks(100 << 20)
 	d := New(disks.Config)
@@ -94,7 +95,7 @@ func TestDisk_LowHysteresis(t *testing.T) {
 		disks.free = c.free
 		st := d.measure()
 		if st.DiskLow != (c.says != "") {
-			t.Errorf("%s free: low is %t", size(c.free), st.DiskLow)
+			t.Errorf("%s free: DiskLow is %t, want the other value", size(c.free), st.DiskLow)
 		}
 		for _, id := range []string{"n2", "n3"} {
 			disks.peers[id] = Peer{Alive: true, Applied: 1, Disk: st}
@@ -115,7 +116,7 @@ func TestDisk_FullHysteresis(t *testing.T) {
 	}{{72<<20 - 1, true}, {72 << 20, true}, {107 << 20, true}, {108 << 20, false}, {72 << 20, false}} {
 		disks.free = c.free
 		if got := d.measure().DiskFull; got != c.full {
-			t.Errorf("%s free: full is %v", size(c.free), got)
+			t.Errorf("%s free: DiskFull is %v, want the other value", size(c.free), got)
 		}
 	}
 }

@@ -14,21 +14,22 @@ import (
 
 // Listener receives the events of the log entries that this node applies, in
 // log order, on one goroutine. A slow Listener delays only its own events. It
-// must still not wait for the network, because the events that may wait for it
-// are limited: see maxQueued.
+// must still not wait for the network, because at most maxQueued bytes of
+// events may wait for it.
 type Listener interface {
 	// Applied is called for every entry with events of the kinds that Want
 	// selects. Origin is 0 in events that no connection of this node caused.
 	// Events that only concern the connection that caused them (EventTracked)
 	// are passed on only for connections of this node.
 	Applied(index uint64, events []fsm.Event)
-	// Missed reports that events up to index have not been delivered, because a
-	// snapshot replaced the log or because the listener was too slow.
+	// Missed reports that events up to index have not been delivered. why names
+	// the cause: a snapshot replaced the log, the listener was too slow, or the
+	// node receives no further events.
 	Missed(index uint64, why string)
 }
 
-// maxQueued is how many bytes of events, estimated, may wait for the
-// listener. When there are more, they are dropped and Missed is called.
+// maxQueued limits the estimated size, in bytes, of the events that wait for
+// the listener. When there are more, the queue drops them and calls Missed.
 const maxQueued = 64 << 20
 
 // Queue passes events from raft's FSM goroutine, which must not wait, to the
@@ -190,8 +191,10 @@ func (q *Queue) Mark(f func()) {
 	q.signal()
 }
 
-// MarkOwn adds a mark after the events of a group of this node, which may not
-// have been executed yet.
+// MarkOwn adds a mark after the events of a group of this node. The group may
+// not have been executed yet. The call of f gets the log index of the group's
+// entry and the group's position in that entry. Both are 0 if the queue no
+// longer has them.
 func (q *Queue) MarkOwn(group uint64, f func(index uint64, position int)) {
 	m := ownMark{group, f}
 	q.mu.Lock()
@@ -239,9 +242,9 @@ func (q *Queue) signal() {
 	}
 }
 
-// Deliver passes events to the listener until ctx ends, and then calls the
-// marks that it has not reached. It calls missed before each call of
-// Listener.Missed. It must be called at most once.
+// Deliver passes events to the listener until ctx ends. Then it calls the marks
+// that it has not reached. It calls the function missed before each call of
+// Listener.Missed. Deliver must be called at most once.
 func (q *Queue) Deliver(ctx context.Context, l Listener, missed func(index uint64, why string)) {
 	defer q.close()
 	for {

@@ -18,7 +18,7 @@ func TestQueue_Overflow(t *testing.T) {
 	publish(3, 10)
 	got := q.take()
 	if len(got) != 2 || got[0].index != 2 || got[0].missed == "" || got[1].index != 3 || got[1].missed != "" {
-		t.Errorf("queue holds %+v", got)
+		t.Errorf("the queue contains %+v, want a note that events up to 2 are missing, and the events of 3", got)
 	}
 	if q.bytes != 0 || len(q.take()) != 0 {
 		t.Error("queue is not empty after take")
@@ -35,6 +35,6 @@ func TestQueue_MissedBeforeMarks(t *testing.T) {
 	q.restored(5, 7)
 	got := q.take()
 	if len(got) != 3 || got[0].missed == "" || got[1].mark == nil || got[2].mark == nil {
-		t.Errorf("after a snapshot there wait %+v, want the missed events and two marks after them", got)
+		t.Errorf("after a snapshot the queue contains %+v, want the note about missed events and then two marks", got)
 	}
 }

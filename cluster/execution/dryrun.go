@@ -11,10 +11,11 @@ import (
 // DryRun is the state of one dry run of a group.
 type DryRun struct {
 	begun time.Duration
-	limit time.Duration // limit of its lane
-	// exceeded is set if the dry run has taken longer than limit, or will.
+	limit time.Duration // time limit of the lane in which the dry run runs
+	// exceeded is set if the dry run has taken longer than limit, or if the
+	// estimate says that it will take longer.
 	exceeded bool
-	work     time.Duration // estimated for a group without scripts: see Weigh
+	work     time.Duration // estimated time of a group without scripts; 0 for other groups: see Weigh
 }
 
 // Weigh sets the estimated time of a group without scripts. Such a group is not

@@ -15,12 +15,13 @@ import (
 // script waits for a long one only up to that limit.
 //
 // If the script ends in the dry run, the proposer then executes it. This takes
-// about as long again, and writes wait meanwhile. So a lane pauses after a dry
-// run that was not brief. During the pause, other clients' writes run. The
-// scripts of a lane thus use at most 1/laneShare of the proposer's time.
+// about as long as the dry run took, and writes wait meanwhile. So a lane
+// pauses after a dry run that was longer than ScriptConfig.Brief. During the
+// pause, other clients' writes run. The scripts of a lane thus use at most
+// 1/laneShare of the proposer's time.
 type lane struct {
-	limit time.Duration // limit of a dry run; one that exceeds it starts again in the other lane
-	most  int           // limit of the dry runs that wait; a user may have a part of it: see laneUsers
+	limit time.Duration // time limit of a dry run, after which it starts again in the other lane
+	most  int           // maximum number of waiting dry runs; see laneUsers for the limit of one user
 	slots *fairshare.Slots
 
 	mu      sync.Mutex
@@ -37,7 +38,7 @@ const (
 	// lane.
 	laneShare = 4
 	// laneTimes bounds how long a dry run waits in a lane, in multiples of
-	// ScriptConfig.Limit. It waits for ScriptConfig.Wait if that is longer.
+	// ScriptConfig.Limit. If ScriptConfig.Wait is longer, it is the bound.
 	laneTimes = 60
 	// laneUsers is the divisor of a lane's limit: one user may have at most
 	// most/laneUsers waiting dry runs.
@@ -55,9 +56,9 @@ func newLane(limit time.Duration, most int, mono func() time.Duration) *lane {
 	}
 }
 
-// enter waits for the slot of the lane for a dry run. size is the size of its
-// group in bytes. If enter fails, it returns the error text for the client as
-// refusal.
+// enter waits for the slot of the lane for a dry run. size is the size of the
+// dry run's group in bytes. If enter fails, refusal is the error text for the
+// client.
 func (l *lane) enter(
 	who fairshare.Worker, size int, limit time.Duration, done <-chan struct{},
 ) (p *fairshare.Slot, refusal string) {
@@ -90,9 +91,9 @@ func (l *lane) enter(
 	return p, ""
 }
 
-// leave frees the slot of a dry run. If the dry run was not brief, the slot is
-// freed after the lane has paused. The timer needs no owner, because it only
-// frees the slot.
+// leave frees the slot of a dry run. If the dry run took longer than brief,
+// leave frees the slot after a pause of the lane. The timer of the pause is
+// never stopped, because it only frees the slot.
 func (l *lane) leave(p *fairshare.Slot, took, brief time.Duration) {
 	if took <= brief {
 		p.Leave()
@@ -101,8 +102,9 @@ func (l *lane) leave(p *fairshare.Slot, took, brief time.Duration) {
 	time.AfterFunc((laneShare-1)*took, p.Leave)
 }
 
-// scriptWorker returns the worker for scripts of a connection. The numbers of
-// connections are unique in the cluster: see package clientid.
+// scriptWorker returns the worker for the scripts of a connection. origin is
+// the number of the connection, which is unique in the cluster: see package
+// clientid.
 func scriptWorker(origin uint64, user string) fairshare.Worker {
 	return fairshare.Worker{User: user, Conn: origin}
 }

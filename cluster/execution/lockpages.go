@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/locklist"
 )
 
-// lockPages keeps the locks that calls of LOCK LIST have found, for all reads of a
-// node. It is safe for concurrent use.
+// lockPages stores the locks that calls of LOCK LIST have found. All reads of a
+// node share it. It is safe for concurrent use.
 type lockPages struct {
 	mu    sync.Mutex
 	pages locklist.Pages

@@ -28,7 +28,7 @@ type Reads struct {
 	cfg     ReadConfig
 	slots   *fairshare.Slots
 	quicks  sync.Pool    // contains *quickRead
-	charged atomic.Int64 // bytes of memory that the slow reads are charged
+	charged atomic.Int64 // memory that is charged to the slow reads, in bytes
 	pages   lockPages
 
 	waiting, running atomic.Int64
@@ -36,8 +36,8 @@ type Reads struct {
 	marked atomic.Int64 // len(slow), readable without mu
 	mu     sync.Mutex
 	slow   map[fairshare.Worker]struct{} // connections whose last read was slow
-	// users is the number of slow reads that run or wait. They share clone if
-	// it is new enough for them. Both are guarded by mu.
+	// users is the number of slow reads that run or wait. These reads share
+	// clone if it is new enough for them. mu guards users and clone.
 	users int
 	clone *fsm.Machine
 }
@@ -47,9 +47,10 @@ type ReadConfig struct {
 	Machine *machine.Machine
 	Mono    func() time.Duration // monotonic time
 	Slots   int                  // number of slow reads that run at a time
-	// Quick bounds a read under the machine's read lock. Time bounds a slow
-	// read, and Wait bounds its wait for a slot. Memory bounds the bytes that
-	// all slow reads together are charged.
+	// Quick bounds the time of a read under the machine's read lock. Time
+	// bounds the time of a slow read, and Wait bounds its wait for a slot.
+	// Memory bounds the memory, in bytes, that is charged to all slow reads
+	// together.
 	Quick, Time, Wait time.Duration
 	Memory            int64
 	Metrics           ReadMetrics
@@ -81,10 +82,9 @@ const (
 	// ReadConfig.Quick. Work that is done in one piece, such as encoding a
 	// reply, is charged in steps before the clock can measure it.
 	quickSteps = 64 << 10
-	// slowSlice is how long a slow read keeps its slot while others wait.
+	// slowSlice is how long a slow read keeps its slot while other reads wait.
 	slowSlice = 10 * time.Millisecond
-	// maxSlowConns is the largest number of slow connections that are
-	// remembered.
+	// maxSlowConns is the maximum number of slow connections that are recorded.
 	maxSlowConns = 4096
 )
 
@@ -115,7 +115,7 @@ func (h *Reads) Waiting() int64 { return h.waiting.Load() }
 // Running returns how many slow reads have begun and have not ended.
 func (h *Reads) Running() int64 { return h.running.Load() }
 
-// Charged returns the bytes of memory that the slow reads are charged.
+// Charged returns the memory that is charged to the slow reads, in bytes.
 func (h *Reads) Charged() int64 { return h.charged.Load() }
 
 // Run is one execution of a group that only reads.
@@ -131,15 +131,15 @@ type Run struct {
 	Watch WatchFunc
 }
 
-// WorkerOf returns the origin of a group that a client of the given node has
-// sent.
+// WorkerOf returns the Worker that identifies the origin of a group: a client
+// of the given node.
 func WorkerOf(node string, body []byte) fairshare.Worker {
 	conn, user := fsm.GroupOrigin(body)
 	return fairshare.Worker{User: user, Node: node, Conn: conn}
 }
 
 // quickRead is the budget of a read under the read lock. Its time begins at the
-// first call of stop, so that short reads do not read the clock.
+// first call of stop. So short reads do not read the clock.
 type quickRead struct {
 	h      *Reads
 	budget fsm.Budget
@@ -215,7 +215,7 @@ func (h *Reads) runSlow(dst []byte, run Run) (reply []byte, expiryPending bool, 
 	var refused readRefusal
 	if errors.As(err, &refused) {
 		h.cfg.Metrics.Refused.WithLabelValues(refused.reason).Add(1)
-		run.Request.Front.Reset() // the replies are those of the whole group
+		run.Request.Front.Reset() // RefuseGroup appends replies for the whole group
 		return fsm.RefuseGroup(dst, run.Request.Body, refused.text), false, nil
 	}
 	if w != nil {
@@ -234,12 +234,13 @@ func (r readRefusal) Error() string { return r.text }
 type slowRead struct {
 	h   *Reads
 	run *Run
-	// scripted reads have no slot of their own, because their scripts have
-	// slots: see awaitSlot.
+	// scripted says that the group has scripts. Such a read has no slot of its
+	// own, because its scripts have slots: see awaitSlot.
 	scripted bool
 	slot     *fairshare.Slot // nil for none
 	begun    time.Duration
-	// time that the read ran, without the time that others had the slot
+	// ran is the time for which the read ran. It does not include the time for
+	// which other reads had the slot.
 	ran     time.Duration
 	bytes   int64
 	yielded time.Duration // monotonic time of the last yield
@@ -278,7 +279,7 @@ func (s *slowRead) read(dst []byte) (reply []byte, expiryPending bool, err error
 	if !s.scripted {
 		h.mark(s.run.Who, s.ran > h.cfg.Quick)
 	} else if err == nil && closed(s.run.Done) {
-		err = fairshare.ErrLost // a script may have been ended, and its reply says so
+		err = fairshare.ErrLost // the reply may contain the error of a script that was ended
 	}
 	return reply, expiryPending, err
 }
@@ -293,8 +294,8 @@ func (s *slowRead) noSlot(err error) error {
 }
 
 // stop is called between the steps of the read. It yields the processor,
-// because the node may have only one, and it yields the slot if another read
-// goes first.
+// because the node may have only one processor. It also yields the slot if
+// another read goes first.
 func (s *slowRead) stop() error {
 	h := s.h
 	now := h.cfg.Mono()
@@ -365,10 +366,10 @@ func (h *Reads) releaseClone() {
 	h.mu.Unlock()
 }
 
-// cloned returns a clone that includes the log up to index. A clone makes the
-// next writes copy what they change, so reads share a clone if it is new
-// enough. For a read that has waited for its slot, a clone that was made since
-// the read was confirmed is new enough.
+// cloned returns a clone that includes the log up to index. Every clone makes
+// later writes copy the data that they change, so reads share a clone if it is
+// new enough. A clone is new enough for a read if it includes index, even if it
+// is older than the read's slot.
 func (h *Reads) cloned(index uint64) *fsm.Machine {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -409,6 +410,6 @@ func (h *Reads) mark(who fairshare.Worker, slow bool) {
 	h.marked.Store(int64(len(h.slow)))
 }
 
-// Lengthy reports whether a group that only reads may take long, so that it is
-// worth watching its client while another node executes it.
+// Lengthy reports whether a group that only reads may take long. If another
+// node executes such a group, the client's node watches the client meanwhile.
 func Lengthy(g *fsm.Group) bool { return g.Slow || g.Costly || fsm.HasScripts(g.Bytes()) }

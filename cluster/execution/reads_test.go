@@ -112,8 +112,8 @@ func repeated(n int, words ...string) (commands [][]string) {
 	return commands
 }
 
-// slowReads are groups that once held the lock of the machine for seconds, with
-// their replies.
+// slowReads are groups that would hold the lock of the machine for long if
+// reads had no budget. reply is the beginning of a group's replies.
 var slowReads = []struct {
 	name     string
 	commands [][]string
@@ -138,22 +138,23 @@ func TestSlowRead(t *testing.T) {
 			before := clock.now.Load()
 			run := w.run(nil, c.commands...)
 			if _, _, err := w.h.quick(nil, &run, quickSteps); !errors.Is(err, ErrSlow) {
-				t.Errorf("%s with a clock of %v: %v", c.name, step, err)
+				t.Errorf("%s with clock steps of %v: error %v, want ErrSlow", c.name, step, err)
 			}
 			if held := time.Duration(clock.now.Load() - before); held > 2*w.h.cfg.Quick {
-				t.Errorf("%s held the lock for %v", c.name, held)
+				t.Errorf("%s held the lock for %v, want at most twice ReadConfig.Quick", c.name, held)
 			}
 			reply, _, err := w.h.Read(nil, run)
 			if err != nil || !strings.HasPrefix(string(reply), c.reply) {
-				t.Errorf("%s: %.50q, %v, want %q", c.name, reply, err, c.reply)
+				t.Errorf("%s: reply %.50q, error %v, want reply %q", c.name, reply, err, c.reply)
 			}
 			if !w.h.isSlow(&run) && step > 0 {
-				t.Errorf("%s: its connection is not known to be slow", c.name)
+				t.Errorf("%s: isSlow = false after a slow read, want true", c.name)
 			}
 			w.h.mark(run.Who, false)
 		}
 		if w.h.charged.Load() != 0 || w.h.clone != nil || w.h.users != 0 || w.h.slots.Free() != 1 {
-			t.Errorf("behind: %d bytes, clone %p, %d users, %d free slots", w.h.charged.Load(), w.h.clone, w.h.users, w.h.slots.Free())
+			t.Errorf("after the reads: %d bytes charged, clone %p, %d users, %d free slots; want 0, nil, 0, 1",
+				w.h.charged.Load(), w.h.clone, w.h.users, w.h.slots.Free())
 		}
 	}
 }
@@ -179,7 +180,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := w.h.waiting.Load(); got != 60 {
-			t.Errorf("%d reads wait", got)
+			t.Errorf("%d reads wait, want 60", got)
 		}
 		if w.h.clone != nil {
 			t.Error("there is a clone for reads that wait")
@@ -189,7 +190,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		clone := w.h.cloned(w.entries)
 		for range 60 {
 			if got := <-answers; got != ":1\r\n<nil>" {
-				t.Errorf("answer %q", got)
+				t.Errorf("reply %q, want :1", got)
 			}
 		}
 		w.h.retainClone()
@@ -199,7 +200,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		clone = w.h.cloned(w.entries)
 		w.write([]string{"set", "text", "c"})
 		if w.h.cloned(w.entries-1) != clone || w.h.cloned(w.entries) == clone {
-			t.Error("a clone is shared with a read that must see more, or not with one that need not")
+			t.Error("cloned must return the old clone for the old log index, and a new clone for the new one")
 		}
 		w.h.releaseClone()
 	})
@@ -212,14 +213,15 @@ func TestSlowRead_Refused(t *testing.T) {
 		t.Helper()
 		reply, _, err := w.h.runSlow(nil, w.run(nil, commands...))
 		if err != nil || strings.Count(string(reply), "-"+code+" ") != len(commands) || strings.Count(string(reply), "\r\n") != len(commands) {
-			t.Errorf("%.100q, %v, want %d times %s", reply, err, len(commands), code)
+			t.Errorf("reply %.100q, error %v, want %d errors %s", reply, err, len(commands), code)
 		}
 		var m dto.Metric
 		if err := w.h.cfg.Metrics.Refused.WithLabelValues(reason).Write(&m); err != nil || m.GetCounter().GetValue() != 1 {
-			t.Errorf("%v refused for %s (%v)", m.GetCounter().GetValue(), reason, err)
+			t.Errorf("%v reads refused with reason %s (%v), want 1", m.GetCounter().GetValue(), reason, err)
 		}
 		if w.h.charged.Load() != 0 || w.h.running.Load() != 0 || w.h.waiting.Load() != 0 {
-			t.Errorf("behind: %d bytes, %d running, %d waiting", w.h.charged.Load(), w.h.running.Load(), w.h.waiting.Load())
+			t.Errorf("after the read: %d bytes charged, %d reads running, %d waiting; want 0",
+				w.h.charged.Load(), w.h.running.Load(), w.h.waiting.Load())
 		}
 	}
 	t.Run("place", func(t *testing.T) {
@@ -261,20 +263,20 @@ func TestSlowRead_Gone(t *testing.T) {
 		synctest.Wait()
 		close(done)
 		if err := <-ended; !errors.Is(err, fairshare.ErrLost) {
-			t.Errorf("a read that waits: %v", err)
+			t.Errorf("a read that waits for a slot: %v, want ErrLost", err)
 		}
 		l.Leave()
 		if _, _, err := w.h.runSlow(nil, w.run(done, slowReads[0].commands...)); !errors.Is(err, fairshare.ErrLost) {
-			t.Errorf("a read that runs: %v", err)
+			t.Errorf("a read that runs: %v, want ErrLost", err)
 		}
 		if w.h.slots.Free() != 1 {
-			t.Errorf("%d slots are free", w.h.slots.Free())
+			t.Errorf("%d slots are free, want 1", w.h.slots.Free())
 		}
 	})
 }
 
-// TestSlowRead_ClientLeft checks that a read ends with an error of its own when
-// its client leaves, and not before WatchAfter.
+// TestSlowRead_ClientLeft checks that a read ends with ErrClientLeft when its
+// client leaves, and not before WatchAfter.
 func TestSlowRead_ClientLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowWorld(t, testutil.SinceNow(), func(c *ReadConfig) { c.Wait = time.Hour })
@@ -287,15 +289,15 @@ func TestSlowRead_ClientLeft(t *testing.T) {
 		run := w.run(done, slowReads[0].commands...)
 		run.Watch = func() (<-chan struct{}, func(), error) { return left, func() { stopped++ }, nil }
 		if _, _, err := w.h.Read(nil, run); !errors.Is(err, ErrClientLeft) {
-			t.Errorf("its client has left: %v", err)
+			t.Errorf("a read whose client has left: %v, want ErrClientLeft", err)
 		}
 		if took := time.Since(begun); took != WatchAfter || stopped != 1 {
-			t.Errorf("ended after %v, want %v; stopped %d watches", took, WatchAfter, stopped)
+			t.Errorf("ended after %v, want %v; stopped %d watches, want 1", took, WatchAfter, stopped)
 		}
 		run.Watch = func() (<-chan struct{}, func(), error) { return nil, func() { stopped++ }, nil }
 		time.AfterFunc(time.Second, func() { close(done) })
 		if _, _, err := w.h.Read(nil, run); !errors.Is(err, fairshare.ErrLost) || stopped != 2 {
-			t.Errorf("done was closed: %v, stopped %d watches", err, stopped)
+			t.Errorf("done was closed: error %v, stopped %d watches; want ErrLost and 2", err, stopped)
 		}
 	})
 }
@@ -329,7 +331,7 @@ func TestSlowRead_ScriptWaits(t *testing.T) {
 		go func() {
 			defer close(ended)
 			if reply, _, err := w.h.runSlow(nil, run); err != nil || string(reply) != ":3999\r\n" {
-				t.Errorf("the script answered %q, %v", reply, err)
+				t.Errorf("the script returned %q, %v, want :3999", reply, err)
 			}
 		}()
 		synctest.Wait()
@@ -363,7 +365,7 @@ func TestHostedRunner_SharedTime(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		l.Leave()
 		if got := <-ended; got != "OK" {
-			t.Errorf("the script answered %q", got)
+			t.Errorf("the script returned %q, want OK", got)
 		}
 	})
 }

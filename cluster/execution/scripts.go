@@ -26,9 +26,9 @@ import (
 // methods are safe for concurrent use.
 type Scripts struct {
 	cfg   ScriptConfig
-	brief time.Duration // limit of scripts that have had no dry run: see fsm.ScriptBudget
+	brief time.Duration // time limit of scripts that have had no dry run: see fsm.ScriptBudget
 
-	short, long *lane // for short dry runs, and for the others
+	short, long *lane // lanes for short dry runs, and for the other dry runs
 	// A read-only script needs a slot of reads. A slow read-only script also
 	// needs a slot of slowSlots, and takes that slot first: see enter.
 	reads, slowSlots *fairshare.Slots
@@ -72,13 +72,14 @@ type ScriptConfig struct {
 	Rules       func(cmd *fsm.Command, args [][]byte) string // nil for none
 	Full        func() string                                // see fsm.FullNotice; nil for always ""
 	Mono        func() time.Duration                         // monotonic time
-	// Limit bounds a script, and Brief a script that has had no dry run.
+	// Limit bounds the time of a script. Brief bounds the time of a script that
+	// has had no dry run.
 	Limit, Brief time.Duration
 	// Wait bounds the wait for a dry run, and Queue bounds the number of dry
 	// runs that wait in a lane.
 	Wait  time.Duration
 	Queue int
-	// MostWork is the limit of the steps that the writes of a group's scripts
+	// MostWork limits the number of steps that the writes of a group's scripts
 	// take.
 	MostWork int
 	Logger   hclog.Logger
@@ -233,10 +234,10 @@ func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit ti
 // enter waits for a slot for a read-only script. Each such script may use the
 // full memory limit and occupy a processor, so there are few slots, and the
 // client that has had the least time goes first. Half of the slots are reserved
-// for scripts that are not known to be slow. Those wait only briefly but may
-// arrive in large numbers, so their time limit is longer. The wait is limited,
-// because the clone that the script reads becomes outdated, and because clients
-// give up.
+// for scripts that are not known to be slow. Such scripts usually wait only
+// briefly, but many may arrive at a time, so the limit of their wait is longer.
+// The wait is limited, because the clone that the script reads becomes
+// outdated, and because clients give up.
 func (h *Scripts) enter(name string, who fairshare.Worker, done <-chan struct{}) (leave func(), refusal string) {
 	if !h.isSlow(name) {
 		p, refusal := h.takeSlot(h.reads, who, groupTimes*h.cfg.Limit, done)

@@ -29,7 +29,7 @@ func TestScriptHost_Allowance(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	for _, c := range []struct {
 		scriptBudget fsm.ScriptBudget
-		since        time.Duration // since the group began
+		since        time.Duration // time since the group began
 		limit        time.Duration
 		shared       bool
 	}{
@@ -45,15 +45,16 @@ func TestScriptHost_Allowance(t *testing.T) {
 		begun := int64(time.Second)
 		limit, shared := h.allowance(&fsm.ScriptCall{ScriptBudget: c.scriptBudget, Group: &begun}, time.Second+c.since)
 		if limit != c.limit || shared != c.shared {
-			t.Errorf("script budget %d, %v into the group: %v, shared %v, want %v, %v", c.scriptBudget, c.since, limit, shared, c.limit, c.shared)
+			t.Errorf("script budget %d, %v into the group: limit %v, shared %v, want %v, %v",
+				c.scriptBudget, c.since, limit, shared, c.limit, c.shared)
 		}
 	}
 	var begun int64
 	if h.allowance(&fsm.ScriptCall{Group: &begun}, time.Second); begun != int64(time.Second) {
-		t.Errorf("the group began at %d", begun)
+		t.Errorf("the group began at %d, want 1 s in nanoseconds", begun)
 	}
 	if limit, shared := h.allowance(&fsm.ScriptCall{ScriptBudget: fsm.DryRun}, time.Hour); limit != h.cfg.Limit || shared {
-		t.Errorf("a read has %v, shared %v", limit, shared)
+		t.Errorf("a read has limit %v, shared %v, want 500ms, false", limit, shared)
 	}
 }
 
@@ -90,25 +91,25 @@ func TestScriptHost_Slots(t *testing.T) {
 		return reply.Text()
 	}
 	if got := run(h.Runner(done), fsm.DryRun); got != msgScriptRoom {
-		t.Errorf("a read without a slot: %q", got)
+		t.Errorf("a read without a slot: %q, want msgScriptRoom", got)
 	}
 	for _, p := range []fsm.ScriptBudget{fsm.Briefly, fsm.DryRunPassed, fsm.GivenUp} {
 		if got := run(h.Runner(done), p); got != "OK" {
-			t.Errorf("speculative execution with script budget %d: %q", p, got)
+			t.Errorf("speculative execution with script budget %d: %q, want OK", p, got)
 		}
 	}
 	if got := run(h.DryRunner(done, &DryRun{begun: h.cfg.Mono(), limit: time.Hour}), fsm.DryRun); got != "OK" {
-		t.Errorf("a dry run: %q", got)
+		t.Errorf("a dry run: %q, want OK", got)
 	}
 	quick()
 	if got := run(h.Runner(done), fsm.DryRun); got != "OK" {
-		t.Errorf("a read with a slot: %q", got)
+		t.Errorf("a read with a slot: %q, want OK", got)
 	}
 	enter("slow", msgScriptRoom) // the slots that it waited for have not been freed
 	slow()
 	enter("slow", "")()
 	if h.reads.Free() != 2 || h.slowSlots.Free() != 1 {
-		t.Errorf("%d and %d slots are free", h.reads.Free(), h.slowSlots.Free())
+		t.Errorf("%d slots for reads and %d for slow scripts are free, want 2 and 1", h.reads.Free(), h.slowSlots.Free())
 	}
 	h.cfg.Limit = time.Hour
 	enter("slow", "")

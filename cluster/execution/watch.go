@@ -66,7 +66,8 @@ func (w *clientWatch) run(watch WatchFunc, done <-chan struct{}) {
 	}
 }
 
-// stop ends the watch. The connection may be read again when it returns.
+// stop ends the watch. After stop has returned, the connection may be read
+// again.
 func (w *clientWatch) stop() {
 	close(w.finished)
 	<-w.exited

@@ -49,8 +49,8 @@ type Config struct {
 	// Silent records that the process of a node has ended.
 	Silent func(id string)
 	// Changed receives a token when the leader that raft names may have
-	// changed. Its capacity is 1. If the Campaigner receives the token of a
-	// change that its caller must see, it puts the token back.
+	// changed. Its capacity is 1. If the Campaigner receives a token and its
+	// caller must see the change too, the Campaigner puts the token back.
 	Changed  chan struct{}
 	Stopping func() bool // this node must not become leader
 	Logger   hclog.Logger
@@ -123,7 +123,7 @@ func (c *Campaigner) Campaign(ctx context.Context, last *Leader, after int) {
 }
 
 // campaign waits rank + after steps, where rank is this node's position in the
-// candidate order, and then starts an election. gone reports whether the leader
+// candidate order. Then it starts an election if gone reports that the leader
 // still seems to be gone.
 func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone func() bool) {
 	id, addr := lost.ID, lost.Addr
@@ -147,9 +147,9 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 		}
 	}
 	// raft handles a vote request in several steps: it forgets the leader, then
-	// stores the term, then the vote. Each write takes as long as the disk, and
-	// between the steps the result of voted may belong to another term, or miss
-	// a vote that is about to be stored.
+	// stores the term, then stores the vote. Each write may take long on a slow
+	// disk. Between the steps, the result of voted may belong to another term,
+	// or miss a vote that raft is about to store.
 	if err := c.cfg.Messages().AwaitRaft(); err != nil {
 		c.cfg.Logger.Warn("cannot campaign: raft does not respond", "error", err)
 		return
@@ -198,8 +198,9 @@ func (c *Campaigner) awaitCampaign(ctx context.Context, lost raft.ServerID, d ti
 	}
 }
 
-// candidateAsk bounds how long othersCampaign waits for answers. It delays a
-// campaign only while fewer voters have answered than an election needs votes.
+// candidateAsk bounds how long othersCampaign waits for answers. The wait
+// delays a campaign only until as many voters have answered as an election
+// needs votes.
 const candidateAsk = 250 * time.Millisecond
 
 // othersCampaign asks the other voters whether one of them is a candidate in a

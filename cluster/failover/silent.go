@@ -19,9 +19,10 @@ const silenceAsk = 100 * time.Millisecond
 // nothing, and the caller calls it again while the leader is silent. If there is no
 // such majority, raft's timers decide.
 //
-// The agreement keeps a single node from deposing the leader. That node's
-// network or processor may be the cause of the silence. The agreement is not
-// needed for safety, because an election needs a majority and an up-to-date log anyway.
+// The agreement keeps a single node from deposing the leader when the network
+// or the processor of that node is the cause of the silence. The agreement is
+// not needed for safety, because an election needs a majority and an up-to-date
+// log anyway.
 func (c *Campaigner) CampaignSilent(ctx context.Context, leader Leader) {
 	if _, voter := c.candidateOrder(leader.ID); !c.cfg.Enabled || !voter || c.cfg.Stopping() {
 		return
@@ -42,7 +43,7 @@ func (c *Campaigner) CampaignSilent(ctx context.Context, leader Leader) {
 func (c *Campaigner) majoritySilent(ctx context.Context, leader raft.ServerID) bool {
 	ctx, cancel := context.WithTimeout(ctx, silenceAsk)
 	all := slices.DeleteFunc(c.cfg.Members(), func(m member.Member) bool { return !m.Voter })
-	needed := len(all) / 2 // in addition to this node
+	needed := len(all) / 2 // number of voters that must agree in addition to this node
 	voters := slices.DeleteFunc(all, func(m member.Member) bool {
 		return m.ID == string(leader) || m.ID == string(c.cfg.ID)
 	})

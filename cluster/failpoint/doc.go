@@ -18,8 +18,8 @@ const (
 	// TermWritten: a new term is durable, and the node has neither voted nor
 	// written an entry in it.
 	TermWritten = "term-written"
-	// VoteUnwritten: a vote is decided and not written. A candidate may have
-	// asked others for their votes already.
+	// VoteUnwritten: a vote is decided and not written. If this node is the
+	// candidate, it may have asked other nodes for their votes already.
 	VoteUnwritten = "vote-unwritten"
 	// VoteWritten: a vote is durable and has not been answered.
 	VoteWritten = "vote-written"

@@ -12,8 +12,8 @@ import (
 // armed is the failpoint at which the process ends, nil for none.
 var armed atomic.Pointer[armedPoint]
 
-// armedPoint is an armed failpoint. left is how often the process must still
-// reach it.
+// armedPoint is an armed failpoint. The process ends when it has reached the
+// failpoint count times. left is how many of these times remain.
 type armedPoint struct {
 	name  string
 	count int64

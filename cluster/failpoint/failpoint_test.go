@@ -56,7 +56,7 @@ func TestHit_PassesOtherPoints(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), victim+"="+failpoint.JoinNoted)
 	if out, err := cmd.Output(); err != nil || !strings.HasSuffix(string(out), "passed 5\n") {
-		t.Errorf("armed for a point that it does not come to: %v, %q", err, out)
+		t.Errorf("armed at a failpoint that is not reached: error %v, output %q, want success and 5 lines", err, out)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestArm_Refuses(t *testing.T) {
 		"append-synced:x":  `invalid count "x"`,
 	} {
 		if err := failpoint.Arm(spec); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", spec, err, want)
+			t.Errorf("Arm(%q) = %v, want an error with %q", spec, err, want)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Worker struct {
 // decays by half every usageHalfLife. So a new user or connection goes first
 // for about usageHalfLife, no matter how much time the others have had.
 type usage struct {
-	spent float64       // nanoseconds
+	spent float64       // time with a slot in nanoseconds, after the decay until at
 	at    time.Duration // the time at which spent was computed
 }
 
@@ -169,8 +169,8 @@ func (u *usage) value(now time.Duration) float64 {
 	return u.spent * math.Exp2(-float64(now-u.at)/float64(usageHalfLife))
 }
 
-// spent adds the time for which a worker has had a slot to its usage and to that
-// of its user. The caller holds p.mu.
+// spent adds the time for which a worker has had a slot to the usage of the
+// worker's connection and to the usage of its user. The caller holds p.mu.
 func (p *Slots) spent(who Worker, took, now time.Duration) {
 	note(p.users, who.User, took, now)
 	note(p.conns, who, took, now)
@@ -211,8 +211,8 @@ func (l *Slot) Pause(now time.Duration, done <-chan struct{}) error {
 	return nil
 }
 
-// Charge counts time for which the work has run without a slot, as if it had
-// occupied this one.
+// Charge counts the time ran, in which the work has run without a slot, as if
+// the work had occupied this slot.
 func (l *Slot) Charge(ran time.Duration) { l.begun -= ran }
 
 // Leave gives the slot back.
@@ -221,8 +221,9 @@ func (l *Slot) Leave() {
 	l.p.release(l.who, now-l.begun, now)
 }
 
-// swap takes a slot from a worker, which had it for the given time, and gives it
-// to waiting work. It puts the worker back into the queue.
+// swap takes a slot from a worker, gives it to waiting work, and puts the
+// worker back into the queue. had is the time for which the worker has had the
+// slot.
 func (p *Slots) swap(who Worker, had, now time.Duration) *slotWait {
 	w := &slotWait{who, make(chan struct{})}
 	p.mu.Lock()
@@ -233,8 +234,8 @@ func (p *Slots) swap(who Worker, had, now time.Duration) *slotWait {
 	return w
 }
 
-// release takes a slot from a worker, which had it for the given time, and gives
-// it to waiting work.
+// release takes a slot from a worker and gives it to waiting work. had is the
+// time for which the worker has had the slot.
 func (p *Slots) release(who Worker, had, now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,7 @@ func work(p *Slots, who Worker, ms int, done <-chan struct{}) error {
 		}
 	}
 	l.Leave()
-	select { // a free slot is given even if done is closed
+	select { // Enter takes a free slot even if done is closed
 	case <-done:
 		return ErrLost
 	default:
@@ -55,11 +55,11 @@ func TestSlots_Short(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took > 30*time.Millisecond {
-			t.Errorf("5 ms of work took %v", took)
+			t.Errorf("5 ms of work took %v, want at most 30ms", took)
 		}
 		wg.Wait()
 		if p.free != 1 || len(p.waiting) != 0 {
-			t.Errorf("%d slots free, %d waiters at the end", p.free, len(p.waiting))
+			t.Errorf("at the end %d slots are free and %d workers wait, want 1 and 0", p.free, len(p.waiting))
 		}
 	})
 }
@@ -87,13 +87,13 @@ func TestSlots_Users(t *testing.T) {
 		close(done)
 		wg.Wait()
 		if slices.Min(had)*3 < slices.Max(had)*2 {
-			t.Errorf("the users were served %d times", had)
+			t.Errorf("the users were served %d times, want numbers that differ by less than a third", had)
 		}
 	})
 }
 
-// TestSlots_GiveUp checks that a worker that gives up takes no slot from
-// others.
+// TestSlots_GiveUp checks that a worker that gives up takes no slot from other
+// workers.
 func TestSlots_GiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(1, 10*time.Millisecond, testutil.SinceNow())
@@ -102,16 +102,16 @@ func TestSlots_GiveUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := p.Enter(Worker{Conn: 2}, time.Second, nil); !errors.Is(err, ErrNoSlot) {
-			t.Errorf("without a slot: %v", err)
+			t.Errorf("Enter without a free slot: %v, want ErrNoSlot", err)
 		}
 		done := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(done) })
 		if _, err := p.Enter(Worker{Conn: 3}, time.Minute, done); !errors.Is(err, ErrLost) {
-			t.Errorf("done: %v", err)
+			t.Errorf("Enter with done closed: %v, want ErrLost", err)
 		}
 		l.Leave()
 		if l, err = p.Enter(Worker{Conn: 4}, 0, nil); err != nil {
-			t.Errorf("free again: %v", err)
+			t.Errorf("Enter after the slot was freed: %v, want success", err)
 		}
 		// A pause that fails neither leaves a slot occupied nor takes one.
 		go func() { _ = work(p, Worker{Conn: 5}, 1, nil) }()
@@ -127,7 +127,7 @@ func TestSlots_GiveUp(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.free != 1 || len(p.waiting) != 0 {
-			t.Errorf("after a pause (%v) %d slots are free, %d wait", err, p.free, len(p.waiting))
+			t.Errorf("after a pause (%v) %d slots are free and %d workers wait, want 1 and 0", err, p.free, len(p.waiting))
 		}
 	})
 }

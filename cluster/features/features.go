@@ -88,7 +88,7 @@ type Leadership struct {
 	Propose func(args ...[]byte) (done <-chan struct{})
 }
 
-// ErrBusy asks the node to send the same request again shortly.
+// ErrBusy asks the node that sent a request to send it again shortly.
 var ErrBusy = errors.New("try again")
 
 // Blocker is a member that keeps the feature version from being raised, and the
@@ -185,9 +185,9 @@ func (f *Features) raisingLocked() bool {
 	}
 }
 
-// WhileUnchanged calls admit while no raise is checked, proposed or awaited. It
-// fails with ErrBusy if that is not possible now. admit must check the feature
-// version of the joining node itself: see Allow.
+// WhileUnchanged calls admit while no raise of the feature version is checked,
+// proposed or awaited. It fails with ErrBusy if that is not possible now. admit
+// must itself check the feature version of the joining node: see Allow.
 func (f *Features) WhileUnchanged(admit func() error) error {
 	if !f.checking.TryLock() {
 		return fmt.Errorf("another member is being admitted or checked: %w", ErrBusy)
@@ -199,8 +199,9 @@ func (f *Features) WhileUnchanged(admit func() error) error {
 	return admit()
 }
 
-// Allow returns an error if the program of a joining node, which knows the
-// feature version known, does not know the feature version of the cluster.
+// Allow returns an error if the program of a joining node does not know the
+// feature version of the cluster. known is the highest feature version that the
+// joining node has reported, or 0.
 func (f *Features) Allow(node string, known int) error {
 	if now := f.cfg.Machine.Features(); now >= fsm.FeatureMend && known < now {
 		return fmt.Errorf("the cluster uses feature version %d and the program of %s knows %s: "+
@@ -210,7 +211,8 @@ func (f *Features) Allow(node string, known int) error {
 }
 
 // nextFeatures returns the highest feature version that all members have
-// reported, and the members that have not reported more than the current one.
+// reported. blocked contains the members that do not answer, or that have not
+// reported a newer version than current.
 func nextFeatures(members []member.Member, asked []health.NodeStatus, current int) (next int, blocked []Blocker) {
 	for i, m := range members {
 		j := slices.IndexFunc(asked, func(st health.NodeStatus) bool { return st.ID == m.ID && st.Reachable })
@@ -251,7 +253,7 @@ func (f *Features) setBlocked(blocked []Blocker) {
 	}
 }
 
-// Describe returns a text about blockers.
+// Describe returns a text that lists blockers and their reasons.
 func Describe(blocked []Blocker) string {
 	all := make([]string, len(blocked))
 	for i, b := range blocked {

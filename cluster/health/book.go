@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// PeerHealth is what a member of the cluster answered when this node last asked
-// it: that it is up, and where clients reach it. The log contains only the
-// addresses for peers. ClientAddr, SentinelAddr and RunID are empty until the
-// member has answered once.
+// PeerHealth is what a member of the cluster last answered to this node: that
+// the member is up, and at which addresses clients reach it. The log contains
+// only the peer addresses. ClientAddr, SentinelAddr and RunID are empty until
+// the member has answered once.
 type PeerHealth struct {
 	ID           string
 	PeerAddr     string
@@ -17,7 +17,7 @@ type PeerHealth struct {
 	SentinelAddr string // "" if the member has no Sentinel port
 	HTTPAddr     string
 	RunID        string    // RunID identifies the member's process.
-	Applied      uint64    // applied index
+	Applied      uint64    // applied index of the member
 	Heard        time.Time // when the member last answered, by this node's wall clock
 	Voter        bool
 	Alive        bool // the member answered the latest request
@@ -28,8 +28,8 @@ type PeerHealth struct {
 // node that has died is still listed as alive.
 const AskEvery = time.Second
 
-// Book is what the members last reported about themselves. Its methods are safe
-// for concurrent use.
+// Book records what each member last reported about itself. Its methods are
+// safe for concurrent use.
 type Book struct {
 	wall    func() time.Time
 	changed func()        // called without mu held
@@ -37,18 +37,19 @@ type Book struct {
 
 	mu   sync.Mutex
 	last map[string]PeerHealth // by id
-	// trips are the last round trips to each member, in a ring.
+	// trips contains the durations of the last round trips to each member, by
+	// id. Each array is used as a ring.
 	trips map[string]*[roundTrips]time.Duration
-	trip  map[string]int // position of the next round trip, by id
+	trip  map[string]int // position of the next round trip in the ring, by id
 }
 
-// roundTrips is how many of the last round trips to a member are kept. Link
-// returns the shortest of them, because work of the two processes may have
-// delayed the others.
+// roundTrips is the number of round trips to a member that are recorded. Link
+// returns the shortest of them, because other work of the two processes may
+// have delayed the longer ones.
 const roundTrips = 8
 
-// NewBook returns an empty Book. wall returns the time of the wall clock. changed
-// is called after something that clients see has changed.
+// NewBook returns an empty Book. wall returns the time of the wall clock. The
+// Book calls changed when something has changed that clients see.
 func NewBook(wall func() time.Time, changed func()) *Book {
 	return &Book{
 		wall: wall, changed: changed, asap: make(chan struct{}, 1), last: make(map[string]PeerHealth),
@@ -107,7 +108,7 @@ func (b *Book) Measured(id string, took time.Duration) {
 	b.trip[id]++
 }
 
-// Link returns what is known about the link to a member.
+// Link returns the state of the link to a member.
 func (b *Book) Link(id string) Link {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +137,8 @@ func (b *Book) AskNow() {
 	}
 }
 
-// Silent records that a member is down because its process has been found dead.
-// It does not wait for the next request.
+// Silent records that a member is down. The caller has found that the member's
+// process has ended, and does not wait for the next request.
 func (b *Book) Silent(id string) {
 	b.mu.Lock()
 	c := b.last[id]

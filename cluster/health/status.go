@@ -140,7 +140,7 @@ type FeatureStatus struct {
 	FeaturesBlocked string `json:"features_blocked,omitempty"`
 }
 
-// RestoreStatus is what a restore or a recovery has left behind.
+// RestoreStatus describes the effects of a restore or a recovery.
 type RestoreStatus struct {
 	// Quarantine is how long no lock is granted, in seconds. It is 0 if there is
 	// no quarantine.

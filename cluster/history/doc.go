@@ -4,10 +4,10 @@
 // them into files. When the files would exceed their maximum size, the store
 // removes the oldest file.
 //
-// The history is not a part of the state. A goroutine of its own writes it
-// after the entry has been applied. A failure to write it never delays an
-// entry. If events could not be written, the store records a gap, and answers
-// to queries report the gap. Without gaps, the stores of all nodes contain the
+// The history is not a part of the state. A separate goroutine writes it after
+// the entry has been applied, and a failure to write it never delays an entry.
+// If events could not be written, the store records a gap, and answers to
+// queries report the gap. Without gaps, the stores of all nodes contain the
 // same events.
 //
 // # Files
@@ -26,10 +26,10 @@
 // # Restarts
 //
 // When a node starts, raft applies the entries after the last snapshot again.
-// The store ignores the entries that its files already cover. A snapshot lets
-// the node delete the log before it, so the files are synced before the
-// snapshot is complete (Store.Sync). So after a crash, the log has the entries
-// that the files lack. If a snapshot covers more entries than the files, the
-// node got the snapshot from the leader, or its history was turned off for a
-// time. The missing entries are a gap.
+// The store ignores the entries that its files already cover. After a snapshot,
+// the node may delete the log before it. Therefore the files are synced before
+// the snapshot is complete (Store.Sync), and after a crash the log has the
+// entries that the files lack. If a snapshot covers more entries than the
+// files, the node got the snapshot from the leader, or its history was turned
+// off for a time. The store records the missing entries as a gap.
 package history

@@ -11,11 +11,11 @@ import (
 
 const (
 	frameHeader = 8
-	// kindGap is the kind of a record that stands for events that the store does
-	// not have. The other kinds are those of fsm.LockEvent.
+	// kindGap is the kind of an event that stands for events that the store
+	// does not have. The other kinds are those of fsm.LockEvent.
 	kindGap = fsm.LockEventKind(100)
-	// maxText is the number of bytes that the store keeps of an owner and of the
-	// other texts of a grant.
+	// maxText is the maximum number of bytes that the store writes of each text
+	// of a grant, such as the owner.
 	maxText = 1024
 	// MaxKey is the length of the longest key that has a history, in bytes.
 	MaxKey = 16 << 10
@@ -23,7 +23,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// frame is what the store keeps of one log entry.
+// frame contains the events of one log entry.
 type frame struct {
 	index  uint64
 	clock  fsm.Clock // clock after the entry
@@ -37,7 +37,7 @@ type event struct {
 }
 
 // gap is a range of log entries whose events the store does not have. The range
-// ends with the index of its frame.
+// begins at from, and ends at the log index of the frame that contains the gap.
 type gap struct {
 	from uint64
 	wall int64 // wall clock before the first of these entries in microseconds, 0 if it is not known
@@ -91,8 +91,8 @@ func appendGap(b []byte, g gap) []byte {
 	return binary.AppendVarint(binary.AppendUvarint(append(b, byte(kindGap), 0), g.from), g.wall)
 }
 
-// decodeFrame decodes a payload whose checksum is right. The texts of its events
-// share the memory of the payload.
+// decodeFrame decodes a payload whose checksum has been checked. The texts of
+// its events share the memory of the payload.
 func decodeFrame(payload []byte) (f frame, err error) {
 	err = f.decode(payload)
 	return f, err

@@ -17,13 +17,14 @@ const (
 	MaxCount = 1000
 	// maxSearches is the largest number of queries that run at a time.
 	maxSearches = 2
-	// maxGaps is the largest number of gaps in an answer. The newest are reported.
+	// maxGaps is the maximum number of gaps in an answer. If there are more,
+	// the answer has the newest ones.
 	maxGaps = 100
 	// searchTime bounds how long a query may take.
 	searchTime = 5 * time.Second
-	// wallSlack is the time in microseconds by which the wall clock of a later
-	// entry may be behind that of an earlier one. The leader's wall clock may
-	// jump.
+	// wallSlack is a time in microseconds. The wall clock of a later entry may
+	// be behind the wall clock of an earlier entry by as much, because the
+	// leader's wall clock may jump.
 	wallSlack = int64(time.Minute / time.Microsecond)
 )
 
@@ -63,10 +64,11 @@ type Answer struct {
 	Grants []Grant
 	// Gaps are the gaps between From and To of the query, the newest first.
 	Gaps []Gap
-	// Since is the wall clock before which the history was removed, in
-	// microseconds. It is 0 if none was removed.
+	// Since is the time on the wall clock, in microseconds, before which the
+	// history was removed. It is 0 if none was removed.
 	Since int64
-	// Until is the wall clock up to which the answer is complete, in microseconds.
+	// Until is the time on the wall clock, in microseconds, up to which the
+	// answer is complete.
 	Until int64
 }
 
@@ -91,7 +93,7 @@ type Grant struct {
 	// Held is how long the owner had the lock, in nanoseconds of the lease clock,
 	// up to now if it still has the lock. It is -1 if that is not known.
 	Held     int64
-	EndedBy  fsm.LockClient // the client whose command ended the grant, zero for none
+	EndedBy  fsm.LockClient // client whose command ended the grant; zero if no command did
 	Renewals uint64
 }
 
@@ -100,9 +102,10 @@ type Gap struct {
 	From, To int64 // wall clock in microseconds; From is 0 if it is not known
 }
 
-// Query answers a query from the events of all entries up to the last one that was
-// passed to Applied. now is the clock after that entry, or a later one. It returns
-// ErrBusy if too many other queries run, or if there is too much to search.
+// Query answers a query from the events of all entries up to the last one that
+// was passed to Applied. now is the clock after that entry or after a later
+// one. Query returns ErrBusy if too many other queries run, or if there is too
+// much to search.
 func (s *Store) Query(ctx context.Context, q Query, now fsm.Clock) (Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, searchTime, ErrBusy)
 	defer cancel()
@@ -185,13 +188,14 @@ type walk struct {
 
 	ends     map[fsm.Pos]*ending // ends of grants whose beginning was not found yet
 	all      *ending             // the next event that ends all grants of the database
-	seen     int                 // number of ends so far
+	seen     int                 // number of ends that the walk has passed
 	gap      bool                // there is a gap after the current position
 	newer    bool                // there is a grant after the current position
 	replaced bool                // one of the grants after the current position is not shared
 	found    []Grant
 	// back contains the grants that a restore has brought back, and whose
-	// beginning was not found yet: their positions in found, by token.
+	// beginning was not found yet. It maps their tokens to their positions in
+	// found.
 	back map[fsm.Pos]int
 }
 
@@ -294,11 +298,11 @@ func (w *walk) granted(e *event, clock fsm.Clock) (done bool) {
 	return (len(w.found) >= w.query.Count || early) && len(w.back) == 0
 }
 
-// begins completes a grant that a restore has brought back, and that has ended
-// after the restore. g and e describe its beginning. The grant is listed once,
-// because it has one token. It is not known for how long the owner had the
-// lock: the grant may have ended once before the restore, too, and the restore
-// may have moved the lease clock.
+// begins completes a grant that a restore has brought back and that has ended
+// after the restore. g and e describe the beginning of the grant. The grant is
+// listed once, because it has one token. It is not known for how long the owner
+// had the lock: the grant may also have ended once before the restore, and the
+// restore may have moved the lease clock.
 func (w *walk) begins(i int, g *Grant, e *event) {
 	old := &w.found[i]
 	g.Ended, g.How, g.EndedBy, g.Renewals = old.Ended, old.How, old.EndedBy, old.Renewals

@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// maxQueued bounds the frames that wait for the goroutine that writes, in
-	// bytes.
+	// maxQueued limits the total size, in bytes, of the frames that wait to be
+	// written.
 	maxQueued = 16 << 20
 	// urgentBytes is the size of the queue, in bytes, at which the goroutine
 	// that writes no longer waits for more events.
 	urgentBytes = maxQueued / 4
-	// maxKept bounds the memory of an empty queue that is used again, in bytes.
+	// maxKept limits the memory, in bytes, that an empty queue keeps for its
+	// next use.
 	maxKept = 1 << 20
 	// gatherTime is how long the goroutine that writes waits for more events
 	// after the first event in an empty queue. Without this wait, it would wake
@@ -50,7 +51,7 @@ func (q *queue) reset() {
 		*q = queue{}
 		return
 	}
-	clear(q.items) // do not keep the channels
+	clear(q.items) // do not keep the channels of the requests
 	q.buf, q.hashes, q.items = q.buf[:0], q.hashes[:0], q.items[:0]
 }
 
@@ -95,8 +96,8 @@ type lostRange struct {
 	gap
 }
 
-// Applied adds the events of an entry that was applied. clock is the clock after
-// the entry. It does not wait.
+// Applied adds the events of an entry that was applied. clock is the clock
+// after the entry. Applied does not wait.
 func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
 	if res.Index <= s.covered {
 		return
@@ -124,9 +125,9 @@ func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
 	s.wake(first, urgent)
 }
 
-// Restored notes that a snapshot up to a log index has replaced the state. clock is
-// the clock of the new state. before is the wall clock of the replaced state, in
-// microseconds, 0 if there was none.
+// Restored notes that a snapshot up to a log index has replaced the state.
+// clock is the clock of the new state. before is the wall clock of the replaced
+// state, in microseconds. It is 0 if there was no earlier state.
 func (s *Store) Restored(index uint64, clock fsm.Clock, before int64) {
 	seen := s.seen.Load()
 	if index <= seen {
@@ -153,8 +154,8 @@ func (s *Store) endGap() {
 	}
 }
 
-// wake wakes the goroutine that writes: at once if urgent is set, after gatherTime
-// if the queue was empty.
+// wake wakes the goroutine that writes. urgent wakes it at once. first says
+// that the queue was empty: the goroutine then wakes and waits for gatherTime.
 func (s *Store) wake(first, urgent bool) {
 	switch {
 	case urgent:
@@ -171,7 +172,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// await waits until the goroutine that writes has reached a request.
+// await adds a request and waits until the goroutine that writes has reached
+// it, for at most limit.
 func (s *Store) await(it item, limit time.Duration) error {
 	it.done = make(chan struct{})
 	s.mu.Lock()

@@ -37,10 +37,10 @@ type segment struct {
 	file   *os.File // nil after the segment was removed
 	size   int64
 
-	// keys contains an element for each event of a key: the hash of the key in
-	// its upper half, and the offset of the frame in its lower half. The elements
-	// of a sealed segment are sorted, those of the newest one are in the order of
-	// their offsets.
+	// keys contains an element for each event of a key. The upper half of an
+	// element is the hash of the key, and the lower half is the offset of the
+	// frame. In a sealed segment, the elements are sorted. In the newest
+	// segment, they are in the order of their offsets.
 	keys   []uint64
 	sealed bool
 
@@ -59,7 +59,7 @@ func (g *segment) add(index uint64, clock fsm.Clock, hashes []uint32, offset int
 	}
 }
 
-// addFrame adds a frame that was read.
+// addFrame adds a frame that was read from the file to the index.
 func (g *segment) addFrame(f *frame, offset int64) {
 	g.add(f.index, f.clock, nil, offset)
 	for i := range f.events {
@@ -69,7 +69,7 @@ func (g *segment) addFrame(f *frame, offset int64) {
 	}
 }
 
-// seal prepares the index of a segment that gets no further frames.
+// seal sorts the index of a segment that gets no further frames.
 func (g *segment) seal() {
 	slices.Sort(g.keys)
 	g.keys = slices.Clip(g.keys)
@@ -155,18 +155,17 @@ func syncDir(dir string) error {
 }
 
 // segmentReader opens segments one after another. It reuses its memory for the
-// next segment, because a node that starts waits until all segments have been
-// read.
+// next segment. This makes a start faster, because a node that starts waits
+// until all segments have been read.
 type segmentReader struct {
 	text  bytes.Buffer // content of the file
-	frame frame        // last frame
-	keys  []uint64     // as segment.keys
+	frame frame        // frame that was read last
+	keys  []uint64     // elements of segment.keys
 }
 
 // open opens a segment, and calls f for each frame. The frame, and the texts of
-// its events, are valid until f returns. If the file has further bytes after
-// the last valid frame, which ends at g.size, bad is the reason why they are
-// not a valid frame.
+// its events, are valid until f returns. g.size is the end of the last valid
+// frame. If the file has more bytes, bad says why they are not a valid frame.
 func (r *segmentReader) open(path string, number uint64, f func(f *frame)) (g *segment, bad, err error) {
 	g = &segment{number: number, path: path}
 	if g.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {

@@ -17,8 +17,8 @@ import (
 const (
 	// MinBytes is the smallest value of Config.Bytes.
 	MinBytes = 1 << 20
-	// MaxBytes is the largest value of Config.Bytes. The store keeps its files
-	// open, and a file has at most 256 MiB.
+	// MaxBytes is the largest value of Config.Bytes. It bounds the number of
+	// files, which the store keeps open: a file has at most 256 MiB.
 	MaxBytes = 64 << 30
 	// maxWrite is the largest value of Store.writeBytes.
 	maxWrite = 256 << 10
@@ -48,7 +48,7 @@ type Store struct {
 	segmentBytes int64         // size at which a segment gets no more frames
 	writeBytes   int           // size at which queued frames are written together
 	maxFrame     int           // size of the largest frame
-	covered      uint64        // the files covered this log index when they were opened
+	covered      uint64        // last log index that the files covered when the store was opened
 	wall         int64         // wall clock of that entry in microseconds
 	seen         atomic.Uint64 // log index of the last entry that was passed to Applied or Restored
 	size         atomic.Int64  // bytes of all files
@@ -266,7 +266,7 @@ func (s *Store) run() {
 	}
 }
 
-// gather waits for further entries. It returns false after Close.
+// gather waits for further events for gatherTime. It returns false after Close.
 func (s *Store) gather() bool {
 	t := time.NewTimer(gatherTime)
 	defer t.Stop()
@@ -279,7 +279,7 @@ func (s *Store) gather() bool {
 	return true
 }
 
-// write writes what was in the queue.
+// write writes the frames of q, and handles its requests.
 func (s *Store) write(q *queue) {
 	rest := *q
 	var next queue // the frames at the beginning of rest that are written next
@@ -384,8 +384,9 @@ func (s *Store) writeFrames(q *queue) error {
 		at += q.items[i].bytes
 	}
 	if _, err := g.file.WriteAt(q.buf, g.size); err != nil {
-		// The write has failed in the middle. Remove its bytes, because the
-		// next write may be shorter, and they would then follow its frames.
+		// A part of the frames may be in the file. Remove it: the next write
+		// may be shorter, and the rest of this part would then follow its
+		// frames.
 		return errors.Join(err, g.file.Truncate(g.size))
 	}
 	s.index.Lock()

@@ -146,7 +146,8 @@ func TestStore(t *testing.T) {
 		l.want(Query{Key: "k", DB: 1}, "")
 		l.want(Query{Key: "missing"}, "")
 		if a := l.query(Query{Key: "k"}); len(a.Gaps) > 0 || a.Since != 0 || a.Until != at(6) {
-			t.Errorf("gaps %v, since %d, until %d", a.Gaps, a.Since, a.Until)
+			t.Errorf("gaps %v, since %d, until %d; want no gaps, since 0, and until the time of entry 6",
+				a.Gaps, a.Since, a.Until)
 		}
 		l.restart(0)
 	}
@@ -171,7 +172,7 @@ func TestStore_Fields(t *testing.T) {
 		Acquired: at(1) - 2e6, Waited: 5e9, Ended: at(2), How: fsm.LockBroken, Held: 3e9, EndedBy: e.LockClient, Renewals: 4,
 	}
 	if got := l.query(Query{DB: 3, Key: "k"}).Grants; len(got) != 1 || got[0] != want {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("grants %+v, want only %+v", got, want)
 	}
 	l.add(begins(9, strings.Repeat("k", MaxKey+1), "a"))
 	l.want(Query{Key: strings.Repeat("k", MaxKey+1)}, "")
@@ -285,16 +286,17 @@ func TestStore_Bounded(t *testing.T) {
 			size += info.Size()
 		}
 		if size > MinBytes || size != l.s.Bytes() {
-			t.Fatalf("%d bytes in %d files, the store counts %d", size, len(paths), l.s.Bytes())
+			t.Fatalf("%d bytes in %d files, and Bytes = %d; want the same and at most MinBytes", size, len(paths), l.s.Bytes())
 		}
 	}
 	for range 2 {
 		a := l.query(Query{Key: "k"})
 		if n := len(a.Grants); n != MaxCount || a.Grants[0].Token != 39_999 || a.Since <= at(10_000) {
-			t.Errorf("%d grants, from %d, since %d", n, a.Grants[0].Token, a.Since)
+			t.Errorf("%d grants, the newest with token %d, since %d; want MaxCount, 39999, and a time after entry 10000",
+				n, a.Grants[0].Token, a.Since)
 		}
 		if a := l.query(Query{Key: "k", To: at(5000)}); len(a.Grants) > 0 {
-			t.Errorf("%d grants that were removed", len(a.Grants))
+			t.Errorf("%d grants from the time of removed entries, want none", len(a.Grants))
 		}
 		l.restart(0)
 	}
@@ -328,12 +330,12 @@ func TestStore_Torn(t *testing.T) {
 			l.want(Query{Key: "k"}, want)
 			l.s.Close()
 			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, whole) {
-				t.Fatalf("after %d bytes and %q: the file differs, %v", size, tail, err)
+				t.Fatalf("after %d bytes and %q: the file differs from the original (error %v)", size, tail, err)
 			}
 		}
 	}
 	if n := strings.Count(l.text.String(), "removing the torn end"); n < len(whole) || strings.Contains(l.text.String(), "ERROR") {
-		t.Errorf("%d lines about torn ends: %s", n, l.text)
+		t.Errorf("%d lines about torn ends, want at least one for each size, and no ERROR: %s", n, l.text)
 	}
 }
 
@@ -364,14 +366,14 @@ func TestStore_Damaged(t *testing.T) {
 		l.restart(0)
 		a := l.query(Query{Key: "k", To: at(1)})
 		if len(a.Grants) != 1 || len(a.Gaps) != 0 {
-			t.Errorf("%d grants and gaps %v before the damage", len(a.Grants), a.Gaps)
+			t.Errorf("%d grants and gaps %v before the damage, want 1 grant and no gap", len(a.Grants), a.Gaps)
 		}
 		a = l.query(Query{Key: "k"})
 		if len(a.Gaps) != 1 || a.Gaps[0].From <= at(100) || a.Gaps[0].To >= at(3000) || a.Gaps[0].To <= a.Gaps[0].From {
-			t.Errorf("gaps %v", a.Gaps)
+			t.Errorf("gaps %v, want one gap between the entries 100 and 3000", a.Gaps)
 		}
 		if !strings.Contains(l.text.String(), "history of locks is damaged") {
-			t.Errorf("logged %s", l.text)
+			t.Errorf("logged %s, want a line about the damage", l.text)
 		}
 		l.text.Reset()
 	}
@@ -393,7 +395,7 @@ func TestStore_Snapshot(t *testing.T) {
 	l.s.Sync(7, clockAt(7))
 	l.restart(7)
 	if a := l.query(Query{Key: "k"}); len(a.Gaps) != 0 {
-		t.Errorf("gaps %v after the node's own snapshot", a.Gaps)
+		t.Errorf("gaps %v after the node's own snapshot, want none", a.Gaps)
 	}
 	for range 3 {
 		l.entries = append(l.entries, &fsm.Result{Index: uint64(len(l.entries) + 1)})
@@ -404,10 +406,10 @@ func TestStore_Snapshot(t *testing.T) {
 		l.want(Query{Key: "k"}, "1 a 1-0 unknown 0")
 		l.want(Query{Key: "j"}, "2 b 2-11 released 9")
 		if a := l.query(Query{Key: "k"}); len(a.Gaps) != 1 || a.Gaps[0] != (Gap{at(7), at(10)}) {
-			t.Errorf("gaps %v", a.Gaps)
+			t.Errorf("gaps %v, want one from entry 7 to entry 10", a.Gaps)
 		}
 		if a := l.query(Query{Key: "k", From: at(11)}); len(a.Gaps) != 0 {
-			t.Errorf("gaps %v after the gap", a.Gaps)
+			t.Errorf("gaps %v in an answer that begins after the gap, want none", a.Gaps)
 		}
 		l.s.Sync(11, clockAt(11))
 		l.restart(10)
@@ -420,7 +422,8 @@ func TestStore_Snapshot(t *testing.T) {
 	l.replay(12)
 	l.want(Query{Key: "new"}, "9 x 0-13 released 0")
 	if a := l.query(Query{Key: "new"}); len(a.Gaps) != 2 || a.Gaps[0] != (Gap{at(11), at(12)}) || a.Grants[0].Known {
-		t.Errorf("gaps %v, grants %+v", a.Gaps, a.Grants)
+		t.Errorf("gaps %v, grants %+v; want a second gap from entry 11 to 12, and a grant without a known beginning",
+			a.Gaps, a.Grants)
 	}
 }
 
@@ -441,12 +444,12 @@ func TestStore_QueueFull(t *testing.T) {
 	l.want(Query{Key: "k"}, "1 a 1-3003 released 3002")
 	a := l.query(Query{Key: "k"})
 	if len(a.Gaps) != 1 || a.Gaps[0].To != at(3002) {
-		t.Errorf("gaps %v", a.Gaps)
+		t.Errorf("gaps %v, want one that ends at entry 3002", a.Gaps)
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	if n := len(l.s.queue.buf); n != 0 || l.s.dropped != nil {
-		t.Errorf("%d bytes are queued", n)
+		t.Errorf("%d bytes are queued, want an empty queue and no gap that grows", n)
 	}
 }
 
@@ -463,7 +466,7 @@ func TestStore_TooMany(t *testing.T) {
 	l.add(events...)
 	l.want(Query{Key: "k"}, "1 a 1-0 unknown 0")
 	if a := l.query(Query{Key: "k"}); len(a.Gaps) != 2 {
-		t.Errorf("gaps %v", a.Gaps)
+		t.Errorf("gaps %v, want 2", a.Gaps)
 	}
 }
 
@@ -488,7 +491,7 @@ func TestStore_WriteFails(t *testing.T) {
 	}
 	l.want(Query{Key: "k"}, "1 a 1-0 unknown 0")
 	if a := l.query(Query{Key: "k"}); len(a.Gaps) != 1 || a.Gaps[0] != (Gap{at(2), at(4)}) {
-		t.Errorf("gaps while writing fails: %v", a.Gaps)
+		t.Errorf("gaps while writing fails: %v, want one from entry 2 to 4", a.Gaps)
 	}
 	l.s.index.Lock()
 	g.file = good
@@ -502,12 +505,12 @@ func TestStore_WriteFails(t *testing.T) {
 		l.want(Query{Key: "j"}, "")
 		l.want(Query{Key: "m"}, "9 a 5-0 held 0")
 		if a := l.query(Query{Key: "k"}); len(a.Gaps) != 1 || a.Gaps[0] != (Gap{at(2), at(4)}) {
-			t.Errorf("gaps %v", a.Gaps)
+			t.Errorf("gaps %v, want one from entry 2 to 4", a.Gaps)
 		}
 		l.restart(0)
 	}
 	if n := strings.Count(l.text.String(), "failed to write"); n != 1 {
-		t.Errorf("%d lines: %s", n, l.text)
+		t.Errorf("%d lines about failed writes, want 1: %s", n, l.text)
 	}
 }
 
@@ -648,7 +651,7 @@ func TestStore_Random(t *testing.T) {
 			}
 		}
 		if a := harried.query(Query{Key: "k0"}); len(a.Gaps) > 0 {
-			t.Errorf("gaps %v", a.Gaps)
+			t.Errorf("gaps %v, want none", a.Gaps)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -670,7 +673,7 @@ func BenchmarkStore(b *testing.B) {
 	for b.Loop() {
 		index++
 		l.s.Applied(clockAt(index), &fsm.Result{Index: index, Locks: events})
-		if index%100 == 0 { // so that the queue is never full
+		if index%100 == 0 { // wait, so that the queue is never full
 			l.sync()
 		}
 	}

@@ -22,15 +22,16 @@ type Config struct {
 	Mono     func() time.Duration
 	Metrics  Metrics
 	Logger   hclog.Logger
-	// History keeps the history of locks, nil if the node keeps none.
+	// History records the history of locks. It is nil if the node has no
+	// history.
 	History History
 	// MaxMemory is the size in bytes that the data set may have, unless the
 	// cluster has the setting maxmemory. 0 means no limit.
 	MaxMemory int64
 
-	// Locks is called for each entry with events of locks or with commands that
-	// got no lock, in log order, with the lock of the machine held. The events are
-	// valid only during the call.
+	// Locks is called for each entry with events of locks, or with commands
+	// that got no lock. It is called in log order, with the lock of the machine
+	// held. The events are valid only during the call.
 	Locks func(term uint64, res *fsm.Result)
 	// Applied is called for each entry that was applied, in log order. began
 	// and ended are the times, on the clock Mono, at which the machine began
@@ -54,14 +55,14 @@ type Config struct {
 
 // History is the part of history.Store that a Machine uses.
 type History interface {
-	// Applied is called after each entry, with the clock after it. It must not
-	// wait.
+	// Applied is called after each entry. clock is the clock after that entry.
+	// Applied must not wait.
 	Applied(clock fsm.Clock, res *fsm.Result)
 	// Restored is called when a snapshot up to a log index has replaced the
 	// state. before is the wall clock of the replaced state, in microseconds.
 	Restored(index uint64, clock fsm.Clock, before int64)
-	// Sync is called before a snapshot up to a log index is complete. After that,
-	// the node may delete the log up to that index.
+	// Sync is called before a snapshot up to a log index is complete. When the
+	// snapshot is complete, the node may delete the log up to that index.
 	Sync(index uint64, clock fsm.Clock)
 }
 

@@ -15,23 +15,24 @@ import (
 )
 
 // Machine adapts fsm.Machine to raft.BatchingFSM and holds the lock of the
-// state machine. Its other methods are safe for concurrent use.
+// state machine. raft calls the methods of that interface. The other methods
+// are safe for concurrent use.
 //
-// It must implement BatchingFSM, because raft passes configuration entries only
-// to such a machine. Without them the applied index would stay below the commit
-// index after a change of the membership, and a read that waits for the commit
-// index would wait forever.
+// Machine must implement BatchingFSM, because raft passes configuration entries
+// only to such a machine. Without these entries, the applied index would stay
+// below the commit index after a change of the members, and a read that waits
+// for the commit index would wait forever.
 type Machine struct {
 	cfg   Config
 	watch func(e *appliedEntry) // called for each entry, without mu held
 
 	// starting is set while raft is being created. The first snapshot that raft
-	// restores then is this node's own.
+	// restores during that time is this node's own.
 	starting bool
-	// unread is the reason why that snapshot could not be read. If it is set,
-	// Restore always fails with it. Otherwise raft would continue with an older
-	// snapshot, although the entries that follow the older snapshot may have
-	// been deleted.
+	// unread is the reason why this node's own snapshot could not be read at
+	// the start. If it is set, Restore always fails with it. Otherwise raft
+	// would continue with an older snapshot, although the entries that follow
+	// the older snapshot may have been deleted.
 	unread error
 
 	// mu guards m. A function that changes the state or makes a clone needs the
@@ -40,7 +41,7 @@ type Machine struct {
 	mu sync.RWMutex
 	m  *fsm.Machine
 	// dead is set when an entry could not be applied. No further entry may be
-	// applied. Guarded by mu.
+	// applied after that. Guarded by mu.
 	dead bool
 	// clocked is the time on the clock Mono at which the last entry was applied.
 	// Guarded by mu.
@@ -89,8 +90,9 @@ func New(cfg Config) *Machine {
 	return a
 }
 
-// useLocks passes on the events of locks of an entry. It is called before a.applied
-// is set, so that a query of the history finds the events of all applied entries.
+// useLocks passes the events of locks of an entry to the history and to
+// Config.Locks. It is called before a.applied is set, so that a query of the
+// history finds the events of all applied entries.
 func (a *Machine) useLocks(term uint64, res *fsm.Result) {
 	if a.cfg.History != nil {
 		a.cfg.History.Applied(a.m.Clock(), res)
@@ -98,7 +100,7 @@ func (a *Machine) useLocks(term uint64, res *fsm.Result) {
 	if len(res.Locks) > 0 || res.LocksRefused != (fsm.LockRefusals{}) {
 		a.cfg.Locks(term, res)
 	}
-	clear(res.Locks) // their memory is kept, but not their texts
+	clear(res.Locks) // keep the memory of the slice, but not the texts of the events
 	res.Locks = nil
 }
 
@@ -111,7 +113,7 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 	durable := a.cfg.Log.Await(logs[len(logs)-1].Index)
 	a.mu.Lock()
 	begun := a.cfg.Mono()
-	times := make([][2]time.Duration, len(logs)) // when the entries began and ended
+	times := make([][2]time.Duration, len(logs)) // when the machine began and ended to apply each entry
 	a.dead = a.dead || !durable                  // the disk has failed; the failure has been reported
 	for i, l := range logs {
 		if a.dead {
@@ -274,7 +276,7 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	if discarded {
 		a.cfg.Logger.Warn("discarded the state of this node before reading the snapshot of the leader, because there "+
 			"may be too little memory for both", "bytes", a.bytes.Load(), "snapshot_bytes", meta.Size)
-		a.mu.Lock() // until the new state is in place: no other goroutine may see the empty state
+		a.mu.Lock() // released when the new state is in place: no other goroutine may see the empty state
 		a.m = fsm.New(a.cfg.Table)
 	}
 	m, err := a.read(r)

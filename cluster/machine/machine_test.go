@@ -112,22 +112,22 @@ func TestEntryWatch(t *testing.T) {
 	}
 	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, 1, g.Bytes())
 	entry := &appliedEntry{index: 7, data: b.Encode(fsm.Header{}), steps: 3, took: slowEntry}
-	w.applied(entry, 0) // just quick enough
+	w.applied(entry, 0) // an entry that takes exactly slowEntry is not slow
 	if entry.took++; out.Len() > 0 {
-		t.Errorf("logged %s", out.String())
+		t.Errorf("logged %s, want nothing", out.String())
 	}
 	for i := range 12 {
 		w.applied(entry, time.Duration(i)*time.Second)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `commands="1 groups, 2 set, 1 sadd"`) || !strings.Contains(lines[1], "others_since_last_line=10") {
-		t.Errorf("logged %q", lines)
+		t.Errorf("logged %q, want two lines, with the commands and with 10 omitted entries", lines)
 	}
 }
 
-// At a start, raft tries its snapshots from the newest on. If this program
-// cannot read the newest one, an older one must not replace it, because the log
-// after the older one has been removed.
+// At a start, raft tries its snapshots, beginning with the newest one. If this
+// program cannot read the newest one, an older one must not replace it, because
+// the log after the older one has been removed.
 func TestMachine_NewerSnapshotAtStart(t *testing.T) {
 	var image bytes.Buffer
 	if err := fsm.New(command.NewTable()).WriteSnapshot(&image, fsm.Sessions{}); err != nil {
@@ -151,12 +151,13 @@ func TestMachine_NewerSnapshotAtStart(t *testing.T) {
 		t.Errorf("from the leader: %v, want %v", err, fsm.ErrVersion)
 	}
 	if err := restore(m, good); err != nil {
-		t.Errorf("the next one: %v", err)
+		t.Errorf("a readable snapshot after an unreadable one: %v, want success", err)
 	}
 }
 
-// A snapshot of the leader that cannot be read is reported. The error says
-// whether the program does not know the feature version of the cluster.
+// A snapshot of the leader that cannot be read is reported. The error is
+// fsm.ErrDowngrade if the program does not know the feature version of the
+// cluster, and only then.
 func TestMachine_UnreadableSnapshot(t *testing.T) {
 	newer := newMachine(t, nil)
 	entry := fsm.AppendTermStart(nil, fsm.Header{Term: 1, Wall: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c", Features: fsm.MaxFeatures})
@@ -179,7 +180,8 @@ func TestMachine_UnreadableSnapshot(t *testing.T) {
 		report = nil
 		err := m.Restore(io.NopCloser(bytes.NewReader(tt.bytes)))
 		if err == nil || !errors.Is(report, err) || errors.Is(report, fsm.ErrDowngrade) != tt.newer {
-			t.Errorf("restore of %d bytes: %v, reported %v", len(tt.bytes), err, report)
+			t.Errorf("restore of %d bytes: error %v, reported %v; want the same error, and ErrDowngrade only for a "+
+				"newer feature version", len(tt.bytes), err, report)
 		}
 	}
 }

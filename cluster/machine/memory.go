@@ -3,9 +3,9 @@ package machine
 import "runtime/debug"
 
 // The leader refuses commands that add data (fsm.Command.Grows) while the data
-// set is larger than it may be. It decides before the commands get into the log,
-// so a limit that changes, or that differs between the nodes, has no effect on
-// what an entry means.
+// set is larger than MaxMemory. It decides before the commands get into the
+// log. So a limit that changes, or that differs between the nodes, has no
+// effect on the result of an entry.
 
 // Bytes returns the size of the data set after the last entry, in bytes: see
 // fsm.Machine.Bytes.
@@ -20,7 +20,7 @@ func (a *Machine) MaxMemory() int64 {
 	return a.cfg.MaxMemory
 }
 
-// TooLarge reports whether the data set is larger than it may be.
+// TooLarge reports whether the data set is larger than MaxMemory.
 func (a *Machine) TooLarge() bool {
 	limit := a.MaxMemory()
 	return limit > 0 && a.Bytes() > limit
@@ -49,22 +49,22 @@ func InMemory(file int64) float64 { return float64(file) * 1.5 }
 const programMemory = 48 << 20
 
 // Usable returns how many bytes the data of a node may take if its process may
-// use the given number of bytes of memory. It is three quarters of that memory,
-// but it always leaves programMemory free. The rest is for garbage and for the
-// program.
+// use the given number of bytes of memory. The result is three quarters of that
+// memory, but always leaves programMemory free. The rest of the memory is for
+// garbage and for the program.
 func Usable(memory uint64) float64 {
 	return max(min(float64(memory)/4*3, float64(memory)-programMemory), 0)
 }
 
-// leastMaxMemory is the least default of maxmemory, because 0 would mean no
-// limit.
+// leastMaxMemory is the minimum of DefaultMaxMemory. The default must not be 0,
+// because 0 would mean no limit.
 const leastMaxMemory = 1 << 20
 
-// DefaultMaxMemory returns the default size that the data set may have if the
-// process may use the given number of bytes of memory. It is the largest size
-// at which a backup of a full cluster can be restored into an empty cluster of
-// the same size. A node then holds the backup and the new state at the same
-// time.
+// DefaultMaxMemory returns the default of maxmemory for a process that may use
+// the given number of bytes of memory. It is the largest size of a data set at
+// which a backup of a full cluster can be restored into an empty cluster of the
+// same size. During such a restore, a node holds the backup and the new state
+// at the same time.
 func DefaultMaxMemory(memory uint64) int64 {
 	return max(int64(Usable(memory)/(1+InMemory(1))), leastMaxMemory)
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // slowEntry is the time above which an entry counts as slow to apply. All
-// clients wait meanwhile, on every node, and again after a restart.
+// clients wait while a node applies the entry. Every node applies it, and may
+// apply it again after a restart.
 const slowEntry = 10 * time.Millisecond
 
 // slowEntryEvery is the minimum time between two log lines about slow entries.
@@ -42,8 +43,8 @@ type entryWatch struct {
 	log     hclog.Logger
 	metrics Metrics
 
-	logged time.Duration // monotonic time of the last line, 0 before the first
-	silent int           // slow entries since the last line that were not logged
+	logged time.Duration // monotonic time of the last log line, 0 before the first
+	silent int           // slow entries since the last log line, none of which was logged
 }
 
 // applied records an entry. now is the monotonic time.

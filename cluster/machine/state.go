@@ -11,8 +11,8 @@ import (
 // created.
 func (a *Machine) Starting() { a.starting = true }
 
-// Unread returns the reason why the snapshot of Starting could not be read, or
-// nil.
+// Unread returns the reason why this node's own snapshot could not be read at
+// the start, or nil.
 func (a *Machine) Unread() error { return a.unread }
 
 // Table returns the command table.
@@ -37,8 +37,8 @@ func (a *Machine) Deadline() int64 { return a.deadline.Load() }
 // approximates how long a restart takes to apply them again.
 func (a *Machine) Spent() time.Duration { return time.Duration(a.spent.Load()) }
 
-// Forget subtracts an earlier result of Spent, because a snapshot contains the
-// state after these entries.
+// Forget subtracts an earlier result of Spent from the next ones. The caller
+// has taken a snapshot, so a restart need not apply those entries again.
 func (a *Machine) Forget(spent time.Duration) { a.spent.Add(-int64(spent)) }
 
 // Lease returns the lease clock of the last entry that was applied, advanced by the time
@@ -94,6 +94,6 @@ func (a *Machine) Speculate(h fsm.Header, b *fsm.BatchBuilder, scripts fsm.Scrip
 	return a.m.Speculate(h, b, scripts)
 }
 
-// Want sets the kinds of events that the machine notes when it applies an
+// Want sets the kinds of events that the machine records when it applies an
 // entry.
 func (a *Machine) Want(kinds fsm.EventKinds) { a.wanted.Store(uint32(kinds)) }

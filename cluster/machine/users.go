@@ -13,9 +13,10 @@ type userWatch struct {
 	watchers atomic.Pointer[[]func(*fsm.Users)]
 }
 
-// see compares the users of the state with those it saw last, and calls the
-// watchers if they differ. Only raft's FSM goroutine calls it. A table of users
-// is never modified, so a different table is a different pointer.
+// see compares the users of the state with the users of the previous call, and
+// calls the watchers if they differ. Only raft's FSM goroutine calls it. A
+// table of users is never modified, so a different table is a different
+// pointer.
 func (w *userWatch) see(u *fsm.Users) {
 	if u == w.last {
 		return

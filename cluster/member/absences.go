@@ -16,10 +16,10 @@ type Absences struct {
 // NewAbsences returns an empty record.
 func NewAbsences() *Absences { return &Absences{since: make(map[string]time.Duration)} }
 
-// Note records which members are away at the time now. It returns the member
-// that has been away for longest, and for how long. It forgets all nodes that
-// are not members: if a node is removed and added again, its earlier absence does
-// not count.
+// Note records which members are away. now is the current monotonic time. Note
+// returns the member that has been away for longest, and for how long. It
+// forgets all nodes that are not members. So if a node is removed and added
+// again, its earlier absence does not count.
 func (a *Absences) Note(members []Member, now time.Duration, away func(Member) bool) (m Member, longest time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,7 +17,7 @@ func TestAbsences_AddedAgain(t *testing.T) {
 		a := NewAbsences()
 		a.Note(all, 0, away)
 		if m, d := a.Note(all, 7*time.Minute, away); m.ID != "n3" || d != 7*time.Minute {
-			t.Fatalf("%s: %v away for %v, want n3 for 7m", what, m, d)
+			t.Fatalf("%s: the longest absence is that of %v, for %v; want n3 for 7m", what, m, d)
 		}
 		addAgain(a)
 		if a.Has("n3") {
@@ -25,7 +25,7 @@ func TestAbsences_AddedAgain(t *testing.T) {
 		}
 		a.Note(all, 9*time.Minute, away)
 		if m, d := a.Note(all, 10*time.Minute, away); m.ID != "n3" || d != time.Minute {
-			t.Errorf("%s: %v away for %v, want n3 for 1m", what, m, d)
+			t.Errorf("%s: the longest absence is that of %v, for %v; want n3 for 1m", what, m, d)
 		}
 	}
 }

@@ -33,20 +33,20 @@ type Locks struct {
 	held, timedOut  uint64 // refusals, by reason
 	ended           [len(lockEnds)]uint64
 	waits, holdings durations
-	term            uint64 // term of the entries that were counted last
+	term            uint64 // term of the last entry that was counted
 	starts          lockStarts
 }
 
-// lockStarts remembers when a grant began if LOCK ACQUIRE did not make it,
-// because the event that ends such a grant does not contain its beginning.
-// Grants are looked up by their fencing tokens, which ascend in the order of
-// the grants. The time is exact for the newest tokens. For an older token, it
-// is the time of a token that was given slightly earlier. Less than a
-// thousandth of all tokens that were given since then lie between the two. The
-// levels have a constant size.
+// lockStarts records when grants began that LOCK ACQUIRE did not make. The
+// event that ends such a grant does not contain its beginning. Grants are
+// looked up by their fencing tokens, which ascend in the order of the grants.
+// The time is exact for the newest tokens. For an older token, it is the time
+// of a token that was given slightly earlier. The number of tokens between
+// these two is less than a thousandth of the tokens that were given since then.
+// The levels have a constant size.
 type lockStarts struct {
 	levels [3][]lockStart // nil until there is a grant
-	first  fsm.Pos        // earlier tokens are not known
+	first  fsm.Pos        // oldest token that is recorded; 0 if there is none
 }
 
 const (
@@ -55,7 +55,7 @@ const (
 )
 
 type lockStart struct {
-	token fsm.Pos // the first token of the slot that was noted
+	token fsm.Pos // first token of the slot that was recorded
 	lease int64
 }
 
@@ -72,7 +72,7 @@ func (s *lockStarts) note(token fsm.Pos, lease int64) {
 		block := token >> (i * lockStartShift)
 		slot := &level[block%lockStartSlots]
 		if slot.token>>(i*lockStartShift) == block && slot.token >= s.first {
-			return // the first token of a block is the first one in the blocks above it
+			return // the block has an earlier token already, and so have the blocks above it
 		}
 		*slot = lockStart{token, lease}
 	}
@@ -94,7 +94,7 @@ func (s *lockStarts) of(token fsm.Pos) (lease int64, known bool) {
 	return 0, false
 }
 
-// forget makes the tokens of all earlier grants unknown.
+// forget removes the tokens of all earlier grants.
 func (s *lockStarts) forget() { s.first = 0 }
 
 // durations is a histogram of times.

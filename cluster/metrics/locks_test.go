@@ -54,7 +54,7 @@ func TestLocks(t *testing.T) {
 		t.Errorf("counted %v, want %v", counted, want)
 	}
 	if n, sum := l.waits.counts[7], l.waits.sum; n != 1 || sum != 2*time.Second {
-		t.Errorf("%d waits of up to 3 s, %v in sum", n, sum)
+		t.Errorf("%d waits of up to 3 s, %v in sum; want 1 and 2s", n, sum)
 	}
 	// After a change of the term, Locks does not know which grants other leaders
 	// have made in between.
@@ -62,17 +62,17 @@ func TestLocks(t *testing.T) {
 		{Kind: fsm.LockEnded, How: fsm.LockExpired, Token: 2, Now: at(time.Hour)},
 	}})
 	if h := l.holdings; h.counts[2] != 1 || h.counts[9] != 1 || h.sum != 30*time.Second+5*time.Millisecond {
-		t.Errorf("holdings %+v", h)
+		t.Errorf("holdings %+v, want the same as before the change of the term: 5 ms and 30 s", h)
 	}
 }
 
-// TestLockStarts checks that the beginning of a new grant is exact, that the
-// beginning of an old one is nearly exact, and that unknown tokens are reported as
-// unknown.
+// TestLockStarts checks that the beginning of a new grant is exact, and that
+// the beginning of an old one is nearly exact. It also checks that tokens that
+// were not recorded are reported as not known.
 func TestLockStarts(t *testing.T) {
 	var s lockStarts
 	if _, known := s.of(5); known {
-		t.Error("the beginning of a grant is known before there is one")
+		t.Error("of finds the beginning of a grant before any grant was recorded")
 	}
 	const first, last = 1000, 1000 + 5<<20
 	for token := fsm.Pos(first); token <= last; token++ {
@@ -88,15 +88,15 @@ func TestLockStarts(t *testing.T) {
 		}
 	}
 	if _, known := s.of(first - 1); known {
-		t.Error("a token from before the first one is known")
+		t.Error("of finds a token that is older than the first one that was recorded")
 	}
 	s.forget()
 	s.note(last+10, 7)
 	if lease, known := s.of(last + 10); !known || lease != 7 {
-		t.Errorf("after forget: %d, %v", lease, known)
+		t.Errorf("after forget: lease %d, known %v, want 7, true", lease, known)
 	}
 	if _, known := s.of(last); known {
-		t.Error("a forgotten token is known")
+		t.Error("of finds a token that forget has removed")
 	}
 }
 

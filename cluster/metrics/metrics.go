@@ -91,7 +91,7 @@ func New() *Counters {
 			"Log entries that this node took longer than 10 ms to apply."),
 		ReadCounters: ReadCounters{
 			ReadIndexRounds: counter("read_rounds_total",
-				"Confirmation rounds for linearizable reads led by this node."),
+				"ReadIndex rounds that this node, as leader, ran for linearizable reads."),
 			ReadGroups: counter("read_groups_total",
 				"Groups of reads that this node confirmed as leader, after a round or under its lease."),
 			ReadsLeased: counter("read_leased_groups_total",
@@ -158,11 +158,11 @@ func (c *Counters) Collectors(node Source) []prometheus.Collector {
 	}
 }
 
-// Source is what the state of a node is read from at the time of a scrape.
+// Source provides the state of a node at the time of a scrape.
 type Source struct {
 	Status func() health.NodeStatus
-	// Blocked says of each member whether it keeps the feature version from
-	// being raised. It is called on a leader only.
+	// Blocked returns, by member, whether the member keeps the feature version
+	// from being raised. It is called on a leader only.
 	Blocked func() map[string]bool
 	Reads   *execution.Reads
 	Machine *machine.Machine
@@ -193,9 +193,10 @@ var (
 	descReady    = prometheus.NewDesc("holdfast_ready", "1 while the node is connected to a leader.", nil, nil)
 	descKeys     = prometheus.NewDesc("holdfast_keys", "Keys in all databases.", nil, nil)
 	descVolatile = prometheus.NewDesc("holdfast_keys_with_ttl", "Keys with a time to live.", nil, nil)
-	descExpired  = prometheus.NewDesc("holdfast_expired_keys_total", "Keys expired by the log.", nil, nil)
-	descOps      = prometheus.NewDesc("holdfast_logged_operations_total",
-		"Operations run by the log. The same on every node.", nil, nil)
+	descExpired  = prometheus.NewDesc("holdfast_expired_keys_total",
+		"Keys that log entries have removed because their time to live was over.", nil, nil)
+	descOps = prometheus.NewDesc("holdfast_logged_operations_total",
+		"Operations that the log entries have executed. The same on every node.", nil, nil)
 	descLease = prometheus.NewDesc("holdfast_lease_clock_seconds",
 		"Lease clock of the last entry, seconds since the cluster was formed.", nil, nil)
 	descDup = prometheus.NewDesc("holdfast_duplicate_groups_total",
@@ -234,12 +235,12 @@ var (
 	descSnapshotTaken = prometheus.NewDesc("holdfast_snapshot_timestamp_seconds",
 		"When this node's newest snapshot was begun, in seconds since 1970. Not present until there is one.", nil, nil)
 	descWall = prometheus.NewDesc("holdfast_wall_clock_seconds",
-		"Wall clock of this node, in seconds since 1970. Compare nodes after the time of the scrape is subtracted.",
+		"Wall clock of this node, in seconds since 1970. Subtract the time of the scrape to compare nodes.",
 		nil, nil)
 	descBuild = prometheus.NewDesc("holdfast_build_info",
 		"1, with the version of the program, its revision in the source repository, and the version of Go.",
 		[]string{"version", "revision", "goversion"}, nil)
-	descSessions = prometheus.NewDesc("holdfast_sessions", "Node sessions that the machine knows.", nil, nil)
+	descSessions = prometheus.NewDesc("holdfast_sessions", "Sessions of nodes that the state machine stores.", nil, nil)
 	descSlowRun  = prometheus.NewDesc("holdfast_slow_reads_running",
 		"Slow reads that have begun and have not ended.", nil, nil)
 	descSlowWait = prometheus.NewDesc("holdfast_slow_reads_waiting",

@@ -21,9 +21,9 @@ import (
 // RecoverConfig describes a recovery.
 type RecoverConfig struct {
 	To       string // new data directory, which must not exist
-	PeerAddr string // peer address of the only member, "" for the one that it had
-	// Quarantine is the length of the quarantine; negative for the default of
-	// fsm.DefaultQuarantine.
+	PeerAddr string // peer address of the only member; "" to keep the address that it had
+	// Quarantine is the length of the quarantine. If it is negative,
+	// fsm.DefaultQuarantine is used.
 	Quarantine time.Duration
 	Wall       time.Time
 }
@@ -118,7 +118,7 @@ func (o *State) write(dir string, rec Recovery) (err error) {
 	return checkWritten(s)
 }
 
-// checkWritten reads and checks the snapshot that write has written.
+// checkWritten reads and checks the snapshot that the method write has made.
 func checkWritten(s *storage.Stores) error {
 	list, err := s.Snapshots().List()
 	if err != nil {

@@ -27,7 +27,8 @@ type State struct {
 	ClusterID string
 	// SnapshotIndex is the log index of the newest snapshot, 0 if there is none.
 	SnapshotIndex uint64
-	// LastIndex and LastTerm belong to the last entry on the disk.
+	// LastIndex and LastTerm are the log index and the term of the last entry
+	// on the disk.
 	LastIndex, LastTerm uint64
 	// Known is the highest log index that the directory itself proves to be
 	// committed. The entries after it are part of the state, but it is unknown
@@ -36,10 +37,11 @@ type State struct {
 	Members []member.Member // members in the latest configuration in the log
 }
 
-// Read reads the data directory of a stopped node: the newest snapshot and
-// all log entries after it. It checks everything that the node checks when it
-// starts. It works on a copy in the directory scratch, and removes the copy. If
-// scratch is "", it uses the directory for temporary files.
+// Read reads the data directory of a stopped node: the newest snapshot and all
+// log entries after it. It makes the same checks as a node that starts. It
+// works on a copy, which it creates in the directory scratch and removes at the
+// end. If scratch is "", it creates the copy in the directory for temporary
+// files.
 func Read(dir, scratch string) (o State, err error) {
 	if scratch == "" {
 		scratch = os.TempDir()
@@ -100,8 +102,8 @@ func (o *State) located(err error, dir, copied string) error {
 	return &e
 }
 
-// contains reports whether the directory scratch is dir or a part of it. It reports
-// no error about a directory that does not exist.
+// contains reports whether the directory scratch is dir or a part of it. It
+// returns no error if one of the directories does not exist.
 func contains(dir, scratch string) (bool, error) {
 	for _, path := range []*string{&dir, &scratch} {
 		real, err := filepath.EvalSymlinks(*path)

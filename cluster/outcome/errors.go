@@ -8,9 +8,9 @@ var (
 	// ErrNoLeader means that the node did not send the group because it knew no
 	// leader for cluster.Config.LeaderWait.
 	ErrNoLeader = NewNotExecuted(true, "no leader")
-	// ErrCrowded means that the node did not send the group, which is large,
-	// because the group has waited for the outcome of earlier large groups for
-	// cluster.Config.ResolveWait.
+	// ErrCrowded means that the node did not send a large group, because for
+	// cluster.Config.ResolveWait the group has waited for the outcome of
+	// earlier large groups.
 	ErrCrowded = NewNotExecuted(true, "other large commands of this node took too long")
 	// ErrClosed means that the node is stopping and has not sent the group.
 	ErrClosed = NewNotExecuted(true, "the node is stopping")

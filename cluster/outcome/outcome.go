@@ -1,6 +1,7 @@
 // Package outcome defines what is known about a group of commands that has no
-// replies: that it was executed, that it was not, or neither. The outcome is
-// part of the error's type, so that wrapping or joining errors cannot change it.
+// replies: the group was executed, it was not executed, or neither is known.
+// The outcome is part of the error's type, so that wrapping or joining errors
+// cannot change it.
 package outcome
 
 // Outcome is what is known about a group that has no replies.
@@ -20,8 +21,8 @@ const (
 // the error arises, and nothing can change it into "not executed" afterwards:
 //
 //   - Only NewNotExecuted and Decode make errors with the outcome NotExecuted.
-//     test/tidy lists the functions that may use the former, or an error that
-//     it has made.
+//     test/tidy lists the functions that may use NewNotExecuted, or an error
+//     that NewNotExecuted has made.
 //   - NewUnknown hides its cause from errors.Is and errors.As.
 //   - Of returns Unknown for errors that were joined.
 type Error struct {
@@ -48,8 +49,8 @@ func NewNotExecuted(retryable bool, text string) error {
 	return &Error{outcome: NotExecuted, retryable: retryable, text: text}
 }
 
-// Decode returns the error of another node, whose parts were sent as Of,
-// Retryable, Reason and Advice return them.
+// Decode returns an error that another node has sent. The arguments are the
+// results of Of, Retryable, Reason and Advice on that node.
 func Decode(o Outcome, retryable bool, text, advice string) error {
 	return &Error{outcome: o, retryable: retryable, text: text, advice: advice}
 }
@@ -64,7 +65,7 @@ func NewChangeUnknown(why error) error {
 }
 
 // NewExecuted returns an error that says that a command was executed and that a
-// later step failed. but describes the later step.
+// later step failed. The argument but describes the later step.
 func NewExecuted(but string) error { return &Error{outcome: Executed, text: but} }
 
 func (e *Error) Error() string {

@@ -39,7 +39,7 @@ func TestOutcomes(t *testing.T) {
 			}
 			for other := range base {
 				if other != outcome.ErrUnknown && errors.Is(hidden, other) {
-					t.Errorf("%v is %v", hidden, other)
+					t.Errorf("errors.Is(%v, %v) = true, want false", hidden, other)
 				}
 			}
 		}

@@ -17,7 +17,7 @@ type Ticker struct {
 	fast, slow time.Duration
 	timer      *time.Timer
 	woken      chan struct{}
-	quiet      time.Duration // how long nothing has happened; belongs to the owner
+	quiet      time.Duration // time for which nothing has happened; only the owner uses it
 
 	touched atomic.Bool // Touch was called since the last call of Next
 	resting atomic.Bool // the next tick is slow
@@ -50,12 +50,12 @@ func (t *Ticker) Touch() {
 	}
 }
 
-// Resting reports whether the Ticker ticks at the interval slow, so that the last
-// tick may be that old.
+// Resting reports whether the Ticker ticks at the interval slow. Then the last
+// tick may be as old as slow.
 func (t *Ticker) Resting() bool { return t.resting.Load() }
 
-// Next arranges the next tick. busy says that the owner has found something that
-// it must look after soon.
+// Next schedules the next tick. busy says that the owner has work that must be
+// continued soon.
 func (t *Ticker) Next(busy bool) {
 	t.resting.Store(false)
 	select {

@@ -146,8 +146,8 @@ func (b *asyncWriter) StoreLogs(logs []*raft.Log) error {
 
 // FirstIndex implements raft.LogStore.
 func (b *asyncWriter) FirstIndex() (uint64, error) {
-	// Read first before the disk's first index: an entry that moves to disk in
-	// between is then seen in at least one of them.
+	// Read first before the disk's first index. An entry that moves to the disk
+	// in between is then found in at least one of the two.
 	open := b.first.Load()
 	first, err := b.LogStore.FirstIndex()
 	if err == nil && first == 0 {
@@ -227,7 +227,7 @@ func (b *asyncWriter) durable(index uint64) uint64 {
 }
 
 // await waits until all entries up to index are on disk. It returns false if a
-// write has failed, because then they never will be.
+// write has failed, because these entries then never get to the disk.
 func (b *asyncWriter) await(index uint64) bool {
 	if b.durable(index) == index {
 		return true

@@ -90,11 +90,11 @@ func TestAsyncWriter_Read(t *testing.T) {
 			for i := uint64(1); i <= 13; i++ {
 				var l raft.Log
 				if err := b.GetLog(i, &l); err != nil || l.Index != i {
-					t.Errorf("%s: entry %d is %+v, %v", when, i, l, err)
+					t.Errorf("%s: GetLog(%d) returned %+v, %v, want that entry", when, i, l, err)
 				}
 			}
 			if err := b.GetLog(14, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
-				t.Errorf("%s: entry 14: %v", when, err)
+				t.Errorf("%s: GetLog(14): %v, want ErrLogNotFound", when, err)
 			}
 		}
 		look("nothing on disk")
@@ -102,7 +102,7 @@ func TestAsyncWriter_Read(t *testing.T) {
 			t.Errorf("durable up to %d, want 10", got)
 		}
 		if got := b.durable(9); got != 9 {
-			t.Errorf("commit index 9 became %d", got)
+			t.Errorf("durable(9) = %d, want 9", got)
 		}
 		disk.let <- nil
 		synctest.Wait()
@@ -115,7 +115,8 @@ func TestAsyncWriter_Read(t *testing.T) {
 		}
 		b.close()
 		if want := []int{1, 2}; !slices.Equal(disk.stored, want) {
-			t.Errorf("appends of %v entries, want %v: what comes during an append goes into one", disk.stored, want)
+			t.Errorf("appends of %v entries, want %v: entries that arrive during an append go into one append",
+				disk.stored, want)
 		}
 	})
 }
@@ -127,7 +128,7 @@ func TestAsyncWriter_Await(t *testing.T) {
 		synctest.Wait() // entry 11 is being written
 		store(t, b, entries(raft.LogCommand, 12, 12))
 		if !b.await(10) {
-			t.Error("10 is not on disk")
+			t.Error("await(10) = false, want true")
 		}
 		await := func(index uint64) func() error {
 			return func() error {
@@ -144,7 +145,7 @@ func TestAsyncWriter_Await(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(second) > 0 {
-			t.Error("await of 12 ended with 11")
+			t.Error("await of 12 ended when only entry 11 was on disk")
 		}
 		disk.let <- nil
 		if err := <-second; err != nil {
@@ -186,7 +187,7 @@ func TestAsyncWriter_Waits(t *testing.T) {
 				}
 				var l raft.Log
 				if err := disk.GetLog(11, &l); (err == nil) == (what == "the deletion of a suffix") {
-					t.Errorf("entry 11 on disk: %v", err)
+					t.Errorf("GetLog(11) from the disk: %v, want an error only if the entry was deleted", err)
 				}
 				b.close()
 			})
@@ -194,7 +195,7 @@ func TestAsyncWriter_Waits(t *testing.T) {
 	}
 }
 
-// Compaction runs concurrently with appends.
+// Compaction runs concurrently with appends, and does not wait for them.
 func TestAsyncWriter_Compaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, disk, _ := newSlowWriter(t)
@@ -230,17 +231,17 @@ func TestAsyncWriter_DiskFails(t *testing.T) {
 		}
 		for _, *leads = range []bool{true, false} {
 			if err := b.StoreLogs(entries(raft.LogCommand, 12, 12)); !errors.Is(err, broken) {
-				t.Errorf("append after a failed one, leads %v: %v", *leads, err)
+				t.Errorf("append after a failed one, leads %v: %v, want the error of the failed one", *leads, err)
 			}
 		}
 		if err := (orderedStable{raft.NewInmemStore(), b}).SetUint64([]byte("k"), 4); !errors.Is(err, broken) {
-			t.Errorf("term after a failed append: %v", err)
+			t.Errorf("term after a failed append: %v, want the error of the append", err)
 		}
 		b.close()
 	})
 }
 
-// Close writes all entries that were passed to the writer.
+// close writes all entries that were passed to the writer.
 func TestAsyncWriter_Close(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, disk, _ := newSlowWriter(t)

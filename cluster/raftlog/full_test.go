@@ -9,12 +9,13 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// nullSink accepts everything.
+// nullSink accepts all writes and stores nothing.
 type nullSink struct{ readBack }
 
 func (nullSink) Write(b []byte) (int, error) { return len(b), nil }
 
-// A node without room refuses a leader's snapshot and continues its own.
+// A node without room refuses a leader's snapshot, and continues to write a
+// snapshot of its own state.
 func TestSnapshot_Full(t *testing.T) {
 	full := errors.New("no room")
 	var refused error
@@ -22,16 +23,17 @@ func TestSnapshot_Full(t *testing.T) {
 		full: func() error { return full }, refused: func(err error) { refused = err },
 	}}
 	if _, err := sink.Write([]byte("x")); !errors.Is(err, full) || !errors.Is(refused, full) {
-		t.Errorf("a leader's snapshot: %v, reported %v", err, refused)
+		t.Errorf("a leader's snapshot: error %v, reported %v, want the error of full twice", err, refused)
 	}
 	Expect(sink, fsm.SnapshotInfo{})
 	if _, err := sink.Write([]byte("x")); err != nil {
-		t.Errorf("the node's own snapshot: %v", err)
+		t.Errorf("the node's own snapshot: %v, want success", err)
 	}
 }
 
-// A full follower accepts an append that replaces entries which it has deleted,
-// but not the append after a snapshot that replaced the whole log.
+// A follower without room accepts an append that replaces entries which it has
+// deleted. It does not accept the append after a snapshot that replaced the
+// whole log.
 func TestAsyncWriter_FullAfterDeletion(t *testing.T) {
 	full := errors.New("no room")
 	for next, want := range map[uint64]error{1: nil, 21: full} {

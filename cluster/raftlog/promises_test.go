@@ -47,7 +47,7 @@ func promising(t *testing.T, f func(t *testing.T, p *promiser)) {
 func TestPromises_Delay(t *testing.T) {
 	promising(t, func(t *testing.T, p *promiser) {
 		if took := p.vote(t); took != 0 {
-			t.Errorf("a vote without a promise took %v", took)
+			t.Errorf("a vote without a promise took %v, want 0", took)
 		}
 		for _, d := range []time.Duration{100 * time.Millisecond, 30 * time.Millisecond} {
 			if err := p.give(d); err != nil {
@@ -55,13 +55,13 @@ func TestPromises_Delay(t *testing.T) {
 			}
 		}
 		if err := (heldVotes{p.store, p.promises}).SetUint64([]byte(keyCurrentTerm), 2); err != nil || p.left() <= 0 {
-			t.Errorf("the term was stored after the promise, or not at all: %v", err)
+			t.Errorf("the term must be stored before the promise is over: error %v", err)
 		}
 		if took := p.vote(t); took != 100*time.Millisecond {
 			t.Errorf("the vote took %v, want 100ms", took)
 		}
 		if took := p.vote(t); took != 0 {
-			t.Errorf("a vote after the promise took %v", took)
+			t.Errorf("a vote after the promise took %v, want 0", took)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func TestPromises_Stop(t *testing.T) {
 		close(p.done)
 		err := (heldVotes{p.store, p.promises}).SetUint64([]byte(keyLastVoteTerm), 2)
 		if vote, _ := p.store.GetUint64([]byte(keyLastVoteTerm)); !errors.Is(err, errPromised) || vote != 0 {
-			t.Errorf("the vote of term %d was stored, with the error %v", vote, err)
+			t.Errorf("a vote of term %d is stored, error %v; want 0 and errPromised", vote, err)
 		}
 	})
 }
@@ -154,12 +154,12 @@ func TestPromises_Disk(t *testing.T) {
 		p.store = brokenStore{StableStore: p.store}
 		p.start()
 		if err := p.give(time.Second); !errors.Is(err, errPromiseDisk) {
-			t.Errorf("the promise was given, or the error is %v", err)
+			t.Errorf("give on a disk without writes: error %v, want errPromiseDisk", err)
 		}
 		p.store = brokenStore{StableStore: p.store, unreadable: true}
 		p.start()
 		if err := p.await(); !errors.Is(err, errPromiseDisk) {
-			t.Errorf("the vote was given, or the error is %v", err)
+			t.Errorf("await on an unreadable disk: error %v, want errPromiseDisk", err)
 		}
 	})
 }

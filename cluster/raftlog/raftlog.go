@@ -114,9 +114,9 @@ func (l *Log) Entries() raft.LogStore { return countedChanges{l.writer, &l.chang
 // after the last counted change, and the one before it.
 func (l *Log) Changes() uint64 { return l.changes.Load() }
 
-// Promise promises that this node votes for no candidate, itself included, for
-// d from now. The promise survives a restart of the process. If Promise returns
-// an error, the caller must not rely on a promise.
+// Promise promises that this node votes for no candidate, itself included,
+// during the time d from now. The promise survives a restart of the process. If
+// Promise returns an error, the caller must not rely on a promise.
 func (l *Log) Promise(d time.Duration) error { return l.promises.give(d) }
 
 // Stable returns the store of the term and the vote.
@@ -129,13 +129,13 @@ func (l *Log) Founding() raft.StableStore { return unformed{l.stable} }
 // Snapshots returns the store of the snapshots.
 func (l *Log) Snapshots() raft.SnapshotStore { return l.snapshots }
 
-// Durable returns the commit index on which other parts may rely if raft
-// considers the log committed up to index: it ends before the first entry that
-// is not on this node's disk.
+// Durable returns the commit index on which other parts of the node may rely.
+// index is the commit index of raft. The result is index, or the index before
+// the first entry that is not on this node's disk.
 func (l *Log) Durable(index uint64) uint64 { return l.writer.durable(index) }
 
 // Await waits until the log is on this node's disk up to index. It returns
-// false if a write has failed, because then it never will be.
+// false if a write has failed, because the entries then never get to the disk.
 func (l *Log) Await(index uint64) bool { return l.writer.await(index) }
 
 // LastVoteTerm returns the term of the last vote that this node has given. It

@@ -45,8 +45,8 @@ type checkedSnapshots struct {
 	refused func(error)
 }
 
-// Expect says what the snapshot that is written to a sink must contain. It must
-// be called before the sink is closed, for a snapshot of this node's own state.
+// Expect sets what a snapshot of this node's own state must contain. It must be
+// called before the sink of the snapshot is closed.
 func Expect(sink raft.SnapshotSink, info fsm.SnapshotInfo) {
 	if checked, ok := sink.(*checkedSink); ok {
 		checked.own = &info
@@ -109,8 +109,8 @@ func (s *checkedSink) Close() error {
 	return s.err
 }
 
-// report passes an error with a snapshot of the leader to the node. raft
-// reports the errors with the node's own snapshots.
+// report passes an error about a snapshot of the leader to Config.Refused. raft
+// itself reports errors about the node's own snapshots.
 func (s *checkedSink) report(err error) error {
 	if err != nil && s.own == nil {
 		s.store.refused(err)
@@ -118,7 +118,8 @@ func (s *checkedSink) report(err error) error {
 	return err
 }
 
-// check reads the snapshot back and compares it with what is known about it.
+// check reads the snapshot back, and compares its content with the index and
+// with own.
 func (s *checkedSink) check() (err error) {
 	r, err := s.Written()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// noFSM accepts everything and keeps nothing.
+// noFSM is a state machine that accepts everything and stores nothing.
 type noFSM struct{}
 
 func (noFSM) Apply(*raft.Log) any                 { return nil }
@@ -68,7 +68,7 @@ func TestSnapshotEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if resp.Success != c.want || resp.LastLog != last {
-				t.Errorf("taken: %v, want %v; the log ends at %d, want %d", resp.Success, c.want, resp.LastLog, last)
+				t.Errorf("entries accepted: %v, want %v; the log ends at %d, want %d", resp.Success, c.want, resp.LastLog, last)
 			}
 			if err := r.Shutdown().Error(); err != nil {
 				t.Fatal(err)
@@ -79,7 +79,7 @@ func TestSnapshotEnd(t *testing.T) {
 			}
 			leads = true
 			if err := ended.GetLog(snapshot, &got); !errors.Is(err, raft.ErrLogNotFound) {
-				t.Errorf("a leader has the entry %+v that it does not have: %v", got, err)
+				t.Errorf("GetLog on a leader returned %+v, %v, want ErrLogNotFound", got, err)
 			}
 		})
 	}

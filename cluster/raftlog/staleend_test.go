@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// restoreOnly is a machine that only restores snapshots. It refuses a snapshot
-// if the function keeps says that the current state stays.
+// restoreOnly is a state machine that only restores snapshots. It refuses a
+// snapshot if the function keeps returns true.
 type restoreOnly struct {
 	log   *endedLog
 	snaps raft.SnapshotStore
@@ -31,9 +31,9 @@ func (f restoreOnly) Restore(r io.ReadCloser) error {
 	return err
 }
 
-// TestStaleEnd: an old leader has entries that no other node has. The log of
-// the leader of the next term begins with its snapshot, which ends among the
-// indices of these entries.
+// TestStaleEnd: this node has entries of an old leader that no other node has.
+// The log of the leader of the next term begins with its snapshot. The snapshot
+// ends among the indices of these entries, or after them.
 func TestStaleEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -41,9 +41,9 @@ func TestStaleEnd(t *testing.T) {
 		snapshot uint64 // end of the leader's snapshot, of term 3
 		want     error
 	}{
-		{"the log continues after it", 9, 6, errStaleEnd},
-		{"the log ends where it ends", 6, 6, errStaleEnd},
-		{"the log ends before", 5, 6, nil},
+		{"the log continues after the snapshot", 9, 6, errStaleEnd},
+		{"the log ends where the snapshot ends", 6, 6, errStaleEnd},
+		{"the log ends before the snapshot", 5, 6, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +107,7 @@ func TestStaleEnd(t *testing.T) {
 			}
 			if c.want == nil {
 				if len(ended) > 0 {
-					t.Fatalf("ended without need: %v", <-ended)
+					t.Fatalf("Fatal was called with %v, want no call", <-ended)
 				}
 			} else {
 				if appendEntries(3, c.snapshot, 3, entries(3, c.snapshot+1, c.snapshot+2)).Success {
@@ -116,10 +116,10 @@ func TestStaleEnd(t *testing.T) {
 				select {
 				case err := <-ended:
 					if !errors.Is(err, c.want) {
-						t.Errorf("ended by %v, want %v", err, c.want)
+						t.Errorf("Fatal was called with %v, want %v", err, c.want)
 					}
 				default:
-					t.Fatalf("did not end, want %v", c.want)
+					t.Fatalf("Fatal was not called, want a call with %v", c.want)
 				}
 				stop()
 				stop = begin()

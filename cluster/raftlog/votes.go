@@ -45,12 +45,12 @@ func (s singleVote) Get(key []byte) ([]byte, error) {
 // A node that joins does not know what earlier nodes under its name have
 // promised: it may be a member that was removed, whose data was deleted, and
 // that was added again. A node that has not learned of the removal still counts
-// that name as a voter. A node that lacks the entries that were acknowledged
-// since, because it was removed too or was cut off, could then be elected by
-// the vote of the new node, or have its entries confirmed by it. Two leaders in
-// one term are possible (simulator, seed 357, 70 s). The rules of Raft do not
-// prevent this: a node without data follows any leader, and a node that reads
-// the log from its start takes each past membership for the current one.
+// that name as a voter. That node may also lack the entries that were
+// acknowledged since the removal. It could then be elected with the vote of the
+// new node, or the new node could confirm its entries. Two leaders in one term
+// are possible (simulator, seed 357, 70 s). The rules of Raft do not prevent
+// this: a node without data follows any leader, and a node that reads the log
+// from its start takes each past membership for the current one.
 //
 // So the leader that adds a node gives it two numbers: the log index of the
 // change that adds the node, and the leader's term. The node votes for no

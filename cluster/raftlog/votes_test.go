@@ -54,7 +54,8 @@ func TestSingleVote(t *testing.T) {
 			t.Error(err)
 		}
 		if resp.Granted != ask.want {
-			t.Errorf("%s at %s asks for a vote in term %d: %v, want %v", ask.id, ask.addr, ask.term, resp.Granted, ask.want)
+			t.Errorf("%s at %s asks for a vote in term %d: granted %v, want %v",
+				ask.id, ask.addr, ask.term, resp.Granted, ask.want)
 		}
 		if err := errors.Join(r.Shutdown().Error(), trans.Close()); err != nil {
 			t.Error(err)
@@ -95,7 +96,7 @@ func TestVoteGuard(t *testing.T) {
 		t.Error(err)
 	}
 	if term, err := stable.GetUint64([]byte(keyCurrentTerm)); err != nil || term != 5 {
-		t.Errorf("term after one of 5: %d, %v", term, err)
+		t.Errorf("term after term 5 was stored: %d, %v, want 5", term, err)
 	}
 	if err := stable.SetUint64([]byte(keyLastVoteTerm), 5); !errors.Is(err, errVoteGuarded) {
 		t.Errorf("vote of a node without a log: %v, want %v", err, errVoteGuarded)
@@ -104,7 +105,7 @@ func TestVoteGuard(t *testing.T) {
 		t.Error("the vote was stored nevertheless")
 	}
 	if _, err := (voteGuard{unreadable{}, joined, settling}).GetUint64([]byte(keyCurrentTerm)); !errors.Is(err, errDisk) {
-		t.Errorf("a disk that fails was hidden: %v", err)
+		t.Errorf("the term from a disk that fails: error %v, want errDisk", err)
 	}
 	// A node that was a member when the cluster was formed votes from the
 	// start.
@@ -112,6 +113,6 @@ func TestVoteGuard(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := stable.SetUint64([]byte(keyLastVoteTerm), 5); err != nil {
-		t.Errorf("vote of a founder: %v", err)
+		t.Errorf("vote of a founder: %v, want success", err)
 	}
 }

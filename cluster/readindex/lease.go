@@ -19,12 +19,12 @@ import (
 //
 //   - A later leader needs the votes of a majority of the voters. The majority
 //     that votes and the majority that promised have a node in common.
-//   - Suppose that node is not this leader. raft raises the term of a node
+//   - Suppose the common node is not this leader. raft raises the term of a node
 //     before the node votes. If the node voted before it promised, its term was
 //     higher when it checked whether it followed this leader, so it did not
 //     confirm. If it votes after it promised, package raftlog delays the vote
 //     until the promise is over, even if the node has started again meanwhile.
-//   - Suppose that node is this leader. No promise delays its vote, but it
+//   - Suppose the common node is this leader. No promise delays its vote, but it
 //     leaves its term before it votes for a later leader. So Holds checks the
 //     term last.
 //
@@ -52,11 +52,11 @@ type lease struct {
 	changes      uint64        // Config.Changes before the questions were sent
 }
 
-// leases is the part of Rounds that keeps the lease.
+// leases is the part of Rounds that stores the lease.
 type leases struct {
 	now atomic.Pointer[lease]
-	// suspended is the number of calls of Suspend that were not resumed yet.
-	// While it is not 0, rounds ask for no promises.
+	// suspended is the number of calls of Suspend whose resume function was not
+	// called yet. While it is not 0, rounds ask for no promises.
 	suspended atomic.Int32
 }
 
@@ -127,10 +127,10 @@ func (r *Rounds[R]) promised(rd *round[R]) {
 	}
 }
 
-// Suspend ends the lease, and the leader gets no other lease until resume is
-// called. The voters keep the promises that they have given, and these delay
-// the election at the end of a transfer of leadership. So a transfer begins
-// with Suspend, and the promises end while it is prepared.
+// Suspend ends the lease. The leader gets no other lease until resume is
+// called. The voters keep the promises that they have given, and these promises
+// delay the election at the end of a transfer of leadership. So a transfer
+// begins with Suspend, and the promises end while the transfer is prepared.
 func (r *Rounds[R]) Suspend() (resume func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

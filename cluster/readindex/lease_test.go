@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// fixture is the leader, n1, of a cluster of three in term 5. The promises last
-// 100 ms, and the lease 99 ms.
+// fixture is the leader, n1, of a cluster of three nodes in term 5. A promise
+// lasts 100 ms, and a lease lasts 99 ms.
 type fixture struct {
 	t       *testing.T
 	r       *Rounds[*testRead]
@@ -86,7 +86,7 @@ func (f *fixture) begin() (*testRead, question) {
 	before := len(f.asked)
 	f.r.Add(rd)
 	if len(f.asked) != before+1 {
-		f.t.Fatalf("a round asked %v", f.asked[before:])
+		f.t.Fatalf("a round sent the questions %v, want one question", f.asked[before:])
 	}
 	return rd, f.asked[before]
 }
@@ -132,8 +132,8 @@ func TestLease_Length(t *testing.T) {
 	}
 }
 
-// TestLease_Repeated: if a round asks again, its lease begins at that time, and
-// an answer to its first question does not count.
+// TestLease_Repeated: if a round asks again, its lease begins when it asks
+// again, and an answer to its first question does not count.
 func TestLease_Repeated(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -148,8 +148,8 @@ func TestLease_Repeated(t *testing.T) {
 	f.want(true)
 }
 
-// TestLease_Ends: events that end a lease early, and rounds that begin no lease
-// because of such an event or because a promise is missing.
+// TestLease_Ends checks that some events end a lease early. It also checks that
+// a round begins no lease if such an event occurs, or if a promise is missing.
 func TestLease_Ends(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(f *fixture){
@@ -192,7 +192,7 @@ func TestLease_Suspended(t *testing.T) {
 	resume := f.r.Suspend()
 	_, q := f.begin()
 	if q.promise != 0 {
-		t.Errorf("asked for a promise of %v during a transfer", q.promise)
+		t.Errorf("asked for a promise of %v during a transfer, want none", q.promise)
 	}
 	f.r.Ack(q.id, 5, q.nonce, true, true)
 	f.want(false)
@@ -201,8 +201,8 @@ func TestLease_Suspended(t *testing.T) {
 	f.round()
 }
 
-// TestLease_Renewed: a read in the second half of the lease starts one round that
-// renews the lease, and does not wait for it.
+// TestLease_Renewed: a read in the second half of the lease starts one round
+// that renews the lease. The read does not wait for that round.
 func TestLease_Renewed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -236,7 +236,7 @@ func TestLease_Off(t *testing.T) {
 	f.lease = 0
 	_, q := f.begin()
 	if q.promise != 0 {
-		t.Errorf("asked for a promise of %v", q.promise)
+		t.Errorf("asked for a promise of %v, want none", q.promise)
 	}
 	f.r.Ack(q.id, 5, q.nonce, true, true)
 	f.want(false)

@@ -36,10 +36,11 @@ type Config[R Reader] struct {
 	Term uint64
 	Self raft.ServerID
 	Raft Instance
-	// Committed returns the commit index as far as reads may rely on it.
+	// Committed returns the commit index on which reads may rely.
 	Committed func() uint64
-	// WhenApplied calls f once this node's state machine has applied an index.
-	// ok is false if that will not happen, because the node is stopping.
+	// WhenApplied calls f as soon as this node's state machine has applied the
+	// entry at index. ok is false if that will not happen, because the node is
+	// stopping.
 	WhenApplied func(index uint64, f func(ok bool))
 	// Confirmed is called with the reads of a confirmed round, which may now
 	// run on the state of the machine. index is the lowest log index that they
@@ -74,8 +75,8 @@ type Reader interface {
 	Lost()
 }
 
-// Voter is a stream to a node that reads through this leader and confirms its
-// leadership.
+// Voter is a stream to a node that reads through this leader. The node also
+// confirms the leadership.
 type Voter interface {
 	// Confirm asks the node to confirm that it follows this leader in the term.
 	// If promise is not 0, Confirm also asks the node to promise to vote for no
@@ -124,7 +125,7 @@ type round[R Reader] struct {
 	done    func() // called when the reads have been passed on or lost; may be nil
 
 	lease    time.Duration // the promise that the questions ask for; 0 for none
-	changes  uint64        // Config.Changes before the questions
+	changes  uint64        // Config.Changes before the questions were sent
 	promises int           // how many of the confirming voters have also promised
 }
 
@@ -167,11 +168,11 @@ func (r *Rounds[R]) Add(rd R) {
 	r.finish(done)
 }
 
-// Suffices reports whether a vouch alone confirms a read. A vouch says that,
-// after the read began, the node that sends it followed this leader in a term.
+// Suffices reports whether a vouch alone confirms a read. A vouch says that the
+// node that sends it followed this leader in a term after the read had begun.
 // It suffices if that node and this leader are a majority. The vouch is then as
-// good as a confirmation that the leader asked for after the read arrived at
-// the node.
+// good as a confirmation that the leader asked for after the read had arrived
+// at the node.
 func (r *Rounds[R]) Suffices(from raft.ServerID, term uint64) bool {
 	servers := r.cfg.Raft.GetConfiguration().Configuration().Servers
 	voter := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.ID == from && s.Suffrage == raft.Voter })
@@ -269,9 +270,9 @@ func (r *Rounds[R]) end(rd *round[R]) *round[R] {
 	return rd
 }
 
-// Ack counts the answer of a voter. ok reports whether the voter follows this
-// leader, and promised whether it has given the promise that the question asked
-// for.
+// Ack counts the answer of a voter. ok says whether the voter follows this
+// leader. promised says whether the voter has given the promise that the
+// question asked for.
 func (r *Rounds[R]) Ack(from raft.ServerID, term, nonce uint64, ok, promised bool) {
 	r.mu.Lock()
 	i := slices.IndexFunc(r.rounds, func(rd *round[R]) bool { return rd.nonce == nonce })
@@ -331,7 +332,8 @@ func (r *Rounds[R]) finish(rd *round[R]) {
 // leadership calls Watch periodically.
 func (r *Rounds[R]) Watch() { r.repeat(r.cfg.Retry) }
 
-// repeat asks all voters again in every round that is at least age old.
+// repeat asks all voters again in every round whose last questions are at least
+// age old.
 func (r *Rounds[R]) repeat(age time.Duration) {
 	r.mu.Lock()
 	var done []*round[R]

@@ -6,11 +6,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestConfirmations checks how many voters, in addition to the leader, make a
-// majority with it.
+// TestConfirmations checks how many voters, in addition to the leader, are
+// needed for a majority.
 func TestConfirmations(t *testing.T) {
 	for _, c := range []struct {
-		voters string // one letter for each voter; the leader is a
+		voters string // one letter for each voter; the leader is "a"
 		others string
 		want   int
 	}{

@@ -44,8 +44,8 @@ type Backups struct {
 }
 
 // openBackup is a backup that is being streamed. A call that reads a piece
-// holds reading. The idle timer closes the pipe, which ends the writing
-// goroutine.
+// locks the mutex reading. When the timer idle expires, it closes the pipe,
+// which ends the goroutine that writes the backup.
 type openBackup struct {
 	r       *io.PipeReader
 	idle    *time.Timer
@@ -62,8 +62,9 @@ func NewBackups(node string, m *machine.Machine, log hclog.Logger) *Backups {
 	return &Backups{node: node, machine: m, log: log}
 }
 
-// Begin makes a clone of the state and starts to write its snapshot. The backup
-// ends with ctx. spawn starts a goroutine that the node waits for.
+// Begin makes a clone of the state and starts to write the clone's snapshot.
+// The backup ends when ctx ends. spawn starts a goroutine, and the node waits
+// for that goroutine when it stops.
 func (b *Backups) Begin(ctx context.Context, spawn func(func())) (BackupInfo, error) {
 	clone := b.machine.Clone()
 	clone.ForBackup()

@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// snapshotAfter is how long the entries since the last snapshot may have taken
-// to apply before Keep takes a snapshot. It bounds how long a few
-// costly entries can delay a restart.
+// snapshotAfter bounds the time that the entries since the last snapshot took
+// to apply. When they have taken longer, Keep takes a snapshot. So a few costly
+// entries cannot delay a restart for longer.
 const snapshotAfter = 10 * time.Second
 
 // After a failure the next attempt waits for snapshotRetry, then for twice as
@@ -37,17 +37,17 @@ const (
 // every few seconds.
 const refusedEvery = 30 * time.Second
 
-// snapshotHealth is the outcome of the latest attempts to get a snapshot. mu
-// guards the other fields.
+// snapshotHealth is the outcome of the latest attempts to write a snapshot or
+// to receive one. mu guards the other fields.
 type snapshotHealth struct {
 	mu     sync.Mutex
-	failed int           // attempts that failed since the last success
+	failed int           // number of attempts that failed since the last success
 	err    error         // error of the last attempt, nil if it succeeded
-	since  time.Time     // wall clock at the first of these failures
+	since  time.Time     // wall clock at the first of the failed attempts
 	again  time.Duration // monotonic time of the next attempt of Keep
-	sent   bool          // the leader sent the snapshot that failed
+	sent   bool          // the failed attempt was to receive a snapshot of the leader
 	newer  bool          // a newer program wrote that snapshot
-	at     uint64        // index that this node had applied then
+	at     uint64        // applied index of this node at that attempt
 	logged time.Duration // monotonic time of the last log line of refused
 }
 
@@ -69,8 +69,8 @@ func (h *snapshotHealth) note(err error, mono time.Duration, wall time.Time) (wa
 	return wait
 }
 
-// behind describes why this node cannot catch up, because a newer program wrote
-// the leader's snapshot. It is empty if nothing is known to prevent that.
+// behind says that this node cannot catch up, because a newer program wrote the
+// leader's snapshot. It returns "" if that is not known to be the case.
 func (h *snapshotHealth) behind(applied uint64) string {
 	h.mu.Lock()
 	newer := h.newer
@@ -81,8 +81,9 @@ func (h *snapshotHealth) behind(applied uint64) string {
 	return h.text(applied)
 }
 
-// refused records that a snapshot of the leader was not accepted, when this node
-// had applied the index applied. It reports whether that must be logged.
+// refused records that this node did not accept a snapshot of the leader.
+// applied is the applied index of this node at that time. refused reports
+// whether the caller must log the refusal.
 func (h *snapshotHealth) refused(err error, applied uint64, mono time.Duration, wall time.Time) (log bool) {
 	h.note(err, mono, wall)
 	h.mu.Lock()
@@ -102,9 +103,9 @@ func (h *snapshotHealth) waits(mono time.Duration) bool {
 	return mono < h.again
 }
 
-// text describes the failure for an operator. It is empty while snapshots
-// succeed, and if this node has applied entries since it refused a snapshot of
-// the leader. applied is the index that it has applied.
+// text describes the failure for an operator. It returns "" while snapshots
+// succeed. It also returns "" if this node has applied entries since it refused
+// a snapshot of the leader. applied is this node's current applied index.
 func (h *snapshotHealth) text(applied uint64) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,8 +131,8 @@ type Config struct {
 	Raft    func() *raft.Raft
 	Machine *machine.Machine
 	Stores  Stores
-	// RoomFor returns an error if there is no room for a snapshot of that many
-	// bytes.
+	// RoomFor returns an error if there is no room for a snapshot of the given
+	// size.
 	RoomFor func(bytes int64) error
 	Mono    func() time.Duration // monotonic time
 	Wall    func() time.Time
@@ -154,19 +155,20 @@ type Stores interface {
 // NewTaker returns the Taker of a node.
 func NewTaker(cfg Config) *Taker { return &Taker{cfg: cfg} }
 
-// Problem says why snapshots fail, and since when. It is empty while they
-// succeed, and if this node has applied entries since it refused a snapshot of
-// the leader.
+// Problem says why snapshots fail, and since when. It returns "" while they
+// succeed. It also returns "" if this node has applied entries since it refused
+// a snapshot of the leader.
 func (s *Taker) Problem() string { return s.health.text(s.cfg.Machine.Applied()) }
 
-// Behind describes why this node cannot catch up, because a newer program wrote
-// the leader's snapshot. It is empty if nothing is known to prevent that.
+// Behind says that this node cannot catch up, because a newer program wrote the
+// leader's snapshot. It returns "" if that is not known to be the case.
 func (s *Taker) Behind() string { return s.health.behind(s.cfg.Machine.Applied()) }
 
-// Keep takes a snapshot when the log has grown by Config.Every bytes, or
-// when the entries since the last snapshot took snapshotAfter to apply. raft by
-// itself counts entries, although an entry can have a hundred bytes or 256 KiB,
-// and take a microsecond or a second. Keep runs until ctx ends.
+// Keep takes a snapshot when the log has grown by Config.Every bytes, or when
+// the entries since the last snapshot took snapshotAfter to apply. raft's own
+// trigger counts entries. That is no good measure, because an entry can have a
+// hundred bytes or 256 KiB, and can take a microsecond or a second. Keep runs
+// until ctx ends.
 func (s *Taker) Keep(ctx context.Context) {
 	s.look()
 	t := time.NewTicker(time.Second)
@@ -187,8 +189,9 @@ func (s *Taker) Keep(ctx context.Context) {
 	}
 }
 
-// Take takes a snapshot now and deletes the entries that it covers, except
-// for about Config.Trailing bytes. If it fails, the log and the earlier snapshots remain.
+// Take takes a snapshot now. It then deletes the entries that the snapshot
+// covers, except for about Config.Trailing bytes. If Take fails, the log and
+// the earlier snapshots remain.
 func (s *Taker) Take(ctx context.Context) error {
 	err := s.take()
 	if ctx.Err() == nil {
@@ -199,8 +202,8 @@ func (s *Taker) Take(ctx context.Context) error {
 
 // Refused records that this node does not accept a snapshot that the leader
 // sent. If the cluster uses a feature version that this program does not know,
-// the node ends, as it does at the entry that raises the version, because it
-// could never apply another entry.
+// the process ends, because it could never apply another entry. It ends in the
+// same way when it reaches the log entry that raises the feature version.
 func (s *Taker) Refused(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return

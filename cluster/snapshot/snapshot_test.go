@@ -23,21 +23,22 @@ func TestSnapshotHealth_Refused(t *testing.T) {
 		}
 	}
 	if lines != 3 {
-		t.Errorf("%d lines, want 3", lines)
+		t.Errorf("%d log lines in a minute, want 3", lines)
 	}
 	const want = "snapshots of the leader have been refused since 2026-01-02T03:04:05Z, this node stays behind: snapshot: "
 	if text := h.text(10); !strings.HasPrefix(text, want) || h.behind(10) != text {
 		t.Errorf("text %q, behind %q, want %q", text, h.behind(10), want)
 	}
 	if h.text(11) != "" || h.behind(11) != "" {
-		t.Errorf("after another entry: text %q, behind %q", h.text(11), h.behind(11))
+		t.Errorf("after another entry: text %q, behind %q, want none", h.text(11), h.behind(11))
 	}
 	h.note(nil, 0, wall)
 	if h.text(10) != "" || h.behind(10) != "" {
-		t.Errorf("after a success: text %q, behind %q", h.text(10), h.behind(10))
+		t.Errorf("after a success: text %q, behind %q, want none", h.text(10), h.behind(10))
 	}
-	// A node without room stays ready: the snapshot succeeds when there is room.
+	// A node whose disk has no room remains ready: the snapshot succeeds when
+	// there is room again.
 	if !h.refused(syscall.ENOSPC, 10, 0, wall) || h.text(10) == "" || h.behind(10) != "" {
-		t.Errorf("without room: text %q, behind %q", h.text(10), h.behind(10))
+		t.Errorf("without room: text %q, behind %q, want a text and no behind", h.text(10), h.behind(10))
 	}
 }

@@ -28,13 +28,15 @@ type Span struct {
 	Start, End time.Time
 }
 
-// Names of the stages. The node of the client records three stages: Command,
-// which contains all others, Forward, from sending the group until its replies
-// have arrived, and Reply, from then until the replies are written to the
-// socket. The leader records three stages, too: Propose, from the arrival of
-// the group until its entry is encoded, Commit, until a majority has the entry
-// on disk and the leader's state machine begins to execute it, and Apply, until
-// the state machine has executed it.
+// Names of the stages. The node of the client records three stages. Command
+// contains all other stages. Forward lasts from sending the group until its
+// replies have arrived. Reply lasts from then until the replies are written to
+// the socket.
+//
+// The leader records three stages, too. Propose lasts from the arrival of the
+// group until its entry is encoded. Commit lasts until a majority has the entry
+// on disk and the leader's state machine begins to execute it. Apply lasts
+// until the state machine has executed the entry.
 const (
 	Command = "command"
 	Forward = "forward"
@@ -107,7 +109,8 @@ type Arrived struct {
 	At time.Time
 }
 
-// Take returns the groups of an entry whose arrival was noted, and forgets them.
+// Take returns the groups of an entry for which Add has noted an arrival, and
+// forgets those arrivals.
 func (a *Arrivals) Take(res *fsm.Result) (all []Arrived) {
 	if len(a.at) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// commitNotices tells followers of a commit index when no entry follows that
-// would carry it.
+// commitNotices sends the commit index to followers when no further entry
+// carries it.
 //
 // A follower learns the commit index from the append requests of its leader. If
 // raft has no entries to send, it sends such a request after each
@@ -17,15 +17,16 @@ import (
 // should learn of a commit within milliseconds, because clients wait for it: a
 // read on a follower, a message, a lock that is passed on. With such a short
 // CommitTimeout, an idle leader would send hundreds of useless requests a
-// second. So raft's timeout is long, and commitNotices sends a request when a
-// follower has not learned of a commit within the time given by after.
+// second. So raft's timeout is long. commitNotices sends a request when a
+// follower has not learned of a commit within the time in the field after.
 //
-// Such a request is an append request without entries, as raft itself would send
-// it, and Transport sends it under the same rules. Its preceding entry is one that
-// the follower has acknowledged to this leader in this term. So the follower
-// accepts the request, unless a later leader has replaced that entry, and then the
-// follower's term is higher than that of the request. If a request is lost, raft
-// sends the commit index after its timeout.
+// Such a request is an append request without entries, as raft itself would
+// send it, and Transport sends it under the same rules. Its preceding entry is
+// one that the follower has acknowledged to this leader in this term. So the
+// follower accepts the request, unless a later leader has replaced that entry.
+// In that case, the follower's term is higher than that of the request, and the
+// follower refuses it. If a request is lost, raft sends the commit index after
+// its timeout.
 //
 // The methods are safe for concurrent use.
 type commitNotices struct {
@@ -68,7 +69,8 @@ func newCommitNotices(
 	return &commitNotices{after: after, send: send, ctx: ctx, followers: make(map[raft.ServerID]*noticed)}
 }
 
-// due returns the commit index that the follower does not know yet, or 0.
+// due returns the commit index that the follower has not accepted yet, or 0 if
+// there is none.
 func (f *noticed) due(commit uint64) uint64 {
 	if upTo := min(commit, f.last); upTo > f.accepted {
 		return upTo
@@ -153,8 +155,8 @@ func (n *commitNotices) fire() {
 }
 
 // tell sends a request to a follower. If the follower does not accept it, tell
-// forgets the follower until it has accepted another request of raft: the
-// follower may be down, or this node may no longer lead.
+// forgets the follower until the follower has accepted another request of raft.
+// The follower may be down, or this node may no longer lead.
 func (n *commitNotices) tell(
 	id raft.ServerID, f *noticed, target raft.ServerAddress, req *raft.AppendEntriesRequest,
 ) {

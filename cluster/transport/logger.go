@@ -42,7 +42,7 @@ func (l *repeatLogger) Error(msg string, args ...any) {
 	l.Logger.Error(msg, args...)
 }
 
-// repeated reports whether the line belongs to the lines that repeat and was
+// repeated reports whether the line is one of those that raft repeats, and was
 // logged less than repeatEvery ago.
 func (l *repeatLogger) repeated(msg string, args []any) bool {
 	switch msg {
@@ -50,7 +50,7 @@ func (l *repeatLogger) repeated(msg string, args []any) bool {
 		if len(args) < 2 || args[0] != "peer" {
 			return false
 		}
-	case "failed to finalize snapshot", "failed to copy snapshot": // sent by the leader
+	case "failed to finalize snapshot", "failed to copy snapshot": // failures to accept a snapshot that the leader sent
 		args = []any{"", ""}
 	default:
 		return false

@@ -21,17 +21,19 @@ const peerProbeEvery = 100 * time.Millisecond
 // until the member can be reached again.
 //
 // hashicorp/raft 1.7.3 doubles a pause after each failed request, up to ten
-// seconds, and nothing ends the pause early. A member that has returned then
-// receives heartbeats but no entries, and does not count for a majority,
-// although the leader could send entries. So after a failure the next request
-// waits until a heartbeat has reached the member: one of raft's, or a probe of
-// peerProbe. raft then counts one failure instead of ten.
+// seconds, and nothing ends the pause early. A member that answers again
+// receives heartbeats but no entries until the pause is over. Until then it
+// does not count for a majority, although the leader could send entries. So
+// after a failure, the next request waits until a heartbeat has reached the
+// member: one of raft's, or a probe of peerProbe. raft then counts one failure
+// instead of ten.
 //
 // raft's heartbeats alone would not suffice. A leader whose timers are slow
 // sends them so rarely that only the append requests keep its followers from
 // campaigning (simulator, seed 628).
 type peerProbe struct {
-	// replicatesTo reports whether this node leads a term and has that member.
+	// replicatesTo reports whether this node leads in term, and the node id is
+	// a member.
 	replicatesTo func(id raft.ServerID, term uint64) bool
 	ctx          context.Context // ends with the node
 
@@ -55,9 +57,10 @@ func (p *peerProbe) heard(id raft.ServerID, err error) {
 	}
 }
 
-// send calls request, which sends entries or a snapshot, once the member can be
-// reached. heartbeat probes the member. raft sends entries to a member from one
-// goroutine, so send is not called concurrently for the same member.
+// send waits until the member can be reached, and then calls request, which
+// sends entries or a snapshot. heartbeat probes the member. raft sends entries
+// to a member from one goroutine, so send is not called concurrently for the
+// same member.
 func (p *peerProbe) send(id raft.ServerID, term uint64, heartbeat, request func() error) error {
 	if err := p.await(id, term, heartbeat); err != nil {
 		return err

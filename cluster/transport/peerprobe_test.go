@@ -19,14 +19,14 @@ func TestPeerProbe(t *testing.T) {
 		then func(p *peerProbe, leads, there *atomic.Bool, cancel func())
 		want error // error of the second request; nil if the request is made
 	}{
-		{"heard of again", func(p *peerProbe, _, _ *atomic.Bool, _ func()) {
+		{"heartbeat of raft succeeds", func(p *peerProbe, _, _ *atomic.Bool, _ func()) {
 			p.heard("n2", lost)
 			p.heard("n3", nil)
 			p.heard("n2", nil)
 		}, nil},
 		{"another leader", func(_ *peerProbe, leads, _ *atomic.Bool, _ func()) { leads.Store(false); <-time.After(peerProbeEvery) }, errNotReplicating},
 		{"node closes", func(_ *peerProbe, _, _ *atomic.Bool, cancel func()) { cancel() }, context.Canceled},
-		{"heartbeat of its own", func(_ *peerProbe, _, there *atomic.Bool, _ func()) { there.Store(true) }, nil},
+		{"heartbeat of peerProbe succeeds", func(_ *peerProbe, _, there *atomic.Bool, _ func()) { there.Store(true) }, nil},
 	} {
 		t.Run(how.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPeerProbe(t *testing.T) {
 				leads.Store(true)
 				p := newPeerProbe(ctx, func(id raft.ServerID, term uint64) bool { return id == "n2" && term == 7 && leads.Load() })
 				if err := p.send("n2", 7, dead, func() error { return lost }); !errors.Is(err, lost) {
-					t.Errorf("first request: %v", err)
+					t.Errorf("first request: %v, want the error of the request", err)
 				}
 				probe := func() error {
 					if there.Load() {
@@ -52,11 +52,11 @@ func TestPeerProbe(t *testing.T) {
 					t.Error("a request was sent to a member that is away")
 				}
 				if err := p.send("n3", 7, dead, func() error { return nil }); err != nil {
-					t.Errorf("another member: %v", err)
+					t.Errorf("request to another member: %v, want success", err)
 				}
 				how.then(p, &leads, &there, cancel)
 				if err := <-sent; !errors.Is(err, how.want) || (requests == 1) != (how.want == nil) {
-					t.Errorf("got %v after %d requests, want %v", err, requests, how.want)
+					t.Errorf("error %v after %d requests, want error %v", err, requests, how.want)
 				}
 			})
 		})

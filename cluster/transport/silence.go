@@ -8,10 +8,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Silence measures for how long the nodes have sent nothing to this node's raft.
-// A leader sends a heartbeat after 10 % to 20 % of raft's HeartbeatTimeout. A
-// leader that has sent nothing for longer than [Silence.Left] allows probably
-// hangs, or cannot be reached.
+// Silence measures for how long each other node has sent nothing to this node's
+// raft. A leader sends a heartbeat after 10 % to 20 % of raft's
+// HeartbeatTimeout. A leader that has sent nothing for longer than
+// [Silence.Left] allows probably hangs, or cannot be reached.
 //
 // The limit follows the pauses that this node has observed, as in the failure
 // detectors of Chen, Toueg and Aguilera ("On the Quality of Service of Failure
@@ -21,9 +21,10 @@ import (
 // that was passed to NewSilence.
 //
 // A pause is the time from the answer of this node to the next request. While a
-// request is unanswered, this node may be writing to a slow disk, and the leader
-// waits for it. So the limit is then twice the longest time. There is still a
-// limit, because the leader may have stopped in the middle of the request.
+// request is unanswered, this node may be writing to a slow disk, and the
+// leader waits for the answer. During that time, the limit is twice the longest
+// time of NewSilence. There is still a limit, because the leader may have
+// stopped in the middle of the request.
 //
 // The methods are safe for concurrent use. The zero Silence counts no node as
 // silent.
@@ -36,10 +37,10 @@ type Silence struct {
 
 // pauses are the pauses between the requests of one node.
 type pauses struct {
-	last time.Time // the last byte received, or the last answer
-	open int       // requests that this node has not answered
+	last time.Time // time of the last byte that arrived, or of the last answer
+	open int       // number of requests that this node has not answered
 
-	started         time.Time     // the beginning of the current period
+	started         time.Time     // beginning of the current period of 10 s
 	current, before time.Duration // the longest pause of the current period and of the one before
 }
 
@@ -54,9 +55,10 @@ func NewSilence(shortest, longest time.Duration) *Silence {
 	return &Silence{shortest: shortest, longest: longest, nodes: make(map[string]*pauses)}
 }
 
-// Left returns how much longer a node may send nothing. The result is not
-// positive if the node is silent. known is false if this node has received no
-// request of that node yet, or if no node ever counts as silent.
+// Left returns how much longer a node may send nothing before it counts as
+// silent. The result is 0 or negative if the node is silent. known is false if
+// this node has received no request of that node yet, or if no node ever counts
+// as silent.
 func (s *Silence) Left(node string) (left time.Duration, known bool) {
 	if s == nil || s.shortest == 0 {
 		return 0, false
@@ -74,8 +76,8 @@ func (s *Silence) Left(node string) (left time.Duration, known bool) {
 	return limit - time.Since(p.last), true
 }
 
-// began records that bytes of a node have arrived. first says that they are the
-// first ones of a request.
+// began records that bytes of a node have arrived. first says that these bytes
+// begin a request.
 func (s *Silence) began(node string, first bool) {
 	now := time.Now()
 	s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 func left(t *testing.T, s *Silence, want time.Duration) {
 	t.Helper()
 	if got, known := s.Left("n1"); !known || got != want {
-		t.Errorf("got %v (known: %v), want %v", got, known, want)
+		t.Errorf("Left = %v (known: %v), want %v", got, known, want)
 	}
 }
 
@@ -25,7 +25,7 @@ func TestSilence_FollowsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSilence(200*time.Millisecond, time.Second)
 		if _, known := s.Left("n1"); known {
-			t.Error("a node that has sent nothing is known")
+			t.Error("Left knows a node that has sent nothing")
 		}
 		s.beat()
 		left(t, s, 200*time.Millisecond)
@@ -92,7 +92,7 @@ func TestSilence_OwnWork(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if now, _ := s.Left("n1"); now > 0 {
-			t.Errorf("a node whose connection has ended is not silent: %v left", now)
+			t.Errorf("%v left for a node whose connection has ended, want 0 or less", now)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestSilence_Off(t *testing.T) {
 	s := NewSilence(0, time.Second)
 	s.beat()
 	if _, known := s.Left("n1"); known {
-		t.Error("a node can be silent although silence is off")
+		t.Error("Left knows a node although no node counts as silent")
 	}
 	var none *Silence
 	if _, known := none.Left("n1"); known {

@@ -28,9 +28,8 @@ func (t *Transport) Silent(settling func() bool) *Silent {
 // Consumer implements raft.Transport.
 func (t *Silent) Consumer() <-chan raft.RPC { return t.heard }
 
-// Run passes requests to raft until ctx ends, which must be when the node
-// stops. Until the node's next start, each request thus passes through one more
-// channel.
+// Run passes requests to raft until ctx ends. ctx must end when the node stops:
+// until then, each request passes through Run, even if the node has settled.
 func (t *Silent) Run(ctx context.Context) {
 	for {
 		var r raft.RPC

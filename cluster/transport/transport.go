@@ -1,7 +1,7 @@
 // Package transport carries the messages of hashicorp/raft 1.7.3 over the peer
 // port (package rpc), and adds what raft's own transport does not guarantee. It
-// also probes members that do not answer, and keeps raft's log lines about them
-// few.
+// also probes members that do not answer, and limits the number of raft's log
+// lines about them.
 package transport
 
 import (
@@ -36,7 +36,7 @@ import (
 //     commitFor), nor the entries that the leader's disk has (see
 //     raftlog.Log.Durable).
 //   - It delays entries for a member that does not answer. See peerProbe.
-//   - It tells followers of a commit that no entry follows. See commitNotices.
+//   - It sends followers a commit index that no entry carries. See commitNotices.
 //   - It repeats a request for a vote on another connection if the connection
 //     that it had kept was broken. See RequestVote.
 type Transport struct {
@@ -62,7 +62,8 @@ type Config struct {
 
 	// Leads reports whether this node leads a term.
 	Leads func(term uint64) bool
-	// ReplicatesTo reports whether this node leads a term and has that member.
+	// ReplicatesTo reports whether this node leads in term, and the node id is
+	// a member.
 	ReplicatesTo func(id raft.ServerID, term uint64) bool
 	// Durable is raftlog.Log.Durable.
 	Durable func(index uint64) uint64
@@ -71,7 +72,7 @@ type Config struct {
 	// LeaderSilence is 0, no node counts as silent.
 	LeaderSilence, MaxSilence time.Duration
 	// CommitNotice is how long followers wait for a commit index that no entry
-	// follows.
+	// carries.
 	CommitNotice time.Duration
 
 	// Closing reports whether this node is stopping. From then on, errors are
@@ -82,9 +83,9 @@ type Config struct {
 	Logger  hclog.Logger
 }
 
-// New returns the transport of raft over the peer port. ctx ends with the node.
-// MaxRPCsInFlight is 1 because with pipelining a follower can remain stuck
-// after one refused append (hashicorp/raft issue 612).
+// New returns the transport of raft over the peer port. ctx must end when the
+// node stops. MaxRPCsInFlight is 1, because with pipelining a follower can
+// remain stuck after one refused append (hashicorp/raft issue 612).
 func New(ctx context.Context, cfg Config) *Transport {
 	silence := NewSilence(cfg.LeaderSilence, cfg.MaxSilence)
 	t := &Transport{
@@ -244,9 +245,10 @@ func (t *Transport) RequestVote(
 }
 
 // RequestPreVote implements raft.WithPreVote. It repeats requests as
-// RequestVote does. It sends none for a removed node, which may not have
-// received its removal: every voter would refuse the request, and log that, once
-// per election timeout and forever.
+// RequestVote does. It sends none if this node knows that it was removed,
+// because every voter would refuse the request. raft itself may not know of the
+// removal, and would ask once per election timeout and forever, and the voters
+// would log each request.
 func (t *Transport) RequestPreVote(
 	id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,

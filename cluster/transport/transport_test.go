@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/raftlog"
 )
 
-// noFSM accepts everything and keeps nothing.
+// noFSM is a state machine that accepts everything and stores nothing.
 type noFSM struct{}
 
 func (noFSM) Apply(*raft.Log) any                 { return nil }
@@ -87,7 +87,7 @@ func TestTransport_CommitIndex(t *testing.T) {
 		}
 		var resp raft.AppendEntriesResponse
 		if err := leader.AppendEntries("a", follower.LocalAddr(), &req, &resp); err != nil || !resp.Success {
-			t.Fatalf("%s: %+v, %v", c.name, resp, err)
+			t.Fatalf("%s: response %+v, error %v, want success", c.name, resp, err)
 		}
 		if got := r.CommitIndex(); got != c.want {
 			t.Errorf("%s: the follower commits up to %d, want %d", c.name, got, c.want)
@@ -95,8 +95,8 @@ func TestTransport_CommitIndex(t *testing.T) {
 	}
 }
 
-// TestTransport_Deposed checks that a leader does not send what its goroutine
-// read while the leadership of its node ended.
+// TestTransport_Deposed checks that a leader does not send entries that its
+// goroutine read while the leadership of its node ended.
 func TestTransport_Deposed(t *testing.T) {
 	t.Parallel()
 	heard := newTestTransport(t, nil)
@@ -104,11 +104,11 @@ func TestTransport_Deposed(t *testing.T) {
 	// The previous entry is of this leader, and the last entry is of the next one.
 	req := raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 5, PrevLogTerm: 3, Entries: logOf(4, 6, 6), LeaderCommitIndex: 4}
 	if err := leads.AppendEntries("a", heard.LocalAddr(), &req, &raft.AppendEntriesResponse{}); !errors.Is(err, errDeposed) {
-		t.Errorf("sent: %v, want %v", err, errDeposed)
+		t.Errorf("AppendEntries: %v, want %v", err, errDeposed)
 	}
 	select {
 	case got := <-heard.Consumer():
-		t.Errorf("received: %+v", got.Command)
+		t.Errorf("the peer received %+v, want nothing", got.Command)
 	default:
 	}
 }
@@ -120,6 +120,6 @@ func TestTransport_SnapshotEnd(t *testing.T) {
 	leads := newTestTransport(t, func(uint64) bool { return true })
 	req := raft.AppendEntriesRequest{PrevLogEntry: 8, Entries: []*raft.Log{{Index: 9}, {Index: 10, Type: raftlog.SnapshotEnd}}}
 	if err := leads.AppendEntries("b", "", &req, nil); !errors.Is(err, errNoEntry) {
-		t.Errorf("sent: %v, want %v", err, errNoEntry)
+		t.Errorf("AppendEntries: %v, want %v", err, errNoEntry)
 	}
 }

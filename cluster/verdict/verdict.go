@@ -26,14 +26,14 @@ type Verdict struct {
 	Sentence string `json:"sentence"` // the verdict in one sentence
 	Leader   string `json:"leader,omitempty"`
 	// Voters, Majority and Reachable are numbers of voters. Reachable counts
-	// those that answer and accept entries.
+	// the voters that answer and accept entries.
 	Voters    int `json:"voters"`
 	Majority  int `json:"majority"`
 	Reachable int `json:"reachable"`
 	// Tolerates is the number of further voters that may fail while the cluster
 	// continues to accept writes. A voter that is far behind does not count: if
-	// another voter failed, writes would wait until this one has caught up, and
-	// it may never catch up.
+	// another voter failed, writes would have to wait until the voter that is
+	// behind has caught up, and it may never catch up.
 	Tolerates int       `json:"tolerates"`
 	Problems  []Problem `json:"problems"` // why the cluster is degraded
 	Advice    []string  `json:"advice"`
@@ -124,7 +124,8 @@ func (v *Verdict) assessReach(n health.NodeStatus, nodes []health.NodeStatus) {
 	}
 }
 
-// reachedBy returns a node that gets answers from another node, or "".
+// reachedBy returns the id of a node that gets answers from the node with the
+// given id. It returns "" if there is none.
 func reachedBy(id string, nodes []health.NodeStatus) string {
 	for _, n := range nodes {
 		for _, l := range n.Links {
@@ -137,7 +138,7 @@ func reachedBy(id string, nodes []health.NodeStatus) string {
 }
 
 const (
-	// maxSilence is how long a member may not answer another one before the
+	// maxSilence is how long a member may not answer another member before the
 	// cluster counts as degraded. Members ask each other once a second.
 	maxSilence = 3.0 // seconds
 	// maxRoundTrip is the longest round trip between two members that needs no
@@ -247,8 +248,8 @@ func (v *Verdict) conclude(nodes []health.NodeStatus) {
 	v.State, v.Sentence = Healthy, "Healthy: "+tolerance
 }
 
-// votersThatAnswer returns how many voters answer the node that was asked, and how many
-// of the others answer another node.
+// votersThatAnswer returns how many voters answer the node that was asked, and
+// how many of the other voters answer another node.
 func votersThatAnswer(nodes []health.NodeStatus) (answering, witnessed int) {
 	for _, n := range nodes {
 		switch {

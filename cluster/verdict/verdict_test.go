@@ -12,12 +12,12 @@ func TestAssess(t *testing.T) {
 	for _, c := range slices.Concat(voterCases(), leaderCases(), stateCases(), linkCases()) {
 		v := verdict.Assess(c.nodes)
 		if v.State != c.state || v.Sentence != c.says || len(v.Advice) != c.advice {
-			t.Errorf("%s: state %s, %q, advice %q", c.name, v.State, v.Sentence, v.Advice)
+			t.Errorf("%s: got state %s, sentence %q, advice %q, want those of the case", c.name, v.State, v.Sentence, v.Advice)
 		}
 	}
 }
 
-// An assessCase is what the nodes report, and what the verdict must say.
+// assessCase contains what the nodes report, and what the verdict must say.
 type assessCase struct {
 	name   string
 	nodes  []health.NodeStatus
@@ -61,7 +61,7 @@ func lowDisk(id string) health.NodeStatus {
 	return n
 }
 
-// voterCases count the voters.
+// voterCases returns the cases that differ in the number of voters.
 func voterCases() []assessCase {
 	learner := up("n4", "follower")
 	learner.Voter = false
@@ -78,7 +78,8 @@ func voterCases() []assessCase {
 	}
 }
 
-// leaderCases have no leader, or one that not all nodes reach.
+// leaderCases returns the cases without a leader, or with a leader that not all
+// nodes reach.
 func leaderCases() []assessCase {
 	follower := follows(linked("n2", "follower", health.Link{To: "n3", Alive: true}), "n3")
 	leading := linked("n2", "leader", health.Link{To: "n3", Alive: true}, health.Link{To: "n4", Alive: true})
@@ -107,7 +108,7 @@ func leaderCases() []assessCase {
 	}
 }
 
-// stateCases have a node that lacks something.
+// stateCases returns the cases with a node that lacks something.
 func stateCases() []assessCase {
 	behind, noSnapshot := up("n2", "follower"), up("n2", "follower")
 	behind.Lag = verdict.MaxHealthyLag + 1
@@ -143,7 +144,7 @@ func stateCases() []assessCase {
 	}
 }
 
-// linkCases have links between the nodes.
+// linkCases returns the cases with links between the nodes.
 func linkCases() []assessCase {
 	reaching := linked("n2", "follower",
 		health.Link{To: "n1", Alive: true, RoundTrip: 0.3}, health.Link{To: "n3", Alive: true, RoundTrip: 0.4})
@@ -180,13 +181,14 @@ func TestAssess_Witness(t *testing.T) {
 	} {
 		nodes[1].Links = []health.Link{{To: "n3", Alive: witness}}
 		if v := verdict.Assess(nodes); len(v.Problems) != 1 || v.Problems[0].Remedy != want {
-			t.Errorf("witness %v: %+v", witness, v.Problems)
+			t.Errorf("witness %v: problems %+v, want one with the remedy for this case", witness, v.Problems)
 		}
 	}
 }
 
-// TestAssess_Majority checks that the remedy for an unreachable node works without a
-// majority of the voters, which a change of the members needs.
+// TestAssess_Majority checks that, without a majority of the voters, the remedy
+// for an unreachable node is no change of the members: such a change would need
+// that majority.
 func TestAssess_Majority(t *testing.T) {
 	nodes := []health.NodeStatus{
 		{ID: "n1", Role: "candidate", Voter: true, Reachable: true},
@@ -196,6 +198,6 @@ func TestAssess_Majority(t *testing.T) {
 	const want = "check that the process of n2 runs and that the network to host:1 works; if a majority of the disks is " +
 		"lost for good, make a new cluster (holdfast recover)"
 	if v := verdict.Assess(nodes); len(v.Problems) != 2 || v.Problems[0].Remedy != want {
-		t.Errorf("%+v", v.Problems)
+		t.Errorf("problems %+v, want two, the first with the remedy for a lost majority", v.Problems)
 	}
 }

@@ -16,7 +16,7 @@ type poller struct {
 	conn    syscall.RawConn       // connection to an eventfd; nil if none has been opened
 	signal  func(fd uintptr) bool // p.signaled, stored so that poll does not allocate
 	written bool                  // this poll has made the descriptor readable
-	counter [8]byte               // what is read from the descriptor
+	counter [8]byte               // buffer for the number that poll reads from the descriptor
 }
 
 // one is the number that makes an eventfd readable. All bytes are the same, so

@@ -19,9 +19,9 @@ func TestNow_LetsMessagesIn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const messages = 200
 	with, without := heardSoon(t, messages, Now), heardSoon(t, messages, runtime.Gosched)
-	t.Logf("of %d messages, %d were heard soon with Now, %d with Gosched", messages, with, without)
+	t.Logf("of %d messages, %d were received in time with Now, %d with Gosched", messages, with, without)
 	if with < messages/2 {
-		t.Errorf("%d of %d messages were heard soon, want at least half", with, messages)
+		t.Errorf("%d of %d messages were received in time, want at least half", with, messages)
 	}
 }
 
@@ -59,7 +59,7 @@ func heardSoon(t *testing.T, messages int, yield func()) (soon int) {
 		if heard.Load() > int64(i) {
 			soon++
 		}
-		if _, err := out.Read(b[:]); err != nil { // waits until the message has been heard
+		if _, err := out.Read(b[:]); err != nil { // waits until the other goroutine has echoed the message
 			t.Fatal(err)
 		}
 	}

@@ -13,10 +13,10 @@ import "time"
 // takes a few microseconds, so it costs a few percent of the time.
 const Every = 100 * time.Microsecond
 
-// maxPollers is the largest number of goroutines that yield at the same time.
-// It is also the largest number of file descriptors that this package opens.
-// Other goroutines that call Now wait for them meanwhile, so they do not occupy
-// a processor either.
+// maxPollers is the maximum number of goroutines that yield at the same time.
+// It is also the maximum number of file descriptors that this package opens. A
+// further goroutine that calls Now waits for one of those goroutines, and
+// occupies no processor meanwhile.
 const maxPollers = 16
 
 // pollers contains the pollers that no goroutine uses.
