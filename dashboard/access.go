@@ -125,7 +125,7 @@ func (d *Dashboard) local(r *http.Request) bool {
 
 // remoteAddr returns the address of the sender of a request.
 func remoteAddr(r *http.Request) net.Addr {
-	addr, err := net.ResolveTCPAddr("tcp", r.RemoteAddr) // // an IP address: no name is resolved
+	addr, err := net.ResolveTCPAddr("tcp", r.RemoteAddr) // an IP address: no name is resolved
 	if err != nil {
 		return &net.TCPAddr{}
 	}

@@ -82,8 +82,8 @@ func (s *browserLogins) add(conn *connection, token string, now time.Time) *brow
 	return n
 }
 
-// find returns the login with an id, or nil. It counts as a use of the login, so
-// the idle time begins again.
+// find returns the login with an id, or nil. The call counts as a use of the
+// login, so the idle time begins again.
 func (s *browserLogins) find(id string, now time.Time) *browserLogin {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *browserLogins) find(id string, now time.Time) *browserLogin {
 	return n
 }
 
-// over reports whether the login has ended. The caller holds the lock.
+// over reports whether the login has ended. The caller holds browserLogins.mu.
 func (s *browserLogin) over(now time.Time) bool {
 	return now.Sub(s.used) > loginIdle || now.Sub(s.created) > loginTotal ||
 		s.conn != nil && s.conn.broken.Load()
@@ -108,7 +108,7 @@ func (s *browserLogins) end(n *browserLogin) {
 	s.remove(n)
 }
 
-// remove is end for a caller that holds the lock.
+// remove ends a login, as end does. The caller holds s.mu.
 func (s *browserLogins) remove(n *browserLogin) {
 	delete(s.all, n.id)
 	if n.conn != nil {

@@ -179,7 +179,7 @@ func (c *connection) catchUp(ctx context.Context) error {
 // skip sends a command that does not exist and reads until its reply. The node
 // sends this reply to every user: an error that contains the name of the command.
 func (c *connection) skip(ctx context.Context) error {
-	until, _ := ctx.Deadline() // run has set one
+	until, _ := ctx.Deadline() // run has set a deadline
 	if err := c.pipe.SetDeadline(until); err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (c *connection) skip(ctx context.Context) error {
 	if _, err := fmt.Fprintf(c.pipe, "*1\r\n$%d\r\n%s\r\n", len(mark), mark); err != nil {
 		return err
 	}
-	var tail []byte // the end of what was read
+	var tail []byte // the last bytes that were read
 	for buf := make([]byte, 32<<10); ; {
 		n, err := c.pipe.Conn.Read(buf)
 		if err != nil {

@@ -100,14 +100,14 @@ func TestConnection_Survives(t *testing.T) {
 	defer cancel()
 	_, err := c.get(short, "9")
 	if code, _ := explain(err); code != 503 {
-		t.Errorf("while the reply is late: %d, %v", code, err)
+		t.Errorf("while the reply is late: code %d, %v; want code 503", code, err)
 	}
 	close(p.late)
 	if n, err := c.get(t.Context(), "9"); n != 9 || err != nil {
 		t.Errorf("after a late reply: %d bytes, %v", n, err)
 	}
 	if c.broken.Load() || c.db != 0 {
-		t.Error("the connection has ended, or selects a database again, which a user may not be allowed to")
+		t.Error("the connection has ended, or no longer knows that database 0 is selected")
 	}
 }
 

@@ -74,8 +74,8 @@ type Config struct {
 	// Local is set if only this machine can reach the HTTP port. Then, without
 	// a login, a browser has the rights of a client without a password.
 	Local bool
-	// Permits reports whether a user may run a command. It never adds an entry to
-	// the ACL log, as a refused command does.
+	// Permits reports whether a user may run a command. Unlike a command that
+	// is refused, Permits adds no entry to the ACL log.
 	Permits func(user string, command ...string) bool
 	// ClientList returns the connections to this node, as CLIENT LIST prints them,
 	// with the number of their commands as a further field.

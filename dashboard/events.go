@@ -90,7 +90,8 @@ func (e *Events) add(ev Event) {
 	}
 }
 
-// onAdd sets the function that is called after each event. It must not block.
+// onAdd sets the function that add calls after each event. The function must
+// not block.
 func (e *Events) onAdd(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,7 +149,7 @@ func (t auditTee) record(warning bool, msg string, args []any) {
 		}
 	}
 	switch command := strings.ToUpper(ev.Fields["command"]); {
-	case strings.HasPrefix(command, "HOLDFAST BACKUP READ"): // a backup sends one for each MiB
+	case strings.HasPrefix(command, "HOLDFAST BACKUP READ"): // a backup sends this command for each MiB
 		return
 	case strings.HasPrefix(command, "HOLDFAST BACKUP"), strings.HasPrefix(command, "HOLDFAST RESTORE"),
 		command == "SAVE", strings.HasPrefix(command, "BGSAVE"):
@@ -163,8 +164,8 @@ func (t auditTee) record(warning bool, msg string, args []any) {
 // short leases may end at the same time.
 const expiredPerSecond = 5
 
-// maxExpired is the largest size of the key and the owner of an event of KindLock, in
-// bytes. Events with longer ones are skipped, because the events keep both in memory.
+// maxExpired bounds the bytes of the key and the owner together in an event of
+// KindLock. Larger events are skipped, because Events keeps them in memory.
 const maxExpired = 4 << 10
 
 // LockExpired records that the lease of a lock ended before its owner released it.
@@ -269,8 +270,8 @@ func (d *Dashboard) listEvents(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// mayList returns a function that reports whether the request may see an event, and
-// the kinds that are hidden from the request.
+// mayList returns a function and a list: permitted reports whether the request
+// may see an event, and hidden contains the kinds that the request may not see.
 func (d *Dashboard) mayList(r *http.Request) (permitted func(Event) bool, hidden []string) {
 	kinds, user := map[string]bool{KindCluster: true}, ""
 	err := d.read(r, func(ctx context.Context, c *connection) error {

@@ -227,7 +227,7 @@ func (l *lockLine) Tall() int  { return l.End - l.Begin }
 // x returns the position of a time.
 func (l *lockLine) x(t time.Time) float64 { return l.scale.X(t.Sub(l.from)) }
 
-// draw computes the drawing. grants has the newest one first.
+// draw computes the drawing. grants begins with the newest grant.
 func (l *lockLine) draw(grants, waiters, gaps []listing.Lock, changes []Failover) {
 	span := max(l.now.Sub(l.from), time.Second)
 	l.scale = timeline.Scale{Left: ownerWidth, Width: float64(l.width - ownerWidth - 16), To: span}
@@ -276,7 +276,7 @@ func (l *lockLine) draw(grants, waiters, gaps []listing.Lock, changes []Failover
 	l.Height = l.End + 24
 }
 
-// band adds a band, if a part of it is in the time of the drawing.
+// band adds a band for the time between two moments.
 func (l *lockLine) band(from, to time.Time, label, class, tooltip string) {
 	x := l.x(from)
 	l.Bands = append(l.Bands, timeline.Band{
@@ -285,7 +285,8 @@ func (l *lockLine) band(from, to time.Time, label, class, tooltip string) {
 	})
 }
 
-// row makes the row of an owner. The owners of the newest grants come first.
+// row adds a row for an owner, unless the owner has a row already. Of more than
+// maxOwners owners, the later ones get no row.
 func (l *lockLine) row(owner string) {
 	if _, ok := l.rows[owner]; ok {
 		return
@@ -311,7 +312,8 @@ func (l *lockLine) clock(t time.Time) string {
 	return t.In(l.zone).Format("2006-01-02 15:04:05.000")
 }
 
-// grant adds the bar of a grant, and the line of the waiting before it.
+// grant adds the bar of a grant, and the line for the time that the owner
+// waited before it.
 func (l *lockLine) grant(g listing.Lock) {
 	owner, how := g.Text("owner"), g.Text("how")
 	y := l.rows[owner]

@@ -129,12 +129,13 @@ func scan(ctx context.Context, conn *redis.Conn, cursor, pattern string, count, 
 	return names, cursor, visited, nil
 }
 
-// lengthOf contains the command that returns the length of a type.
+// lengthOf contains, by type, the command that returns the length of a key.
 var lengthOf = map[string]string{
 	"string": "STRLEN", "list": "LLEN", "hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "stream": "XLEN",
 }
 
-// previewOf contains the command that returns elements of a type.
+// previewOf contains, by type, the command that returns some elements of a key,
+// without the key. The key is its first argument.
 var previewOf = map[string][]string{
 	"list": {"LRANGE", "0", "9"}, "hash": {"HSCAN", "0", "COUNT", "10"}, "set": {"SSCAN", "0", "COUNT", "10"},
 	"zset": {"ZRANGE", "0", "9"},
@@ -152,7 +153,7 @@ const (
 // previewOf.
 func preview(typ string, reply any) string {
 	list, _ := reply.([]any)
-	if typ == "hash" || typ == "set" { // after the cursor
+	if typ == "hash" || typ == "set" { // the reply is a cursor and the elements
 		if len(list) != 2 {
 			return ""
 		}

@@ -93,10 +93,10 @@ func textBytes(locks []listing.Lock) (n int) {
 	return n
 }
 
-// addHistory adds the client and the time of the grant to locks that LOCK ACQUIRE
-// has not taken, because LOCK LIST and LOCK INFO do not have these fields for such
-// locks. It reads them from the history of the node. They stay missing if the node
-// has no history of that time.
+// addHistory adds the client and the time of the grant to locks that LOCK
+// ACQUIRE has not taken, because LOCK LIST and LOCK INFO do not have these
+// fields for such locks. It reads the fields from the history of the node. If
+// the node has no history of that time, the fields stay missing.
 func (d *Dashboard) addHistory(ctx context.Context, conn *redis.Conn, user, db string, locks []listing.Lock) error {
 	var visible []listing.Lock
 	for _, l := range locks {

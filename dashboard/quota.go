@@ -14,7 +14,7 @@ var errBusy = errors.New("this node is busy with other requests, try again later
 // quota shares a number of units between requests, and bounds the units of the
 // requests from one address. It is safe for concurrent use.
 type quota struct {
-	most, mostEach int
+	most, mostEach int // maximum units of all requests, and of the requests from one address
 
 	mu    sync.Mutex
 	used  int

@@ -55,7 +55,7 @@ func testQuotaWaits(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := q.take(r.WithContext(short), 1); !errors.Is(err, errBusy) {
-		t.Errorf("no unit is free: %v", err)
+		t.Errorf("take while no unit is free: error is %v, want errBusy", err)
 	}
 	got := make(chan error, 1)
 	go func() {

@@ -21,8 +21,9 @@ type shared[T any] struct {
 	value T
 }
 
-// get returns the answer. If the answer is older than most, get makes a new one
-// with f. Requests that arrive meanwhile wait for the new answer.
+// get returns the answer. most is the maximum age of an answer: if the answer
+// is older, get makes a new one with f. Requests that arrive meanwhile wait for
+// the new answer.
 func (s *shared[T]) get(most time.Duration, f func() T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 
 const (
 	maxStreams     = 64
-	maxStreamsEach = 16 // streams to one address
+	maxStreamsEach = 16 // maximum number of streams to one address
 	statusEvery    = time.Second
 	// statusPause is the minimum time between two requests to the members for their
 	// status.
@@ -255,7 +255,7 @@ func (d *Dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
 				text += "event: " + topic + "\ndata: " + string(queued[topic]) + "\n\n"
 			}
 		}
-		if byLogin && d.loginOf(r) == nil { // it has ended since the stream began
+		if byLogin && d.loginOf(r) == nil { // the login has ended since the stream began
 			return
 		}
 	}

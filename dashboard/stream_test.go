@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-kv/holdfast/dashboard/traffic"
 )
 
-// sampledNode is a node with the other member n2, which has taken some samples.
+// sampledNode is a node whose other member is n2. n2 has taken some samples.
 type sampledNode struct {
 	fakeNode
-	taken *atomic.Int64
+	taken *atomic.Int64 // number of samples that n2 has taken
 }
 
 func (n sampledNode) Reports(_ context.Context, query string) map[string][]byte {
@@ -32,9 +32,10 @@ func (n sampledNode) Reports(_ context.Context, query string) map[string][]byte 
 	return map[string][]byte{"n2": text}
 }
 
-// TestStream_AllSamples checks that the stream has every sample of another node.
-// The node may have taken no sample, or two samples, since the last query. An
-// answer may also not have been sent, because the client is slow.
+// TestStream_AllSamples checks that the stream has every sample of another
+// node. The node may have taken no sample, or two samples, since the last
+// query. A slow client may also miss a message, because the next message
+// replaces it.
 func TestStream_AllSamples(t *testing.T) {
 	var taken atomic.Int64
 	d, _ := open(t, port{open: true}, func(c *Config) { c.Node = sampledNode{taken: &taken} })

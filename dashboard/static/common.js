@@ -234,7 +234,7 @@ export function offer(select, all) {
 // silence shows which nodes have not answered.
 export function silence(nodes) {
   byId("silent").hidden = nodes.length === 0;
-  put(byId("silent"), shown(`No answer from ${nodes.join(", ")}: what these nodes know is missing.`));
+  put(byId("silent"), shown(`No answer from ${nodes.join(", ")}: the data of these nodes is missing.`));
 }
 
 // client returns the client of a lock or of a waiter.
@@ -253,8 +253,9 @@ export function lockLink(l, db) {
 // mode returns how a lock is held.
 export const mode = (l) => (l.limit > 0 ? `limit ${l.limit}` : shown(l.mode ?? ""));
 
-// countdown updates the texts of elements that show a remaining time. ends maps
-// each element to the time of the page's clock at which the lease ends.
+// countdown returns a function that makes an element show a remaining time,
+// which counts down every second. ends maps each element to the time of the
+// page's clock at which its time is over.
 export function countdown() {
   const ends = new Map();
   setInterval(() => {

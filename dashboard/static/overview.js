@@ -4,7 +4,7 @@ import { byId, bytes, draw, duration, el, listen, put, shown } from "./common.js
 const names = { Clients: "Client address", Peers: "Peer address", HTTP: "HTTP address", Links: "Round trips" };
 const cards = new Map(); // parts of the card of each node, by id
 let started = new Map(); // when each node started, by the clock of the page
-let silent = new Map(); // when each node that does not answer answered last, by the clock of the page
+let silent = new Map(); // last answer of each node that does not answer now, by the clock of the page
 
 // card returns the parts of the card of a node.
 function card(id) {

@@ -47,7 +47,7 @@ type values [valueCount]float64
 // instead of its mean.
 func takesMaximum(i int) bool { return i >= p50 && i <= fsync }
 
-// sample is the values at a time.
+// sample contains the values of one sample and its time.
 type sample struct {
 	at time.Time
 	values

@@ -85,7 +85,7 @@ func (s *Sampler) Day() Series {
 type totals struct {
 	at     time.Time
 	calls  [4]float64 // by Kind
-	spent  histogram  // all commands
+	spent  histogram  // durations of all commands
 	commit histogram
 	fsync  histogram
 	groups float64 // groups of all entries that this node proposed
