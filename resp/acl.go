@@ -57,7 +57,7 @@ var aclRows = []row{
 			Since:      "6.0.0",
 			Complexity: "O(N) where N is the number of commands",
 			Syntax:     "[categoryname]",
-			Doc:        "List the categories, or the commands of one",
+			Doc:        "List the categories, or the commands of a category",
 		}},
 		{run: aclGenpass, cmd: &fsm.Command{
 			Name: "genpass", Arity: -2,
@@ -111,7 +111,7 @@ var aclRows = []row{
 			Since:      "6.0.0",
 			Complexity: "O(1)",
 			Syntax:     "[count | RESET]",
-			Doc:        "List what this node has refused recently",
+			Doc:        "List the commands and logins that this node has refused recently",
 		}},
 		helpRow("6.0.0"),
 	}},
@@ -119,9 +119,9 @@ var aclRows = []row{
 
 func aclWhoami(c *conn, args [][]byte) fsm.Reply { return fsm.Bulk(c.info.user) }
 
-// current returns the current users of the cluster. It first refreshes this node's
-// copy of the users, which may lag behind. If that fails, the set is nil and the
-// reply is the error for the client.
+// current returns the current users of the cluster. It first refreshes this
+// node's copy of the users, which may lag behind. If the refresh fails, the set
+// is nil and the reply is the error for the client.
 func (c *conn) current() (*userSet, fsm.Reply) {
 	if err := c.users().refresh(); err != nil {
 		return nil, fsm.Error(errorText(err))
@@ -343,13 +343,13 @@ type aclEntry struct {
 	count                         int
 	reason, context, object, user string
 	client                        string
-	at                            time.Time // time of the latest denial that the entry counts
+	at                            time.Time // time of the latest denial that this entry counts
 }
 
-// These values are the ones of Redis. aclLogMax is the default of acllog-max-len. A
-// denial is added to the count of an older entry of the same kind if that entry is
-// at most aclLogGroup old and among the aclLogScan newest entries. Otherwise, it
-// becomes a new entry.
+// The following values are those of Redis. aclLogMax is the default of
+// acllog-max-len. A denial is added to the count of an older entry of the same
+// kind if that entry is at most aclLogGroup old and among the aclLogScan newest
+// entries. Otherwise, it becomes a new entry.
 const (
 	aclLogMax   = 128
 	aclLogGroup = time.Minute
@@ -380,8 +380,9 @@ func entryOf(v acl.Verdict, context, user string) aclEntry {
 	return aclEntry{reason: aclReasons[v.Reason], context: context, object: object, user: user}
 }
 
-// script adds a command that a script called and that was refused. The client of
-// the script may be connected to another node, so only its user is known.
+// script adds a command that a script called and that was refused. The client
+// of the script may be connected to another node, so this node knows only the
+// user.
 func (l *aclLog) script(user string, v acl.Verdict) {
 	e := entryOf(v, "lua", user)
 	e.client = "user=" + user

@@ -15,7 +15,7 @@ var lifecycleRows = []row{
 		Group: "server", Since: "1.0.0",
 		Complexity: "O(1)",
 		Syntax:     "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
-		Doc:        "Stop this node as SIGTERM does: it transfers leadership first",
+		Doc:        "Stop this node, as SIGTERM does; a leader first transfers leadership",
 	}},
 }
 
@@ -71,8 +71,8 @@ var adminRows = []row{
 	}},
 }
 
-// admin runs an operator's request. It may take up to 10 seconds and delays
-// only this connection.
+// admin runs an operator's request. The request may take up to 10 seconds. It
+// delays only this connection.
 func admin(c *conn, args [][]byte) fsm.Reply {
 	words := make([]string, 0, len(args)-1)
 	for _, a := range args[1:] {

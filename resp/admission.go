@@ -9,9 +9,9 @@ import (
 )
 
 // admit checks whether the connection may run or queue a command now. It
-// returns the error for the client, or "". These are all checks that do not
+// returns the error for the client, or "". admit makes all checks that do not
 // depend on the meaning of a command, in the order of Redis (processCommand).
-// Each of them applies to all commands:
+// Each check applies to all commands:
 //
 //  1. The number of arguments.
 //  2. Authentication.
@@ -23,8 +23,8 @@ import (
 //  7. In RESP2 with subscriptions, only the commands about subscriptions.
 //  8. In MONITOR mode, no command on data.
 //
-// CLIENT PAUSE refuses nothing. It delays the group that a command joins, or
-// the command about the connection: see waitPause.
+// CLIENT PAUSE refuses nothing. It delays the group that a command on data
+// joins, or a connection command: see waitPause.
 func (c *conn) admit(r *row, args [][]byte) (refusal string) {
 	if refusal = r.wrongArity(args); refusal != "" {
 		return refusal
@@ -236,15 +236,16 @@ func (s *Server) endPause() {
 // command ran. No client receives it.
 var errKilled = errors.New("the connection was closed before the command ran")
 
-// waitPause returns nil when the connection may run a command, and errKilled when
-// the connection has been closed. Without errKilled, a write whose client is gone
-// would run during the pause. write says whether the command writes.
+// waitPause waits while a CLIENT PAUSE delays the next command of the
+// connection. write says whether that command writes. waitPause returns nil
+// when the command may run, and errKilled when the connection has been closed.
+// Without errKilled, a write whose client is gone would run during the pause.
 func (c *conn) waitPause(write bool) error {
 	if c.srv.pause.Load() == nil {
 		return nil
 	}
 	closed := make(chan struct{})
-	c.wait.paused.Store(&closed) // must be stored before killed is read: see kill
+	c.wait.paused.Store(&closed) // paused must be stored before killed is read: see kill
 	defer c.wait.paused.Store(nil)
 	for {
 		p := c.srv.pause.Load()

@@ -6,7 +6,7 @@ import (
 )
 
 // Commands on data and connection commands pass the same checks in the same
-// order, which is that of Redis 7.0.
+// order, the order of Redis 7.0.
 func TestAdmission_Order(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"))
 	c := dial(t, s)

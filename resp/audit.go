@@ -31,8 +31,8 @@ const auditBurst = 20
 // auditBucket is a token bucket for lines. It is safe for concurrent use.
 type auditBucket struct {
 	mu         sync.Mutex
-	used       float64   // tokens that were used at the time at
-	at         time.Time // time for which used was computed
+	used       float64   // number of used tokens, computed at the time that the field at contains
+	at         time.Time // time at which used was last computed
 	suppressed int       // number of lines suppressed since the last written line
 }
 
@@ -200,9 +200,9 @@ func (c *conn) auditReply(r *row, args [][]byte, reply []byte) {
 	c.audit(r, args, result)
 }
 
-// isPiece reports whether a call transfers one piece of a backup. A large backup has
-// thousands of pieces, so the audit log has only the commands before and after them,
-// and pieces that were refused.
+// isPiece reports whether a call transfers one piece of a backup. A large
+// backup has thousands of pieces, so the audit log contains only the commands
+// before and after the pieces, and the pieces that were refused.
 func isPiece(r *row, args [][]byte) bool {
 	return r.fullName() == "holdfast" && len(args) > 2 &&
 		(strings.EqualFold(string(args[1]), "backup") && strings.EqualFold(string(args[2]), "read") ||

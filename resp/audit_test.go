@@ -79,19 +79,19 @@ func TestAudit(t *testing.T) {
 		lines := log.take(t)
 		if tt.audited == "" {
 			if len(lines) > 0 {
-				t.Errorf("%s: %v", tt.cmd, lines)
+				t.Errorf("%s: the audit log has %v, want no line", tt.cmd, lines)
 			}
 			continue
 		}
 		if len(lines) != 1 {
-			t.Errorf("%s: %d lines: %v", tt.cmd, len(lines), lines)
+			t.Errorf("%s: the audit log has %d lines, want 1: %v", tt.cmd, len(lines), lines)
 			continue
 		}
 		l := lines[0]
 		if l["command"] != tt.audited || !strings.HasPrefix(l["result"].(string), tt.result) || l["node"] != "n1" ||
 			l["user"] != "default" || !strings.HasPrefix(l["addr"].(string), "127.0.0.1:") || l["@timestamp"] == "" ||
 			strings.Contains(l["result"].(string), "canary") {
-			t.Errorf("%s: %v, want %q and %q", tt.cmd, l, tt.audited, tt.result)
+			t.Errorf("%s: the audit log has %v, want the command %q and the result %q", tt.cmd, l, tt.audited, tt.result)
 		}
 	}
 	c.do("MULTI")
@@ -100,7 +100,7 @@ func TestAudit(t *testing.T) {
 	c.do("CONFIG SET slowlog-max-len 8")
 	c.do("EXEC")
 	if lines := log.take(t); len(lines) != 2 || lines[0]["command"] != "FLUSHALL" || lines[0]["result"] != "ok" {
-		t.Errorf("transaction: %v", lines)
+		t.Errorf("transaction: the audit log has %v, want FLUSHALL with the result ok as the first of 2 lines", lines)
 	}
 
 	b := dial(t, s)
@@ -112,7 +112,7 @@ func TestAudit(t *testing.T) {
 	lines := log.take(t)
 	if len(lines) != 5 || lines[0]["user"] != "(none)" || lines[1]["@message"] != "login failed" ||
 		lines[1]["user"] != "(unknown)" {
-		t.Errorf("refused command and failed logins: %v", lines)
+		t.Errorf("the audit log has %v, want 1 refused command and 4 failed logins", lines)
 	}
 	for _, l := range lines {
 		if text, err := json.Marshal(l); err != nil || bytes.Contains(text, []byte("canary")) {
@@ -124,6 +124,6 @@ func TestAudit(t *testing.T) {
 		b.do("FLUSHALL")
 	}
 	if lines := log.take(t); len(lines) < 10 || len(lines) > 30 {
-		t.Errorf("60 refused commands: %d lines", len(lines))
+		t.Errorf("60 refused commands made %d lines, want 10 to 30", len(lines))
 	}
 }

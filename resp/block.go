@@ -90,7 +90,8 @@ func (c *conn) block(r *row, args [][]byte) {
 			defer t.Stop()
 			over = t.C
 		}
-		// Other clients can end the wait as soon as INFO and CLIENT LIST show it.
+		// Other clients can end the wait as soon as INFO and CLIENT LIST show
+		// this client as blocked.
 		b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 		c.wait.blocked.Store(b)
 		c.edit(func(i *clientInfo) { i.blocked = true })
@@ -124,9 +125,9 @@ func (c *conn) waitForm(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 }
 
 // await waits until the state machine has served a blocking command, until its
-// timeout, or until something else ends the wait. It returns nil if the caller
-// must call it again, or if the connection has ended. In the latter case, c.done
-// is set.
+// timeout, or until something else ends the wait. The result is nil if the
+// caller must call await again, or if the connection has ended. In the latter
+// case, c.done is set.
 func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []byte, err error) {
 	// Replies of earlier commands in the pipeline are sent before the
 	// connection waits. From here on, messages that the connection did not ask
@@ -218,7 +219,7 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 
 // endWait ends the current wait. If the state machine has already served the
 // command, endWait returns the reply of the command. Otherwise, it returns the
-// reply instead.
+// encoded form of the given reply.
 func (c *conn) endWait(instead fsm.Reply) (reply []byte, err error) {
 	if reply, err = c.exec.Unblock(); err != nil || reply != nil {
 		return reply, err

@@ -100,14 +100,14 @@ func TestBlock_Timeout(t *testing.T) {
 		start := time.Now()
 		c.expect(line, "*-1")
 		if d := time.Since(start); d < 100*time.Millisecond {
-			t.Errorf("%s took %v", line, d)
+			t.Errorf("%s took %v, want at least 100ms", line, d)
 		}
 	}
 	c.expect("HELLO 3 FOO", "-ERR Syntax error in HELLO option 'FOO'", "RPUSH q x", ":1", "LLEN q", ":1")
 }
 
-// TestBlock_LockTimeout: the reply of LOCK ACQUIRE at the end of a wait is the same null
-// as without a wait. Other blocking commands return a null array.
+// TestBlock_LockTimeout checks that LOCK ACQUIRE returns the same null at the
+// end of a wait as without a wait. Other blocking commands return a null array.
 func TestBlock_LockTimeout(t *testing.T) {
 	s := serve(t, newFake(t))
 	a, other := dial(t, s), dial(t, s)
@@ -151,10 +151,10 @@ func TestBlock_Gone(t *testing.T) {
 		leave(c, id)
 		awaitBlocked(t, other, "0")
 		if got := other.do("RPUSH q x"); got != ":1\n" {
-			t.Errorf("client that %s: RPUSH answers %q", name, got)
+			t.Errorf("client that %s: RPUSH returned %q, want :1", name, got)
 		}
 		if got := other.do("DEL q"); got != ":1\n" {
-			t.Errorf("client that %s: the element is gone", name)
+			t.Errorf("client that %s: another client's element is gone, want it to stay in the list", name)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestBlock_Stop(t *testing.T) {
 		t.Errorf("the client got %q, %v, want the end of the connection", got, err)
 	}
 	if n := f.machine.Waiting(); n != 0 {
-		t.Errorf("%d waiters are left", n)
+		t.Errorf("%d waiters are left, want 0", n)
 	}
 }
 
@@ -201,9 +201,10 @@ func TestBlock_Deadlines(t *testing.T) {
 	a.want("+PONG")
 }
 
-// TestBlock_Revoked: a client that waits gets an error when its user loses the
-// permission for the command. That client takes no element, so the next client in
-// the queue gets it. A change that keeps the permission does not end the wait.
+// TestBlock_Revoked checks that a client that waits gets an error when its user
+// loses the permission for the command. That client takes no element, so the
+// next client in the queue gets it. A change that keeps the permission does not
+// end the wait.
 func TestBlock_Revoked(t *testing.T) {
 	s := serve(t, newFake(t))
 	admin, second := dial(t, s), dial(t, s)

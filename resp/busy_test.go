@@ -10,8 +10,9 @@ import (
 )
 
 // TestConn_YieldsWhenBusy checks that a connection whose commands never wait
-// lets other goroutines run, even if the node has a single processor: a
-// goroutine that wakes every 50 µs runs between its commands.
+// lets other goroutines run, even if the node has a single processor. A
+// goroutine that wakes every 50 µs must run between the commands of the
+// connection.
 func TestConn_YieldsWhenBusy(t *testing.T) {
 	s := serve(t, newFake(t))
 	for name, word := range map[string]string{"refused commands": "nosuchcommand", "session commands": "CLIENT LIST"} {
@@ -31,7 +32,7 @@ func TestConn_YieldsWhenBusy(t *testing.T) {
 			ran := testutil.Wakes(func() {
 				for range commands - 1 {
 					if _, err := c.reply(); err != nil {
-						t.Fatalf("after %q: %v", first, err)
+						t.Fatalf("reading a reply after the first reply %q: %v", first, err)
 					}
 				}
 			})

@@ -146,7 +146,7 @@ var clientRows = []row{
 			Complexity: "O(1)",
 			Syntax: "<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] " +
 				"[OPTOUT] [NOLOOP]",
-			Doc:        "Send this connection invalidations when keys change that it has read",
+			Doc:        "Send this connection an invalidation when a key changes that it has read",
 			Categories: []string{"connection"},
 		}},
 		{run: clientTrackinginfo, cmd: &fsm.Command{

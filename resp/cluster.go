@@ -15,9 +15,9 @@ import (
 // clusterRows are the commands of Redis Cluster. In Clustered mode, the nodes
 // describe themselves as a Redis Cluster with one shard that has all slots; the
 // leader is its master. In the other modes there are no slots, and every node
-// accepts every command. The subcommands are known in those modes too, so that
-// clients get the error by which they recognize a server without cluster
-// support.
+// accepts every command. The server also knows the subcommands in those modes,
+// so that clients get the error by which they recognize a server without
+// cluster support.
 var clusterRows = []row{
 	{cmd: &fsm.Command{
 		Name: "cluster", Arity: -2,
@@ -111,7 +111,8 @@ func inCluster(run func(*conn, [][]byte) fsm.Reply) func(*conn, [][]byte) fsm.Re
 	}
 }
 
-// onShard returns a command that answers from the current view of the cluster.
+// onShard returns the function of a command whose reply describes the cluster
+// as this node currently sees it.
 func onShard(reply func(sh *slots.Shard, args [][]byte) fsm.Reply) func(*conn, [][]byte) fsm.Reply {
 	return func(c *conn, args [][]byte) fsm.Reply {
 		sh := slots.ReadShard(c.srv.cfg.Topology)

@@ -71,7 +71,7 @@ var commandRows = []row{
 			Since:      "7.0.0",
 			Complexity: "O(N) where N is the number of arguments",
 			Syntax:     "command [arg [arg ...]]",
-			Doc:        "Find the keys in a command, and what it does to them",
+			Doc:        "Find the keys in a command, and how the command uses each key",
 			Categories: []string{"connection"},
 		}},
 		helpRow("5.0.0", "connection"),
@@ -173,7 +173,7 @@ func (s *spec) keySpecs() fsm.Reply {
 					fsm.Bulk("limit"), fsm.Int(int64(k.Part)))))
 			continue
 		}
-		last := k.Keys.Last // Redis counts from the first key, or from the end if negative
+		last := k.Keys.Last // in the reply, the last key counts from the first key, or from the end if it is negative
 		if last >= 0 {
 			last -= k.Keys.First
 		}

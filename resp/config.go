@@ -64,11 +64,11 @@ var configRows = []row{
 	}},
 }
 
-// settings returns what CONFIG GET prints: all parameters of Redis 7.0.15, and the
-// limits that flags of the program set. If this server uses another value than
-// Redis for a parameter, settings returns the value that the server uses. For
-// settings that are part of the replicated state, it returns the initial values:
-// replicated returns the current values.
+// settings returns the settings that CONFIG GET prints: all parameters of Redis
+// 7.0.15, and the limits that flags of the program set. If this server uses
+// another value than Redis for a parameter, settings returns the value that the
+// server uses. For settings that are part of the replicated state, it returns
+// the initial values: replicated returns the current values.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
 	bind, port := "", strconv.Itoa(s.port.number)
@@ -120,8 +120,9 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
-		// If the cluster has no setting maxmemory, the value comes from the state
-		// of this node, which has only caught up during the read above.
+		// If the cluster has no setting maxmemory, the value comes from the
+		// state of this node, which may have caught up only during the read
+		// above.
 		all = c.srv.settings()
 		for name, value := range kept {
 			if name == fsm.SettingMaxMemory && value == "" {
@@ -374,9 +375,10 @@ func OwnSettings() (names []string) {
 // see fsm.SetSettingsCommand.
 const maxTuning = 512
 
-// defaultMaxMemory is the value of maxmemory that makes the flags of the nodes
-// decide again. The cluster keeps it as an empty value, which Machine.MaxMemory
-// reads as no setting.
+// defaultMaxMemory is the value with which CONFIG SET removes the cluster's
+// setting of maxmemory, so that the flags of the nodes decide again. The
+// cluster stores an empty value in its place, which Machine.MaxMemory reads as
+// no setting.
 const defaultMaxMemory = "default"
 
 // checkSetting checks a new value of a setting. It returns the value in
@@ -454,8 +456,8 @@ func (b bounded) check(value string) (n int64, wrong string) {
 // up to 1 KiB of a key.
 const maxACLLog = 10000
 
-// channelDefaults are the values of acl-pubsub-default, by whether new users
-// may use all channels.
+// channelDefaults contains the values of acl-pubsub-default. The key is true
+// for the value with which new users may use all channels.
 var channelDefaults = map[bool]string{true: "allchannels", false: "resetchannels"}
 
 func configResetstat(c *conn, args [][]byte) fsm.Reply {
@@ -479,8 +481,8 @@ func yesNo(b bool) string {
 // prints it in the section holdfast.
 type LimitFlag = metrics.LimitFlag
 
-// ClientMemoryLimit returns the limit of the bytes that all clients occupy
-// together, for a value of Limits.ClientMemory.
+// ClientMemoryLimit returns the limit of the bytes that all clients may occupy
+// together, as it follows from a value of Limits.ClientMemory.
 func ClientMemoryLimit(setting int64) int64 { return clientmem.LimitFor(setting) }
 
 // limitPrefix distinguishes the program's own limits from the parameters of

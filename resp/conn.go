@@ -82,8 +82,8 @@ func newConn(s *Server, rc redcon.Conn) *conn {
 	})
 	c.out = output.NewOutbox(&s.outboxes, c.id, &c.w, c.cutOff)
 	c.exec.OnPiece(c.pieceExecuted)
-	// Read confirmed before the users, because it is set after the users have
-	// become current.
+	// The server sets confirmed after the users have become current. So
+	// confirmed must be read before the users.
 	c.user.early = !s.accounts.confirmed.Load()
 	def := s.accounts.current.Load().def
 	open := def.Open() && !c.user.early

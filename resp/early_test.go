@@ -26,7 +26,7 @@ func TestEarly(t *testing.T) {
 	}
 	c.expect("GET n", "$1\n3")
 	if got := metric(t, s, "holdfast_client_sent_bytes_total"); got != 3*(4+7)+7 {
-		t.Errorf("%v bytes counted", got)
+		t.Errorf("the metrics count %v sent bytes, want 40", got)
 	}
 }
 
@@ -53,12 +53,12 @@ func TestEarly_FullSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf("$%d\r\n", len(value)); string(first) != want[:len(first)] {
-		t.Fatalf("the reply begins with %q", first)
+		t.Fatalf("the reply begins with %q, want the length of the value", first)
 	}
 	release <- struct{}{}
 	rest, err := c.r.ReadString('\n')
 	if err != nil || "$"+fmt.Sprint(len(value))+"\r\n" != string(first)+rest {
-		t.Fatalf("then %q, %v", rest, err)
+		t.Fatalf("the rest of the first line is %q, %v, want the length of the value", rest, err)
 	}
 	if _, err := io.ReadFull(c.r, make([]byte, len(value)+2)); err != nil {
 		t.Fatal(err)

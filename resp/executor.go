@@ -17,15 +17,16 @@ type Executor interface {
 	// replies that Do is about to return. early must not block.
 	Do(g *fsm.Group, local bool, early func(replies []byte)) ([]byte, error)
 	// Block runs a group whose only operation is a blocking command of the
-	// connection with the number origin. If fsm.Waiting recognizes the reply, the
-	// command waits. The connection must then receive from Waited, or call Unblock
-	// or Abandon, before it continues. With own, the reply comes after this node
-	// has applied the entry that served the command, so OwnEventsDelivered also
-	// waits for the events of that entry.
+	// connection with the number origin. If fsm.Waiting recognizes the reply,
+	// the command waits. The connection must then receive from Waited, or call
+	// Unblock or Abandon, before it continues. If own is true, the reply comes
+	// only after this node has applied the entry that served the command.
+	// OwnEventsDelivered then also waits for the events of that entry.
 	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
-	// WaitsFor says which lock the next commands of Block ask for, and for which
-	// owner. The key is "" if they do not ask for a lock. If that owner gets the
-	// lock by another command, Waited delivers a reply without bytes.
+	// WaitsFor sets the lock that the commands of the next calls of Block ask
+	// for, and the owner that shall get it. The key is "" if these commands do
+	// not ask for a lock. If that owner gets the lock by another command,
+	// Waited delivers a reply without bytes.
 	WaitsFor(db int, key, owner string)
 	// Sent returns the numbers of the first and the last group that the last
 	// call of Do, Block or Unblock sent through the log. They differ if the

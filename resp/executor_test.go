@@ -50,7 +50,7 @@ func TestExecutor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		setup []string
-		run   []string // the replies of the last one are checked
+		run   []string // the reply to the last of these commands is checked
 		seed  bool     // the node has an ACL file that is not in the cluster yet
 	}{
 		{name: "ACL SETUSER", run: []string{"ACL SETUSER bob on nopass +@all"}},
@@ -86,9 +86,9 @@ func TestExecutor(t *testing.T) {
 					}
 					return
 				case wrote && strings.Contains(reply, "-CLUSTERDOWN"), wrote && strings.Contains(reply, "not executed"):
-					t.Errorf("%d groups ran, and the reply says that none did: %q", n, reply)
+					t.Errorf("%d groups ran, but the reply says that the command was not executed: %q", n, reply)
 				case wrote && !strings.Contains(reply, "-UNKNOWN"), !wrote && !strings.Contains(reply, "-CLUSTERDOWN no leader, the command was not executed"):
-					t.Errorf("after %d groups, with a write: %v: %q", n, wrote, reply)
+					t.Errorf("after %d groups (a write among them: %v) the reply is %q, want UNKNOWN after a write, otherwise CLUSTERDOWN", n, wrote, reply)
 				}
 			}
 		})
@@ -151,7 +151,8 @@ func TestExecutor_Block(t *testing.T) {
 	}
 }
 
-// forgetWaiter tells a connection that the cluster has forgotten its wait.
+// forgetWaiter informs the connection with the given id that the cluster has
+// dropped its waiter.
 func (f *fakeCluster) forgetWaiter(t testing.TB, id string) {
 	t.Helper()
 	origin, err := strconv.ParseUint(id, 10, 64)

@@ -32,7 +32,7 @@ type batch struct {
 	// traced are the groups of the pipeline that are traced and whose replies have
 	// not been passed to the socket yet.
 	traced []tracedGroup
-	parsed int64    // bytes of commands that redcon and the method more have delivered
+	parsed int64    // bytes of all commands of this connection that redcon or the method more has parsed
 	args   [][]byte // memory that cut uses again
 	// shortReplies is true if the replies of the last group that wrote were less
 	// than half as long as its commands.
@@ -217,10 +217,10 @@ func (c *conn) recordTraces() {
 }
 
 // A group of reads is run in pieces (fsm.Front). A large reply is not copied:
-// it refers to parts of the state, which are written to the socket directly. It
-// is charged to the memory of all clients before it is kept: see
-// clientmem.Budget. The replies of a group that writes, and of a transaction,
-// are complete when they arrive, and are charged then.
+// it refers to parts of the state, which are written to the socket directly.
+// The reply is charged to the memory of all clients before the connection keeps
+// it: see clientmem.Budget. The replies of a group that writes, and of a
+// transaction, are complete when they arrive, and are charged then.
 
 // pieceBytes is the approximate size of the replies of one piece of a group.
 const pieceBytes = 256 << 10
@@ -241,7 +241,7 @@ func (c *conn) runReads() {
 		c.batch.front.Most = pieceBytes
 		c.group.Front = &c.batch.front
 		start := time.Now()
-		// A client may compute a transaction from what it reads while it watches
+		// A client that watches keys may compute a transaction from its reads, so
 		// keys, so these reads must not be stale.
 		out, err := c.do(c.local && len(c.tx.watch) == 0)
 		took := time.Since(start)
@@ -394,8 +394,8 @@ func (c *conn) updateSplitting(replies int) {
 	if c.group.Ops() < 2 {
 		return
 	}
-	// cluster.Session.Do has run the group in pieces, which means that the
-	// group was too slow.
+	// The two numbers differ if cluster.Session.Do has run the group in pieces,
+	// because the group was too slow.
 	if first, last := c.exec.Sent(); first != last || replies > splitReplies {
 		c.batch.splitting = splitGroups
 	}

@@ -50,13 +50,14 @@ type fakeCluster struct {
 	// before, if set, is called before a group runs. An error that it returns
 	// replaces the group's outcome. It may block.
 	before func(g *fsm.Group) error
-	// traces, if set, gets what the connections record of their groups.
+	// traces, if set, receives the traces that the connections record of their
+	// groups.
 	traces func(group string)
 	// reading, if set, is called before a group that only reads, with the
 	// function that watches the client.
 	reading func(watch func() (left <-chan struct{}, stop func(), err error))
 	state   resp.State
-	// memoryRefused is what RefuseQueued returns.
+	// memoryRefused is the result of RefuseQueued.
 	memoryRefused atomic.Bool
 	admin         func(args []string) (string, error)
 
@@ -72,7 +73,7 @@ type fakeCluster struct {
 	// before each piece.
 	inPieces bool
 	between  func() *fsm.Group
-	late     chan *fsm.Result // if set, gets the events in place of the listener
+	late     chan *fsm.Result // if set, receives the events in place of the listener
 	// delivered and ownDelivered, if set, replace EventsDelivered and
 	// OwnEventsDelivered.
 	delivered    func(heard func())
@@ -100,7 +101,7 @@ func (f *fakeCluster) ClientID() uint64           { return f.clientID.Add(1) }
 func (f *fakeCluster) Listen(l resp.Listener)     { f.listener = l }
 
 // EventsDelivered implements resp.Cluster. Events are delivered before Do
-// returns, or by the test.
+// returns, unless the test sets f.delivered.
 func (f *fakeCluster) EventsDelivered(_ uint64, heard func()) {
 	if f.delivered != nil {
 		f.delivered(heard)

@@ -26,7 +26,7 @@ var monitorRows = []row{
 // monitorStream sends the commands of this node's connections to the clients in
 // MONITOR mode. It is safe for concurrent use.
 type monitorStream struct {
-	n atomic.Int32 // number of readers; while it is 0, reading it is all that a command pays for MONITOR
+	n atomic.Int32 // number of readers; while n is 0, reading n is the only cost of MONITOR for a command
 
 	mu      sync.RWMutex
 	readers map[*conn]struct{}

@@ -88,7 +88,7 @@ func TestMonitor_Long(t *testing.T) {
 	for _, end := range []string{`more arguments)"`, `more bytes)"`} {
 		got, err := m.reply()
 		if err != nil || len(got) > 4<<20 || !strings.HasSuffix(got, end+"\n") {
-			t.Errorf("%d bytes, %v, that end with %.60q", len(got), err, got[max(0, len(got)-60):])
+			t.Errorf("got a line of %d bytes, %v, that ends with %.60q, want at most 4 MiB and a note of the omitted part", len(got), err, got[max(0, len(got)-60):])
 		}
 	}
 }

@@ -116,8 +116,8 @@ const (
 // arguments.
 const queuedBytes = 128
 
-// len returns the number of queued commands, -1 outside of MULTI, as CLIENT
-// LIST shows it.
+// len returns the number of queued commands as CLIENT LIST shows it: -1 outside
+// of MULTI.
 func (m *multi) len() int {
 	if m == nil {
 		return -1
@@ -164,8 +164,8 @@ func multiBegin(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// sendMessages implements hooks.answered for EXEC: it sends the messages that the
-// transaction caused after the reply of EXEC.
+// sendMessages implements hooks.answered for EXEC: after the reply of EXEC, it
+// sends the messages that the transaction caused.
 func sendMessages(c *conn) { c.out.Drain() }
 
 // abortTransaction implements hooks.refused for EXEC. It ends the transaction, so

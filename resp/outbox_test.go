@@ -11,8 +11,8 @@ import (
 
 // TestOutbox_Interleaves checks that messages and replies of one connection
 // interleave without breaking into each other, and that both keep their order.
-// Under a constant stream of messages, every reply is the next reply that is
-// due, and every message is the next message.
+// Under a constant stream of messages, no reply and no message is lost or out
+// of order.
 func TestOutbox_Interleaves(t *testing.T) {
 	s := serve(t, newFake(t))
 	c := dial(t, s)
@@ -43,12 +43,12 @@ func TestOutbox_Interleaves(t *testing.T) {
 					want += "-again"
 				}
 				if !strings.HasSuffix(r, "\n"+want+"\n") {
-					t.Fatalf("message %q, want %s", r, want)
+					t.Fatalf("got the message %q, want the text %s", r, want)
 				}
 				messages++
 			case r == ">2\n$10\ninvalidate\n*1\n$5\ncount\n":
 				if news++; news > counter {
-					t.Fatalf("%d invalidations after %d replies", news, counter)
+					t.Fatalf("got %d invalidations after %d replies to INCR, want at most one for each reply", news, counter)
 				}
 			default:
 				return r

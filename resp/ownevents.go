@@ -39,7 +39,7 @@ func (c *conn) mayCauseOwnEvents() bool {
 		return false
 	case c.tracking.BCast || c.tracking.Reads():
 		return true
-	default: // OPTIN or OPTOUT, and this group is not tracked
+	default: // in mode OPTIN or OPTOUT, and this group is not tracked
 		return c.srv.hub.HasReadings(c.id)
 	}
 }
@@ -48,8 +48,8 @@ func (c *conn) mayCauseOwnEvents() bool {
 // executed in pieces, each of them is a piece with its own position in the log.
 type piece struct {
 	op int // position of the piece's first operation in the whole group
-	// at is the position in the log, with Op 0. It is nil while that is not
-	// known.
+	// at is the position of the piece in the log, with Op 0. It is nil while
+	// the position is not known.
 	at atomic.Pointer[pubsub.Cause]
 }
 
@@ -67,10 +67,11 @@ func (ps pieces) end() pubsub.Cause {
 	return pubsub.Cause{}
 }
 
-// repliesBefore returns how many replies of the group come before a message
-// that precedes the end of the pieces or belongs to one of them. A message that
-// the group did not cause comes directly before the replies of the next piece.
-// Then it also follows the reads that were executed before that piece.
+// repliesBefore returns how many replies of the group come before the message
+// m, whose cause precedes the end of the pieces or belongs to one of them. A
+// message that the group did not cause comes directly before the replies of the
+// next piece. So such a message also follows the replies of the reads that were
+// executed before that piece.
 func (ps pieces) repliesBefore(m pubsub.Cause) int {
 	for _, p := range ps {
 		at := p.at.Load()
@@ -130,9 +131,10 @@ func (c *conn) awaitOwnEvents() {
 	}
 }
 
-// awaitCommittedEvents waits until the hub has received the events of every entry that was
-// committed when awaitCommittedEvents was called. Without a leader that log index is not
-// known, and awaitCommittedEvents returns.
+// awaitCommittedEvents waits until the hub has received the events of every
+// entry that was committed when awaitCommittedEvents was called. Without a
+// leader, the node does not know the index of the last committed entry, and
+// awaitCommittedEvents returns at once.
 func (c *conn) awaitCommittedEvents() {
 	position, err := c.position()
 	if err != nil || position == 0 {
@@ -141,8 +143,9 @@ func (c *conn) awaitCommittedEvents() {
 	c.awaitDelivery(func(f func()) { c.srv.cluster.EventsDelivered(position, f) })
 }
 
-// awaitDelivery waits until delivered has called its argument. It returns false if
-// that takes longer than maxEventWait or the server stops.
+// awaitDelivery calls delivered and waits until delivered calls the function
+// that it was given. awaitDelivery returns false if this takes longer than
+// maxEventWait, or if the server stops.
 func (c *conn) awaitDelivery(delivered func(f func())) bool {
 	done := make(chan struct{})
 	delivered(func() { close(done) })

@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// behind makes the fake a node that receives its entries after the leader has
-// answered them. deliver passes the delayed events to the hub.
+// behind makes the fake cluster a node that receives the entries only after the
+// leader has replied to their commands. deliver passes the delayed events to
+// the hub.
 type behind struct {
 	f *fakeCluster
 
@@ -57,7 +58,7 @@ func (b *behind) deliver() {
 	b.marks = nil
 }
 
-// always delivers everything as soon as a connection waits for it.
+// always makes b deliver all events as soon as a connection waits for them.
 func (b *behind) always() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,7 +163,7 @@ func TestOwn_PieceUnknown(t *testing.T) {
 	f.inPieces = true
 	f.ownDelivered = func(group uint64, delivered func(index uint64, position int)) {
 		index := f.indexOf(group)
-		if index == 3 || index == 4 { // groups of a and b; group 2 was refused
+		if index == 3 || index == 4 { // the pieces that set a and b; the entry 2 stands for the refused whole group
 			index = 0
 		}
 		delivered(index, 0)
@@ -290,7 +291,7 @@ func TestOwn_ReplyWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b, err := c.r.Peek(1); err == nil {
-		t.Fatalf("answered %q before the node has heard of it", b)
+		t.Fatalf("the client got %q before its node received the entry, want no reply yet", b)
 	}
 	if err := c.conn.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
@@ -385,10 +386,10 @@ func TestOwn_CacheNeverOld(t *testing.T) {
 				return n
 			})
 			if err != nil || differs != "" {
-				t.Errorf("the cache holds an old value of %q, %v", differs, err)
+				t.Errorf("at the end, the cache holds an old value of the key %q (error: %v), want only current values", differs, err)
 			}
 			if c.Hits == 0 {
-				t.Error("the client has changed nothing that it had cached")
+				t.Error("the client has changed no key that it had cached, want at least one change")
 			}
 		})
 	}

@@ -111,7 +111,8 @@ var pubsubRows = []row{
 	}},
 }
 
-// The first element of a confirmation, by kind.
+// These arrays contain the first element of a confirmation, by the kind of the
+// topic.
 var (
 	subscribeNames   = [...]string{"subscribe", "psubscribe", "ssubscribe"}
 	unsubscribeNames = [...]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
@@ -130,9 +131,9 @@ func sunsubscribe(c *conn, args [][]byte) fsm.Reply {
 	return c.unsubscribe(pubsub.ShardChannels, args[1:])
 }
 
-// subscribe is linearizable. Messages published before it are not delivered,
-// even if this node has not applied them yet. Messages published after its
-// reply are delivered, whichever node they are published through.
+// subscribe is linearizable. Messages that were published before the call are
+// not delivered, even if this node has not applied them yet. Messages published
+// after its reply are delivered, whichever node they are published through.
 func (c *conn) subscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	hub := c.srv.hub
 	fresh, bytes := c.sub.Fresh(kind, names)
@@ -239,7 +240,8 @@ func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 }
 
 // appendConfirmation appends the confirmation that the connection has joined or
-// left a topic. n is the number of topics after that.
+// left a topic. n is the number of topics that the connection has after that
+// change.
 func (c *conn) appendConfirmation(dst []byte, word string, name fsm.Reply, n int) []byte {
 	dst = pubsub.AppendPush(dst, c.proto, 3)
 	dst = fsm.Bulk(word).Append(dst, c.proto)
@@ -293,7 +295,7 @@ func msgRestricted(name string) string {
 		"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
 }
 
-// position reads the current log index, linearizably: everything that was
+// position reads the current log index, linearizably: every write that was
 // acknowledged before the call has at most that index.
 func (c *conn) position() (uint64, error) {
 	if c.srv.cfg.Mode == Sentinel { // there is no log

@@ -66,7 +66,8 @@ var transcripts = []string{
 	`READONLY x; READWRITE x; RESET x; RESET; ECHO a; QUIT`,
 }
 
-// shown matches what MONITOR puts before a command, apart from the database.
+// shown matches the text that MONITOR puts before a command. Its group is the
+// database.
 var shown = regexp.MustCompile(`\d{10}\.\d{6} \[(\d+) [^ ]+\]`)
 
 func TestRecorded_Transcripts(t *testing.T) {
@@ -224,7 +225,7 @@ func compareCommands(t *testing.T, ours, theirs map[string]described) {
 			"positions": {[]int{got.first, got.last, got.step}, []int{want.first, want.last, want.step}}, "key specs": {got.keys, want.keys},
 		} {
 			if g, w := fmt.Sprint(pair[0]), fmt.Sprint(pair[1]); g != w && permitted[name+" "+what] == "" {
-				t.Errorf("%s: %s is %s, want %s", name, what, g, w)
+				t.Errorf("COMMAND INFO %s: %s is %s, want %s as in Redis", name, what, g, w)
 			}
 		}
 		compareCommands(t, got.subs, want.subs)
@@ -249,7 +250,7 @@ func TestRecorded_Pause(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := b.r.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: a write is answered during a pause: %v", name, err)
+			t.Errorf("%s: a write got a reply during a pause, want none (error of the read: %v)", name, err)
 		}
 		a.expect("GET k", "$1\n1", "CLIENT UNPAUSE", "+OK")
 		b.want("+OK")
@@ -257,7 +258,7 @@ func TestRecorded_Pause(t *testing.T) {
 		start := time.Now()
 		b.expect("PING", "+PONG")
 		if d := time.Since(start); d < 200*time.Millisecond {
-			t.Errorf("%s: a pause of 300 ms ended after %v", name, d)
+			t.Errorf("%s: a pause of 300 ms ended after %v, want at least 200 ms", name, d)
 		}
 	}
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// A write is acknowledged when a majority has it: besides the leader, at least as
-// many other nodes as half of the voters. A node reports that many other nodes as
-// its replicas; which nodes these are does not matter. INFO, ROLE and WAIT report
-// the same number on every node, whether or not there is a leader, because Redisson
-// compares the numbers between any two of its commands.
+// A write is acknowledged when a majority stores it. That is the leader, and at
+// least as many other nodes as half of the number of voters (rounded down). A
+// node reports that many other nodes as its replicas; which nodes these are
+// does not matter. INFO, ROLE and WAIT report the same number on every node,
+// whether or not there is a leader, because Redisson compares the numbers that
+// different commands report.
 //
 // In Standalone mode every node calls itself a master, because every node takes
 // writes: see Mode. A node that calls itself a replica answers WAIT too, because
@@ -108,9 +109,9 @@ func intArg(b []byte) (n int64, refusal fsm.Reply, ok bool) {
 	return n, fsm.Reply{}, true
 }
 
-// wait returns at once. The connection's earlier writes were acknowledged, so they
-// are already on as many other nodes as wait reports. Waiting would not change that
-// number.
+// wait returns at once. The connection's earlier writes were acknowledged, so
+// as many other nodes as wait reports already store these writes. Waiting would
+// not change that number.
 func wait(c *conn, args [][]byte) fsm.Reply {
 	if _, refusal, ok := intArg(args[1]); !ok {
 		return refusal

@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// large makes a key with a value of n bytes and returns the encoded reply to GET.
+// large makes a key with a value of n bytes. It returns the encoded reply that
+// GET of that key must get.
 func large(c *client, key string, n int) string {
 	c.t.Helper()
 	c.expect(fmt.Sprintf("SETRANGE %s %d x", key, n-1), fmt.Sprintf(":%d", n))
@@ -34,7 +35,8 @@ func connectSlow(t *testing.T, s *resp.Server) *client {
 	return c
 }
 
-// readSlowly reads what the server must send to the client, a little at a time.
+// readSlowly reads the bytes that want contains, a few at a time, and fails if
+// the server sends others.
 func (c *client) readSlowly(want string) {
 	c.t.Helper()
 	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
@@ -71,15 +73,15 @@ func TestReplies_NotRead(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	testutil.Eventually(t, "the clients to ask", func() bool { return len(f.groups()) >= ran+clients })
+	testutil.Eventually(t, "the groups of all clients to run", func() bool { return len(f.groups()) >= ran+clients })
 	for i := range 100 {
 		other.expect(fmt.Sprintf("SET k%d v NX", i), "+OK", fmt.Sprintf("GET k%d", i), "$1\nv")
 	}
 	if n := len(f.groups()) - ran - 200; n > 3*clients {
-		t.Errorf("%d pieces were run for %d clients that read nothing", n, clients)
+		t.Errorf("%d pieces were run for %d clients that read nothing, want at most 3 for each", n, clients)
 	}
 	if after := testutil.Heap(); after > before+16<<20 {
-		t.Errorf("%d clients that read nothing of %d MiB each: the heap grew by %d MiB", clients, times*size>>20, (after-before)>>20)
+		t.Errorf("%d clients did not read replies of %d MiB each: the heap grew by %d MiB, want at most 16 MiB", clients, times*size>>20, (after-before)>>20)
 	}
 	all[0].readSlowly(strings.Repeat(want, times))
 	all[1].readSlowly("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 5) + "*5\r\n" + strings.Repeat(want, 5+times))
@@ -228,7 +230,7 @@ func TestClientMemory_Alone(t *testing.T) {
 	c.send("GET big", "GET big")
 	c.readSlowly(want + want)
 	if n := evicted(c); n != 0 {
-		t.Errorf("%d connections were closed", n)
+		t.Errorf("%d connections were closed, want none", n)
 	}
 }
 
@@ -294,7 +296,7 @@ func TestClientMemory_Messages(t *testing.T) {
 		publish()
 	}
 	if n := evicted(other); n != 0 {
-		t.Fatalf("%d connections were closed for 8 MiB", n)
+		t.Fatalf("%d connections were closed for 8 MiB of messages, want none", n)
 	}
 	for range 5000 { // no command is large enough to be charged by itself
 		if evicted(other) > 0 {
@@ -309,7 +311,7 @@ func TestClientMemory_Messages(t *testing.T) {
 		}
 		publish()
 	}
-	testutil.Eventually(t, "memory to be given back", func() bool {
+	testutil.Eventually(t, "the memory of the messages to be released", func() bool {
 		_, rest, _ := strings.Cut(other.do("INFO memory"), "mem_clients_normal:")
 		var n int
 		if _, err := fmt.Sscan(rest, &n); err != nil {

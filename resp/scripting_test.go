@@ -7,14 +7,15 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// TestSessionCommands_InScripts compares the names that the machine refuses to
-// scripts with the rows of the command table. A script must get the error that
-// a command is not allowed in scripts, not that the command does not exist.
+// TestSessionCommands_InScripts compares the commands that the state machine
+// refuses when a script calls them with the rows of the command table. A script
+// must get the error that a command is not allowed in scripts, not that the
+// command does not exist.
 func TestSessionCommands_InScripts(t *testing.T) {
 	allowed := map[string]bool{"ping": true, "echo": true, "select": true}
 	for _, cmd := range resp.ConnectionCommands() {
 		if fsm.SessionCommand(cmd.Name) == allowed[cmd.Name] {
-			t.Errorf("%s: fsm.SessionCommand says %v", cmd.Name, allowed[cmd.Name])
+			t.Errorf("fsm.SessionCommand(%s) is %v, want the opposite", cmd.Name, allowed[cmd.Name])
 		}
 	}
 }

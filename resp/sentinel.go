@@ -178,7 +178,7 @@ func sentinelCkquorum(c *conn, args [][]byte) fsm.Reply {
 	})
 }
 
-// sentinelIsDown answers the question of another Sentinel whether the master is
+// sentinelIsDown replies to another Sentinel that asks whether the master is
 // down. It never votes, because Raft elects the leader.
 func sentinelIsDown(c *conn, args [][]byte) fsm.Reply {
 	for _, a := range [][]byte{args[3], args[4]} {

@@ -30,8 +30,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// RedisVersion is the version of Redis whose behavior this server provides. Client
-// libraries decide by this version how they behave.
+// RedisVersion is the version of Redis whose behavior this server provides.
+// Client libraries choose their behavior by this version.
 const RedisVersion = "7.0.15"
 
 // Cluster is the node behind the server. Its methods may be called from any
@@ -73,7 +73,8 @@ type Cluster interface {
 	// contains everything that was acknowledged before.
 	LockHistory(ctx context.Context, q history.Query, local bool) (history.Answer, error)
 	// WatchUsers calls f with the ACL users of this node's state, once at the
-	// start and after each change. f may get an older table after a newer one.
+	// start and after each change. f may get an older set of users after a
+	// newer one.
 	WatchUsers(f func(*fsm.Users))
 	// WatchDenials makes f the receiver of denials in scripts that this node
 	// runs.
@@ -91,7 +92,7 @@ type Listener interface {
 type State struct {
 	NodeID, ClusterID, Role, Leader string
 	Term, Commit, Applied           uint64
-	// Replicas contains as many other nodes as every write reaches before it is
+	// Replicas contains other nodes, as many as store every write before it is
 	// acknowledged. WAIT returns their number.
 	Replicas []Replica
 	Ready    bool
@@ -393,9 +394,9 @@ func (s *Server) refuseWork() {
 	}
 }
 
-// enter counts a pipeline, unless the server is stopping. It increments busy
-// before it reads closing, and refuseWork sets closing before Stop reads busy.
-// So Stop waits for every pipeline that enter has admitted.
+// enter counts a pipeline and returns true, unless the server is stopping. It
+// increments busy before it reads closing, and refuseWork sets closing before
+// Stop reads busy. So Stop waits for every pipeline that enter has admitted.
 func (s *Server) enter() bool {
 	s.life.busy.Add(1)
 	if s.life.closing.Load() {
@@ -543,7 +544,7 @@ func (s *Server) refusal(reason, message string, pairs ...any) {
 }
 
 // warn logs at most one line per second for each reason. The line says how many
-// were suppressed before it.
+// lines were suppressed before it.
 func (s *Server) warn(reason, message string, pairs ...any) {
 	if left, ok := s.logLimiter.allow(reason, time.Now()); ok {
 		s.log.Warn(message, append(pairs, "suppressed", left)...)

@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// cachingClient keeps what it reads until it receives an invalidation of the key.
-// It caches the answer of each command separately, as rueidis does.
+// cachingClient caches the values that it reads until it receives an
+// invalidation of the key. It caches the reply to each command separately, as
+// rueidis does.
 type cachingClient struct {
 	*client
 	rng    *rand.Rand
@@ -59,7 +60,7 @@ func (c *cachingClient) round(optin bool) {
 	ignore := func(string) {}
 	key := func() string { return fmt.Sprint("k", c.rng.IntN(6)) }
 	changed := func(k string) {
-		if c.noloop { // the server does not tell the client, so the client drops the key itself
+		if c.noloop { // the server sends no invalidation, so the client drops the key itself
 			delete(c.cache, k)
 		}
 	}
@@ -114,8 +115,8 @@ func (c *cachingClient) round(optin bool) {
 	}
 }
 
-// TestTracking_NeverStale checks that, however late the changes reach the
-// client's node, the client caches no old value once they have arrived.
+// TestTracking_NeverStale checks that the client caches no old value after all
+// changes have reached the client's node, however late they arrive there.
 func TestTracking_NeverStale(t *testing.T) {
 	for _, mode := range []struct {
 		options       string
@@ -181,7 +182,7 @@ func TestTracking_NeverStale(t *testing.T) {
 			}
 			close(stop)
 			writers.Wait()
-			for range 20 { // reads that the last changes may or may not have overtaken
+			for range 20 { // the node may receive the last changes before or after these reads
 				c.round(mode.optin)
 			}
 			other := dial(t, s)
@@ -207,11 +208,11 @@ func TestTracking_NeverStale(t *testing.T) {
 				for command, v := range commands {
 					held++
 					if now := other.do(command); now != v {
-						t.Errorf("%s is cached as %q and is %q", command, v, now)
+						t.Errorf("the cached reply to %s is %q, want the current reply %q", command, v, now)
 					}
 				}
 			}
-			t.Logf("%d answers were still cached", held)
+			t.Logf("%d replies were still cached at the end", held)
 		})
 	}
 }

@@ -19,11 +19,11 @@ func TestLogLimiter(t *testing.T) {
 		ok   bool
 	}{{0, 0, true}, {1, 0, false}, {999 * time.Millisecond, 0, false}, {time.Second, 2, true}, {time.Second + 1, 0, false}, {3 * time.Second, 1, true}} {
 		if left, ok := q.allow("a", now.Add(want.at)); left != want.left || ok != want.ok {
-			t.Errorf("line %d: %d, %v, want %d, %v", i, left, ok, want.left, want.ok)
+			t.Errorf("allow of line %d returns %d, %v, want %d, %v", i, left, ok, want.left, want.ok)
 		}
 	}
 	if _, ok := q.allow("b", now); !ok {
-		t.Error("another reason must wait")
+		t.Error("a line for another reason is suppressed, want it to be logged")
 	}
 }
 
@@ -37,7 +37,7 @@ func TestSyntax(t *testing.T) {
 		got := strings.Fields(flatten(parseSyntax(r.Syntax)))
 		for _, w := range strings.FieldsFunc(r.Syntax, func(c rune) bool { return strings.ContainsRune(" []<>|", c) }) {
 			if w != "..." && !slices.Contains(got, w) {
-				t.Errorf("%s %s: %s got lost: %v", r.Name, r.Syntax, w, got)
+				t.Errorf("%s %s: the word %s is missing in the parsed syntax %v", r.Name, r.Syntax, w, got)
 			}
 		}
 	}
@@ -54,7 +54,7 @@ func TestSyntax(t *testing.T) {
 		"]] a [": "a:string arg:string? ",
 	} {
 		if got := describe(parseSyntax(syntax)); got != want {
-			t.Errorf("%s is %s, want %s", syntax, got, want)
+			t.Errorf("the syntax %s is parsed as %s, want %s", syntax, got, want)
 		}
 	}
 }

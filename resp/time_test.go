@@ -47,7 +47,7 @@ func TestAuth_WrongPasswords(t *testing.T) {
 			start := time.Now()
 			c.expect([]string{"AUTH wrong", "HELLO 3 AUTH default wrong"}[i%2], wrong)
 			if got := time.Since(start); got != want*time.Millisecond {
-				t.Errorf("guess %d was answered after %v, want %v", i+1, got, want*time.Millisecond)
+				t.Errorf("wrong password %d was answered after %v, want %v", i+1, got, want*time.Millisecond)
 			}
 		}
 		c.wantEOF()
@@ -60,7 +60,7 @@ func TestAuth_WrongPasswords(t *testing.T) {
 		start := time.Now()
 		c.expect("AUTH wrong", wrong)
 		if got := time.Since(start); got != 0 {
-			t.Errorf("a first guess was answered after %v", got)
+			t.Errorf("the first wrong password after a login was answered after %v, want no delay", got)
 		}
 	}, withPassword("right"))
 }
@@ -138,7 +138,7 @@ func TestDebugSleep(t *testing.T) {
 			c.send(line)
 			other.expect("PING", "+PONG")
 			if got := time.Since(start); got != 0 {
-				t.Errorf("%s held up another connection for %v", line, got)
+				t.Errorf("%s delayed another connection for %v, want no delay", line, got)
 			}
 			c.want("+OK")
 			if got := time.Since(start); got != want {

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// TestPubsub_MatchBudget: a connection whose patterns take too many steps to
-// match is closed. The other connections, with the same patterns or with their
-// own, get their messages.
+// TestPubsub_MatchBudget checks that a connection whose patterns take too many
+// steps to match is closed. The other connections, with the same patterns or
+// with their own, get their messages.
 func TestPubsub_MatchBudget(t *testing.T) {
 	s := serve(t, newFake(t))
 	resp.StopMatchClock(s)
@@ -44,8 +44,8 @@ func TestPubsub_MatchBudget(t *testing.T) {
 	quick.want(push("*", "pmessage", "a*", "a2", "m"))
 }
 
-// TestPubsub_Limits checks the limits of what one connection, and all of them
-// together, may subscribe to and track.
+// TestPubsub_Limits checks how many topics and prefixes one connection, and all
+// connections together, may subscribe to or track.
 func TestPubsub_Limits(t *testing.T) {
 	s := serve(t, newFake(t), func(c *resp.Config) {
 		c.Limits.MaxTopics, c.Limits.MaxPatterns, c.Limits.SubscriptionBytes = 4, 2, 4000
@@ -74,7 +74,7 @@ func TestPubsub_Limits(t *testing.T) {
 	if err := c.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "what the connection had to be given back", func() bool { return metric(t, s, "holdfast_pubsub_subscription_bytes") == 0 })
+	testutil.Eventually(t, "the memory of the connection's subscriptions to be released", func() bool { return metric(t, s, "holdfast_pubsub_subscription_bytes") == 0 })
 	w.expect("CLIENT TRACKING ON BCAST PREFIX "+long, "+OK")
 }
 

@@ -32,6 +32,6 @@ func TestTrace(t *testing.T) {
 		return len(got) >= len(want)
 	})
 	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("the recorded groups are %q, want %q", got, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// invalid returns an invalidation of keys in RESP3.
+// invalid returns the RESP3 message that invalidates the given keys.
 func invalid(keys ...string) string {
 	return ">2\n$10\ninvalidate\n" + push("*", keys...)
 }

@@ -26,7 +26,7 @@ type account struct {
 // userSet is the set of all users on this node. It is immutable; a change
 // replaces it.
 type userSet struct {
-	table *fsm.Users // the table that it was made from
+	table *fsm.Users // the table from which the set was made
 	list  []*account // sorted by name
 	def   *account   // the user named default
 }
@@ -41,7 +41,8 @@ func (u *userSet) find(name string) *account {
 	return u.list[i]
 }
 
-// accounts are the users of this node, and what it remembers of logins.
+// accounts contains the users that this node knows, and the state that decides
+// which logins it accepts.
 type accounts struct {
 	seed         []fsm.User // Config.Users and Config.RequirePass, sorted by name
 	mu           sync.Mutex // serializes install
@@ -108,8 +109,8 @@ func (s *Server) aclOptions() acl.Options {
 }
 
 // install makes a table of users the current one on this node, unless the node
-// has a newer one, and applies it to all connections. It is called by the
-// goroutine that applies the log, and by connections that have read the users
+// has a newer one, and applies it to all connections. The goroutine that
+// applies the log calls install, and so do connections that have read the users
 // from the leader.
 func (s *Server) install(table *fsm.Users) {
 	s.accounts.mu.Lock()
@@ -261,8 +262,8 @@ func (c *conn) needsAuth() bool { return !c.info.authed && !c.srv.accounts.curre
 
 // authError returns the error for a command of a connection that has not
 // authenticated, or "". The cluster decides whether the default user needs a
-// password, so a node that was started without one must not let clients in
-// before it has read the users of the cluster.
+// password, so a node that was started without a password must not let clients
+// in before it has read the users of the cluster.
 func (c *conn) authError(r *row, args [][]byte) string {
 	if c.needsAuth() {
 		c.limitInput()
@@ -296,7 +297,7 @@ func (c *conn) authError(r *row, args [][]byte) string {
 }
 
 // isOpen reports whether a command is answered before the users are confirmed.
-// These commands read no data and reveal nothing about other clients. Client
+// Such commands read no data and reveal nothing about other clients. Client
 // libraries send them when they connect. HOLDFAST STATUS tells an operator why
 // a node has no leader, and says no more than the HTTP port. MULTI must not be
 // refused: if it were, and the users were confirmed before the next command of
@@ -355,9 +356,9 @@ func (c userClient) refresh() error {
 	return nil
 }
 
-// checkLogin closes a connection that logged in before the users were confirmed,
-// if the passwords of its user have been replaced since: its password may be an
-// old one. Any goroutine may call it.
+// checkLogin closes a connection that logged in before the users were
+// confirmed, if the passwords of its user have been replaced since: the client
+// may have used an old password. Any goroutine may call it.
 func (c *conn) checkLogin() {
 	before := c.user.unconfirmed.Swap(nil)
 	if before == nil {
@@ -411,8 +412,8 @@ func (e refusedError) Error() string { return string(e) }
 // another client changed the user first.
 const changeTries = 1000
 
-// change creates or changes a user. edit gets the current user and returns
-// the new one; it may be called several times. No concurrent change of another
+// change creates or changes a user. edit gets the current user and returns the
+// new user; it may be called several times. No concurrent change of another
 // connection is lost.
 func (c userClient) change(name string, edit func(*acl.User) (*acl.User, error)) error {
 	for range changeTries {
@@ -493,9 +494,10 @@ const bootstrapEvery = 50 * time.Millisecond
 // cannot have the setting of a flag yet. A new cluster needs about a second.
 const oldFeaturesAttempts = 200
 
-// lockDelayChecks is how often a server that has written its --lock-delay reads the
-// setting again. Another node that started at the same time may have found no value
-// either, and may overwrite the value while this server repeats its reads.
+// lockDelayChecks is how often a server that has written its --lock-delay reads
+// the setting again. Another node that started at the same time may also have
+// found no value. It may overwrite this server's value while this server
+// repeats its reads.
 const lockDelayChecks = 100
 
 // bootstrapUsers reads the users of the cluster as soon as there is a leader,
@@ -573,10 +575,11 @@ func (c userClient) bootstrap() error {
 // setting.
 var errOldFeatures = errors.New("feature version of the cluster is too low")
 
-// seedLockDelay makes the value of --lock-delay the setting of the cluster, if it
-// was never set. It reports whether it wrote the setting, and otherwise whether the
-// setting is the value of the flag. If nodes with different values write the setting
-// at the same time, the last write determines it.
+// seedLockDelay makes the value of --lock-delay the cluster's setting
+// lock-delay, if that setting was never set. wrote reports whether it wrote the
+// setting. If it did not, same reports whether the setting has the value of the
+// flag. If nodes with different values write the setting at the same time, the
+// last write determines it.
 func (c userClient) seedLockDelay() (wrote, same bool, err error) {
 	s := c.srv
 	value := s.cfg.LockDelay

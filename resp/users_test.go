@@ -32,12 +32,12 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	for _, cmd := range []string{"GET k", "INFO server", "CONFIG GET *", "CLIENT LIST", "ACL LIST", "AUTH x",
 		"AUTH default x", "HELLO 2 AUTH default x", "SUBSCRIBE ch", "MONITOR"} {
 		if got := c.do(cmd); !strings.HasPrefix(got, "-CLUSTERDOWN") {
-			t.Errorf("%s before the users are known, without a leader: %q", cmd, got)
+			t.Errorf("%s before the node knows the users, without a leader: got %q, want CLUSTERDOWN", cmd, got)
 		}
 	}
 	c.expect("PING", "+PONG", "RESET", "+RESET") // RESET gives the client no more rights
 	if got := c.do("GET k"); !strings.HasPrefix(got, "-CLUSTERDOWN") {
-		t.Errorf("GET after RESET: %q", got)
+		t.Errorf("GET after RESET: got %q, want CLUSTERDOWN", got)
 	}
 
 	f.mu.Lock()
@@ -46,7 +46,7 @@ func TestUsers_BeforeTheyAreConfirmed(t *testing.T) {
 	c.expect("RESET", "+RESET", "GET k", "-NOAUTH Authentication required.", "AUTH wrong",
 		"-WRONGPASS invalid username-password pair or user is disabled.", "AUTH secret", "+OK", "GET k", "$-1")
 	if users.Version == 0 {
-		t.Error("the cluster has no users")
+		t.Error("the cluster has no users, want the default user that ACL SETUSER changed")
 	}
 }
 
@@ -66,8 +66,8 @@ func TestACLLog_LongKey(t *testing.T) {
 	}
 }
 
-// TestPermits checks that Permits decides as the check of the command itself does,
-// and that it adds no entry to the ACL log.
+// TestPermits checks that Permits decides as the server does when the user
+// sends the command, and that Permits adds no entry to the ACL log.
 func TestPermits(t *testing.T) {
 	s := serve(t, newFake(t))
 	c := dial(t, s)
@@ -114,14 +114,14 @@ func TestLockHelp(t *testing.T) {
 	help := c.do("LOCK HELP")
 	for _, want := range []string{"LIST [MATCH pattern]", "locks that are held", "HISTORY key", "TOKEN key [owner]"} {
 		if !strings.Contains(help, want) {
-			t.Errorf("%q is not in %q", want, help)
+			t.Errorf("LOCK HELP lacks %q: %q", want, help)
 		}
 	}
 }
 
-// TestClientList_Commands checks that the list for the dashboard contains the
-// number of commands that each connection has sent, and that CLIENT LIST does not
-// contain it.
+// TestClientList_Commands checks that the list of clients for the dashboard
+// contains the number of commands that each connection has sent, and that
+// CLIENT LIST does not contain this number.
 func TestClientList_Commands(t *testing.T) {
 	s := serve(t, newFake(t))
 	c := dial(t, s)
@@ -225,7 +225,7 @@ func TestUsers_Transaction(t *testing.T) {
 	c.send("MULTI", "SET a 1", "SET b 1", "EXEC")
 	c.want("+OK", refusal, refusal, "-EXECABORT Transaction discarded because of: "+refusal[1:])
 	if asked != 1 {
-		t.Errorf("the transaction asked %d times for the users", asked)
+		t.Errorf("the transaction asked %d times for the users, want once", asked)
 	}
 	c.expect("MULTI", "+OK", "DISCARD", "+OK", "DISCARD", "-ERR DISCARD without MULTI")
 	noLeader(1)

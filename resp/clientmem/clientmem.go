@@ -39,13 +39,13 @@ type Budget struct {
 
 	mu      sync.Mutex
 	used    int64
-	leaving int64 // the part of used that belongs to connections that are evicted
+	leaving int64 // the part of used that belongs to connections that are being closed for room
 	closing int64 // the part of pushed that belongs to connections that are being closed
 	holders map[*Account]struct{}
 	waiting []*roomWait // oldest first
 }
 
-// Account is the share of one connection in Budget.
+// Account is the share of one connection in a Budget.
 type Account struct {
 	m     *Budget
 	close func(bytes int64) // closes the connection
@@ -53,14 +53,15 @@ type Account struct {
 	// m.mu guards the following fields.
 	bytes   int64
 	queued  int64 // bytes of messages, which other connections may share
-	leaving bool  // the connection was chosen for eviction
+	leaving bool  // the connection was chosen to be closed
 	ended   bool
 
 	progress atomic.Int64 // when the client last read or sent something, in Unix nanoseconds
 	// busy is true while the node executes a command for which the client
 	// waits. It is false while the node writes replies to the socket and while
-	// a blocking command waits: what the connection occupies then is data that
-	// the client has not read or has sent too early.
+	// a blocking command waits: the bytes that the connection occupies at those
+	// times are replies that the client has not read, or commands that it has
+	// sent too early.
 	busy atomic.Bool
 }
 
@@ -131,9 +132,9 @@ func (h *Account) Add(n int64) {
 	}
 }
 
-// Rank adds n to the bytes of messages by which the connection is ranked for
-// eviction. It does not change the node's total: Budget.pushed counts these
-// bytes.
+// Rank adds n to the bytes of messages in the connection's size. The node
+// compares these sizes when it chooses the connections to close. Rank does not
+// change the node's total: Budget.pushed counts the bytes of messages there.
 func (h *Account) Rank(n int64) {
 	if n == 0 || h.m.max == 0 {
 		return
@@ -188,7 +189,7 @@ func (h *Account) Reserve(n int64, quit <-chan struct{}) bool {
 			return true
 		case <-retry.C:
 			m.mu.Lock()
-			m.grantLocked() // messages may have been delivered, which does not wake the waiters
+			m.grantLocked() // clients may have read messages: that frees room, but does not wake the waiters
 			evicted := m.makeRoomLocked()
 			m.mu.Unlock()
 			closeAll(evicted)
@@ -221,7 +222,7 @@ func (m *Budget) giveUp(w *roomWait) bool {
 	for i := range m.waiting {
 		if m.waiting[i] == w {
 			m.waiting = append(m.waiting[:i], m.waiting[i+1:]...)
-			m.grantLocked() // the replies after it may need less room
+			m.grantLocked() // the replies that wait behind w may need less room
 			return false
 		}
 	}
@@ -296,9 +297,9 @@ func (m *Budget) makeRoomLocked() []eviction {
 }
 
 // evictLocked chooses connections to close until need bytes are free. It
-// chooses stalled connections first, the largest ones before the others. If
-// these are not enough, it chooses connections that are not stalled, unless
-// stalledOnly is set.
+// chooses stalled connections first, the largest of them before the smaller
+// ones. If these are not enough, it chooses connections that are not stalled,
+// unless stalledOnly is set.
 func (m *Budget) evictLocked(need int64, stalledOnly bool) (chosen []eviction) {
 	before := time.Now().Add(-stalledAfter).UnixNano()
 	for need > 0 {
@@ -326,8 +327,8 @@ func (m *Budget) evictLocked(need int64, stalledOnly bool) (chosen []eviction) {
 	return chosen
 }
 
-// closeAll closes connections. That drops their messages, except messages that
-// other connections share. It must be called without m.mu.
+// closeAll closes the chosen connections. That frees their messages, except
+// messages that other connections share. It must be called without m.mu.
 func closeAll(chosen []eviction) {
 	for _, e := range chosen {
 		e.h.close(e.bytes + e.queued)

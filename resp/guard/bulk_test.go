@@ -74,7 +74,7 @@ func TestMore(t *testing.T) {
 				break
 			}
 			if len(packet) > room {
-				t.Fatalf("More(%d) returned %d bytes", room, len(packet))
+				t.Fatalf("More(%d) returned %d bytes, want some, and at most that many", room, len(packet))
 			}
 			got = append(got, packet...)
 			room -= len(packet)
@@ -102,11 +102,11 @@ func TestMore(t *testing.T) {
 	}
 }
 
-// TestMore_NotAllowed checks when More must return nothing.
+// TestMore_NotAllowed checks the cases in which More must return nothing.
 func TestMore_NotAllowed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in     []byte
-		parsed int // added to the number of bytes that Read has returned
+		parsed int // the test passes this number plus the bytes that Read has returned to More
 		change func(*Conn)
 	}{
 		"a buffer between has commands": {numbered(2000), -1, func(*Conn) {}},
@@ -124,7 +124,7 @@ func TestMore_NotAllowed(t *testing.T) {
 		}
 		tc.change(g)
 		if packet := g.More(maxBatch, int64(n+tc.parsed)); packet != nil {
-			t.Errorf("%s: More returned %d bytes", name, len(packet))
+			t.Errorf("%s: More returned %d bytes, want none", name, len(packet))
 		}
 	}
 	// A caller whose group is already full passes a negative number.
@@ -139,7 +139,7 @@ func TestMore_NotAllowed(t *testing.T) {
 		}
 		n += k
 		if packet := g.More(-1, int64(n)); packet != nil {
-			t.Errorf("More(-1) returned %d bytes", len(packet))
+			t.Errorf("More(-1) returned %d bytes, want none", len(packet))
 		}
 	}
 	// Without a socket of its own, for instance with TLS, More cannot know what has
@@ -151,6 +151,6 @@ func TestMore_NotAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if packet := g.More(maxBatch, int64(n)); len(packet) > 4096 {
-		t.Errorf("without a socket, More returned %d bytes", len(packet))
+		t.Errorf("without a socket, More returned %d bytes, want at most 4096", len(packet))
 	}
 }

@@ -81,12 +81,12 @@ type Conn struct {
 	buf       []byte
 	off, scan int
 	scanner   scanner
-	found     event // the event at scan whose command waits for room in the next Read
+	found     event // the event at the offset scan; its command waits for the next Read, which has more room
 
 	big     []byte // rest of a command that did not fit into one Read
 	bigSize int    // size of that whole command
 
-	retried    bool // scanRun has already seen the start of the incomplete command in buf
+	retried    bool // scanRun has already checked the start of the incomplete command in buf
 	hadCommand bool // a complete command was delivered
 	inputEnd
 
@@ -100,11 +100,11 @@ type Conn struct {
 	scanned uint64 // bytes scanned, for the test of linear cost
 }
 
-// lifeState is how the owner counts a Conn.
+// lifeState contains the fields that the owner needs to count a Conn.
 type lifeState struct {
 	lifeMu sync.Mutex // guards closed, and keeps auth consistent with the owner's counts
 	closed bool
-	early  atomic.Bool // the connection is counted in the owner's earlyConns
+	early  atomic.Bool // the owner's earlyConns counts the connection
 }
 
 // unauthState is the part of a Conn that matters until the client has
@@ -197,10 +197,11 @@ func (g *Conn) NetConn() net.Conn { return g.Conn }
 // Authenticated returns the last value of SetAuthenticated.
 func (g *Conn) Authenticated() bool { return g.auth.Load() }
 
-// SetAuthenticated records whether the client has authenticated. This selects the
-// limits and deadlines from the next command on. After a call by the handler of
-// AUTH, that is the command after AUTH. If RESET sets auth back to false, the later
-// commands of the same batch have already been checked with the wider limits.
+// SetAuthenticated records whether the client has authenticated. This selects
+// the limits and deadlines from the next command on. If the handler of AUTH
+// calls it, that is the command after AUTH. If RESET sets auth back to false,
+// the later commands of the same batch have already been checked with the wider
+// limits.
 func (g *Conn) SetAuthenticated(auth bool) {
 	if evicted := g.setAuthenticated(auth); evicted != nil {
 		g.owner.evict(evicted) // not under lifeMu: two guards that evict each other would deadlock

@@ -80,7 +80,7 @@ func TestLinear(t *testing.T) {
 			}
 			runtime.ReadMemStats(&after)
 			if got, most := g.scanned, uint64(2*len(c.in)+100); got > most {
-				t.Errorf("bytes looked at: got %d for %d, want at most %d", got, len(c.in), most)
+				t.Errorf("the guard scanned %d bytes for %d bytes of input, want at most %d", got, len(c.in), most)
 			}
 			if c.many {
 				return
@@ -92,7 +92,7 @@ func TestLinear(t *testing.T) {
 			// An inline command is allocated three times: as line, as word, as
 			// multibulk.
 			if got, most := after.TotalAlloc-before.TotalAlloc, uint64(12*len(c.in)+guard64K); got > most {
-				t.Errorf("bytes allocated: got %d for %d, want at most %d", got, len(c.in), most)
+				t.Errorf("the guard allocated %d bytes for %d bytes of input, want at most %d", got, len(c.in), most)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestBuffersAreReturned(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g.buf != nil || g.big != nil {
-			t.Errorf("%s: idle guard holds %d and %d bytes", short(in), cap(g.buf), cap(g.big))
+			t.Errorf("%s: the idle guard holds %d bytes in buf and %d in big, want none", short(in), cap(g.buf), cap(g.big))
 		}
 	}
 }
@@ -250,7 +250,7 @@ func TestLargeBufferIsNotKept(t *testing.T) {
 			t.Errorf("%s: buffer: got %d bytes, want %d", c.name, got, bufSize)
 		}
 		if out, err := io.ReadAll(g); len(out) != len(c.rest)/len(pingLine)*len(pingLine) || err != nil {
-			t.Errorf("%s: got %d bytes, %v", c.name, len(out), err)
+			t.Errorf("%s: Read returned %d bytes, %v, want all input", c.name, len(out), err)
 		}
 	}
 }
@@ -354,7 +354,7 @@ func TestHandshakeTimeout(t *testing.T) {
 			b.send(t, pingLine)
 			time.Sleep(24 * time.Hour)
 			if b.timeout != "" || b.got.String() != pingLine {
-				t.Errorf("got timeout %q and %q", b.timeout, &b.got)
+				t.Errorf("got timeout %q and the commands %q, want no timeout and one PING", b.timeout, &b.got)
 			}
 		})
 	})
@@ -388,7 +388,7 @@ func TestCommandTimeout(t *testing.T) {
 			b.send(t, pingLine[5:])
 			time.Sleep(time.Hour)
 			if got, want := b.got.String(), strings.Repeat(pingLine, 6); b.timeout != "" || got != want {
-				t.Errorf("got timeout %q and %q", b.timeout, got)
+				t.Errorf("got timeout %q and the commands %q, want no timeout and 6 PINGs", b.timeout, got)
 			}
 		})
 	})
@@ -399,10 +399,10 @@ func TestWriteTimeout(t *testing.T) {
 		time.Sleep(time.Minute)
 		n, err := b.Conn.Write([]byte(pongLine)) // nothing reads from the other end
 		if n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(b.started) != 70*time.Second || b.timeout != "write" {
-			t.Errorf("got %d, %v, timeout %q after %v", n, err, b.timeout, time.Since(b.started))
+			t.Errorf("Write returned %d, %v, timeout %q after %v, want the timeout \"write\" after 70s", n, err, b.timeout, time.Since(b.started))
 		}
 		if n, err := b.Conn.Write([]byte(pongLine)); n != 0 || err == nil {
-			t.Errorf("Write on the closed guard: got %d, %v", n, err)
+			t.Errorf("Write on the closed guard returned %d, %v, want 0 and an error", n, err)
 		}
 		if err := b.Conn.Close(); err != nil {
 			t.Error(err)
@@ -431,17 +431,17 @@ func TestLargeWrite(t *testing.T) {
 			}
 		}()
 		if n, err := b.Conn.Write(reply); n != len(reply) || err != nil {
-			t.Errorf("got %d, %v", n, err)
+			t.Errorf("Write returned %d, %v, want the length of the reply and no error", n, err)
 		}
 		<-read
 		if !bytes.Equal(got, reply) {
-			t.Error("the reply arrived damaged")
+			t.Error("the client received other bytes than the reply")
 		}
 	})
 }
 
-// TestPad checks that redcon frees its memory a second after a large command, and
-// parses the next command correctly.
+// TestPad checks that redcon frees its memory a second after a large command,
+// and then parses the next command correctly.
 func TestPad(t *testing.T) {
 	large := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("v", 1000000) + "\r\n"
 	synctest.Test(t, func(t *testing.T) {
@@ -541,13 +541,13 @@ func TestRepliesUnread(t *testing.T) {
 		t.Fatal("the write deadline did not end the connection")
 	}
 	if err := <-sent; err == nil {
-		t.Error("the server took a million commands from a client that reads no replies")
+		t.Error("the server read a million commands of a client that reads no replies, want it to stop earlier")
 	}
 	if grown, most := int64(testutil.Heap())-int64(before), int64(4<<20); grown > most {
 		t.Errorf("heap grew by %d bytes, want at most %d", grown, most)
 	}
 	if got, err := ask("tcp", s.addr, pingLine, pongLine, false); got != pongLine || err != nil {
-		t.Errorf("another connection: got %q, %v", got, err)
+		t.Errorf("another connection got %q, %v, want the reply to its PING", got, err)
 	}
 }
 
@@ -673,7 +673,7 @@ func TestLimitsValidate(t *testing.T) {
 		l := DefaultLimits()
 		spoil(&l)
 		if err := l.Validate(); err == nil || !strings.Contains(err.Error(), name+" ") {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("invalid %s: Validate returned %v, want an error that names the field", name, err)
 		}
 	}
 }

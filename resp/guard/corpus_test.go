@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// A corpusCase is what a client sends on a new connection, and everything that the
-// client must receive. If stranger is set, the server has the password "pw";
-// otherwise, the server has no password.
+// A corpusCase contains the input of a client on a new connection, and all
+// bytes that the client must receive. If stranger is set, the server has the
+// password "pw"; otherwise, the server has no password.
 type corpusCase struct {
 	name     string
 	in       string
@@ -56,7 +56,7 @@ var (
 
 const packets = "Redis drops replies that it has not sent when it closes, which depends on packets"
 
-// expected is the reply to a command with c where a length must begin.
+// expected is the reply to a command that has the character c where a length must begin.
 func expected(c string) string { return protocolError("expected '$', got '" + c + "'") }
 
 // noargs is the reply to a command that does not exist, without arguments.
@@ -161,7 +161,7 @@ var lengthCases = []corpusCase{
 	{name: "command over MaxCommand", in: "*9\r\n$4\r\nPING\r\n" + strings.Repeat("$1048576\r\n"+mebi+"\r\n", 7) + "$1048576\r\n", want: protocolError("too big command, the limit is 8388608 bytes"), closes: true, differs: "Redis allows 1 GB"},
 }
 
-// typeCases have another byte where a length must begin.
+// typeCases have a byte other than $ where a length must begin.
 var typeCases = []corpusCase{
 	{name: "got plus", in: "*1\r\n+PING\r\n", want: expected("+"), closes: true},
 	{name: "got letter", in: "*1\r\nPING\r\n", want: expected("P"), closes: true},
@@ -247,7 +247,8 @@ var strangerCases = []corpusCase{
 	{name: "wrong AUTH and 11 arguments in one packet", in: "AUTH xx\r\n*11\r\n", want: "-WRONGPASS invalid username-password pair or user is disabled.\r\n" + protocolError(unauthMulti), closes: true, stranger: true},
 }
 
-// testHandler answers the commands of the corpus as Redis does.
+// testHandler returns a handler that replies to the commands of the corpus as
+// Redis does.
 func testHandler(password string) func(redcon.Conn, redcon.Command) {
 	return func(c redcon.Conn, cmd redcon.Command) {
 		g := c.NetConn().(*Conn)
@@ -436,7 +437,7 @@ func TestCorpus(t *testing.T) {
 					t.Errorf("%s: sent %s\ngot  %s, %v\nwant %s", c.name, short(c.in), short(got), err, short(c.want))
 				}
 				if refused := s.protocol.Load()+s.cross.Load() > before; refused != c.closes {
-					t.Errorf("%s: refused: got %v, want %v", c.name, refused, c.closes)
+					t.Errorf("%s: the guard refused the input: %v, want %v", c.name, refused, c.closes)
 				}
 				pingBystander(t, bystander, c.name)
 			}
@@ -450,11 +451,11 @@ func pingBystander(t *testing.T, c net.Conn, after string) {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, pingLine); err != nil {
-		t.Fatalf("%s: another connection: %v", after, err)
+		t.Fatalf("after %s, another connection failed: %v", after, err)
 	}
 	got := make([]byte, len(pongLine))
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != pongLine {
-		t.Fatalf("%s: another connection: got %q, %v", after, got, err)
+		t.Fatalf("after %s, another connection got %q, %v, want the reply to its PING", after, got, err)
 	}
 }
 
@@ -506,7 +507,7 @@ func TestRandomAgainstRedis(t *testing.T) {
 	}
 	for kind, n := range answers {
 		if n < 20 {
-			t.Errorf("%q was answered %d times only: the pieces are badly chosen", kind, n)
+			t.Errorf("%q was the reply to only %d random inputs: choose pieces that cause it more often", kind, n)
 		}
 	}
 	t.Log(answers)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// errPad is the error of receive if the client has been silent since a
+// receive returns errPad if the client has been silent for padAfter since a
 // large command. The guard never returns it to its caller.
 var errPad = errors.New("client has been silent since a large command")
 
@@ -40,9 +40,10 @@ func (c *deadlines) restart() {
 	}
 }
 
-// receive reads from the socket with the deadline that applies. No deadline applies
-// while an authenticated client has sent only complete commands. receive then makes
-// no system call to set one. partial reports that a command is incomplete.
+// receive reads from the socket with the deadline that applies. partial says
+// that the last command is incomplete. No deadline applies to an authenticated
+// client whose commands are all complete. receive then makes no system call to
+// set a deadline.
 func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 	if g.readErr != nil {
 		return 0, g.readErr
@@ -67,7 +68,7 @@ func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 	return 0, err
 }
 
-// arm sets the earliest deadline that applies on the socket.
+// arm sets the socket's read deadline to the earliest deadline that applies.
 func (g *Conn) arm(partial, auth bool) error {
 	c, l := &g.deadlines, g.limits
 	var at time.Time

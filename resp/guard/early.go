@@ -20,9 +20,9 @@ import (
 // has not taken wait in the kernel. earlyConns is safe for concurrent use.
 type earlyConns struct {
 	most  int64
-	pause time.Duration // the longest wait of one Accept
+	pause time.Duration // maximum time that one Accept waits
 	n     atomic.Int64
-	eased chan struct{} // has a token after n has fallen below most; capacity 1
+	eased chan struct{} // receives a token when n falls below most; capacity 1
 }
 
 const (

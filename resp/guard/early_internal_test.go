@@ -55,7 +55,7 @@ func TestEarlyConns(t *testing.T) {
 	first := func(c *Conn) {
 		t.Helper()
 		if n, err := c.Read(make([]byte, 512)); n == 0 || err != nil {
-			t.Fatalf("%d bytes, %v", n, err)
+			t.Fatalf("Read returned %d bytes, %v, want some bytes and no error", n, err)
 		}
 	}
 	a, b, c := open(), open(), open()
@@ -80,7 +80,7 @@ func TestEarlyConns(t *testing.T) {
 	clients = append(clients, client)
 	select {
 	case <-accepted:
-		t.Error("Accept did not wait for the first commands")
+		t.Error("Accept returned while the first commands of three connections ran, want it to wait")
 	case <-time.After(50 * time.Millisecond):
 	}
 	// The next Read of a waits for input, so a is no longer counted.

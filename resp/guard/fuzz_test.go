@@ -29,8 +29,8 @@ type outcome struct {
 }
 
 // FuzzGuard sends any input in any packets through a guard to redcon. redcon
-// must not panic. The result must be the one of reference, which reads the
-// whole input at once. The guard's memory must be bounded.
+// must not panic. The result must equal that of the function reference, which
+// reads the whole input at once. The guard's memory must be bounded.
 func FuzzGuard(f *testing.F) {
 	for i, c := range corpus() {
 		if len(c.in) < 20000 {
@@ -66,7 +66,7 @@ func compare(t *testing.T, how string, got, want outcome) {
 		}
 	}
 	if len(got.commands) != len(want.commands) || got.replies != want.replies || !errors.Is(got.err, want.err) {
-		t.Fatalf("%s: got %d commands, reply %q, %v, want %d, %q, %v", how,
+		t.Fatalf("%s: got %d commands, the replies %q, %v, want %d commands, %q, %v", how,
 			len(got.commands), got.replies, got.err, len(want.commands), want.replies, want.err)
 	}
 }

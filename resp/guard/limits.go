@@ -10,7 +10,7 @@ import (
 // them when it is created, so a change does not affect open connections.
 //
 // Where Redis has the same limit, the error is the text of Redis 7.0.15. The
-// comments of the fields name these cases.
+// comment of each such field quotes the error.
 type Limits struct {
 	// MaxArgs is the maximum number of arguments of one command, including its
 	// name. The error is "invalid multibulk length". Redis allows 2^31-1, which
@@ -90,7 +90,7 @@ type Limits struct {
 	// PushHard and PushSoft bound the bytes of messages that wait for a
 	// connection that subscribes or tracks keys. The connection is closed when
 	// more than PushHard wait, or when more than PushSoft wait for longer than
-	// PushSoftTime. They are the pubsub limits of Redis'
+	// PushSoftTime. They correspond to the pubsub limits of Redis'
 	// client-output-buffer-limit. 0: no limit.
 	PushHard, PushSoft int
 	PushSoftTime       time.Duration
@@ -109,9 +109,9 @@ type Limits struct {
 	// node: replies that clients have not read, incomplete commands, and queued
 	// transactions. Amounts below 64 KiB are free. Beyond the limit, a large
 	// reply waits for room, and the node closes the connections that occupy
-	// most and whose clients neither read nor send. It is Redis'
-	// maxmemory-clients. 0: an eighth of the memory that the process may use,
-	// or 256 MiB if that is more.
+	// most and whose clients neither read nor send. ClientMemory corresponds to
+	// Redis' maxmemory-clients. 0: an eighth of the memory that the process may
+	// use, or 256 MiB if that is more.
 	ClientMemory int64
 }
 

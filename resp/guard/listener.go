@@ -133,8 +133,8 @@ func (l *Listener) admit(c net.Conn) *Conn {
 	return g
 }
 
-// evict closes a connection that has not authenticated, because a newer one
-// takes its place among the unauthenticated connections.
+// evict closes a connection that has not authenticated, because a newer
+// connection takes its place among the unauthenticated connections.
 func (l *Listener) evict(g *Conn) {
 	if l.hooks.Refused != nil {
 		l.hooks.Refused(g.RemoteAddr(), true)

@@ -52,7 +52,7 @@ func TestListenerMaxClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(refused); string(got) != "-ERR max number of clients reached\r\n" || err != nil {
-			t.Errorf("got %q, %v", got, err)
+			t.Errorf("a connection beyond the limit got %q, %v, want the error for too many clients", got, err)
 		}
 		refused.Close()
 	}
@@ -63,7 +63,7 @@ func TestListenerMaxClients(t *testing.T) {
 		t.Errorf("open: got %d, want 3", got)
 	}
 	open[0].Close()
-	testutil.Eventually(t, "a connection is counted out", func() bool { return s.Open() == 2 })
+	testutil.Eventually(t, "the closed connection is no longer counted", func() bool { return s.Open() == 2 })
 	pingBystander(t, dial(t, s), "a connection was closed")
 }
 
@@ -78,24 +78,24 @@ func TestListenerMaxUnauth(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != "+OK\r\n" {
-			t.Fatalf("got %q, %v", got, err)
+			t.Fatalf("AUTH got %q, %v, want +OK", got, err)
 		}
 	}
 	for range 5 { // each connection makes room when it authenticates
 		auth(dial(t, s))
 	}
 	oldest := dial(t, s)
-	testutil.Eventually(t, "the first one is counted", func() bool { return s.Unauthenticated() == 1 })
+	testutil.Eventually(t, "the oldest connection is counted", func() bool { return s.Unauthenticated() == 1 })
 	second := dial(t, s)
-	testutil.Eventually(t, "the second one is counted", func() bool { return s.Unauthenticated() == 2 })
+	testutil.Eventually(t, "the second connection is counted", func() bool { return s.Unauthenticated() == 2 })
 	third := dial(t, s) // replaces the oldest
 	if _, err := io.ReadAll(oldest); err != nil && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the oldest one: %v", err)
+		t.Errorf("reading from the oldest connection: %v, want its end", err)
 	}
 	auth(second)
 	auth(third)
 	auth(dial(t, s))
-	testutil.Eventually(t, "the counts settle", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
+	testutil.Eventually(t, "8 connections are open, all authenticated", func() bool { return s.Open() == 8 && s.Unauthenticated() == 0 })
 }
 
 func TestCloseCountsOnce(t *testing.T) {
@@ -104,7 +104,7 @@ func TestCloseCountsOnce(t *testing.T) {
 	owner := NewListener(nil, DefaultLimits(), Hooks{})
 	g := owner.admit(near)
 	if owner.Open() != 1 || owner.Unauthenticated() != 1 {
-		t.Fatalf("admitted: got %d open, %d unauthenticated", owner.Open(), owner.Unauthenticated())
+		t.Fatalf("after admit, %d connections are open and %d unauthenticated, want 1 and 1", owner.Open(), owner.Unauthenticated())
 	}
 	g.SetAuthenticated(true)
 	g.SetAuthenticated(false)
@@ -123,7 +123,7 @@ func TestCloseCountsOnce(t *testing.T) {
 	}
 	all.Wait()
 	if owner.Open() != 0 || owner.Unauthenticated() != 0 {
-		t.Errorf("closed: got %d open, %d unauthenticated", owner.Open(), owner.Unauthenticated())
+		t.Errorf("after Close, %d connections are open and %d unauthenticated, want none", owner.Open(), owner.Unauthenticated())
 	}
 }
 
@@ -178,7 +178,7 @@ func TestListenerBacksOff(t *testing.T) {
 			sum += p
 		}
 		if got := time.Since(began); got != sum || len(pauses) != 12 || pauses[0] != 5*time.Millisecond || pauses[11] != time.Second {
-			t.Errorf("paused %v: %v", got, pauses)
+			t.Errorf("Accept took %v with the pauses %v, want 12 pauses from 5ms to 1s and no other delay", got, pauses)
 		}
 
 		// Close ends a pause, and Accept returns.
@@ -194,10 +194,10 @@ func TestListenerBacksOff(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-done; !errors.Is(err, net.ErrClosed) || time.Since(began) != 0 {
-			t.Errorf("got %v after %v", err, time.Since(began))
+			t.Errorf("Accept returned %v %v after Close, want net.ErrClosed at once", err, time.Since(began))
 		}
 		if err := l.Close(); err != nil {
-			t.Errorf("second Close: %v", err)
+			t.Errorf("the second Close returned %v, want nil", err)
 		}
 	})
 }
@@ -231,7 +231,7 @@ func TestListenerRefusalDoesNotStall(t *testing.T) {
 		}()
 		synctest.Wait()
 		if got := time.Since(began); refused != 3*maxRefusals || got != 0 {
-			t.Errorf("refused %d in %v, want %d at once", refused, got, 3*maxRefusals)
+			t.Errorf("Accept refused %d connections in %v, want %d without a delay", refused, got, 3*maxRefusals)
 		}
 		first.Close()
 		near2, far2 := net.Pipe()

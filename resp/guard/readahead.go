@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// maxAhead bounds the bytes that are read ahead. If a client sends more
-// after a command that waits, the guard does not notice that it disconnects.
+// maxAhead bounds the bytes that are read ahead. If a client sends more bytes
+// than that while its command waits, the guard does not notice that the client
+// disconnects.
 const maxAhead = 1 << 20
 
 // ReadAhead reads from the socket while a command of the client runs, in order to

@@ -39,10 +39,10 @@ type state uint8
 const (
 	atStart     state = iota // before the first byte of a command
 	inLine                   // inside an inline command
-	inCount                  // inside *n, after the star
+	inCount                  // in the count line *n, after the star
 	afterCount               // after *n\r
 	atLength                 // before the first byte of $n
-	inLength                 // inside $n
+	inLength                 // in the length line $n, after the dollar sign
 	afterLength              // after $n\r
 	inBody                   // inside the bytes of an argument or their CRLF
 )
@@ -51,11 +51,11 @@ const (
 // numbers, so it never reads a byte twice, and its cost does not depend on how
 // the input is split into packets.
 //
-// It parses as Redis does, with three peculiarities. A count or length line
-// ends at the first CR, whatever byte follows. If a NUL precedes that CR, the
-// line has no end, because strchr stops at the NUL. The two bytes after an
-// argument are not checked. Where redcon would parse such bytes differently,
-// the scanner overwrites them with CR LF in place.
+// It parses as Redis does, including three peculiarities of Redis. A count or
+// length line ends at the first CR, whatever byte follows. If a NUL precedes
+// that CR, the line has no end, because strchr stops at the NUL. The two bytes
+// after an argument are not checked. Where redcon would parse such bytes
+// differently, the scanner overwrites them with CR LF in place.
 type scanner struct {
 	state  state
 	dead   bool // a NUL precedes the line's end, so only the length limit ends the line
@@ -297,11 +297,12 @@ func (n *decimal) value() (int64, bool) {
 	return int64(n.n), n.n <= math.MaxInt64
 }
 
-// scanRun returns the number of bytes at the start of b that are complete
-// multibulk commands which redcon can parse as they are. It accepts at most
-// most commands. It is the fast path for what clients normally send: canonical
-// numbers, CR LF at every line end, and nothing beyond a limit. At anything
-// else it stops without a decision, and a scanner decides.
+// scanRun returns the length of the part at the start of b that consists of
+// complete multibulk commands. redcon can parse these commands as they are. The
+// parameter most limits their number. scanRun is the fast path for the normal
+// input of clients: canonical numbers, CR LF at every line end, and nothing
+// beyond a limit. scanRun stops at any other input, which a scanner then
+// checks.
 func scanRun(b []byte, most int, l *Limits, auth bool) int {
 	maxArgs, maxBulk := l.MaxArgs, l.MaxBulk
 	if !auth {

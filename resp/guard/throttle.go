@@ -24,8 +24,8 @@ type LoginThrottle struct {
 	by map[throttleKey]*throttleEntry
 }
 
-// throttleKey identifies what a login is counted for: the address of the client and
-// the name of the user or, if all is set, the address alone.
+// throttleKey is a key under which logins are counted: the address of the
+// client and the name of the user or, if all is set, the address alone.
 type throttleKey struct {
 	addr, user string
 	all        bool
@@ -36,23 +36,23 @@ type throttleEntry struct {
 	pending  int // logins that are being checked
 	failures int
 	last     time.Time // time of the last failure
-	next     time.Time // the first time slot that is free
-	trusted  time.Time // time of the last success, zero if there was a failure since
+	next     time.Time // start of the first free time slot
+	trusted  time.Time // time of the last success, zero if a login has failed since then
 }
 
 const (
 	// freeLogins is how many logins of one user may fail from one address
-	// within throttleWindow before further logins wait. freeLoginsAll is the same
-	// number for all users of an address, because many clients may share an
-	// address.
+	// within throttleWindow before further logins wait. freeLoginsAll is the
+	// corresponding number for all users of one address together. It is larger,
+	// because many clients may share an address.
 	freeLogins     = 20
 	freeLoginsAll  = 100
 	throttleWindow = time.Minute
-	// throttlePending is the interval between time slots while no login has failed
-	// yet, and the number of logins exceeds the number of free logins only because
-	// other logins are being checked.
+	// throttlePending is the interval between time slots while fewer logins
+	// have failed than are free, but failed and pending logins together exceed
+	// that number.
 	throttlePending = 10 * time.Millisecond
-	// throttleRefuse is the longest wait. An attempt that would wait longer is
+	// throttleRefuse is the maximum wait. An attempt that would wait longer is
 	// refused.
 	throttleRefuse = 5 * time.Second
 	// throttleTrust is how long after a successful login the user is exempt from
@@ -61,8 +61,8 @@ const (
 	// maxThrottled bounds the number of entries. When it is reached, the entries
 	// whose window is over are dropped. If that is not enough, all are dropped.
 	maxThrottled = 10000
-	// maxThrottleUser is the longest user name, in bytes, that is kept. A longer
-	// name is replaced by its hash.
+	// maxThrottleUser is the maximum length, in bytes, of a user name that is
+	// stored. A longer name is replaced by its hash.
 	maxThrottleUser = 64
 )
 
@@ -221,8 +221,9 @@ func (t *LoginThrottle) makeRoom(now time.Time) {
 }
 
 // throttleAddr returns the key of a client address. It returns "" for a client
-// that does not connect over TCP, which is not limited. Addresses of one IPv6
-// /64 network count as one, because a single host usually has all of them.
+// that does not connect over TCP. The logins of such a client are not limited.
+// Addresses of one IPv6 /64 network count as one, because a single host usually
+// has all of them.
 func throttleAddr(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	switch {

@@ -40,17 +40,17 @@ func TestLoginThrottle_AtOnce(t *testing.T) {
 		}
 	}
 	if checked > freeLogins+1 {
-		t.Errorf("%d passwords are checked at once, want at most %d", checked, freeLogins+1)
+		t.Errorf("%d passwords were checked at the same time, want at most %d", checked, freeLogins+1)
 	}
 	for range 50 { // a pool that logs in while the node asks the leader for the users
 		if _, ok := l.Reserve(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}, "app", now); !ok {
-			t.Fatal("a login is refused although none has failed")
+			t.Fatal("Reserve refused a login although no login has failed, want it admitted")
 		}
 	}
 }
 
-// TestLoginThrottle_ManyUsers checks that guessing for another user each time
-// is limited too.
+// TestLoginThrottle_ManyUsers checks that the guesses of a client are limited
+// even if each guess is for another user.
 func TestLoginThrottle_ManyUsers(t *testing.T) {
 	var l LoginThrottle
 	now := time.Unix(1000, 0)
@@ -96,7 +96,7 @@ func TestLoginThrottle(t *testing.T) {
 		wants(a, "u", now, 0)
 		l.Done(a, "u", LoginFailed, now)
 	}
-	wants(a, "u", now, 0) // the login is counted, so the next one waits
+	wants(a, "u", now, 0) // this login is counted, so the next login waits
 	l.Done(a, "u", LoginFailed, now)
 	wants(a, "u", now, 2*firstPenalty)
 	l.Done(a, "u", LoginSucceeded, now) // the right password
@@ -139,7 +139,7 @@ func TestLoginThrottle_OtherClients(t *testing.T) {
 			l.Done(addr, "bad", LoginFailed, at)
 		}
 		if n%50 == 0 && !good(at) {
-			t.Fatalf("a user that has logged in before is kept waiting %v after the start", at.Sub(now))
+			t.Fatalf("%v after the start, a user that has logged in before must wait, want no wait", at.Sub(now))
 		}
 	}
 }

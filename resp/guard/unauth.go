@@ -19,15 +19,17 @@ type unauthConns struct {
 	mu     sync.Mutex
 	n      int
 	byAddr map[string]*list.List // values are *Conn, oldest first
-	// free is the time at which all charged input is paid for: see charge.
+	// free is the time from which a connection may send without a delay, because the rate then covers all charged input: see charge.
 	free time.Time
 }
 
-// unauthFree is how many bytes a connection may send before it logs in without
-// being charged. It is several times what any client library sends.
+// unauthFree is the number of bytes for which a connection is not charged
+// before it logs in. Client libraries send only a fraction of this before a
+// login.
 const unauthFree = 16 << 10
 
-// unauthCommand is what a command is charged in addition to its bytes.
+// unauthCommand is the number of bytes that each command is charged in addition
+// to its own bytes.
 const unauthCommand = 256
 
 // unauthPause is the maximum delay of one read.
@@ -100,9 +102,10 @@ func (u *unauthConns) len() int {
 }
 
 // charge charges n bytes against the shared rate, in bytes per second, and
-// returns how long the connection that sent them must wait. That is at most
-// unauthPause. So even if many connections exceed the rate, each of them reads
-// once per second, and later connections do not wait longer.
+// returns how long the connection that sent them must wait. The wait is at most
+// unauthPause. So even if many connections exceed the rate together, the guard
+// reads from each of them once per second, and later connections do not wait
+// longer.
 func (u *unauthConns) charge(n, rate int, now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

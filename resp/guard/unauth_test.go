@@ -23,7 +23,7 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 	for range 10 {
 		silent = append(silent, dial(t, s))
 	}
-	testutil.Eventually(t, "the places are taken", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
+	testutil.Eventually(t, "3 unauthenticated connections are open", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
 	for i, c := range silent[:7] {
 		if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("connection %d: %v", i, err)
@@ -50,7 +50,7 @@ func TestUnauthConns_Most(t *testing.T) {
 	first := guard("a")
 	for _, g := range []*Conn{first, guard("a"), guard("a"), guard("b"), guard("b")} {
 		if u.add(g, &l) != nil {
-			t.Fatal("evicted although there is room")
+			t.Fatal("add evicted a connection below the limit, want none evicted")
 		}
 	}
 	if got := u.add(guard("c"), &l); got != first {
@@ -58,7 +58,7 @@ func TestUnauthConns_Most(t *testing.T) {
 	}
 	u.remove(first) // first was evicted before
 	if u.len() != 5 {
-		t.Errorf("%d connections, want 5", u.len())
+		t.Errorf("%d connections are left, want 5", u.len())
 	}
 }
 
@@ -111,10 +111,10 @@ func TestUnauthConns_Debt(t *testing.T) {
 	now := time.Now()
 	for range 1000 {
 		if wait := u.charge(rate, rate, now); wait > unauthPause {
-			t.Fatalf("a read has to wait %v, want %v at most", wait, unauthPause)
+			t.Fatalf("a read must wait %v, want at most %v", wait, unauthPause)
 		}
 	}
 	if wait := u.charge(1, rate, now.Add(2*unauthPause)); wait > unauthPause/100 {
-		t.Errorf("another connection has to wait %v after all was quiet", wait)
+		t.Errorf("another connection must wait %v after a pause in the input, want no wait", wait)
 	}
 }

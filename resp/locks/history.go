@@ -62,8 +62,8 @@ func ParseHistory(db int, args [][]byte) (q history.Query, fail fsm.Reply) {
 const maxMillis = 1 << 53
 
 // parseTime parses a time and returns it in microseconds since 1970. If the
-// argument is in milliseconds, parseTime adds rest microseconds: with a rest of
-// 999, the result is the end of the millisecond.
+// argument is a number of milliseconds, parseTime adds rest to the result. With
+// a rest of 999, the result is the last microsecond of that millisecond.
 func parseTime(arg []byte, rest int64) (us int64, ok bool) {
 	if n, ok := number.ParseInt(arg); ok {
 		return n*1000 + rest, n >= 0 && n < maxMillis/1000*1000
@@ -90,7 +90,8 @@ func History(key string, a history.Answer) fsm.Reply {
 	})
 }
 
-// millis returns a time in microseconds as milliseconds, null for 0.
+// millis converts a time in microseconds to a reply in milliseconds. For 0, the
+// reply is null.
 func millis(us int64) fsm.Reply {
 	if us == 0 {
 		return fsm.Null
@@ -132,8 +133,8 @@ func grant(g *history.Grant) fsm.Reply {
 	))
 }
 
-// nodeOf returns the id of a node from the name of its session, which also names
-// the data directory.
+// nodeOf returns the node's id, which is the part before the @ in the name of
+// the node's session. The rest of that name identifies the data directory.
 func nodeOf(session string) string {
 	id, _, _ := strings.Cut(session, "@")
 	return id

@@ -27,7 +27,7 @@ type Port struct {
 	Published, Delivered, Invalidations, CutOff prometheus.Counter
 
 	BytesIn, BytesOut atomic.Uint64
-	Accepted          atomic.Uint64 // like Connections, for INFO
+	Accepted          atomic.Uint64 // the same number as Connections, for INFO
 	Unserved          atomic.Uint64 // connections refused because of MaxClients or MaxUnauth
 	Evicted           atomic.Uint64 // connections closed because of the memory for clients
 
@@ -57,8 +57,8 @@ type LimitFlag struct {
 	Number float64 // the value as a number; seconds for a duration
 }
 
-// Latency buckets: the first bound is 50 µs, each further one is twice as
-// large, up to 6.5 s. The last bucket contains all longer latencies.
+// The upper bound of the first latency bucket is 50 µs. Each further bound is
+// twice as large, up to 6.5 s. The last bucket contains all longer latencies.
 const (
 	firstBucket = 50 * time.Microsecond
 	bucketCount = 18
@@ -124,7 +124,7 @@ type Bucket struct {
 	Calls uint64
 }
 
-// Buckets returns the buckets into which calls fall. The count of each bucket
+// Buckets returns the buckets that contain calls. The count of each bucket also
 // includes the calls in all lower buckets.
 func (t Sum) Buckets() []Bucket {
 	var all []Bucket
@@ -150,8 +150,8 @@ func (t Sum) Quantile(q float64) time.Duration {
 	return bucketBound(bucketCount)
 }
 
-// Totals is a snapshot of everything that CONFIG RESETSTAT resets. The counters
-// themselves continue, because a scraper of /metrics must not see them
+// Totals is a snapshot of the values that CONFIG RESETSTAT resets in INFO. The
+// counters themselves continue, because a scraper of /metrics must not see them
 // decrease.
 type Totals struct {
 	Series                                map[string]Sum // by full name of the command
@@ -202,16 +202,16 @@ func New(state State) *Port {
 	return m
 }
 
-// Series returns a new series for the command with a full name.
+// Series returns a new series for the command with the given full name.
 func (m *Port) Series(name string) *Series {
 	s := &Series{Name: name}
 	m.all = append(m.all, s)
 	return s
 }
 
-// Group records a group of n commands that took d. Each of its commands counts
-// as having taken d. The function at returns the series of the command with a
-// given index. out contains the replies, one for each command.
+// Group records a group of n commands that took d. Each command counts with the
+// whole time d. The function at returns the series of the command with a given
+// index. out contains the replies, one for each command.
 func (m *Port) Group(n int, at func(i int) *Series, d time.Duration, out []byte) {
 	bucket := bucketOf(d)
 	for i := 0; i < n; {

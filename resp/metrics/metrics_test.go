@@ -38,7 +38,8 @@ func TestSum_Quantile(t *testing.T) {
 	}
 }
 
-// TestErrorCounts_Bounded: scripts can return any number of codes.
+// TestErrorCounts_Bounded checks that the number of error codes is bounded,
+// because scripts can return any code.
 func TestErrorCounts_Bounded(t *testing.T) {
 	var e errorCounts
 	for i := range 1000 {
@@ -47,7 +48,7 @@ func TestErrorCounts_Bounded(t *testing.T) {
 	}
 	all := e.all()
 	if len(all) > maxErrorCodes+1 || all["other"] == 0 {
-		t.Errorf("%d codes, %d other", len(all), all["other"])
+		t.Errorf("%d codes are counted, and %d errors count as other, want a bounded number of codes and some others", len(all), all["other"])
 	}
 	n := uint64(0)
 	for _, c := range all {
@@ -58,11 +59,11 @@ func TestErrorCounts_Bounded(t *testing.T) {
 	}
 }
 
-// TestMetrics_NoAllocation: recording a group allocates nothing.
+// TestMetrics_NoAllocation checks that recording a group allocates nothing.
 func TestMetrics_NoAllocation(t *testing.T) {
 	m, at, out := groupOf(64)
 	if n := testing.AllocsPerRun(100, func() { m.Group(64, at, time.Millisecond, out) }); n != 0 {
-		t.Errorf("%v allocations a group", n)
+		t.Errorf("recording a group makes %v allocations, want none", n)
 	}
 }
 

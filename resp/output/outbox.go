@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
-// Outbox queues what the server sends to a connection without a request:
-// messages of channels and invalidations.
+// Outbox queues the messages that the server sends to a connection without a
+// request: messages of channels, invalidations, and lines of MONITOR.
 //
 // While the connection's goroutine serves a pipeline, that goroutine alone
 // writes to the socket. It inserts the queued messages between the replies, so
@@ -44,8 +44,8 @@ type Outbox struct {
 	// ranked is the part of size and count that has been reported to the memory
 	// for clients: see rankLocked.
 	ranked int64
-	// over is when size rose above the soft limit. It is zero while size is
-	// below the limit.
+	// over is the time at which size rose above the soft limit. It is zero
+	// while size is not above that limit.
 	over time.Time
 }
 
@@ -64,12 +64,12 @@ const (
 	rankBytes = 4 << 10
 )
 
-// Node is what all outboxes of a node share.
+// Node contains the limits and the services that all outboxes of a node share.
 type Node struct {
 	Memory *clientmem.Budget
 	Limits *guard.Limits
-	// Go starts a goroutine that the node waits for. Closed is closed when the
-	// goroutines must end.
+	// Go runs f on a goroutine. The server waits for these goroutines when it
+	// closes. Closed is closed when they must end.
 	Go     func(f func())
 	Closed <-chan struct{}
 	Logger hclog.Logger
@@ -86,9 +86,9 @@ func NewOutbox(node *Node, client uint64, w *Writer, cutOff func(reason string, 
 }
 
 // Begin gives the connection's goroutine the exclusive right to write, for a
-// pipeline. It writes the messages that the outbox's goroutine has not written
-// yet before the replies: a client must not receive the reply of a later command
-// before an invalidation that was due earlier.
+// pipeline. Before the replies, Begin writes the messages that the outbox's
+// goroutine has not written yet: a client must not receive the reply of a later
+// command before an invalidation that was due earlier.
 func (o *Outbox) Begin() {
 	if o.Resume() {
 		o.Drain()
@@ -97,7 +97,7 @@ func (o *Outbox) Begin() {
 
 // Resume is like Begin, for a connection that has waited for a blocking
 // command. The queued messages may be a consequence of that command, so they
-// follow its reply. Resume reports whether there are any.
+// follow its reply. Resume reports whether messages are queued.
 func (o *Outbox) Resume() (queued bool) {
 	o.mu.Lock()
 	o.serving, o.waiter = true, 0
@@ -115,8 +115,9 @@ func (o *Outbox) End() error { return o.EndBefore(0) }
 func (o *Outbox) EndBefore(waiter fsm.Pos) error { return o.w.endAfter(func() { o.release(waiter) }) }
 
 // release writes the queued messages after the replies. The outbox's goroutine
-// sends the messages that arrive meanwhile; if release sent them too, it might
-// never end in a flood of messages. Only Writer.endAfter calls release.
+// sends the messages that arrive meanwhile; if release sent them too, a flood
+// of messages could keep it from ever returning. Only Writer.endAfter calls
+// release.
 func (o *Outbox) release(waiter fsm.Pos) {
 	o.mu.Lock()
 	o.waiter = waiter
@@ -143,7 +144,8 @@ func (o *Outbox) sent(taken []Message) {
 	o.w.cfg.Memory.Rank(d)
 }
 
-// releaseLocked subtracts messages that have left the queue from what is charged.
+// releaseLocked releases the memory that was charged for messages that have
+// left the queue.
 func (o *Outbox) releaseLocked(taken []Message) {
 	bytes := 0
 	for i := range taken {
@@ -259,7 +261,7 @@ func (o *Outbox) pushLocked(why pubsub.Cause, encode func(proto int) *pubsub.Pay
 		o.cutOffLocked(reason)
 		return false
 	}
-	if o.size == 0 { // from here on the client has something to read
+	if o.size == 0 { // from now on, the client has a message to read
 		o.w.cfg.Memory.Touch()
 	}
 	o.queue = append(o.queue, Message{p, why})
@@ -304,7 +306,8 @@ func (o *Outbox) limit(n int, now time.Time) string {
 	return ""
 }
 
-// CutOff closes the connection, because it would miss messages.
+// CutOff closes the connection for the given reason. The hub calls it when the
+// connection would otherwise miss messages, or costs the node too much.
 func (o *Outbox) CutOff(reason string) {
 	o.mu.Lock()
 	o.cutOffLocked(reason)
@@ -364,9 +367,9 @@ func (o *Outbox) write() error {
 	return o.w.messages(next, func() { o.sent(taken) })
 }
 
-// next takes what the goroutine writes next: one large message, or a buffer
-// with several small messages. It returns nothing while the connection's
-// goroutine writes.
+// next takes the next messages that the outbox's goroutine writes: one large
+// message, or a buffer with several small messages. It returns nothing while
+// the connection's goroutine writes.
 func (o *Outbox) next() (all []byte, taken []Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

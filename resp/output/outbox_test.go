@@ -49,7 +49,7 @@ func TestOutbox_Flood(t *testing.T) {
 		t.Errorf("%d messages were written before the pipeline ended, want 1", f.written)
 	}
 	if n, _ := f.out.Pending(); n != 1 || len(f.out.wake) != 1 {
-		t.Errorf("%d messages are left to the goroutine, which is woken %d times", n, len(f.out.wake))
+		t.Errorf("%d messages are left to the outbox's goroutine, which is woken %d times, want 1 message and 1 time", n, len(f.out.wake))
 	}
 }
 
@@ -69,7 +69,7 @@ func TestOutbox_Begin(t *testing.T) {
 		f.out.Push(pubsub.Cause{}, func(int) *pubsub.Payload { return pubsub.NewPayload([]byte("+first\r\n")) })
 		test.begin(f.out)
 		if f.written != test.want {
-			t.Errorf("%s: %d messages were written, want %d", test.name, f.written, test.want)
+			t.Errorf("%s: %d messages were written before the replies, want %d", test.name, f.written, test.want)
 		}
 	}
 }

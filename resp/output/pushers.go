@@ -8,9 +8,9 @@ import (
 
 // Pushers bounds the number of outboxes that send at the same time. A message
 // to 4000 subscribers wakes 4000 goroutines. If all of them were ready to send,
-// the goroutine of another client would wait behind them for a processor, and
-// would do so several times in one command. With Pushers, most of the outboxes
-// wait for a slot and need no processor.
+// the goroutine of another client would wait behind them for a processor,
+// several times in one command. With Pushers, most of the outboxes wait for a
+// slot and need no processor meanwhile.
 //
 // An outbox does not hold a slot while it waits for its client to read.
 type Pushers struct {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPushers_Bounded checks that only a few outboxes send at the same time, and
-// that all of them get their turn.
+// TestPushers_Bounded checks that only a few outboxes send at the same time,
+// and that all outboxes send in the end.
 func TestPushers_Bounded(t *testing.T) {
 	p := NewPushers()
 	var sending, most, sent atomic.Int64

@@ -28,7 +28,7 @@ const (
 // goroutines use it:
 //
 //   - The connection's goroutine writes replies, and the messages that belong
-//     between them. It collects small ones in redcon's buffer, which only this
+//     between them. It collects small texts in redcon's buffer, which only this
 //     goroutine uses. It locks mu to send.
 //   - While the connection's goroutine waits for the replies of a group, the
 //     goroutine that delivers these replies may send them: see sendEarly.
@@ -50,7 +50,7 @@ type Writer struct {
 	charged bool // see SetCharged
 }
 
-// WriterConfig is what a Writer needs of its connection.
+// WriterConfig contains the parts of a connection that its Writer uses.
 type WriterConfig struct {
 	Redcon redcon.Conn
 	Net    net.Conn
@@ -224,8 +224,8 @@ func (w *Writer) Close() error {
 	return w.cfg.Redcon.Close()
 }
 
-// messages writes messages while no pipeline runs. It writes what next returns
-// and then calls sent, until next returns nothing.
+// messages writes messages while no pipeline runs. It writes the bytes that
+// next returns and then calls sent. It repeats this until next returns nothing.
 func (w *Writer) messages(next func() []byte, sent func()) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,9 +274,9 @@ func (w *Writer) trySend(b []byte) (n int) {
 
 // early lets the goroutine that delivers the results of a log entry write the
 // replies of a group to the client's socket. The connection's goroutine waits
-// for the replies at that time (see resp.Executor.Do). The replies of many clients
-// are written one after the other before any of these goroutines is woken:
-// docs/architecture.md, "Sending replies", has the reason.
+// for the replies at that time (see resp.Executor.Do). The delivering goroutine
+// writes the replies of many clients before it wakes the goroutines of their
+// connections: docs/architecture.md, "Sending replies", has the reason.
 type early struct {
 	send func(replies []byte) // sendEarly, bound to the writer
 	may  bool                 // the replies of the current group may be sent early: see AllowEarly

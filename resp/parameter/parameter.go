@@ -33,7 +33,7 @@ const (
 type Parameter struct {
 	Name  string
 	Alias string // an older name of the parameter, or ""
-	Start string // its value until a client changes it
+	Start string // the parameter's value until a client changes it
 	Class Class
 	Why   string // the reason for which a Refused parameter cannot be changed
 	kind  valueKind

@@ -14,8 +14,8 @@ type Cause struct {
 	Wait fsm.Pos
 }
 
-// causeFor returns the cause of an event of the entry at a log index, from the
-// point of view of connection id.
+// causeFor returns the cause of an event of the entry at a log index, for a
+// message to the connection with the given id.
 func causeFor(index uint64, e *fsm.Event, id uint64) Cause {
 	if e == nil {
 		return Cause{}
@@ -27,9 +27,9 @@ func causeFor(index uint64, e *fsm.Event, id uint64) Cause {
 	return why
 }
 
-// Relative compares the cause with the group at a position of the entry at index.
-// The result before says whether the cause precedes the group in the log. The
-// result in says whether the cause belongs to the group.
+// Relative compares the cause with the group at a position of the entry at
+// index. It returns two results: before is true if the cause precedes the group
+// in the log, and in is true if the cause belongs to the group.
 func (w *Cause) Relative(index uint64, position int) (before, in bool) {
 	switch {
 	case w.Index == 0 || index == 0:

@@ -1,5 +1,5 @@
-// Package pubsub delivers what the log causes to the clients of this node that
-// have asked for it: messages of channels, keyspace notifications, and
+// Package pubsub delivers the events of the log to the clients of this node
+// that have asked for them: messages of channels, keyspace notifications, and
 // invalidations of keys that a client has read (CLIENT TRACKING).
 //
 // A [Hub] keeps the subscriptions and the table of keys that were read. It sees
@@ -36,7 +36,8 @@ const (
 	ShardChannels
 )
 
-// Config is what a hub needs of its server.
+// Config contains the limits, functions and counters that a hub gets from its
+// server.
 type Config struct {
 	// MaxBytes bounds an estimate of the memory of all subscriptions and
 	// prefixes. 0: no limit.
@@ -86,11 +87,11 @@ type Hub struct {
 	track     tracking
 }
 
-// These numbers bound how much is processed before the hub's lock is released for
-// others. hubSlice is the number of deliveries. topicSlice is the number of topics
-// that a connection joins or leaves, or of prefixes that it begins or ceases to
-// track. One topic or prefix takes about a microsecond, so a slice of topics ends
-// in time for the connection to yield: see yield.Every.
+// These numbers bound how much the hub processes before it releases its lock
+// for other goroutines. hubSlice is the number of deliveries. topicSlice is the
+// number of topics that a connection joins or leaves, or of prefixes that it
+// begins or ceases to track. One topic or prefix takes about a microsecond, so
+// a slice of topics ends in time for the connection to yield: see yield.Every.
 const (
 	hubSlice   = 256
 	topicSlice = 64
@@ -121,7 +122,7 @@ func (h *Hub) wantLocked() {
 }
 
 // Expect ensures that the node delivers messages to the hub from now on. So a
-// log index that is read after Expect can be the start of a subscription. The
+// subscription may start at a log index that the caller reads after Expect. The
 // caller must call done when the subscription has been made or has failed.
 func (h *Hub) Expect() (done func()) {
 	h.mu.Lock()
@@ -263,8 +264,8 @@ func (h *Hub) Receivers(channel string, sharded bool) int {
 	return n
 }
 
-// nameSteps is the maximum number of matching steps of one command that lists
-// names. Each existing name raises this number by nameShare.
+// nameSteps is the basis of the maximum number of matching steps for one
+// command that lists names. Each existing name raises the maximum by nameShare.
 const nameSteps = 1 << 24
 
 // Names returns the names of the topics of a kind that match a pattern, sorted.
@@ -291,7 +292,8 @@ func (h *Hub) Names(kind Kind, pattern string) (names []string, ok bool) {
 	return names, true
 }
 
-// nameShare is the number of steps by which each existing name raises nameSteps.
+// nameShare is the number of steps by which each existing name raises the
+// maximum: see nameSteps.
 const nameShare = 64
 
 // Count returns the number of subscribers of a topic.
@@ -365,8 +367,8 @@ func (h *Hub) notify(index uint64, e *fsm.Event) {
 	}
 }
 
-// Missed implements Listener. It is called when events up to index are lost to
-// this node. Connections that track must drop their whole cache. Subscribers
+// Missed implements Listener. It is called when this node has missed events up
+// to index. Connections that track must drop their whole cache. Subscribers
 // that may have missed messages are disconnected, because no message of the
 // protocol reports missing messages.
 func (h *Hub) Missed(index uint64, why string) {
@@ -438,8 +440,8 @@ func (h *Hub) deliver(index uint64, e *fsm.Event, t *topic, words ...string) {
 	}
 	// The lock is held while messages are sent, because a connection must
 	// receive nothing after it has unsubscribed. Between two slices,
-	// subscribers may come and go. next is the number of the subscription to
-	// continue with.
+	// connections may subscribe and unsubscribe. next is the number of the
+	// subscription at which the next slice begins.
 	for next, more := uint64(0), true; more; {
 		h.mu.RLock()
 		next, more = h.deliverSlice(index, e, t, next, encode)
@@ -468,8 +470,8 @@ func (h *Hub) deliverSlice(
 	return 0, false
 }
 
-// AppendPush appends the head of a push of n elements, which is an array in
-// RESP2.
+// AppendPush appends the head of a push of n elements. In RESP2, a push is an
+// array.
 func AppendPush(dst []byte, proto, n int) []byte {
 	if proto >= 3 {
 		return fsm.AppendHead(dst, '>', int64(n))
@@ -477,8 +479,8 @@ func AppendPush(dst []byte, proto, n int) []byte {
 	return fsm.AppendHead(dst, '*', int64(n))
 }
 
-// Forbidden returns the ids of the given connections whose users' rules no longer
-// allow one of their subscriptions.
+// Forbidden returns the ids of those given connections that have a subscription
+// which their user's rules no longer allow.
 func (h *Hub) Forbidden(of map[uint64]bool) []uint64 {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -123,7 +123,7 @@ func TestHub_Model(t *testing.T) {
 			}
 			found += len(want)
 			if got := h.find(channel); !slices.Equal(got, want) {
-				t.Fatalf("step %d: %q goes to %q, want %q", step, channel, got, want)
+				t.Fatalf("step %d: the channel %q matches the patterns %q, want %q", step, channel, got, want)
 			}
 			if got := h.Receivers(channel, false); got != receivers {
 				t.Fatalf("step %d: %q has %d receivers, want %d", step, channel, got, receivers)
@@ -137,12 +137,12 @@ func TestHub_Model(t *testing.T) {
 		h.Leave(c)
 	}
 	if z := h.Sizes(); z != (Sizes{}) || h.patterns.len() != 0 || len(h.topics[Patterns]) != 0 {
-		t.Errorf("an empty hub has %+v, %d beginnings", z, h.patterns.len())
+		t.Errorf("an empty hub has the sizes %+v and %d literal prefixes, want none", z, h.patterns.len())
 	}
 }
 
-// A message is matched only against patterns whose literal prefix it has, and
-// in few steps against patterns whose literal suffix differs.
+// A channel is matched only against patterns whose literal prefix it has, and
+// in few steps against patterns whose literal suffix it lacks.
 func TestHub_MatchSteps(t *testing.T) {
 	const n = 10_000
 	for _, c := range []struct {
@@ -162,14 +162,14 @@ func TestHub_MatchSteps(t *testing.T) {
 			h.join(NewSubscriber(1, mute{}), names...)
 			h.find(c.channel)
 			if got := h.budget.spent.Load(); got > c.most {
-				t.Errorf("%d steps, want at most %d", got, c.most)
+				t.Errorf("matching took %d steps, want at most %d", got, c.most)
 			}
 		})
 	}
 }
 
-// growth returns the factor by which the time of do per element grows when n is
-// ten times as large. It measures the processor time of the process, because
+// growth returns the factor by which the time per element of do(n) grows when n
+// is ten times as large. It measures the processor time of the process, because
 // the machine may do other work, and takes the minimum of several attempts.
 func growth(t *testing.T, do func(n int), n int) float64 {
 	t.Helper()
@@ -185,8 +185,8 @@ func growth(t *testing.T, do func(n int), n int) float64 {
 	return float64(least(10*n)) / float64(least(n)) / 10
 }
 
-// The time to subscribe and to unsubscribe per pattern does not depend on the
-// number of patterns.
+// The time to subscribe to a pattern, and to unsubscribe from it, does not
+// depend on the number of patterns.
 func TestHub_Linear(t *testing.T) {
 	for _, form := range []string{"p:%d:*", "*%d", "%d*"} {
 		g := growth(t, func(n int) {
@@ -199,7 +199,7 @@ func TestHub_Linear(t *testing.T) {
 			h.Leave(c)
 		}, 2000)
 		if g > 5 { // 10 would be quadratic
-			t.Errorf("%q: ten times as many patterns take %.1f times as long each", form, g)
+			t.Errorf("%q: with ten times as many patterns, each pattern takes %.1f times as long, want at most 5", form, g)
 		}
 	}
 }
@@ -225,11 +225,11 @@ func TestTracking_PrefixesLinear(t *testing.T) {
 		}
 		h.Untrack(1)
 		if h.track.prefixes.len() != 0 {
-			t.Errorf("%d prefixes are left", h.track.prefixes.len())
+			t.Errorf("%d prefixes are left, want none", h.track.prefixes.len())
 		}
 	}, 2000)
 	if g > 5 {
-		t.Errorf("with ten times as many prefixes everything takes %.1f times as long", g)
+		t.Errorf("with ten times as many prefixes, the time per prefix grows %.1f times", g)
 	}
 }
 
@@ -263,14 +263,14 @@ func TestTracking_Overlap(t *testing.T) {
 			}
 		}
 		if got := overlapRefusal(there, added); got != want {
-			t.Fatalf("%q to %q: %q, want %q", added, there, got, want)
+			t.Fatalf("adding the prefixes %q to %q returns %q, want %q", added, there, got, want)
 		}
 		if want != "" {
 			refusals++
 		}
 	}
 	if refusals < 1000 || refusals > 19_000 {
-		t.Errorf("%d refusals, want 1000 to 19000", refusals)
+		t.Errorf("%d of the random additions were refused, want 1000 to 19000", refusals)
 	}
 }
 
@@ -296,6 +296,6 @@ func TestTracking_TableBytes(t *testing.T) {
 		bytes += trackedKeyBytes + len(key) + len(readers)*readingBytes
 	}
 	if bytes != tr.bytes || len(tr.keys) < 100 {
-		t.Errorf("%d keys: counted %d bytes, want %d", len(tr.keys), tr.bytes, bytes)
+		t.Errorf("with %d keys, the table counts %d bytes, want %d", len(tr.keys), tr.bytes, bytes)
 	}
 }

@@ -21,8 +21,8 @@ const (
 	matchRate  = 50_000_000
 	matchBurst = 20_000_000
 	matchShare = matchRate / 50
-	// matchSlice is the number of steps between two reads of the clock. They
-	// take less than yield.Every.
+	// matchSlice is the number of steps between two reads of the clock. That
+	// many steps take less than yield.Every.
 	matchSlice = 1 << 14
 )
 
@@ -34,18 +34,18 @@ type matchBudget struct {
 	// pending is the number of steps that have not been subtracted from left
 	// yet.
 	pending atomic.Int64
-	epoch   atomic.Uint32 // number of the current second, counting only seconds with matching
+	epoch   atomic.Uint32 // number of the current second of the budget; seconds without matching are not counted
 
 	mu    sync.Mutex
 	left  int64
-	at    time.Time // the time for which left is valid
+	at    time.Time // time at which left was computed
 	began time.Time // start of the epoch
 	// heavy contains the connections that took at least matchShare steps in the
-	// epoch.
+	// current epoch.
 	heavy []*Subscriber
 }
 
-// spend takes n steps from the budget, and reports whether the budget is used
+// spend takes n steps from the budget. It reports whether the budget is used
 // up.
 func (b *matchBudget) spend(n int) (empty bool) {
 	b.spent.Add(uint64(n))

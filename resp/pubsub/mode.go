@@ -10,9 +10,9 @@ import (
 // Mode is the tracking mode of a connection, as CLIENT TRACKING sets it.
 type Mode struct {
 	On, BCast, OptIn, OptOut, NoLoop bool
-	// Caching is true if the last command was CLIENT CACHING, which decides whether
-	// the next command or transaction is tracked. CLIENT CACHING has no effect on
-	// later commands, even if the next command is refused.
+	// Caching is true if the last command was CLIENT CACHING. That command
+	// decides whether the next command or transaction is tracked. It has no
+	// effect on later commands, even if the next command is refused.
 	Caching  bool
 	Redirect uint64
 	Prefixes []string
@@ -52,8 +52,8 @@ func (t *Mode) Size() int {
 // in a reproducible order.
 func sortedIDs[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// Refuses returns the error for a connection in mode t that cannot change to
-// next, or "" if it can.
+// Refuses returns the error for a change from the mode t to the mode next, or
+// "" if the change is allowed.
 func (t *Mode) Refuses(next *Mode) string {
 	switch {
 	case !next.BCast && len(next.Prefixes) > 0:
@@ -97,9 +97,10 @@ func overlapRefusal(there, added []string) string {
 	panic("resp: a prefix overlaps with none")
 }
 
-// firstOverlap returns the index of the first new prefix that overlaps with
-// another one, or -1. there is sorted, and its prefixes do not overlap, except
-// that it may also contain "". Both lists may be very long.
+// firstOverlap returns the index in added of the first new prefix that overlaps
+// with another prefix of either list, or -1. The list there is sorted. Its
+// prefixes do not overlap, except that it may also contain "". Both lists may
+// be very long.
 func firstOverlap(there, added []string) int {
 	first := len(added)
 	for i, p := range added {

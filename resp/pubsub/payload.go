@@ -3,7 +3,7 @@ package pubsub
 import "sync/atomic"
 
 // Payload is an encoded message. Several connections may queue the same
-// payload: the memory for clients is charged for it once.
+// payload. It then counts once toward the memory of all clients.
 type Payload struct {
 	Bytes  []byte
 	Queues atomic.Int32 // number of queues that contain it

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// prefixTree is a map from strings to values that finds the values of all
-// prefixes of a string. The time of each operation is proportional to the
-// length of its string and does not depend on the number of strings.
+// prefixTree is a map from strings to values. Given any string, it finds the
+// values of all keys that are prefixes of that string. The time of each
+// operation is proportional to the length of its string and does not depend on
+// the number of strings.
 type prefixTree[V any] struct {
 	root prefixNode[V]
 	n    int

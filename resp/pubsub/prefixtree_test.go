@@ -8,8 +8,8 @@ import (
 )
 
 // TestPrefixTree_Model checks that the tree finds the same strings as a search
-// of all strings, after any additions and removals, and that it has no more
-// nodes than it needs.
+// of all strings, after any additions and removals. It also checks that the
+// empty tree has no nodes left.
 func TestPrefixTree_Model(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	word := func() string {
@@ -49,13 +49,13 @@ func TestPrefixTree_Model(t *testing.T) {
 			}
 		}
 		if tree.len() != len(model) {
-			t.Fatalf("step %d: %d strings, want %d", step, tree.len(), len(model))
+			t.Fatalf("step %d: the tree has %d strings, want %d", step, tree.len(), len(model))
 		}
 	}
 	for w := range model {
 		tree.delete(w)
 	}
 	if len(tree.root.children) != 0 || tree.root.value != nil {
-		t.Errorf("the empty tree has %d children", len(tree.root.children))
+		t.Errorf("the empty tree has %d children, want none", len(tree.root.children))
 	}
 }

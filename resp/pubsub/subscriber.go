@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/yield"
 )
 
-// Conn is what the hub needs of a connection. Any goroutine may call its
-// methods. They do not block.
+// Conn contains the methods of a connection that the hub uses. Any goroutine
+// may call its methods. They do not block.
 type Conn interface {
 	// Push queues a message for the connection. encode makes the message for
 	// the connection's RESP version, or returns nil for no message.
@@ -36,7 +36,7 @@ type Subscriber struct {
 	id       uint64
 	conn     Conn
 	topics   [3]map[string]membership // subscriptions by kind
-	matching matchAccount             // matching steps of its patterns
+	matching matchAccount             // matching steps of the connection's patterns
 }
 
 // NewSubscriber returns a connection without subscriptions.

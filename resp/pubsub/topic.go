@@ -16,8 +16,8 @@ type topic struct {
 	seq     uint64
 	pattern glob.Pattern // set for a pattern only
 	// subs is sorted by seq and guarded by the hub's lock. gone can be read
-	// without the lock: it is set when the last subscription ends, and the
-	// topic gets no further subscriptions then.
+	// without the lock. It is set when the last subscription ends; from then
+	// on, the topic gets no further subscriptions.
 	subs []subscription
 	gone atomic.Bool
 	// payer is the subscriber that is charged for the steps of matching.
@@ -25,8 +25,8 @@ type topic struct {
 }
 
 // subscription is the subscription of one connection. since is the log index at
-// which it subscribed: the connection does not receive messages published
-// before, even if this node applies them later.
+// which the connection subscribed. The connection does not receive messages
+// that were published before, even if this node applies them later.
 type subscription struct {
 	c     *Subscriber
 	seq   uint64
@@ -62,7 +62,7 @@ func (t *topic) remove(seq uint64) {
 }
 
 // choosePayer makes the first subscriber that is not being closed the payer and
-// returns it. It returns nil if there is none.
+// returns it. It returns nil if all subscribers are being closed.
 func (t *topic) choosePayer() *Subscriber {
 	i := slices.IndexFunc(t.subs, func(s subscription) bool { return !s.c.conn.Closing() })
 	if i < 0 {
@@ -73,9 +73,10 @@ func (t *topic) choosePayer() *Subscriber {
 	return t.subs[i].c
 }
 
-// topicList is a list of topics in order of creation. A slice that list has
-// returned does not change when the list does, so it can be walked without the
-// hub's lock. Topics in such a slice may be gone meanwhile.
+// topicList is a list of topics in order of creation. A slice that the method
+// list has returned does not change when topics are added or removed, so a
+// caller can walk it without the hub's lock. Topics in such a slice may be gone
+// meanwhile.
 type topicList struct {
 	topics []*topic // including topics that are gone
 	gone   int      // number of topics that are gone
@@ -83,8 +84,8 @@ type topicList struct {
 
 func (r *topicList) list() []*topic { return r.topics[:len(r.topics):len(r.topics)] }
 
-// add appends a topic. It writes after the end of every slice that list has
-// returned.
+// add appends a topic. It writes only behind the end of the slices that the
+// method list has returned.
 func (r *topicList) add(t *topic) { r.topics = append(r.topics, t) }
 
 // remove counts a topic that is gone. Once half of the topics are gone, remove

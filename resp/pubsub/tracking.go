@@ -23,8 +23,8 @@ import (
 //     log index that the read has seen. Settle then compares it with the
 //     changes that this node has applied meanwhile.
 //
-// Until the reply is written, the connection delays invalidations, so that no
-// invalidation overtakes the value that it is about.
+// Until the reply is written, the connection delays invalidations. So no
+// invalidation of a key overtakes a reply that contains the key's old value.
 type tracking struct {
 	hub *Hub
 	max int // maximum number of keys to remember
@@ -35,12 +35,12 @@ type tracking struct {
 	// redirected counts, for each connection, the trackers that redirect to it.
 	redirected map[uint64]int
 
-	// readings is the number of readings in keys, and swept their number after
+	// readings is the number of readings in keys. swept was that number after
 	// the last sweep.
 	readings, swept int
 	sweeping        bool
 	// flushes counts how often all keys were forgotten. flushedAt is the log
-	// index of the last time: see refresh.
+	// index of the last such flush: see refresh.
 	flushes   int
 	flushedAt uint64
 	// readingsOf is the number of readings of each connection. bytes estimates
@@ -49,9 +49,10 @@ type tracking struct {
 	bytes, maxBytes int
 
 	// changedKeys are the keys that the current entry changed, while there are
-	// connections in BCAST mode. The value is the id of the only connection that
-	// changed the key, or 0 if there is no such connection. served are the
-	// connections whose blocking commands changed keys when they were served.
+	// connections in BCAST mode. The value is the id of the connection that
+	// changed the key, or 0 if several connections did or the connection is not
+	// known. The keys of served are the connections whose blocking commands
+	// changed keys when these commands were served.
 	changedKeys map[string]uint64
 	served      map[uint64]fsm.Pos
 	// emptied is the last event in the current entry that emptied a database,
@@ -63,9 +64,9 @@ type tracking struct {
 type tracker struct {
 	c      *Subscriber
 	noloop bool
-	// localReads: the connection has used READONLY. A value that it read then
-	// may be older than a change of its own that was already acknowledged. So
-	// it also receives invalidations for its own changes.
+	// localReads is true if the connection has used READONLY. A value that it
+	// has read in that mode may be older than its own acknowledged changes. So
+	// the connection also receives invalidations for its own changes.
 	localReads bool
 	bcast      bool
 	redirect   uint64 // connection that receives the invalidations instead, or 0
@@ -84,23 +85,25 @@ type prefixGroup struct {
 	changedKeys []string
 }
 
-// own reports whether connection id needs no invalidation for a change by
-// connection by: both are the same connection, and its tracking tr has NOLOOP.
+// own reports whether the connection with the number id needs no invalidation
+// for a change that the connection with the number by has made. That is so if
+// the two numbers are equal, and the connection's tracker tr has NOLOOP and no
+// local reads.
 func (tr *tracker) own(id, by uint64) bool {
 	return tr != nil && tr.noloop && !tr.localReads && id == by
 }
 
 // reading is the state of a connection's reads of one key.
 type reading struct {
-	// armed: the connection may cache values that it read at the log indices
-	// since to last, and receives an invalidation for the first change after
-	// since. The two differ for two reasons: several commands may have read
-	// different parts of the key, and replies come from the leader, so this
-	// node may still have to apply a change in between.
+	// armed is true if the connection may cache values of the key. It read
+	// these values at log indices from since to last, and it receives an
+	// invalidation for the first change after since. The two indices differ if
+	// several commands have read the key. This node may still have to apply
+	// changes between the two indices, because replies come from the leader.
 	armed       bool
 	since, last uint64
-	// pending: a read is under way. hit is the log index of the last change
-	// that this node has applied meanwhile.
+	// pending is true while a read is under way. hit is the log index of the
+	// last change that this node has applied during that read.
 	pending bool
 	hit     uint64
 	flushes int // value of tracking.flushes when the reading was refreshed
@@ -258,11 +261,11 @@ func (h *Hub) ReadsBehind(id uint64) {
 // sweepReadings is the number of readings before the first sweep.
 const sweepReadings = 1 << 16
 
-// sweep forgets the readings of connections that no longer track. Without sweep,
-// these readings would accumulate at keys that never change. sweep runs when there
-// are twice as many readings as the last sweep left, plus sweepReadings, so its
-// amortized cost per reading is small. It releases the hub's lock from time to
-// time: see walk.
+// sweep forgets the readings of connections that no longer track. Without
+// sweep, these readings would accumulate for keys that never change. sweep runs
+// when there are twice as many readings as the last sweep left, plus
+// sweepReadings, so the amortized cost per reading is small. sweep releases the
+// hub's lock at intervals: see walk.
 func (t *tracking) sweep() {
 	if t.sweeping || t.readings < sweepReadings+2*t.swept {
 		return
@@ -300,9 +303,9 @@ func (t *tracking) walk(visit func(key string, id uint64, r *reading)) {
 	}
 }
 
-// refresh updates a reading for the last flush, if the walk of flushed has not
-// reached the reading yet. Every use of a reading calls refresh first, so it makes
-// no difference how far that walk has come.
+// refresh applies the last flush to a reading, if the walk that flushed makes
+// has not reached the reading yet. Every use of a reading calls refresh first,
+// so the progress of that walk makes no difference.
 func (t *tracking) refresh(r *reading) {
 	if r.flushes == t.flushes {
 		return
@@ -357,13 +360,13 @@ func (t *tracking) reader(key string, id uint64) *reading {
 	return r
 }
 
-// evictTries is how many keys evict looks at.
+// evictTries is the maximum number of keys that evict examines.
 const evictTries = 16
 
 // evict forgets an arbitrary key and sends its readers an invalidation. It
-// returns false if it finds no key without a read under way. It looks at a few
-// keys only: the commands of two clients can have reads of a million keys under
-// way, and each further key would otherwise cost a search of all of them.
+// returns false if it finds no key without a read under way. It examines only
+// evictTries keys. The commands of two clients can have reads of a million keys
+// under way; each further key would otherwise cost a search of all these keys.
 func (t *tracking) evict() bool {
 	tries := 0
 	for key, readers := range t.keys {
@@ -416,8 +419,8 @@ func (h *Hub) inSlices(keys []string, f func(piece []string)) {
 	}
 }
 
-// Settle ends what Arm began. The keys were read at log index at; if read is
-// false, they were not read.
+// Settle ends the reads that Arm announced. The keys were read at log index at;
+// if read is false, they were not read.
 func (h *Hub) Settle(id uint64, keys []string, at uint64, read bool) {
 	h.inSlices(keys, func(piece []string) { h.track.settle(id, piece, at, read) })
 }
@@ -507,12 +510,13 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 }
 
 // flushed forgets all keys, and sends an invalidation of all keys to every
-// connection that tracks. e is the event that caused it, or nil if events were
-// lost. A command that empties several databases causes one invalidation.
-// flushed sends the invalidations and forgets the readings piece by piece, and
-// releases the lock in between. A read that is settled meanwhile compares its
-// log index with flushedAt, so flushedAt is set first: otherwise the reply of a
-// read from before the flush could follow the invalidation.
+// connection that tracks. e is the event that emptied a database, or nil if
+// this node has missed events. A command that empties several databases causes
+// one invalidation. flushed sends the invalidations and forgets the readings
+// piece by piece, and releases the lock in between. A read that is settled
+// meanwhile compares its log index with flushedAt, so flushedAt is set first:
+// otherwise the connection could cache the reply of a read from before the
+// flush after it has received the invalidation.
 func (t *tracking) flushed(index uint64, e *fsm.Event) {
 	last := t.emptied
 	t.emptied = e
@@ -591,7 +595,7 @@ type broadcast struct {
 	t       *tracking
 	index   uint64
 	group   *prefixGroup
-	origins map[uint64]bool // connections that changed keys
+	origins map[uint64]bool // connections that changed keys of the group
 	// all caches the encoding of all keys of the group for each version of
 	// RESP: nearly every connection receives all of them.
 	all [2][]byte
@@ -667,7 +671,8 @@ func (b *broadcast) send(id uint64) {
 
 // RightsChanged sends an invalidation of all keys to connections in BCAST mode
 // whose own rights, or the rights of the connection that they redirect to, have
-// changed: from now on they receive invalidations for other keys.
+// changed. From now on, such a connection receives invalidations for a
+// different set of keys.
 func (h *Hub) RightsChanged(ids map[uint64]bool) {
 	affected := func(id uint64) bool { return h.track.clients[id] != nil || h.track.redirected[id] > 0 }
 	h.mu.RLock()

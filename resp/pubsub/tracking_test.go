@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestTracking_Sweep checks that connections that open, read a key that never
-// changes, and close do not make the memory grow.
+// TestTracking_Sweep checks that the memory does not grow when many
+// connections, one after the other, read a key that never changes and then
+// close.
 func TestTracking_Sweep(t *testing.T) {
 	h := newTestHub()
 	tr := &h.track
@@ -33,13 +34,13 @@ func TestTracking_Sweep(t *testing.T) {
 	}
 	tr.offLocked(1)
 	if keys, items, _ := h.TrackedSizes(); keys != 0 || items != 0 {
-		t.Errorf("%d keys with %d readings when no connection tracks", keys, items)
+		t.Errorf("%d keys with %d readings are left when no connection tracks, want none", keys, items)
 	}
 }
 
 // others counts how often another goroutine gets access to the table of
-// readings while work runs and holds the lock of the hub. Accesses before and
-// after work do not count.
+// readings while the function work runs, which takes the lock of the hub.
+// Accesses before and after work do not count.
 func others(h *Hub, work func()) int {
 	_, before, _ := h.TrackedSizes()
 	return seenDuring(work, func() bool {
@@ -74,9 +75,9 @@ func seenDuring(work func(), seen func() bool) int {
 	return <-counted
 }
 
-// awaitOthers repeats work until another goroutine has seen a state in the middle of
-// it. One attempt proves nothing on a busy machine: the other goroutine may get no
-// processor while work runs.
+// awaitOthers repeats work until it returns more than 0, that is, until another
+// goroutine has got access while work ran. A single attempt is not enough on a
+// busy machine, where the other goroutine may get no processor while work runs.
 func awaitOthers(t *testing.T, what string, work func() int) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; {
@@ -109,7 +110,7 @@ func TestTracking_Slices(t *testing.T) {
 		return others(h, func() { h.Applied(2, []fsm.Event{{Kind: fsm.EventFlushed}}) })
 	})
 	if keys, items, _ := h.TrackedSizes(); keys != 0 || items != 0 {
-		t.Errorf("FLUSHALL left %d keys with %d readings", keys, items)
+		t.Errorf("FLUSHALL left %d keys with %d readings, want none", keys, items)
 	}
 	awaitOthers(t, "a sweep", func() int {
 		tr.onLocked(1, &tracker{c: NewSubscriber(1, mute{})})
@@ -172,7 +173,7 @@ func TestTracking_SlicesOfKeys(t *testing.T) {
 		return min(announced, others(h, func() { h.Settle(1, keys, 1, false) }))
 	})
 	if got, _, _ := h.TrackedSizes(); got != 0 {
-		t.Errorf("%d keys are remembered although they were not read", got)
+		t.Errorf("%d keys are remembered although they were not read, want none", got)
 	}
 }
 
@@ -211,17 +212,17 @@ func TestTracking_FlushUnderWay(t *testing.T) {
 		tr.flushes, tr.flushedAt = tr.flushes+1, 5 // the walk has not reached the key
 		h.Settle(1, []string{"k"}, c.at, true)
 		if r := tr.keys["k"][1]; (r != nil && r.armed) != c.armed {
-			t.Errorf("read at %d, all forgotten at 5: armed is not %v", c.at, c.armed)
+			t.Errorf("read at %d, flush at 5: the reading is not as wanted (armed: %v)", c.at, c.armed)
 		}
 		h.mu.Lock()
 		tr.walk(func(key string, id uint64, r *reading) { tr.refresh(r) })
 		if r := tr.keys["k"][1]; (r != nil && r.armed) != c.armed {
-			t.Errorf("read at %d, all forgotten at 5, after the walk: armed is not %v", c.at, c.armed)
+			t.Errorf("read at %d, flush at 5, after the walk: the reading is not as wanted (armed: %v)", c.at, c.armed)
 		}
 		tr.reader("old", 1).hold(3)
 		tr.flushes, tr.flushedAt = tr.flushes+1, 7
 		if r := tr.reader("old", 1); r.armed {
-			t.Error("a key that was forgotten is still remembered")
+			t.Error("a reading from before the flush is still armed")
 		}
 		h.mu.Unlock()
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// letIn runs work on a single processor. It returns how often a goroutine that
-// wakes every 50 µs runs meanwhile, and the processor time that the process used.
+// letIn runs work on a single processor, beside a goroutine that wakes every 50
+// µs. It returns how often that goroutine ran, and the processor time that the
+// process used.
 func letIn(t *testing.T, work func()) (ran int64, took time.Duration) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -36,11 +37,11 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// TestHub_Yields checks that a connection with many topics lets other
-// goroutines run while it joins and leaves them, even if the node has a single
+// TestHub_Yields checks that a connection lets other goroutines run while it
+// subscribes to many topics and leaves them, even if the node has a single
 // processor. Without yields, the other goroutine runs when the scheduler
-// preempts the connection, about every 10 ms. With yields, it runs several times
-// in a millisecond; the test demands once in 4 ms.
+// preempts the connection, about every 10 ms. With yields, it runs several
+// times in a millisecond; the test demands once in 4 ms.
 func TestHub_Yields(t *testing.T) {
 	const topics = 50_000
 	names := make([]string, topics)

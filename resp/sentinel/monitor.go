@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// Monitor is the state of a Sentinel port: what it knows about the master, and
-// the events for its subscribers. Run updates it once in each interval
-// checkEvery. Each command that asks about the master also updates it.
+// Monitor is the state of a Sentinel port: its view of the master, from which
+// it derives the events for its subscribers. Run updates the view once in each
+// interval checkEvery. Each command that asks about the master also updates it.
 type Monitor struct {
 	name     string // name of the master
 	topology topology.Source
@@ -33,9 +33,9 @@ type Monitor struct {
 
 const (
 	// confirmLimit bounds how long a command waits for a majority to confirm
-	// the leader. After that the last confirmed leader is reported. It is
-	// shorter than the 100 ms that clients usually allow a Sentinel, and far
-	// longer than a round trip.
+	// the leader. After that time, the command reports the last confirmed
+	// leader. confirmLimit is shorter than the 100 ms that clients usually
+	// allow a Sentinel, and far longer than a round trip.
 	confirmLimit = 75 * time.Millisecond
 	// checkEvery is the interval at which the leader is confirmed without a
 	// command.
@@ -139,8 +139,8 @@ func (m *Monitor) setDown(down bool) {
 	m.event(sign+"odown", m.describe("master", m.master)+quorum)
 }
 
-// publishMember publishes the changes of a replica or of another Sentinel. A replica
-// counts as new after a change of master.
+// publishMember publishes the changes of a replica or of another Sentinel.
+// After a change of the master, each replica counts as new.
 func (m *Monitor) publishMember(kind string, p, before topology.Peer, known bool) {
 	switch {
 	case !known && (kind != "slave" || m.master.Known()):
@@ -190,8 +190,8 @@ type State struct {
 	now       time.Time
 }
 
-// State asks for a confirmation of the leader, and returns what the Sentinel
-// knows after that. ok is false before the first confirmation of a leader.
+// State asks for a confirmation of the leader, and then returns a snapshot. ok
+// is false before the first confirmation of a leader.
 func (m *Monitor) State(ctx context.Context) (w State, ok bool) {
 	m.refresh(ctx, confirmLimit)
 	peers := m.topology.Peers()
@@ -215,7 +215,7 @@ func (m *Monitor) State(ctx context.Context) (w State, ok bool) {
 	return w, m.master.Known()
 }
 
-// quorum returns how many nodes have to agree on a new leader.
+// quorum returns how many voters must agree on a new leader.
 func (w *State) quorum() int { return w.voters/2 + 1 }
 
 // usable returns the number of Sentinels that answer, including this one.

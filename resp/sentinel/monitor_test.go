@@ -23,8 +23,8 @@ func newScene() *scene {
 	return s
 }
 
-// see advances the time, passes the current peers to the monitor, and expects
-// events.
+// see advances the time by after, passes the current leader and peers to the
+// monitor, and expects the events that want contains.
 func (s *scene) see(t *testing.T, after time.Duration, leader *topology.Peer, peers []topology.Peer, want ...string) {
 	t.Helper()
 	s.now = s.now.Add(after)
@@ -35,7 +35,7 @@ func (s *scene) see(t *testing.T, after time.Duration, leader *topology.Peer, pe
 		s.update(*leader, true, peers, s.now)
 	}
 	if !slices.Equal(s.events, want) {
-		t.Errorf("events %q, want %q", s.events, want)
+		t.Errorf("the monitor published the events %q, want %q", s.events, want)
 	}
 }
 
@@ -65,11 +65,11 @@ func TestMonitor_Events(t *testing.T) {
 	// Another node leads. Its replicas are announced again.
 	s.see(t, time.Second, &n3, []topology.Peer{n1, again, n3},
 		"+switch-master mymaster h1 1 h3 1", "+slave slave h1:1 h1 1 @ mymaster h3 1", "+slave slave h2:1 h2 1 @ mymaster h3 1")
-	// The leader is missing for longer than an election takes, and then comes
-	// back.
+	// No leader is confirmed for longer than an election takes. Then the same
+	// leader is confirmed again.
 	s.see(t, downAfter, nil, []topology.Peer{n1, again, n3})
 	if s.down {
-		t.Error("down before its time is over")
+		t.Error("the master is reported as down before downAfter has passed")
 	}
 	s.see(t, time.Millisecond, nil, []topology.Peer{n1, again, n3}, "+sdown master mymaster h3 1", "+odown master mymaster h3 1 #quorum 1/1")
 	s.see(t, time.Second, nil, []topology.Peer{n1, again, n3})
@@ -108,7 +108,7 @@ func TestWatch_Items(t *testing.T) {
 		}
 		i := slices.Index(words, name)
 		if i < 0 {
-			t.Fatalf("no %s in %q", name, words)
+			t.Fatalf("the item has no field %s: %q", name, words)
 		}
 		return words[i+1]
 	}
@@ -125,7 +125,7 @@ func TestWatch_Items(t *testing.T) {
 		{slave, "last-ping-sent", "3000"}, {sentinel, "flags", "s_down,sentinel,disconnected"}, {sentinel, "port", "2"}, {sentinel, "last-hello-message", "3000"},
 	} {
 		if got := field(tc.item, tc.field); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.field, got, tc.want)
+			t.Errorf("the field %s is %q, want %q", tc.field, got, tc.want)
 		}
 	}
 }

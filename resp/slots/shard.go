@@ -10,14 +10,14 @@ import (
 
 // Shard is a snapshot of the cluster as its clients should see it.
 type Shard struct {
-	master topology.Peer // the current leader, or the last known one; the zero Peer before the first
+	master topology.Peer // the current leader, or the last known leader; the zero Peer before any leader is known
 	up     bool          // master currently leads
 	peers  []topology.Peer
 	epoch  uint64
 }
 
-// ReadShard returns the current view, with the members that clients can connect
-// to.
+// ReadShard returns a snapshot of the current state, with the members to which
+// clients can connect.
 func ReadShard(t topology.Source) Shard {
 	sh := Shard{epoch: t.Term()}
 	sh.master, sh.up = t.Leader()

@@ -30,7 +30,7 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// SelectRefusal is the error for a SELECT of another database than 0.
+// SelectRefusal is the error for a SELECT of a database other than 0.
 const SelectRefusal = "ERR SELECT is not allowed in cluster mode"
 
 // Of returns the hash slot of a key. If there is text between the first { and
@@ -48,8 +48,9 @@ func Of(key []byte) int {
 	return int(crc % Count)
 }
 
-// Same returns the slot of a command's keys, given the slot of the keys before
-// them. ok is false if the slots differ. Slot -1 means that there are no keys.
+// Same returns the common slot of a command's keys and of the keys before them,
+// whose slot is the argument slot. ok is false if the slots differ. Slot -1
+// means that there are no keys.
 func Same(slot int, cmd *fsm.Command, args [][]byte) (_ int, ok bool) {
 	if len(cmd.Sub) > 0 && len(args) > 1 {
 		if sub := cmd.FindSub(args[1]); sub != nil {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Latency records when commands took longer than a threshold. There are two
-// events: fast-command for commands that are O(1) or O(log n), and command for
-// all others. It is safe for concurrent use.
+// Latency records commands that took as long as a threshold or longer. There
+// are two events: fast-command for commands that are O(1) or O(log n), and
+// command for all others. It is safe for concurrent use.
 type Latency struct {
 	// Threshold is in milliseconds. If it is 0, nothing is recorded.
 	Threshold atomic.Int64
@@ -116,7 +116,8 @@ func (s *Latency) Reset(names []string) int {
 	return before - len(s.events)
 }
 
-// Graph draws a bar for each sample. The longest bar fills the column.
+// Graph draws a bar for each sample. The longest bar fills the width of the
+// column.
 func (e Event) Graph(now time.Time) string {
 	const width = 60
 	low, high := e.Samples[0].Millis, e.Samples[0].Millis

@@ -1,5 +1,5 @@
-// Package slow keeps what was slow on a node: the slow log, and the latency
-// events.
+// Package slow records the slow commands of a node in two forms: the slow log,
+// and the latency events.
 package slow
 
 import (
@@ -9,7 +9,8 @@ import (
 )
 
 // Log keeps the slow commands of a node's clients. The time of a write includes
-// the time until a majority has it on disk. A Log is safe for concurrent use.
+// the time until a majority has stored the write on disk. A Log is safe for
+// concurrent use.
 type Log struct {
 	// Threshold is in microseconds. If it is negative, nothing is logged.
 	Threshold atomic.Int64
@@ -51,14 +52,14 @@ func (l *Log) trimLocked() {
 	}
 }
 
-// Limit returns the largest number of entries.
+// Limit returns the maximum number of entries.
 func (l *Log) Limit() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.max
 }
 
-// SetLimit sets the largest number of entries.
+// SetLimit sets the maximum number of entries.
 func (l *Log) SetLimit(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

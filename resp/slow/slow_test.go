@@ -25,13 +25,13 @@ func TestLog_KeepsTheNewest(t *testing.T) {
 		}
 	}
 	if e := l.Newest(1)[0]; e.ID != 2 {
-		t.Errorf("the third entry has the id %d", e.ID)
+		t.Errorf("the third entry has the id %d, want 2", e.ID)
 	}
 	if l.SetLimit(1); l.Len() != 1 || l.Limit() != 1 {
-		t.Errorf("%d entries with a limit of %d", l.Len(), l.Limit())
+		t.Errorf("the log has %d entries with a limit of %d, want 1 and 1", l.Len(), l.Limit())
 	}
 	if l.Reset(); l.Len() != 0 {
-		t.Errorf("%d entries after a reset", l.Len())
+		t.Errorf("the log has %d entries after a reset, want none", l.Len())
 	}
 }
 
@@ -43,7 +43,7 @@ func TestLog_Wants(t *testing.T) {
 		want      bool
 	}{{10, 10 * time.Microsecond, true}, {10, 9 * time.Microsecond, false}, {0, 0, true}, {-1, time.Hour, false}} {
 		if l.Threshold.Store(c.threshold); l.Wants(c.took) != c.want {
-			t.Errorf("threshold %d, %v: want %v", c.threshold, c.took, c.want)
+			t.Errorf("threshold %d µs, command that took %v: Wants does not return %v", c.threshold, c.took, c.want)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestLatency(t *testing.T) {
 	s.Threshold.Store(5)
 	s.Record(true, 4*time.Millisecond)
 	if all := s.Events(); len(all) != 0 {
-		t.Fatalf("events %v below the threshold", all)
+		t.Fatalf("events %v were recorded below the threshold, want none", all)
 	}
 	s.Record(true, 7*time.Millisecond)
 	s.Record(false, 5*time.Millisecond)

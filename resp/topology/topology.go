@@ -1,6 +1,6 @@
-// Package topology describes the members of the cluster as clients see them: at
-// which addresses they are, and which of them leads. The client port needs this
-// to answer as a Redis Sentinel or as a Redis Cluster.
+// Package topology describes the members of the cluster as clients see them:
+// their addresses, and which member leads. The client port needs this
+// information to act as a Redis Sentinel or as a Redis Cluster.
 package topology
 
 import (
@@ -36,9 +36,10 @@ type Source interface {
 type Peer struct {
 	Node string // node id: "n1"
 	ID   string // 40 hex digits; it never changes
-	// Host and Port are the address of its client port, SentinelHost and
-	// SentinelPort that of its Sentinel port. BusPort is the port for other
-	// nodes. They are "" if they are not known or do not exist.
+	// Host and Port are the address of the peer's client port. SentinelHost and
+	// SentinelPort are the address of its Sentinel port. BusPort is its port
+	// for other nodes. Each of these fields is "" if it is not known or does
+	// not exist.
 	Host, Port                 string
 	SentinelHost, SentinelPort string
 	BusPort                    string
@@ -48,7 +49,8 @@ type Peer struct {
 	Voter, Alive, Self         bool
 }
 
-// Known reports whether clients can be sent to the peer.
+// Known reports whether the address of the peer's client port is known, so that
+// clients can connect to the peer.
 func (p Peer) Known() bool { return p.Port != "" }
 
 // Addr returns host:port as Redis prints it: IPv6 addresses without brackets.

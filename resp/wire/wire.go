@@ -56,8 +56,8 @@ func Head(b []byte) (head, payload, inner int) {
 	return 0, 0, 0
 }
 
-// MayHoldError reports whether b may contain an error line. It is cheap and
-// seldom returns true wrongly.
+// MayHoldError reports whether b may contain an error line. It is cheap, and
+// seldom returns true if b contains none.
 func MayHoldError(b []byte) bool {
 	return len(b) > 0 && (b[0] == '-' || bytes.Contains(b, []byte("\n-")))
 }

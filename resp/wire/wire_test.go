@@ -24,7 +24,7 @@ func TestReplyLen(t *testing.T) {
 	}
 	deep := []byte(strings.Repeat("*1\r\n", 1<<20) + ":1\r\n") // must not exhaust the stack
 	if got := Len(deep); got != len(deep) {
-		t.Errorf("a deep reply: %d of %d bytes", got, len(deep))
+		t.Errorf("Len of a deeply nested reply is %d, want %d", got, len(deep))
 	}
 }
 
@@ -62,7 +62,7 @@ func FuzzReplyLen(f *testing.F) {
 		}
 		if n > 0 {
 			if n < len(b) && Len(b[:n]) != n || Len(b[:n-1]) != 0 {
-				t.Fatalf("Len(%q) = %d, but Len of only these bytes differs", b, n)
+				t.Fatalf("Len(%q) = %d, but Len of the first reply alone differs", b, n)
 			}
 			errors := 0
 			EachError(b[:n], func(line []byte) {
