@@ -14,9 +14,8 @@ import (
 //
 //	length u16       bytes of payload, at most 16 KiB
 //	check  u16       check value of the length
-//         sum    u32       without a secret: CRC32C of the handshake of both
-// sides and of all payloads in this direction,                          up to
-// the payload of this record
+//	sum    u32       without a secret: CRC32C of the handshake of both sides, and of all payloads in this
+//	                 direction up to the payload of this record
 //	tag    16 bytes  with a secret, instead of sum: GMAC of the payload
 //	payload
 //
