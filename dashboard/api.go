@@ -107,8 +107,9 @@ func (d *Dashboard) fail(w http.ResponseWriter, err error) {
 	d.writeJSON(w, code, e, nil)
 }
 
-// writeJSON sends an answer. room is the share that was reserved for the answer, or
-// nil. While the answer is sent, only its size stays reserved.
+// writeJSON sends an answer. room is the share that was reserved for the
+// answer, or nil. While the answer is sent, only the bytes of the answer stay
+// reserved.
 func (d *Dashboard) writeJSON(w http.ResponseWriter, code int, answer any, room *share) {
 	text, err := json.Marshal(answer)
 	if err != nil {

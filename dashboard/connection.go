@@ -202,8 +202,9 @@ func (c *connection) skip(ctx context.Context) error {
 	}
 }
 
-// close closes the connection, or makes the function that runs close it at its
-// end. It may be called more than once.
+// close closes the connection. If a function uses the connection, the
+// connection is closed when this function returns. close may be called more
+// than once.
 func (c *connection) close() {
 	c.broken.Store(true)
 	select {

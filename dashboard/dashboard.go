@@ -99,8 +99,8 @@ type Dashboard struct {
 	browserLogins browserLogins
 	stream        stream
 	breaks        limiter
-	logins        quota // logins that are being checked
-	answers       quota // bytes of answers with data
+	logins        quota // bounds the logins that are being checked
+	answers       quota // bounds the bytes of answers with data
 	origins       listing.Origins
 	pages         pages
 
@@ -114,8 +114,8 @@ type Dashboard struct {
 }
 
 const (
-	// maxLogins bounds the logins that are being checked at a time, and
-	// maxLoginsEach those of one address.
+	// maxLogins bounds the logins that are being checked at a time.
+	// maxLoginsEach bounds the logins from one address among them.
 	maxLogins, maxLoginsEach = 8, 2
 	// maxAnswers bounds the answers with data that are being made or sent, in
 	// bytes.

@@ -66,7 +66,7 @@ type Events struct {
 	// expired counts the events of KindLock in the second expiredAt.
 	expired   int
 	expiredAt int64
-	skipped   int // since the last event of KindLock
+	skipped   int // number of events that were left out since the last event of KindLock
 }
 
 // add records an event.
@@ -321,7 +321,7 @@ func (d *Dashboard) mayList(r *http.Request) (permitted func(Event) bool, hidden
 // joined merges events of several nodes about the same change of the cluster, and
 // keeps the earliest of them. all and the result begin with the newest event.
 func joined(all []Event) []Event {
-	last := make(map[string]int) // position of the earliest notice so far, by text
+	last := make(map[string]int) // by text: position in out of the earliest event so far
 	out := all[:0]
 	for _, ev := range all {
 		if i, ok := last[ev.Text]; ok && ev.Kind == KindCluster && out[i].Time.Sub(ev.Time) < sameNotice &&
@@ -358,7 +358,7 @@ func (d *Dashboard) watch() {
 type watcher struct {
 	events *Events
 	leader string
-	known  bool            // the members have been read once
+	known  bool            // whether the members have been read before
 	alive  map[string]bool // whether a member answers, by id
 }
 

@@ -49,7 +49,7 @@ var windows = map[string]time.Duration{
 
 const (
 	recentGrants = 40
-	windowGrants = 1000 // the maximum of LOCK HISTORY
+	windowGrants = 1000 // the maximum COUNT of LOCK HISTORY
 	leastSpan    = 2 * time.Second
 )
 

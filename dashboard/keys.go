@@ -134,8 +134,8 @@ var lengthOf = map[string]string{
 	"string": "STRLEN", "list": "LLEN", "hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "stream": "XLEN",
 }
 
-// previewOf contains, by type, the command that returns some elements of a key,
-// without the key. The key is its first argument.
+// previewOf contains, by type, the command that returns some elements of a key:
+// its name, and the arguments after the key.
 var previewOf = map[string][]string{
 	"list": {"LRANGE", "0", "9"}, "hash": {"HSCAN", "0", "COUNT", "10"}, "set": {"SSCAN", "0", "COUNT", "10"},
 	"zset": {"ZRANGE", "0", "9"},

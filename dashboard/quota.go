@@ -98,7 +98,7 @@ func (s *share) release() { s.keep(0) }
 func sender(r *http.Request) netip.Prefix {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.Prefix{} // a test without an address
+		return netip.Prefix{} // only a request of a test has no address
 	}
 	addr, bits := from.Addr().Unmap().WithZone(""), 64
 	if addr.Is4() {

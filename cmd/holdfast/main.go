@@ -94,7 +94,7 @@ and sets no flag is an error.`,
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	root.InitDefaultCompletionCmd(args...) // else cobra adds it later, without suggestions
+	root.InitDefaultCompletionCmd(args...) // cobra would add this command later, without suggestions
 	flags.SuggestCommands(root)
 	explainArgs(root)
 	flags.SuggestTopics(root)

@@ -118,8 +118,8 @@ func hidePasswords(reply any) any {
 	return reply
 }
 
-// hideArguments replaces the arguments of the commands in a reply to SLOWLOG GET.
-// They are the fourth element of each entry.
+// hideArguments replaces the arguments of the commands in a reply to SLOWLOG
+// GET. The fourth element of each entry is the command with its arguments.
 func hideArguments(reply any) any {
 	return editEntries(reply, func(entry []any) bool {
 		if len(entry) < 4 {

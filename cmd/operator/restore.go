@@ -109,7 +109,7 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if !o.set {
-		inForce := content.Quarantine - content.Lease // at most 0 if there is none
+		inForce := content.Quarantine - content.Lease // at most 0 if no quarantine is in force
 		o.quarantine = time.Duration(max(fsm.DefaultQuarantine(content.LongestTTL), inForce))
 	}
 	size := r.Trailer().Bytes

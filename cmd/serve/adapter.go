@@ -32,7 +32,7 @@ func (a clusterAdapter) State() resp.State {
 	}
 	for _, c := range a.Acknowledging() {
 		host, port := hostPort(c.ClientAddr)
-		if port == "" { // not known yet, but WAIT must count it
+		if port == "" { // the address is not known yet, but WAIT must count the node
 			host, port = "0.0.0.0", "0"
 		}
 		s.Replicas = append(s.Replicas, resp.Replica{Host: host, Port: port})

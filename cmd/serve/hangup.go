@@ -21,8 +21,8 @@ import (
 // checkExpiryEvery is the time between two checks for certificates that expire.
 const checkExpiryEvery = time.Hour
 
-// reloader reloads certificates, secrets and the settings of the log at each SIGHUP. Many
-// programs take SIGHUP as a request to reload. It also logs certificates that expire soon.
+// reloader reloads certificates, secrets and the settings of the log at each
+// SIGHUP, as many programs do. It also logs certificates that expire soon.
 type reloader struct {
 	o         *options
 	stores    tlsStores

@@ -69,7 +69,7 @@ func (n *nodeLog) logger(o hclog.LoggerOptions) hclog.Logger {
 // formatter writes the lines of a logger in the current format. It implements
 // hclog.SinkAdapter.
 type formatter struct {
-	log            hclog.Logger // its level is that of the lines to write
+	log            hclog.Logger // its level is the lowest level of the lines to write
 	json           *atomic.Bool
 	asText, asJSON hclog.SinkAdapter
 }
