@@ -17,9 +17,9 @@ import (
 // its end cannot be distinguished from a shorter log.
 //
 // A separate goroutine writes the file, so that an append does not need a
-// second fsync. The file is made exact at Close, when a snapshot is completed,
-// and before the log is truncated, because the bound must never exceed what is
-// on disk.
+// second fsync. The file may therefore be behind the log. It is made exact at
+// Close, when a snapshot is completed, and before the log is truncated. So the
+// bound never exceeds what is on disk.
 //
 // The two slots are written alternately. Each lies within one sector, so that a
 // torn write leaves the other slot intact.
@@ -34,7 +34,7 @@ type acked struct {
 
 	mu    sync.Mutex
 	note  note // what the file should contain; guarded by mu
-	saved note // what is on disk, except that seq is that of the last write; guarded by mu
+	saved note // content of the slot that was written last; guarded by mu
 
 	io sync.Mutex // held while a slot is written; acquired before mu
 }

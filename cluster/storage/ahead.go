@@ -25,7 +25,7 @@ var zeros [aheadBytes]byte
 // reason: PostgreSQL's min_wal_size, RocksDB's recycle_log_file_num. Their
 // reused files contain old records; ours contain only zeros.)
 //
-// The content after a crash is read in the same way as without this file,
+// After a crash, the segment is read in the same way as without aheadFile,
 // because blocks that were never written also read as zeros.
 type aheadFile struct {
 	types.WritableFile

@@ -9,11 +9,11 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// written is a file that records where it was written to.
+// written is a file in memory that records the offsets of the writes.
 type written struct {
 	types.WritableFile
 	data   []byte
-	writes []int64 // offsets
+	writes []int64 // offsets of the writes
 	err    error   // error of the writes after the first, if set
 }
 
@@ -45,12 +45,12 @@ func TestAhead(t *testing.T) {
 			t.Fatalf("after append %d the file does not hold the appends and zeros after them", i)
 		}
 		if rest := w.data[f.zeroed:]; len(bytes.Trim(rest, "\xee")) > 0 {
-			t.Fatalf("after append %d there is something after the zeros", i)
+			t.Fatalf("after append %d bytes were written after the zeros", i)
 		}
 	}
 	appends := (size + 4999) / 5000
 	if zeroed := len(w.writes) - appends; zeroed > 5 {
-		t.Errorf("zeroed %d times for %d bytes", zeroed, size)
+		t.Errorf("zeroed %d times for %d bytes, want at most 5 times", zeroed, size)
 	}
 }
 
@@ -60,6 +60,6 @@ func TestAhead_Fails(t *testing.T) {
 	broken := errors.New("broken")
 	f := &aheadFile{WritableFile: &written{data: make([]byte, 2*aheadBytes), err: broken}, size: 2 * aheadBytes}
 	if _, err := f.WriteAt([]byte("x"), 0); !errors.Is(err, broken) {
-		t.Errorf("WriteAt: %v, want what broke", err)
+		t.Errorf("WriteAt: %v, want the error of the second write", err)
 	}
 }

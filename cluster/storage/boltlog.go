@@ -24,8 +24,8 @@ type boltLog struct {
 // fileOf implements diskLog.
 func (b boltLog) fileOf(uint64) string { return b.path }
 
-// deleteStep implements diskLog. bolt has one writer at a time, so appends
-// would have to wait for the whole time of a large deletion.
+// deleteStep implements diskLog. bolt has one writer at a time, so appends have
+// to wait while a deletion runs.
 func (b boltLog) deleteStep() uint64 { return 1024 }
 
 func openBoltLog(path string, bad corrupter) (boltLog, error) {

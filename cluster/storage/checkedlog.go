@@ -39,7 +39,8 @@ type checkedLog struct {
 	dog   *watchdog
 	limit time.Duration // time limit of an append
 	acked *acked
-	// index and term of the newest snapshot, 0 if there is none
+	// snapshot returns the index and the term of the newest snapshot, or 0 if
+	// there is none.
 	snapshot func() (index, term uint64)
 	observe  func(string, time.Duration, int)
 
@@ -59,17 +60,18 @@ var (
 // IsMonotonic implements raft.MonotonicLogStore. It returns true for both kinds
 // of log, so that the log never has a gap.
 //
-// hashicorp/raft 1.7.3 calls it after it has installed a snapshot from the
-// leader, and after a user restore. If the result is true, raft deletes the
+// hashicorp/raft 1.7.3 calls IsMonotonic after it has installed a snapshot from
+// the leader, and after a user restore. If the result is true, raft deletes the
 // whole log. If it is false, raft keeps old entries and appends later ones
 // after a gap. raft-wal refuses such an append. raft-boltdb accepts it, but
-// then Open could not distinguish the gap from lost entries. With raft-boltdb
-// the price is that a log of bounded size is deleted in a rare event.
+// then Open could not distinguish the gap from lost entries. With raft-boltdb,
+// the cost of true is the deletion of a log of bounded size after a rare event.
 //
-// raft only logs an error of that deletion; here the error is final. raft also
-// keeps the last index in memory after the deletion (hashicorp/raft issue 697),
-// so it might append after entries that are gone. StoreLogs refuses that, and
-// after the restart that follows raft reads the true last index.
+// raft only logs an error of that deletion; checkedLog makes the error final.
+// raft also keeps the last index in memory after the deletion (hashicorp/raft
+// issue 697), so it might append after entries that are gone. StoreLogs refuses
+// such an append. The process then ends, and at its next start raft reads the
+// true last index.
 func (c *checkedLog) IsMonotonic() bool { return true }
 
 // FirstIndex implements raft.LogStore.
@@ -292,8 +294,8 @@ func (c *checkedLog) deleteBack(lo uint64) error {
 	}
 }
 
-// deleteStep deletes the entries lo..hi from the span, by means of drop, and
-// from the disk.
+// deleteStep deletes the entries lo..hi. It first calls drop, which deletes
+// them from the span, and then deletes them from the disk.
 func (c *checkedLog) deleteStep(lo, hi uint64, drop func(*span)) error {
 	c.write.Lock()
 	defer c.write.Unlock()

@@ -72,8 +72,8 @@ type Config struct {
 	// system.
 	SegmentFS types.VFS
 
-	// noteEvery is the interval at which the file acked follows the log. Tests
-	// set it.
+	// noteEvery is the interval at which the file acked is written. Tests set
+	// it.
 	noteEvery time.Duration
 }
 

@@ -57,7 +57,7 @@ func TestWAL_Flip(t *testing.T) {
 	cfg := damaged(t, storage.LogKindWAL, 0, 160)
 	segs := segments(t, cfg.Dir)
 	if len(segs) < 3 {
-		t.Fatalf("%d segments", len(segs))
+		t.Fatalf("%d segments, want at least 3", len(segs))
 	}
 	for i, path := range segs {
 		b := readFile(t, path)
@@ -153,7 +153,7 @@ func TestWAL_Lost(t *testing.T) {
 				file := filepath.Join(img.Dir, "wal", filepath.Base(path))
 				damage(t, file)
 				if name == "cut by a byte" && len(readFile(t, path)) > 16<<10 {
-					file = "" // an overlong last append: the content is cut
+					file = "" // the file was longer than 16 KiB, so the cut removes content too
 				}
 				wantCorrupt(t, img, file)
 			}
@@ -425,16 +425,16 @@ func TestGetLog_CorruptWhileOpen(t *testing.T) {
 		err := s.Log().GetLog(17, &l)
 		var c *storage.CorruptError
 		if !errors.As(err, &c) || c.File != path || c.Index != 17 || l.Data != nil {
-			t.Fatalf("GetLog: %v, served %q", err, l.Data)
+			t.Fatalf("GetLog: %v, data %q, want a CorruptError for entry 17 and no data", err, l.Data)
 		}
 		if got := f.all(); len(got) != 1 || got[0] != err {
-			t.Fatalf("Fatal got %v", got)
+			t.Fatalf("Fatal was called with %v, want one call with the error of GetLog", got)
 		}
 		if err := s.Log().StoreLog(entry(41, 1)); err == nil {
 			t.Fatal("a write after the failure succeeded")
 		}
 		if s.Err() != err {
-			t.Fatalf("Err: %v", s.Err())
+			t.Fatalf("Err: %v, want the error of GetLog", s.Err())
 		}
 	})
 }

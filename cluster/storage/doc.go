@@ -5,7 +5,7 @@
 //
 //	LOCK          flock: one process per directory
 //	node.json     owner of the directory: node, instance, boot, cluster, log kind
-//	acked         a log index that the acknowledged log has reached at least
+//	acked         a lower bound of the index up to which the log was acknowledged
 //	stable.db     raft-boltdb: term and vote as one record, raft-wal's segment list
 //	wal/*.wal     the log as raft-wal segments   (Config.LogKind "wal")
 //	log.db        the log in raft-boltdb         (Config.LogKind "boltdb")

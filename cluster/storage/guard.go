@@ -16,9 +16,9 @@ type guard struct {
 	first atomic.Pointer[error]
 	fatal func(error)
 	log   hclog.Logger
-	// opened is false while the stores are being opened. Then Open returns the
-	// error of a full disk instead of ending the process, so that the node can
-	// wait for room.
+	// opened is false while the stores are being opened. During that time, Open
+	// returns the error of a full disk, and the process does not end. So the
+	// node can wait for room.
 	opened atomic.Bool
 }
 

@@ -298,7 +298,7 @@ func wantCorrupt(t testing.TB, cfg storage.Config, file string) {
 		if err == nil {
 			last, _ := s.Log().LastIndex()
 			s.Close()
-			t.Fatalf("Open took a corrupt directory (%s), last index %d", file, last)
+			t.Fatalf("Open accepted a directory with a damaged file (%s), last index %d", file, last)
 		}
 		var c *storage.CorruptError
 		if !errors.As(err, &c) {

@@ -21,7 +21,8 @@ type Identity struct {
 	Instance  string // 128 random bits in hex, fixed at the creation of the directory
 	ClusterID string // set once by SetClusterID, empty before
 	Joins     bool   // the node joined an existing cluster: see SetClusterID
-	// see SetJoined; 0 for a node that was a member when the cluster was formed
+	// JoinIndex and JoinTerm are set by SetJoined. They are 0 for a node that
+	// was a member when the cluster was formed.
 	JoinIndex uint64
 	JoinTerm  uint64
 	Boot      uint64 // number of successful Opens of this directory, from 1

@@ -51,8 +51,8 @@ func (d *fakeDisk) DeleteRange(lo, hi uint64) error {
 	return d.InmemStore.DeleteRange(lo, hi)
 }
 
-// fakeLog returns a checkedLog over a fakeDisk. fatal receives what
-// Config.Fatal would.
+// fakeLog returns a checkedLog over a fakeDisk. fatal receives the errors that
+// are passed to Config.Fatal.
 func fakeLog(t *testing.T, d *fakeDisk, stallAfter time.Duration) (c *checkedLog, fatal chan error) {
 	t.Helper()
 	d.InmemStore = raft.NewInmemStore()
@@ -90,7 +90,7 @@ func TestWatchdog_StalledAppend(t *testing.T) {
 		err := <-fatal // while the write is still blocked
 		var stall *StallError
 		if !errors.As(err, &stall) || stall.Op != "append" {
-			t.Fatalf("Fatal got %v", err)
+			t.Fatalf("Fatal was called with %v, want a StallError of an append", err)
 		}
 		if took := time.Since(began); took < 3*time.Second || took > 3500*time.Millisecond {
 			t.Fatalf("noticed after %v, want 3 s", took)
@@ -98,10 +98,10 @@ func TestWatchdog_StalledAppend(t *testing.T) {
 		close(d.gate)
 		wg.Wait()
 		if !errors.Is(stored, err) {
-			t.Fatalf("the write that came back says %v, want %v", stored, err)
+			t.Fatalf("the write that was blocked returned %v, want %v", stored, err)
 		}
 		if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, stored) {
-			t.Fatalf("the next write says %v", err)
+			t.Fatalf("the next write returned %v, want the same error", err)
 		}
 		if got := d.appends.Load(); got != 1 {
 			t.Fatalf("%d writes reached the disk, want 1", got)
@@ -141,7 +141,7 @@ func TestWatchdog_Bounds(t *testing.T) {
 					t.Fatalf("write: %v, want stall %v", err, tc.stall)
 				}
 				if got := len(fatal) == 1; got != tc.stall {
-					t.Fatalf("Fatal was called %d times", len(fatal))
+					t.Fatalf("Fatal was called %d times, want one call for a stall and none otherwise", len(fatal))
 				}
 			})
 		})
@@ -155,7 +155,7 @@ func TestWatchdog_StoppedProcess(t *testing.T) {
 	x := w.begin("append", time.Second)
 	last := time.Now()
 	if err := w.tick(last, last.Add(time.Hour)); err != nil {
-		t.Fatalf("after a pause: %v", err)
+		t.Fatalf("a pause of the process is reported as a stall: %v", err)
 	}
 	last = last.Add(time.Hour)
 	for range 7 {
@@ -165,7 +165,7 @@ func TestWatchdog_StoppedProcess(t *testing.T) {
 		last = last.Add(w.interval)
 	}
 	if err := w.tick(last, last.Add(w.interval)); err == nil {
-		t.Fatal("a write that still hangs is not noticed")
+		t.Fatal("a write that still hangs after the pause is not reported")
 	}
 }
 
@@ -174,14 +174,14 @@ func TestStoreLogs_ErrorIsFinal(t *testing.T) {
 	d := &fakeDisk{err: broken}
 	c, fatal := fakeLog(t, d, time.Minute)
 	if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, broken) {
-		t.Fatalf("StoreLog: %v", err)
+		t.Fatalf("StoreLog: %v, want the error of the disk", err)
 	}
 	d.err = nil // the retry would succeed
 	if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, broken) {
-		t.Fatalf("the retry says %v", err)
+		t.Fatalf("the retry returned %v, want the first error", err)
 	}
 	if err := c.DeleteRange(1, 1); !errors.Is(err, broken) {
-		t.Fatalf("DeleteRange: %v", err)
+		t.Fatalf("DeleteRange: %v, want the first error", err)
 	}
 	if got := d.appends.Load(); got != 1 || len(fatal) != 1 {
 		t.Fatalf("%d writes reached the disk and Fatal was called %d times, want 1 and 1", got, len(fatal))
@@ -198,14 +198,15 @@ func TestDeleteRange_ErrorIsFinal(t *testing.T) {
 	}
 	d.err = errors.New("no space left on device")
 	if err := c.DeleteRange(3, 4); !errors.Is(err, d.err) {
-		t.Fatalf("DeleteRange: %v", err)
+		t.Fatalf("DeleteRange: %v, want the error of the disk", err)
 	}
 	if len(fatal) != 1 {
-		t.Fatalf("Fatal was called %d times", len(fatal))
+		t.Fatalf("Fatal was called %d times, want 1", len(fatal))
 	}
 }
 
-// testConfig returns a config whose Fatal sends on the channel.
+// testConfig returns a config, and the channel on which its Fatal sends the
+// error.
 func testConfig(t *testing.T) (Config, chan error) {
 	t.Helper()
 	fatal := make(chan error, 10)
@@ -215,7 +216,8 @@ func testConfig(t *testing.T) (Config, chan error) {
 	}, fatal
 }
 
-// TestStable_ErrorIsFinal closes the file that bolt uses.
+// TestStable_ErrorIsFinal closes the file that bolt uses, so that the next
+// write fails. All later writes must fail too.
 func TestStable_ErrorIsFinal(t *testing.T) {
 	cfg, fatal := testConfig(t)
 	s, err := Open(cfg)
@@ -228,7 +230,7 @@ func TestStable_ErrorIsFinal(t *testing.T) {
 	}
 	first := s.Stable().SetUint64([]byte(keyCurrentTerm), 2)
 	if first == nil || len(fatal) != 1 {
-		t.Fatalf("SetUint64: %v, Fatal called %d times", first, len(fatal))
+		t.Fatalf("SetUint64: %v, Fatal was called %d times, want an error and 1 call", first, len(fatal))
 	}
 	for name, err := range map[string]error{
 		"SetUint64": s.Stable().SetUint64([]byte(keyCurrentTerm), 2),
@@ -242,14 +244,15 @@ func TestStable_ErrorIsFinal(t *testing.T) {
 		}
 	}
 	if len(fatal) != 1 {
-		t.Fatalf("Fatal was called %d times", len(fatal))
+		t.Fatalf("Fatal was called %d times, want 1", len(fatal))
 	}
 	if got := s.stab.currentTerm(); got != 0 {
-		t.Fatalf("the term that was not written is served: %d", got)
+		t.Fatalf("currentTerm = %d after a failed write, want 0", got)
 	}
 }
 
-// TestAppend_FailsForReal closes the segment file that raft-wal uses.
+// TestAppend_FailsForReal closes the segment file that raft-wal uses, so that
+// the next append fails.
 func TestAppend_FailsForReal(t *testing.T) {
 	cfg, fatal := testConfig(t)
 	s, err := Open(cfg)
@@ -261,13 +264,13 @@ func TestAppend_FailsForReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Log().StoreLog(&raft.Log{Index: 1, Term: 1}); err == nil || len(fatal) != 1 {
-		t.Fatalf("StoreLog: %v, Fatal called %d times", err, len(fatal))
+		t.Fatalf("StoreLog: %v, Fatal was called %d times, want an error and 1 call", err, len(fatal))
 	}
 }
 
-// TestGuard_Open checks what a full disk causes: an error of open while the
-// stores are opened, and the end of the process after that. Other failures end
-// the process at once.
+// TestGuard_Open checks the effect of a full disk. While the stores are opened,
+// open returns an error. After that, the process ends. Other failures end the
+// process at once.
 func TestGuard_Open(t *testing.T) {
 	full := fmt.Errorf("make segment: %w", syscall.ENOSPC)
 	for _, tt := range []struct {
@@ -401,7 +404,7 @@ func TestAcked_Follows(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for n := onDisk(); n.index != 20 || n.term != 4 || n.stable != 1; n = onDisk() {
 		if time.Now().After(deadline) {
-			t.Fatalf("the file says %+v", n)
+			t.Fatalf("the file contains %+v", n)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -410,7 +413,7 @@ func TestAcked_Follows(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := onDisk(); n.index > 10 {
-		t.Fatalf("after the cut the file says %+v", n)
+		t.Fatalf("after the deletion the file contains %+v, want at most index 10", n)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestKill(t *testing.T) {
 				what, num, _ := strings.Cut(sc.Text(), " ")
 				n, err := strconv.ParseUint(num, 10, 64)
 				if err != nil {
-					t.Fatalf("the process says: %s", sc.Text())
+					t.Fatalf("the process printed: %s", sc.Text())
 				}
 				reported[what] = n
 				if what == "cut" {
@@ -128,7 +128,7 @@ func TestKill(t *testing.T) {
 			first, _ := s.Log().FirstIndex()
 			last, _ := s.Log().LastIndex()
 			if last < reported["log"] {
-				t.Fatalf("the log ends at %d, but %d was durable", last, reported["log"])
+				t.Fatalf("the log ends at %d, but the process reported %d as durable", last, reported["log"])
 			}
 			for i := first; i <= last; i++ {
 				var l raft.Log
@@ -141,12 +141,12 @@ func TestKill(t *testing.T) {
 			}
 			metas, err := s.Snapshots().List()
 			if err != nil || reported["snap"] > 0 && (len(metas) == 0 || metas[0].Index < reported["snap"]) {
-				t.Fatalf("snapshots %v, %v, but one at %d was durable", metas, err, reported["snap"])
+				t.Fatalf("snapshots %v, %v, but the process reported one at %d as durable", metas, err, reported["snap"])
 			}
 			if reported["vote"] > 0 {
 				term, err := s.Stable().GetUint64([]byte("LastVoteTerm"))
 				if err != nil || term < reported["vote"] {
-					t.Fatalf("vote in term %d, %v, but one in %d was durable", term, err, reported["vote"])
+					t.Fatalf("vote in term %d, %v, but the process reported one in term %d as durable", term, err, reported["vote"])
 				}
 				wantVote(t, s.Stable(), term, fmt.Sprintf("n%d", term))
 			}

@@ -41,10 +41,10 @@ type kv struct {
 func kvPath(dir string) string { return filepath.Join(dir, "stable.db") }
 
 // boltOptions returns the options for every bolt file. Without a synced
-// freelist a commit writes two pages fewer; bolt rebuilds the list when it
+// freelist, a commit writes two pages fewer; bolt rebuilds the list when it
 // opens the file. The map freelist keeps allocation fast in a file with many
-// free pages. mapBytes is the size of the initial memory mapping: remapping a
-// file that has grown blocks all readers.
+// free pages. mapBytes is the size of the initial memory mapping. It is large
+// because remapping a file that has grown blocks all readers.
 func boltOptions(mapBytes int) *bbolt.Options {
 	return &bbolt.Options{
 		Timeout:         time.Second, // this process already has LOCK; never wait forever
@@ -62,7 +62,7 @@ func openBolt(path string, mapBytes int, bad corrupter) (*raftboltdb.BoltStore, 
 	s, err := raftboltdb.New(raftboltdb.Options{
 		Path:        path,
 		BoltOptions: boltOptions(mapBytes),
-		// must not change: see the documentation of the option
+		// This option must not change: see its documentation.
 		MsgpackUseNewTimeFormat: true,
 	})
 	if err != nil {

@@ -26,12 +26,11 @@ import (
 
 // snapshotStore is raft.FileSnapshotStore with additional checks.
 //
-// The file store has a checksum of the state, but none of meta.json, which
-// contains index, term and members. If the newest snapshot is unreadable, the
-// file store uses an older one, after which the log has a gap. It never
-// deletes the unfinished snapshots that a crash leaves. Here a seal beside
-// meta.json protects meta.json, and Open checks the snapshots before raft reads
-// them.
+// raft.FileSnapshotStore has a checksum of the state, but none of meta.json,
+// which contains index, term and members. If the newest snapshot is unreadable,
+// it uses an older one, after which the log has a gap. It never deletes the
+// unfinished snapshots that a crash leaves. snapshotStore protects meta.json
+// with a seal beside it, and Open checks the snapshots before raft reads them.
 //
 // Snapshots are written by snapshotSink, in the layout of the file store. The
 // sink of the file store cannot be read back before it is complete, and
@@ -62,8 +61,8 @@ const (
 
 func snapshotDir(dir string) string { return filepath.Join(dir, "snapshots") }
 
-// HistoryDir returns the directory of the history of locks in a data directory. Open
-// removes what an earlier cluster has left in it.
+// HistoryDir returns the directory of the history of locks in a data directory. When
+// Open creates a new data directory, it removes this directory.
 func HistoryDir(dir string) string { return filepath.Join(dir, "history") }
 
 // snapshotMeta is the content of meta.json, as raft.FileSnapshotStore writes
@@ -294,7 +293,7 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 		return nil, nil, s.report(err)
 	}
 	meta, r, err := s.FileSnapshotStore.Open(id)
-	// the store has no variable for this error
+	// raft has no variable for this error
 	if err != nil && err.Error() == "CRC mismatch" {
 		err = s.bad.file(filepath.Join(path, stateName), "the checksum of the snapshot does not match")
 	}

@@ -39,13 +39,13 @@ func TestSnapshots_RoundTrip(t *testing.T) {
 	s = open(t, cfg)
 	metas, err := s.Snapshots().List()
 	if err != nil || len(metas) != 2 || metas[0].ID != id || metas[0].Index != 20 || metas[1].Index != 10 {
-		t.Fatalf("List: %+v, %v", metas, err)
+		t.Fatalf("List: %+v, %v, want the snapshots at 20 and 10", metas, err)
 	}
 	if metas[0].Size != int64(len(data)) || len(metas[0].Configuration.Servers) != 1 {
-		t.Fatalf("meta %+v", metas[0])
+		t.Fatalf("meta %+v, want the size of the data and one server", metas[0])
 	}
 	if got := readSnapshot(t, s, id); !bytes.Equal(got, data) {
-		t.Fatalf("read %d bytes that differ", len(got))
+		t.Fatalf("the snapshot has %d bytes that differ from the data that was written", len(got))
 	}
 }
 
@@ -67,7 +67,7 @@ func TestSnapshots_Cancel(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
 	if err != nil || len(left) != 0 {
-		t.Fatalf("left behind: %v, %v", left, err)
+		t.Fatalf("files after Cancel: %v (error %v), want none", left, err)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestSnapshots_CloseFailsTwice(t *testing.T) {
 	}
 	store(t, s, entries(1, 10, 10)...)
 	if err := s.Log().DeleteRange(1, 5); !errors.Is(err, storage.ErrGap) {
-		t.Fatalf("compaction after a failed snapshot: %v", err)
+		t.Fatalf("compaction after a failed snapshot: %v, want ErrGap", err)
 	}
 }
 
@@ -190,12 +190,14 @@ func TestSnapshots_CorruptWhileOpen(t *testing.T) {
 		setTerm(t, s, 1)
 		id := snapshot(t, s, 20, 1, []byte("some state"))
 		if _, _, err := s.Snapshots().Open("1-19-1"); err == nil || len(f.all()) != 0 {
-			t.Fatalf("Open of a deleted snapshot: %v, Fatal %v", err, f.all())
+			t.Fatalf("Open of a snapshot that does not exist: %v, Fatal was called with %v, want an error and no call",
+				err, f.all())
 		}
 		flip(t, filepath.Join(cfg.Dir, "snapshots", id, name), 5)
 		var c *storage.CorruptError
 		if _, _, err := s.Snapshots().Open(id); !errors.As(err, &c) || len(f.all()) != 1 {
-			t.Fatalf("Open with a damaged %s: %v, Fatal %v", name, err, f.all())
+			t.Fatalf("Open with a damaged %s: %v, Fatal was called with %v, want a CorruptError and one call",
+				name, err, f.all())
 		}
 	}
 }
@@ -210,7 +212,7 @@ func TestSnapshots_Retain(t *testing.T) {
 	}
 	left, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
 	if err != nil || len(left) != 1 {
-		t.Fatalf("left: %v, %v", left, err)
+		t.Fatalf("files: %v (error %v), want one snapshot", left, err)
 	}
 }
 
@@ -230,7 +232,7 @@ func TestPrivate(t *testing.T) {
 			return err
 		}
 		if info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v", path, info.Mode())
+			t.Errorf("%s has mode %v, want no rights for group and others", path, info.Mode())
 		}
 		return nil
 	})

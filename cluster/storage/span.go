@@ -12,7 +12,7 @@ import (
 type span struct {
 	first uint64
 	sizes []uint32
-	terms []termRun // ascending; the first run covers first
+	terms []termRun // in ascending order; the first run begins at first
 	bytes int64     // sum of sizes
 }
 

@@ -23,10 +23,10 @@ const (
 // raft stores a vote in two writes: the term, and then the candidate. A crash
 // between them leaves the new term together with the old candidate. If the old
 // candidate repeats its request, raft then grants it the vote without comparing
-// the logs (hashicorp/raft issue 661). Here the first write only stores the
-// term in memory, and the second write makes both durable in one transaction.
-// This loses nothing, because raft answers the request only after the second
-// write. Until then reads return the values on disk.
+// the logs (hashicorp/raft issue 661). In stableStore, the first write only
+// stores the term in memory, and the second write makes both durable in one
+// transaction. This loses nothing, because raft answers the request only after
+// the second write. Until then, reads return the values on disk.
 type stableStore struct {
 	kv    *kv
 	acked *acked
@@ -171,8 +171,8 @@ func (s *stableStore) Set(key, val []byte) error {
 	return nil
 }
 
-// Get implements raft.StableStore. For a key that was never set it returns
-// raftboltdb.ErrKeyNotFound, with whose text raft compares the error.
+// Get implements raft.StableStore. For a key that was never set, it returns
+// raftboltdb.ErrKeyNotFound. raft compares the text of that error.
 func (s *stableStore) Get(key []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,23 +60,24 @@ func TestVote_CrashBetween(t *testing.T) {
 	})
 }
 
-// TestStable_NotFound checks the error that raft compares by its text.
+// TestStable_NotFound checks the text of the error for a missing key, because
+// raft compares this text.
 func TestStable_NotFound(t *testing.T) {
 	cfg := config(t, t.TempDir(), "")
 	s := open(t, cfg)
 	for _, key := range []string{"LastVoteCand", "other"} {
 		if _, err := s.Stable().Get([]byte(key)); err == nil || err.Error() != "not found" {
-			t.Errorf("Get(%s): %v", key, err)
+			t.Errorf("Get(%s): %v, want the error not found", key, err)
 		}
 	}
 	for _, key := range []string{"CurrentTerm", "LastVoteTerm", "other"} {
 		if _, err := s.Stable().GetUint64([]byte(key)); err == nil || err.Error() != "not found" {
-			t.Errorf("GetUint64(%s): %v", key, err)
+			t.Errorf("GetUint64(%s): %v, want the error not found", key, err)
 		}
 	}
 	setTerm(t, s, 3)
 	if _, err := s.Stable().GetUint64([]byte("LastVoteTerm")); err == nil || err.Error() != "not found" {
-		t.Errorf("LastVoteTerm after a term: %v", err)
+		t.Errorf("LastVoteTerm after a term was stored: %v, want the error not found", err)
 	}
 }
 
@@ -92,9 +93,9 @@ func TestStable_OtherKeys(t *testing.T) {
 	closeStores(t, s)
 	s = open(t, cfg)
 	if got, err := s.Stable().Get([]byte("k")); err != nil || string(got) != "v" {
-		t.Errorf("Get: %q, %v", got, err)
+		t.Errorf("Get: %q, %v, want v", got, err)
 	}
 	if got, err := s.Stable().GetUint64([]byte("n")); err != nil || got != 1<<40 {
-		t.Errorf("GetUint64: %d, %v", got, err)
+		t.Errorf("GetUint64: %d, %v, want 1<<40", got, err)
 	}
 }

@@ -34,9 +34,9 @@ type Stores struct {
 }
 
 // Open checks the data directory completely and opens it. It creates the
-// directory if it does not exist. The errors of errors.go say that the
-// directory does not belong to this process; a *CorruptError says that it is
-// damaged. If Open fails, the data is unchanged.
+// directory if it does not exist. If the directory does not belong to this
+// process, Open returns one of the errors of errors.go. If the directory is
+// damaged, it returns a *CorruptError. If Open fails, the data is unchanged.
 func Open(cfg Config) (*Stores, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -148,8 +148,8 @@ func (s *Stores) open() error {
 }
 
 // openNode reads node.json. In a new directory it creates node.json before any
-// other file, so that a directory with other files but without node.json has
-// lost it.
+// other file. So if a directory has other files, but no node.json, then
+// node.json was lost.
 func (s *Stores) openNode(bad corrupter) error {
 	n, found, err := loadNode(s.cfg.Dir, bad)
 	if err != nil {
@@ -291,9 +291,10 @@ func (s *Stores) reconcile(
 		return false, bad.at(fileOf(sp.first), sp.first,
 			"the log starts there, but the newest snapshot ends at %d", snaps.index)
 	}
-	// A crash happened between the installation of a snapshot from the leader
-	// and the deletion of the log. Entries after an entry that differs from
-	// the snapshot were never committed (Raft paper, figure 13, step 7).
+	// This is the state after a crash between the installation of a snapshot
+	// from the leader and the deletion of the log. Entries after an entry that
+	// differs from the snapshot were never committed (Raft paper, figure 13,
+	// step 7).
 	if sp.last() < snaps.index || sp.holds(snaps.index) && sp.term(snaps.index) != snaps.term {
 		return true, nil
 	}
@@ -322,13 +323,14 @@ func (s *Stores) LogBytes() int64 { return s.log.bytes.Load() }
 // Err returns the failure that was passed to Config.Fatal, or nil.
 func (s *Stores) Err() error { return s.g.err() }
 
-// Empty reports whether the node never took part in a cluster: it has no log
-// entry, no snapshot, and, unless it joins, no vote and no term but the first.
-// raft writes the first term just before the first entry when it forms a
-// cluster, and no election is ever held in that term. If the first term is
-// stored without an entry, a crash happened between these two writes. The term
-// and the vote of a node that joins do not count: it has received its term from
-// the leader that added it, and gives no vote before it has a log.
+// Empty reports whether the node never took part in a cluster. Such a node has
+// no log entry and no snapshot. Unless it joins, it also has no vote, and no
+// term but the first. raft writes the first term just before the first entry
+// when it forms a cluster, and no election is ever held in that term. If the
+// first term is stored without an entry, a crash happened between these two
+// writes. The term and the vote of a node that joins do not count: it has
+// received its term from the leader that added it, and gives no vote before it
+// has a log.
 func (s *Stores) Empty() (bool, error) {
 	last, err := s.log.LastIndex()
 	if err != nil {
@@ -367,7 +369,7 @@ func (s *Stores) SetClusterID(id string, joins bool) error {
 }
 
 // SetJoined durably records that the leader of a term has made the node a
-// member, and that the log contains this change at index or before.
+// member. index is the log index of that change, or an index after it.
 func (s *Stores) SetJoined(index, term uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

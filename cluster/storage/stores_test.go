@@ -60,7 +60,7 @@ func TestLog_IsMonotonic(t *testing.T) {
 		s, _ := newNode(t, kind)
 		m, ok := s.Log().(raft.MonotonicLogStore)
 		if !ok || !m.IsMonotonic() {
-			t.Fatal("the log does not tell raft that it has no gaps")
+			t.Fatal("IsMonotonic = false, want true")
 		}
 	})
 }
@@ -74,7 +74,7 @@ func TestLog_DeleteRestart(t *testing.T) {
 		want := entries(1, 300, 200)
 		fill(t, s, 1, 300, 7, 200)
 		if kind == storage.LogKindWAL && len(segments(t, cfg.Dir)) < 4 {
-			t.Fatalf("%d segments, want more", len(segments(t, cfg.Dir)))
+			t.Fatalf("%d segments, want at least 4", len(segments(t, cfg.Dir)))
 		}
 		check := func() { t.Helper(); wantLog(t, s, want); restart(); wantLog(t, s, want) }
 		check()
@@ -82,7 +82,7 @@ func TestLog_DeleteRestart(t *testing.T) {
 		deleteRange(t, s, 290, 300) // conflict within the last segment
 		want = want[:289]
 		check()
-		deleteRange(t, s, 150, 289) // across segments
+		deleteRange(t, s, 150, 289) // conflict across segments
 		want = want[:149]
 		check()
 		newer := entries(150, 260, 100)
@@ -105,7 +105,7 @@ func TestLog_DeleteRestart(t *testing.T) {
 		check()
 
 		snapshot(t, s, 400, 4, []byte("installed by the leader"))
-		deleteRange(t, s, 201, 260) // all
+		deleteRange(t, s, 201, 260) // the whole log
 		want = nil
 		check()
 		want = []*raft.Log{{Index: 401, Term: 4, Data: []byte("x")}, {Index: 402, Term: 4, Data: []byte("y")}}
@@ -139,7 +139,8 @@ func TestLog_DeleteInSteps(t *testing.T) {
 	})
 }
 
-// TestLog_Model compares random appends, deletions and restarts with a slice.
+// TestLog_Model compares the log with a slice, after random appends, deletions
+// and restarts.
 func TestLog_Model(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		for seed := range uint64(6) {
@@ -260,10 +261,10 @@ func TestLog_RefusesGaps(t *testing.T) {
 				setTerm(t, s, 9)
 				store(t, s, entries(1, 10, 10)...)
 				if err := s.Log().StoreLogs(tc.ls); err == nil {
-					t.Fatal("StoreLogs took it")
+					t.Fatal("StoreLogs accepted the entries")
 				}
 				if got := f.all(); len(got) != 1 || !errors.Is(got[0], tc.want) {
-					t.Fatalf("Fatal got %v, want %v", got, tc.want)
+					t.Fatalf("Fatal was called with %v, want %v", got, tc.want)
 				}
 				if err := s.Log().StoreLog(entry(11, 1)); err == nil {
 					t.Fatal("a write after the failure succeeded")
@@ -296,7 +297,7 @@ func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 			t.Fatal("StoreLog left a gap after the snapshot")
 		}
 		if got := f.all(); len(got) != 1 || !errors.Is(got[0], storage.ErrGap) {
-			t.Fatalf("Fatal got %v, want ErrGap", got)
+			t.Fatalf("Fatal was called with %v, want ErrGap", got)
 		}
 		closeStores(t, s)
 		cfg.Fatal = func(err error) { t.Errorf("Fatal(%v)", err) }
@@ -383,7 +384,7 @@ func TestEmpty_Voted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if empty, err := s.Empty(); empty || err != nil {
-			t.Fatalf("Empty: %v, %v, but it has voted", empty, err)
+			t.Fatalf("Empty after a vote: %v, %v, want false", empty, err)
 		}
 	})
 }
@@ -394,7 +395,7 @@ func TestEmpty_HasEntry(t *testing.T) {
 		setTerm(t, s, 1)
 		store(t, s, &raft.Log{Index: 1, Term: 1})
 		if empty, err := s.Empty(); empty || err != nil {
-			t.Fatalf("Empty: %v, %v, but it has an entry", empty, err)
+			t.Fatalf("Empty after an entry: %v, %v, want false", empty, err)
 		}
 	})
 }
@@ -432,7 +433,7 @@ func TestIdentity(t *testing.T) {
 		_, err := storage.Open(other)
 		if !errors.Is(err, storage.ErrWrongNode) ||
 			!strings.Contains(err.Error(), "belongs to node n1, but this process was started as n2") {
-			t.Fatalf("Open as n2: %v", err)
+			t.Fatalf("Open as n2: %v, want ErrWrongNode with both ids", err)
 		}
 		other = cfg
 		other.LogKind = kinds[0]
@@ -441,7 +442,7 @@ func TestIdentity(t *testing.T) {
 		}
 		_, err = storage.Open(other)
 		if !errors.Is(err, storage.ErrWrongLogKind) || !strings.Contains(err.Error(), "was made with log store "+kind) {
-			t.Fatalf("Open with the other kind: %v", err)
+			t.Fatalf("Open with the other kind: %v, want ErrWrongLogKind", err)
 		}
 		if got := open(t, cfg).Identity().Boot; got != 3 {
 			t.Fatalf("boot %d after refused opens, want 3", got)
@@ -471,7 +472,7 @@ func TestConfig_Validate(t *testing.T) {
 		"segments": {Dir: t.TempDir(), NodeID: "n", SegmentBytes: 100},
 	} {
 		if _, err := storage.Open(cfg); err == nil {
-			t.Errorf("%s: Open took it", name)
+			t.Errorf("%s: Open accepted the config", name)
 		}
 	}
 }
@@ -508,7 +509,7 @@ func TestObserve(t *testing.T) {
 		setTerm(t, s, 1)
 		store(t, s, entries(1, 4, 25)...)
 		if got["append"] != 100 || got["stable"] == 0 {
-			t.Fatalf("observed %v", got)
+			t.Fatalf("observed %v, want 100 bytes of append and some bytes of stable", got)
 		}
 	})
 }

@@ -73,8 +73,7 @@ func TestWAL_TornAtEveryByte(t *testing.T) {
 func resetDir(t *testing.T, dir, after, path string, old []byte) {
 	t.Helper()
 	writeFile(t, path, old)
-	// The acked file of after was written before its last append, like that of
-	// before.
+	// In both images, the acked file was written before the last append.
 	writeFile(t, filepath.Join(dir, "acked"), readFile(t, filepath.Join(after, "acked")))
 }
 

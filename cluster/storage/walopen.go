@@ -25,7 +25,7 @@ type walLog struct {
 func (w walLog) fileOf(index uint64) string { return w.list.fileOf(index) }
 
 // deleteStep implements diskLog. raft-wal deletes entries by changing its list,
-// so the size does not matter.
+// so a deletion of any size is fast.
 func (w walLog) deleteStep() uint64 { return ^uint64(0) }
 
 // Close waits for the rotation that the last append may have started, and

@@ -111,11 +111,12 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 }
 
 // checkOthers checks the segment files that the list does not name. raft-wal
-// deletes them. Such files exist if the process crashed after it had committed
-// a list without them and before it had deleted them, or after makeFile and
-// before the commit of the list. Files of the second kind are empty. If a file
-// that could only be of this kind is not empty, the list is older than the
-// files.
+// deletes them. There are two kinds of such files. The first kind exists if the
+// process crashed after it had committed a list without them, and before it had
+// deleted them. The second kind exists if the process crashed after makeFile
+// and before the commit of the list. Files of the second kind are empty. If a
+// file that can only be of the second kind is not empty, the list is older than
+// the files.
 func (s *segmentScanner) checkOthers(state types.PersistentState) error {
 	listed := make(map[string]bool)
 	for _, info := range state.Segments {
@@ -192,8 +193,8 @@ type segmentFile struct {
 
 	entries []walEntry // entries of the complete batches
 	end     int        // end of the last complete batch, 0 if there is none
-	// offset of the index array if a complete batch sealed the file, otherwise
-	// 0
+	// indexStart is the offset of the index array if a complete batch sealed
+	// the file, otherwise 0.
 	indexStart int
 	stop       string // reason why the next batch is not complete
 }

@@ -25,7 +25,7 @@ type watched struct {
 	op    string
 	limit time.Duration
 	began time.Time
-	age   time.Duration // guarded by watchdog.mu; see tick
+	age   time.Duration // how long the write has run, as tick counts it; guarded by watchdog.mu
 }
 
 func newWatchdog(stallAfter time.Duration, stalled func(error)) *watchdog {
