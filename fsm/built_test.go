@@ -92,7 +92,8 @@ func operations(t *testing.T, f *feed, n int) {
 				f.call("ZADD", "want", pairs[i+1], pairs[i])
 			}
 			if f.call("ZRANGE", "got", "0", "-1", "WITHSCORES") != f.call("ZRANGE", "want", "0", "-1", "WITHSCORES") {
-				t.Errorf("Z%s %v of %d members differs", op, keys, n)
+				t.Errorf("Z%sSTORE of %v with %d members differs from a set that was built one member at a time",
+					op, keys, n)
 			}
 		}
 	}
@@ -101,7 +102,7 @@ func operations(t *testing.T, f *feed, n int) {
 	f.call("ZPOPMIN", "want")
 	f.call("ZPOPMAX", "want")
 	if a, b := f.call("ZRANGE", "got", "0", "-1", "WITHSCORES"), f.call("ZRANGE", "want", "0", "-1", "WITHSCORES"); a != b {
-		t.Errorf("ZRANGESTORE of %d members", n)
+		t.Errorf("ZRANGESTORE without the first and the last of %d members differs from ZPOPMIN and ZPOPMAX", n)
 	}
 }
 
@@ -196,7 +197,8 @@ func TestBuilt_Shared(t *testing.T) {
 				t.Fatalf("%v: %q", tt.change, got)
 			}
 			if f.state(other) != before || f.state(key) == before {
-				t.Errorf("%v: %v also changes %s, or not %s", tt.store, tt.change, other, key)
+				t.Errorf("after %v and %v: %s must be unchanged, and %s must have changed",
+					tt.store, tt.change, other, key)
 			}
 		}
 	}

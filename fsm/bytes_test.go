@@ -59,9 +59,11 @@ func TestMachine_Bytes(t *testing.T) {
 			}
 			took, counted := heap()-before, f.m.Bytes()-uncounted
 			share := float64(counted) / float64(took)
-			t.Logf("%d bytes of heap for each, %d counted: %.2f", took/int64(c.n), counted/int64(c.n), share)
+			t.Logf("each command takes %d bytes of heap and counts %d bytes: ratio %.2f",
+				took/int64(c.n), counted/int64(c.n), share)
 			if share < 0.7 || share > 1.3 {
-				t.Errorf("%d bytes counted, and they take %d of the heap", counted, took)
+				t.Errorf("counted %d bytes, but the heap grew by %d bytes: want between 0.7 and 1.3 times the growth",
+					counted, took)
 			}
 		})
 	}

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// snapshotHead is the length of magic and version.
+// snapshotHead is the length in bytes of the magic string and the version, with
+// which a snapshot begins.
 const snapshotHead = 7
 
 // varied returns a machine with keys of all types, stream groups, waiters,
@@ -47,7 +48,7 @@ func TestCheckSnapshot_Info(t *testing.T) {
 	}
 	sessions := f.m.Sessions()
 	if want := f.m.Clone().SnapshotInfo(sessions); info != want || info.Keys != f.m.Len() || info.Keys < 15 || info.Volatile < 3 || info.Waiters < 2 || info.Sessions != 1 {
-		t.Errorf("read back %+v, state is %+v with %d keys", info, want, f.m.Len())
+		t.Errorf("CheckSnapshot returned %+v, want %+v and %d keys", info, want, f.m.Len())
 	}
 }
 
@@ -82,7 +83,7 @@ func TestCheckSnapshot_AsStrictAsReadSnapshot(t *testing.T) {
 		_, err := fsm.CheckSnapshot(bytes.NewReader(data), table)
 		switch {
 		case readErr != nil && err == nil:
-			t.Fatalf("read: %v, but the check passes", readErr)
+			t.Fatalf("ReadSnapshot fails with %v, but CheckSnapshot does not fail", readErr)
 		case readErr != nil:
 			refused++
 		case err != nil:
@@ -90,7 +91,7 @@ func TestCheckSnapshot_AsStrictAsReadSnapshot(t *testing.T) {
 		}
 	}
 	if refused < 1000 {
-		t.Errorf("only %d of 4000 damaged snapshots were refused", refused)
+		t.Errorf("%d of 4000 damaged snapshots were refused, want at least 1000", refused)
 	}
 	t.Logf("%d refused by both, %d by the check alone", refused, stricter)
 }
@@ -114,7 +115,7 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 		t.Errorf("check: %v", err)
 	}
 	if _, err := fsm.CheckSnapshot(&brokenReader{}, command.NewTable()); !errors.Is(err, errFull) {
-		t.Errorf("check of a reader that fails: %v", err)
+		t.Errorf("check of a reader that fails: %v, want errFull", err)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestClientIDs: blocks are consecutive, even after a snapshot, and reserving
-// fails when the free numbers are used up.
+// TestClientIDs: blocks of client numbers are consecutive, even after a
+// snapshot. Reserving a block fails when the free numbers are used up.
 func TestClientIDs(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.FeatureBudget)
@@ -21,11 +21,11 @@ func TestClientIDs(t *testing.T) {
 		t.Error("a restored machine differs from the original")
 	}
 	if got := f.do("_clientids 1000"); got != ":12\r\n" {
-		t.Errorf("block behind a snapshot: %q", got)
+		t.Errorf("first number of the block after a snapshot: %q, want 12", got)
 	}
 	for _, n := range []string{"0", "-1", "x", "4294967297"} {
 		if got := f.do("_clientids " + n); !strings.HasPrefix(got, "-ERR value") {
-			t.Errorf("%s numbers: %q", n, got)
+			t.Errorf("reserving %s numbers: %q, want an error", n, got)
 		}
 	}
 	var lines []string
@@ -43,6 +43,6 @@ func TestClientIDs(t *testing.T) {
 		}
 	}
 	if blocks != 1<<20-1 || refused != "-ERR the numbers of clients are used up" {
-		t.Errorf("%d blocks, then %q", blocks, refused)
+		t.Errorf("%d blocks, then %q, want 1048575 blocks and an error", blocks, refused)
 	}
 }

@@ -54,7 +54,7 @@ func TestCollections_Large(t *testing.T) {
 	}
 	whole := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
-		t.Error("the restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 }
 
@@ -180,7 +180,7 @@ func TestCollections_Clones(t *testing.T) {
 	}
 	whole := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
-		t.Error("the restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 }
 

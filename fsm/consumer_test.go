@@ -12,7 +12,7 @@ import (
 
 // consumers returns commands that create streams with all kinds of groups.
 // There are groups with and without consumers, and with and without pending
-// entries. The streams no longer contain some of the pending entries.
+// entries. Some pending entries are no longer in their streams.
 func consumers() []string {
 	lines := []string{"XGROUP CREATE empty g $ MKSTREAM", "XGROUP CREATE s a 0 MKSTREAM",
 		"XGROUP CREATE s b 0 ENTRIESREAD 3", `XGROUP CREATE s "" 5-5`, "XADD plain 1-1 f v"}
@@ -46,11 +46,11 @@ func TestConsumers_Counters(t *testing.T) {
 		"XREADGROUP GROUP h c STREAMS s >", "XGROUP SETID s h 0", "XINFO GROUPS s")
 	snap := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
-		t.Error("the restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 	payload := f.dump("s")
 	if got := f.call("RESTORE", "t", "0", payload); got != "+OK\r\n" || f.dump("t") != payload {
-		t.Errorf("restored from a dump: %q", got)
+		t.Errorf("RESTORE of a dump: %q, want OK and an equal dump", got)
 	}
 }
 
@@ -75,12 +75,12 @@ func TestConsumers_Large(t *testing.T) {
 	whole := snapshotOf(t, f.m)
 	m := restore(t, whole)
 	if !bytes.Equal(snapshotOf(t, m), whole) {
-		t.Error("the restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 	f.group.Reset(2, 1)
 	f.add("XGROUP", "CREATE", "s", longest+"n", "0")
 	if got := f.send(); !strings.HasPrefix(got, "-ERR string exceeds") {
-		t.Errorf("a name that is too long: %.100q", got)
+		t.Errorf("a name that is too long: %.100q, want an error", got)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestConsumers_Clones(t *testing.T) {
 	}
 	whole := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
-		t.Error("the restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 }
 
@@ -184,10 +184,10 @@ func TestConsumers_Clock(t *testing.T) {
 		t.Errorf("in the log: %q, want %q", got, idle(2000))
 	}
 	if got := f.do("XCLAIM s g b 2001 1-1"); got != "*0\r\n" {
-		t.Errorf("claimed too early: %q", got)
+		t.Errorf("claimed too early: %q, want an empty array", got)
 	}
 	if got := f.do("XCLAIM s g b 2000 1-1 JUSTID"); got != "*1\r\n$3\r\n1-1\r\n" {
-		t.Errorf("not claimed: %q", got)
+		t.Errorf("claimed after the idle time: %q, want entry 1-1", got)
 	}
 	if got, want := f.do("XINFO CONSUMERS s g"),
 		"*2\r\n*6\r\n$4\r\nname\r\n$1\r\na\r\n$7\r\npending\r\n:0\r\n$4\r\nidle\r\n:2000\r\n*6\r\n$4\r\nname\r\n$1\r\nb\r\n$7\r\npending\r\n:1\r\n$4\r\nidle\r\n:0\r\n"; got != want {
@@ -209,25 +209,25 @@ func TestConsumers_TooLarge(t *testing.T) {
 		}
 	}
 	if got := f.do("XREADGROUP GROUP g a STREAMS s >"); !strings.HasPrefix(got, "-ERR reply is larger") {
-		t.Errorf("all entries: %.100q", got)
+		t.Errorf("XREADGROUP of all entries: %.100q, want an error", got)
 	}
 	if got := f.do("XPENDING s g"); got != "*4\r\n:0\r\n$-1\r\n$-1\r\n*-1\r\n" {
-		t.Errorf("pending is %q", got)
+		t.Errorf("pending is %q, want no entry", got)
 	}
 	if got := f.do("XREADGROUP GROUP g a COUNT 5 STREAMS s >"); got[0] != '*' {
-		t.Errorf("five entries: %.100q", got)
+		t.Errorf("XREADGROUP of five entries: %.100q, want an array", got)
 	}
 	if got := f.do("XREADGROUP GROUP g a STREAMS s >"); got[0] != '*' {
-		t.Errorf("the rest: %.100q", got)
+		t.Errorf("XREADGROUP of the remaining entries: %.100q, want an array", got)
 	}
 	if got := f.do("XCLAIM s g b 0 0 FORCE", "XAUTOCLAIM s g b 0 0"); !strings.Contains(got, "-ERR reply is larger") {
-		t.Errorf("XAUTOCLAIM: %.100q", got)
+		t.Errorf("XCLAIM and XAUTOCLAIM: %.100q, want an error", got)
 	}
 	if got := f.do("XREADGROUP GROUP g a STREAMS s 0"); !strings.HasPrefix(got, "-ERR reply is larger") {
-		t.Errorf("the history: %.100q", got)
+		t.Errorf("XREADGROUP of the pending entries: %.100q, want an error", got)
 	}
 	if got := f.do("XPENDING s g"); !strings.Contains(got, "*1\r\n*2\r\n$1\r\na\r\n$1\r\n8\r\n") {
-		t.Errorf("pending is %q", got)
+		t.Errorf("pending is %q, want 8 entries of consumer a", got)
 	}
 }
 
@@ -250,13 +250,13 @@ func TestConsumers_Suspended(t *testing.T) {
 	hold := func(how string) {
 		t.Helper()
 		if got := f.do(fmt.Sprintf("%s %d n1 1 %s", fsm.SuspendCommand, 1, how)); got != ":1\r\n" {
-			t.Fatalf("suspend %s: %q", how, got)
+			t.Fatalf("SuspendCommand %s: %q, want 1", how, got)
 		}
 	}
 	hold(fsm.SuspendOn)
 	f.do("XADD s 1-1 f v")
 	if got := f.do("XREADGROUP GROUP h x BLOCK 0 STREAMS s >"); got[0] != '*' {
-		t.Errorf("another group waits: %q", got)
+		t.Errorf("read by another group: %q, want an entry at once", got)
 	}
 	wait(3, "XREADGROUP GROUP g b BLOCK 0 STREAMS s >")
 	served := func(origin uint64) string {
@@ -269,14 +269,14 @@ func TestConsumers_Suspended(t *testing.T) {
 		return "gone"
 	}
 	if served(2) != "" || served(3) != "" {
-		t.Errorf("served while the session is suspended: %q, %q", served(2), served(3))
+		t.Errorf("served while the session is suspended: %q and %q, want no replies", served(2), served(3))
 	}
 	hold(fsm.SuspendOff)
 	if got := served(2); !strings.Contains(got, "1-1") {
-		t.Errorf("the first got %q", got)
+		t.Errorf("the first waiter got %q, want entry 1-1", got)
 	}
 	if got := served(3); got != "" {
-		t.Errorf("the second got %q", got)
+		t.Errorf("the second waiter got %q, want no reply", got)
 	}
 	hold(fsm.SuspendOn)
 	f.do("DEL s")
@@ -284,10 +284,10 @@ func TestConsumers_Suspended(t *testing.T) {
 		t.Errorf("waiters of a suspended session were notified: %q", got)
 	}
 	if !bytes.Equal(snapshotOf(t, restore(t, snapshotOf(t, f.m))), snapshotOf(t, f.m)) {
-		t.Error("the restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 	hold(fsm.SuspendOff)
 	if got, want := served(3), "-UNBLOCKED the stream key no longer exists\r\n"; got != want {
-		t.Errorf("notified %q, want %q", got, want)
+		t.Errorf("the second waiter got %q, want %q", got, want)
 	}
 }

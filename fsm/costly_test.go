@@ -153,7 +153,8 @@ func TestCostly_Mark(t *testing.T) {
 		unmarked[0] = 0
 		marked := table.Mark(unmarked)
 		if got := slices.Equal(marked, c.body); !got || (marked[0] != 0) != c.want {
-			t.Errorf("%q: marked %v, as it was made %v, want %v", c.body, marked[0], c.body[0], c.want)
+			t.Errorf("%q: flags %v after Mark, flags %v as built, want both equal and marked: %v",
+				c.body, marked[0], c.body[0], c.want)
 		}
 		if unmarked[0] != 0 {
 			t.Error("Mark changed its argument")
@@ -190,7 +191,7 @@ func TestCostly_Budget(t *testing.T) {
 	body := s.transactionOf(nil, []string{"SET|z|8", "LCS|a|b|LEN"}).Bytes()
 	h := fsm.Header{Term: 1, Stamp: s.stamp}
 	if replies, ops, cut, err := s.m.Clone().Try(h, slices.Clone(body), s.runner, nil); cut || err != nil || ops != 1 {
-		t.Errorf("dry run: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
+		t.Errorf("dry run: %q, %d operations, cut: %v, error %v, want 1 operation, not cut", replies, ops, cut, err)
 	}
 	fsm.SetScriptBudget(body, fsm.DryRunPassed)
 	s.addBody(body)
@@ -199,7 +200,7 @@ func TestCostly_Budget(t *testing.T) {
 	s.lengths(4000) // 2,000,000 steps: always too many
 	body = s.transactionOf(nil, []string{"SET|z|9", "LCS|a|b|LEN", "LCS|a|b|LEN"}).Bytes()
 	if replies, ops, cut, err := s.m.Clone().Try(h, slices.Clone(body), s.runner, nil); !cut || err != nil || ops != 1 || strings.ReplaceAll(string(replies), "\r\n", " ") != busy {
-		t.Errorf("dry run: %q, %d operations, cut: %v, %v", replies, ops, cut, err)
+		t.Errorf("dry run: %q, %d operations, cut: %v, error %v, want a BUSY error, 1 operation, cut", replies, ops, cut, err)
 	}
 	fsm.SetScriptBudget(body, fsm.DryRunPassed)
 	s.addBody(body)

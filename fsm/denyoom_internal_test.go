@@ -35,7 +35,8 @@ func TestScriptRun_Full(t *testing.T) {
 	} {
 		s := &scriptRun{c: c, sha: test.sha, keys: [][]byte{[]byte(test.key)}}
 		if text := s.full(test.cmd); (text != "") != test.refused {
-			t.Errorf("%s of script %s with key %s: %q", test.cmd.Name, test.sha, test.key, text)
+			t.Errorf("%s of script %s with key %s: error %q, which is set or empty contrary to the table",
+				test.cmd.Name, test.sha, test.key, text)
 		}
 		if s.before = c.m; s.full(test.cmd) != "" {
 			t.Errorf("script %s is refused after its first write", test.sha)

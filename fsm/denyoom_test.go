@@ -65,7 +65,7 @@ func TestDivide_Full(t *testing.T) {
 		limits.Full = ""
 		out, rest = fsm.BatchBuilder{}, fsm.BatchBuilder{}
 		if refused, err := m.Divide(&in, &out, &rest, limits); err != nil || refused != 0 {
-			t.Errorf("%s with room: %d refused, %v", test.lines, refused, err)
+			t.Errorf("%s with room: %d refused, %v; want 0", test.lines, refused, err)
 		}
 	}
 }

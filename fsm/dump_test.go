@@ -77,22 +77,22 @@ func TestDump_RoundTrip(t *testing.T) {
 			continue
 		}
 		if again := f.dump("copy"); again != payload {
-			t.Errorf("%s: dumped %q, and again %q", key, payload, again)
+			t.Errorf("%s: DUMP returned %q, and %q after RESTORE", key, payload, again)
 		}
 		body := payload[:len(payload)-10]
 		for n := range len(body) {
 			if got := f.call("RESTORE", "part", "0",
 				string(rdb.Seal([]byte(body[:n])))); got != "-ERR Bad data format\r\n" {
-				t.Errorf("%d of %d bytes of %s: %q", n, len(body), key, got)
+				t.Errorf("RESTORE of %d of %d bytes of %s: %q, want an error", n, len(body), key, got)
 			}
 		}
 		if got := f.call("RESTORE", "part", "0",
 			string(rdb.Seal([]byte(body+"\x00")))); got != "-ERR Bad data format\r\n" {
-			t.Errorf("%s with a byte more: %q", key, got)
+			t.Errorf("RESTORE of %s with a byte more: %q, want an error", key, got)
 		}
 	}
 	if snap := snapshotOf(t, f.m); !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
-		t.Error("the restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 }
 
@@ -125,46 +125,46 @@ func TestRestore_Hostile(t *testing.T) {
 	at := strings.Repeat("\x00", 8)
 	good := node(1, entry(0, 0, 1, 1), 7)
 	for name, c := range map[string]struct{ body, want string }{
-		"whole stream":         {stream(good, one+group("\x01"+pending, "\x01\x01c"+at+"\x01"+id)), "+OK"},
-		"string":               {"\x00" + huge + "a", ""},
-		"list":                 {"\x01" + huge + "\x01a", ""},
-		"set":                  {"\x02" + huge + "\x01a", ""},
-		"hash":                 {"\x04" + huge + "\x01a\x01b", ""},
-		"zset":                 {"\x05" + huge + "\x01a" + at, ""},
-		"quicklist":            {"\x12" + huge, ""},
-		"stream":               {"\x13" + huge, ""},
-		"groups":               {stream(good, one+huge), ""},
-		"pending":              {stream(good, one+"\x01\x01g\x00\x00\x00"+huge), ""},
-		"consumers":            {stream(good, one+group("\x00", huge)), ""},
-		"compressed":           {"\x00\xc3\x01" + huge + "a", ""},
-		"compressed to much":   {"\x00\xc3\x03\x80\x02\xff\xff\xff\xe0\xff\x00", ""},
-		"refers before":        {"\x00\xc3\x04\x08\x00a\x80\x01", ""},
-		"listpack, size":       {"\x12\x01\x02" + blob("\x08\x00\x00\x00\x01\x00\x01\x01\xff"), ""},
-		"listpack, count":      {"\x12\x01\x02" + blob(listpack("\x01\x01", 2)), ""},
-		"listpack, back":       {"\x12\x01\x02" + blob(listpack("\x01\x02", 1)), ""},
-		"listpack, end inside": {"\x12\x01\x02" + blob(listpack("\xff\x01", 1)), ""},
-		"listpack, overlap":    {"\x12\x01\x02" + blob(listpack("\x83ab", 1)), ""},
-		"listpack, odd":        {"\x10" + blob(listpack("\x01\x01", 1)), ""},
-		"listpack, twice":      {"\x10" + blob(listpack("\x01\x01\x02\x01\x01\x01\x02\x01", 4)), ""},
-		"zset, twice":          {"\x11" + blob(listpack("\x01\x01\x02\x01\x01\x01\x02\x01", 4)), ""},
-		"zset, no score":       {"\x11" + blob(listpack("\x01\x01\x81x\x02", 2)), ""},
-		"zset, nan":            {"\x11" + blob(listpack("\x01\x01\x83nan\x04", 2)), ""},
-		"intset, order":        {"\x0b" + blob("\x02\x00\x00\x00\x02\x00\x00\x00\x02\x00\x01\x00"), ""},
-		"intset, twice":        {"\x0b" + blob("\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00\x01\x00"), ""},
-		"stream, no entry":     {stream(node(1, "", 0), one+"\x00"), ""},
-		"stream, flags":        {stream(node(1, entry(4, 0, 1, 1), 7), one+"\x00"), ""},
-		"stream, no ID":        {stream(node(1, entry(0, 0, 0, 1), 7), one+"\x00"), ""},
-		"stream, fields":       {stream(node(1, entry(0, 0, 1, 9), 7), one+"\x00"), ""},
-		"stream, ID after all": {stream(node(1, entry(0, 9, 1, 1), 7), one+"\x00"), ""},
+		"whole stream":               {stream(good, one+group("\x01"+pending, "\x01\x01c"+at+"\x01"+id)), "+OK"},
+		"string":                     {"\x00" + huge + "a", ""},
+		"list":                       {"\x01" + huge + "\x01a", ""},
+		"set":                        {"\x02" + huge + "\x01a", ""},
+		"hash":                       {"\x04" + huge + "\x01a\x01b", ""},
+		"zset":                       {"\x05" + huge + "\x01a" + at, ""},
+		"quicklist":                  {"\x12" + huge, ""},
+		"stream":                     {"\x13" + huge, ""},
+		"groups":                     {stream(good, one+huge), ""},
+		"pending":                    {stream(good, one+"\x01\x01g\x00\x00\x00"+huge), ""},
+		"consumers":                  {stream(good, one+group("\x00", huge)), ""},
+		"compressed":                 {"\x00\xc3\x01" + huge + "a", ""},
+		"compressed too much":        {"\x00\xc3\x03\x80\x02\xff\xff\xff\xe0\xff\x00", ""},
+		"refers to before the start": {"\x00\xc3\x04\x08\x00a\x80\x01", ""},
+		"listpack, size":             {"\x12\x01\x02" + blob("\x08\x00\x00\x00\x01\x00\x01\x01\xff"), ""},
+		"listpack, count":            {"\x12\x01\x02" + blob(listpack("\x01\x01", 2)), ""},
+		"listpack, back":             {"\x12\x01\x02" + blob(listpack("\x01\x02", 1)), ""},
+		"listpack, end inside":       {"\x12\x01\x02" + blob(listpack("\xff\x01", 1)), ""},
+		"listpack, overlap":          {"\x12\x01\x02" + blob(listpack("\x83ab", 1)), ""},
+		"listpack, odd":              {"\x10" + blob(listpack("\x01\x01", 1)), ""},
+		"listpack, twice":            {"\x10" + blob(listpack("\x01\x01\x02\x01\x01\x01\x02\x01", 4)), ""},
+		"zset, twice":                {"\x11" + blob(listpack("\x01\x01\x02\x01\x01\x01\x02\x01", 4)), ""},
+		"zset, no score":             {"\x11" + blob(listpack("\x01\x01\x81x\x02", 2)), ""},
+		"zset, nan":                  {"\x11" + blob(listpack("\x01\x01\x83nan\x04", 2)), ""},
+		"intset, order":              {"\x0b" + blob("\x02\x00\x00\x00\x02\x00\x00\x00\x02\x00\x01\x00"), ""},
+		"intset, twice":              {"\x0b" + blob("\x02\x00\x00\x00\x02\x00\x00\x00\x01\x00\x01\x00"), ""},
+		"stream, no entry":           {stream(node(1, "", 0), one+"\x00"), ""},
+		"stream, flags":              {stream(node(1, entry(4, 0, 1, 1), 7), one+"\x00"), ""},
+		"stream, no ID":              {stream(node(1, entry(0, 0, 0, 1), 7), one+"\x00"), ""},
+		"stream, fields":             {stream(node(1, entry(0, 0, 1, 9), 7), one+"\x00"), ""},
+		"stream, ID after all":       {stream(node(1, entry(0, 9, 1, 1), 7), one+"\x00"), ""},
 		"stream, twice": {stream(node(2, entry(0, 0, 1, 1)+entry(0, 0, 1, 1), 14),
 			"\x02\x05\x05\x00\x01\x00\x00\x02\x00"), ""},
-		"stream, length": {stream(good, "\x02\x05\x05\x00\x01\x00\x00\x02\x00"), ""},
-		"stream, added":  {stream(good, "\x01\x05\x05\x00\x01\x00\x00\x00\x00"), ""},
-		"group twice":    {stream(good, one+"\x02\x01g\x00\x00\x00\x00\x00\x01g\x00\x00\x00\x00\x00"), ""},
-		"pending twice":  {stream(good, one+group("\x02"+pending+pending, "\x01\x01c"+at+"\x01"+id)), ""},
-		"nobody's":       {stream(good, one+group("\x01"+pending, "\x00")), ""},
-		"not pending":    {stream(good, one+group("\x00", "\x01\x01c"+at+"\x01"+id)), ""},
-		"of two":         {stream(good, one+group("\x01"+pending, "\x02\x01c"+at+"\x01"+id+"\x01d"+at+"\x01"+id)), ""},
+		"stream, length":          {stream(good, "\x02\x05\x05\x00\x01\x00\x00\x02\x00"), ""},
+		"stream, added":           {stream(good, "\x01\x05\x05\x00\x01\x00\x00\x00\x00"), ""},
+		"group twice":             {stream(good, one+"\x02\x01g\x00\x00\x00\x00\x00\x01g\x00\x00\x00\x00\x00"), ""},
+		"pending twice":           {stream(good, one+group("\x02"+pending+pending, "\x01\x01c"+at+"\x01"+id)), ""},
+		"pending for no consumer": {stream(good, one+group("\x01"+pending, "\x00")), ""},
+		"not pending":             {stream(good, one+group("\x00", "\x01\x01c"+at+"\x01"+id)), ""},
+		"pending for two":         {stream(good, one+group("\x01"+pending, "\x02\x01c"+at+"\x01"+id+"\x01d"+at+"\x01"+id)), ""},
 		"long field": {"\x04\x01" + blob(strings.Repeat("f", fsm.MaxKeyBytes+1)) + "\x01v",
 			"-ERR string exceeds maximum allowed size (proto-max-bulk-len)"},
 	} {
@@ -195,7 +195,7 @@ func TestLimits_Restore(t *testing.T) {
 	check := func(what, body, want string) {
 		t.Helper()
 		if len(body) > fsm.MaxStringBytes {
-			t.Fatalf("%s: %d bytes", what, len(body))
+			t.Fatalf("%s: the payload has %d bytes, more than a string may have", what, len(body))
 		}
 		if got := f.call("RESTORE", "l", "0", string(rdb.Seal([]byte(body))), "REPLACE"); got != want+"\r\n" {
 			t.Errorf("%s: %q, want %q", what, got, want)
@@ -247,7 +247,7 @@ func TestLimits_Restore(t *testing.T) {
 		f.call("HSET", "h", fmt.Sprint(i), zeros)
 	}
 	if got := f.call("DUMP", "h"); got != "-"+fsm.ReplyTooLarge+"\r\n" {
-		t.Errorf("dump of %d MiB: %.100q", 7*fsm.MaxStringBytes>>20, got)
+		t.Errorf("DUMP of a value of %d MiB: %.100q, want an error", 7*fsm.MaxStringBytes>>20, got)
 	}
 }
 
@@ -273,14 +273,14 @@ func FuzzRestore(f *testing.F) {
 		}
 		snap := snapshotOf(t, m.m)
 		if !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
-			t.Fatal("the restored machine differs")
+			t.Fatal("the restored machine differs from the original")
 		}
 		payload := m.dump("k")
 		if got := m.call("RESTORE", "l", "0", payload); got != "+OK\r\n" {
-			t.Fatalf("restored payload: %q", got)
+			t.Fatalf("RESTORE of the dumped payload: %q, want OK", got)
 		}
 		if again := m.dump("l"); again != payload {
-			t.Fatalf("dumped %q, and again %q", payload, again)
+			t.Fatalf("DUMP returned %q, and %q after RESTORE", payload, again)
 		}
 		if m.call("TYPE", "k") == "+stream\r\n" {
 			m.do("XINFO STREAM k FULL", "XINFO GROUPS k", "XADD k * f v", "XREADGROUP GROUP g c STREAMS k >",
@@ -290,7 +290,7 @@ func FuzzRestore(f *testing.F) {
 		}
 		snap = snapshotOf(t, m.m)
 		if !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
-			t.Fatal("the restored machine differs, later")
+			t.Fatal("after more commands, the restored machine differs from the original")
 		}
 	})
 }

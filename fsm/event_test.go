@@ -53,8 +53,8 @@ func (w *eventWriter) result(origin uint64, track bool, cmds ...[]string) *fsm.R
 	return res
 }
 
-// An event names the operation of the group that caused it. If serving a
-// blocking command caused it, it names the waiter.
+// An event names the operation of the group that caused it. If the machine
+// caused the event by serving a blocking command, the event names the waiter.
 func TestEvents_Cause(t *testing.T) {
 	m := fsm.New(command.NewTable())
 	m.Want(fsm.Kinds(fsm.EventChanged))
@@ -63,7 +63,7 @@ func TestEvents_Cause(t *testing.T) {
 	res := w.result(8, false, []string{"blmove", "in", "out", "left", "right", "0"})
 	pos, _, ok := fsm.Waiting(res.Groups[0].Reply)
 	if !ok {
-		t.Fatalf("BLMOVE answered %q", res.Groups[0].Reply)
+		t.Fatalf("BLMOVE returned %q, want a wait", res.Groups[0].Reply)
 	}
 	res = w.result(9, false, []string{"get", "k"}, []string{"set", "k", "v"}, []string{"get", "k"}, []string{"rpush", "in", "a", "b"}, []string{"incr", "n"})
 	var got []string

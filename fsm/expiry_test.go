@@ -24,7 +24,7 @@ func (f *feed) expiring(names ...string) {
 	}
 }
 
-// numbered returns the names of n keys: k0, k1 and so on, and then filler.
+// numbered returns n names of keys: k0, k1 and so on, each followed by filler.
 func numbered(n int, filler string) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -66,12 +66,12 @@ func expiryMass(t *testing.T, features, perEntry int) {
 		t.Errorf("got %q, want %q", head, want)
 	}
 	if strings.Contains(rest, "$1\r\nk") && !strings.Contains(rest, "k7") || !strings.HasSuffix(rest, ":2\r\n") {
-		t.Errorf("SCAN and DBSIZE answer %q", rest)
+		t.Errorf("SCAN and DBSIZE return %q, want no expired key and a size of 2", rest)
 	}
 	left := f.m.Len()
 	// SET k7 expires k7 too, unless the entry has already expired this key.
 	if expired := int(f.m.Stats().Expired); expired != perEntry && expired != perEntry+1 {
-		t.Errorf("one entry expired %d keys, want %d", expired, perEntry)
+		t.Errorf("one entry expired %d keys, want %d or one more", expired, perEntry)
 	}
 	if _, expiryPending := f.read(f.stamp, "DBSIZE"); expiryPending {
 		t.Error("an expiry is pending although the log's clock has passed the deadlines")
@@ -88,7 +88,7 @@ func expiryMass(t *testing.T, features, perEntry int) {
 		t.Errorf("%d keys are left, want %d", got, want)
 	}
 	if got, want := f.m.Stats().Expired, uint64(keys); got != want {
-		t.Errorf("%d keys expired, want %d: each once", got, want)
+		t.Errorf("%d keys expired, want %d, each key once", got, want)
 	}
 	if got, want := f.m.Volatile(), 0; got != want {
 		t.Errorf("%d volatile keys, want %d", got, want)
@@ -151,9 +151,9 @@ func TestExpiry_Restored(t *testing.T) {
 	}
 }
 
-// BenchmarkExpiry_Mass measures entries that expire a million keys of one
-// deadline: without clones, and with a clone of the machine before each entry.
-// It reports the processor time of the entries.
+// BenchmarkExpiry_Mass measures entries that expire a million keys with the
+// same deadline: without clones, and with a clone of the machine before each
+// entry. It reports the processor time of the entries.
 func BenchmarkExpiry_Mass(b *testing.B) {
 	processor := func() time.Duration {
 		var u unix.Rusage

@@ -20,8 +20,8 @@ const (
 	ExpiryNameBytes = expiryNameBytes
 )
 
-// FewEnded is the number of waits of a user below which they are ended one by
-// one.
+// FewEnded is the number of waits of a user below which the machine ends them
+// one by one.
 const FewEnded = fewEnded
 
 // MaxKeptReply is the size of the largest reply that a session keeps.

@@ -29,11 +29,11 @@ func TestFeatures(t *testing.T) {
 	f.raise(0)
 	want(0)
 	if got := f.do("_features 7 2"); got != ":0\r\n" {
-		t.Errorf("a leader of another term: %q", got)
+		t.Errorf("command of a leader of another term: %q, want 0", got)
 	}
 	want(0)
 	if got := f.do("_features 1 2"); got != ":1\r\n" {
-		t.Errorf("the leader of the term: %q", got)
+		t.Errorf("command of the leader of the term: %q, want 1", got)
 	}
 	want(fsm.FeatureMend)
 	if got := f.do("_features 1 1"); got != ":0\r\n" {
@@ -56,11 +56,12 @@ func TestFeatures_TermStart(t *testing.T) {
 	for n := range fsm.MaxFeatures + 1 {
 		b := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n})
 		if old := b[2] == fsm.EntryVersion; old != (n < fsm.FeatureMend) {
-			t.Errorf("feature version %d in entry version %d", n, b[2])
+			t.Errorf("a TermStart with feature version %d has entry version %d, want 2 from FeatureMend on, else 1",
+				n, b[2])
 		}
 		m := fsm.New(command.NewTable())
 		if _, err := m.Apply(1, 1, b); err != nil || m.Features() != n {
-			t.Errorf("feature version %d after %d: %v", m.Features(), n, err)
+			t.Errorf("the feature version is %d after a TermStart with %d, error %v", m.Features(), n, err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestReply_Encode(t *testing.T) {
 	r := fsm.Array([]fsm.Reply{fsm.Bulk(long), fsm.Bulk(long)})
 	calls := 0
 	if err := r.Encode(2, func([]byte) error { calls++; return broken }); err != broken || calls != 1 {
-		t.Errorf("write fails: %v after %d calls", err, calls)
+		t.Errorf("write fails: Encode returned %v after %d calls, want the error of write after 1 call", err, calls)
 	}
 }
 
@@ -85,12 +85,13 @@ func TestRead_Pieces(t *testing.T) {
 					}
 					if got = append(got, out...); p.Large != nil {
 						if !p.Large.Exceeds(most) {
-							t.Errorf("%q in pieces of %d: large reply %.50q", lines, most, p.Large.Append(nil, 3))
+							t.Errorf("%q in pieces of %d: the large reply %.50q does not exceed the limit",
+								lines, most, p.Large.Append(nil, 3))
 						}
 						got = p.Large.Append(got, 3)
 					}
 					if len(out) > most+150_000 {
-						t.Errorf("%q in pieces of %d: %d bytes", lines, most, len(out))
+						t.Errorf("%q in pieces of %d: a piece has %d bytes", lines, most, len(out))
 					}
 					if left = p.Cut() && p.Left; left {
 						if err := f.group.Skip(p.Ops); err != nil {
@@ -113,6 +114,7 @@ func TestRead_Pieces(t *testing.T) {
 	f.add(append([]string{"MGET"}, strings.Split(strings.Repeat("big ", 20), " ")...)...)
 	p := fsm.Front{Most: 1}
 	if out, _, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes(), Front: &p}); err != nil || len(out) > 0 || p.Large == nil || p.Large.Text() != fsm.ReplyTooLarge {
-		t.Errorf("MGET of 60 MB: %v, %d bytes, %v", err, len(out), p.Large != nil)
+		t.Errorf("MGET of 60 MB: error %v, %d bytes, large reply %v, want only a large reply with the text "+
+			"ReplyTooLarge", err, len(out), p.Large != nil)
 	}
 }

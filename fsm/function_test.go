@@ -29,7 +29,7 @@ func TestFunction_Called(t *testing.T) {
 		t.Errorf("%d runs, want 5", runs)
 	}
 	if s.lines.last.Function != "half" || s.lines.last.Register != nil {
-		t.Errorf("the last call was of %q", s.lines.last.Function)
+		t.Errorf("the last call was of %q, want a call of half", s.lines.last.Function)
 	}
 	// A node without an interpreter can apply and list the logged libraries.
 	s.group("FUNCTION|LIST|LIBRARYNAME|COUNT*", "FUNCTION|STATS")
@@ -128,10 +128,10 @@ func TestFunction_RestoreIsBounded(t *testing.T) {
 	s.group("FUNCTION|FLUSH", "FUNCTION|LOAD|#!lua name=one\nregister one")
 	s.commit()
 	if got := s.restored(whole); !strings.HasPrefix(got, "-ERR libraries of more than 16 MiB in one command") {
-		t.Errorf("got %.80q", got)
+		t.Errorf("FUNCTION RESTORE: %.80q, want an error", got)
 	}
 	if got := s.restored(whole, "FLUSH"); !strings.HasPrefix(got, "-ERR libraries of more than 16 MiB in one command") {
-		t.Errorf("got %.80q", got)
+		t.Errorf("FUNCTION RESTORE with FLUSH: %.80q, want an error", got)
 	}
 	if libraries, functions, _ := s.m.Libraries(); libraries != 1 || functions != 1 {
 		t.Errorf("%d libraries with %d functions are left, want 1 and 1", libraries, functions)
@@ -158,7 +158,7 @@ func TestFunction_Limits(t *testing.T) {
 		full = s.commit() == "-ERR libraries take more than 32 MiB, use FUNCTION DELETE "
 	}
 	if _, _, bytes := s.m.Libraries(); !full || bytes > 32<<20 {
-		t.Errorf("the libraries take %d bytes, full is %v", bytes, full)
+		t.Errorf("the libraries take %d bytes, full is %v, want at most 32 MiB and true", bytes, full)
 	}
 }
 
@@ -175,7 +175,8 @@ func TestFunction_Snapshot(t *testing.T) {
 	}
 	libraries, functions, size := m.Libraries()
 	if l, f, n := s.m.Libraries(); libraries != l || functions != f || size != n || f != 5 {
-		t.Errorf("%d, %d, %d of libraries, functions, bytes, want %d, %d, %d", libraries, functions, size, l, f, n)
+		t.Errorf("%d libraries, %d functions, %d bytes, want %d, %d, %d, and 5 functions",
+			libraries, functions, size, l, f, n)
 	}
 	s.m = m
 	s.group("FCALL|up|1|k", "FUNCTION|LIST|LIBRARYNAME|other")
@@ -191,12 +192,12 @@ func TestFunction_Snapshot(t *testing.T) {
 func TestFunction_LoadTakesLong(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|#!lua name=slow\nregister f\nlong")
-	s.want("in a function", "$4 slow ") // slow itself is not called
+	s.want("in a function", "$4 slow ") // loading the library does not call f
 	s.group("FCALL|f|0")
 	s.want("called", "\x00")
 	s.group("FUNCTION|LOAD|#!lua name=slower\nlong\nregister g")
 	if got := s.commit(); got != "\x00" {
-		t.Errorf("a slow library is answered with %q", got)
+		t.Errorf("the reply to a slow library is %q, want TooLong", got)
 	}
 	if libraries, _, _ := s.m.Libraries(); libraries != 1 {
 		t.Errorf("%d libraries, want 1", libraries)

@@ -52,8 +52,8 @@ func reseal(data []byte) []byte {
 	return data
 }
 
-// FuzzEntry: bytes that are not an entry give a documented error and no panic,
-// and two machines always agree.
+// FuzzEntry: bytes that are not an entry give a documented error and no panic.
+// Two machines that apply the same bytes are equal.
 func FuzzEntry(f *testing.F) {
 	for _, e := range goldenEntries(f) {
 		f.Add(e)
@@ -111,7 +111,7 @@ func FuzzGroup(f *testing.F) {
 		if table.Check(body, true) == nil {
 			before := snapshotOf(t, m)
 			if _, _, err := m.Read(nil, fsm.ReadRequest{Body: body, Now: 1e9, Wall: 1e15}); err != nil {
-				t.Fatalf("accepted as a read, then: %v", err)
+				t.Fatalf("Check accepts the group as a read, but Read fails: %v", err)
 			}
 			if !bytes.Equal(snapshotOf(t, m), before) {
 				t.Fatal("a read changed the state")
@@ -120,10 +120,10 @@ func FuzzGroup(f *testing.F) {
 		var b fsm.BatchBuilder
 		b.Add(fsm.SessionID{NodeID: "n", Boot: 1}, 0, 1, body)
 		if _, err := m.Apply(1, 1, b.Encode(fsm.Header{Term: 1, Stamp: 1e9, Wall: 1e15})); err != nil {
-			t.Fatalf("accepted, then: %v", err)
+			t.Fatalf("Check accepts the group, but Apply fails: %v", err)
 		}
 		if snap := snapshotOf(t, m); !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
-			t.Fatal("the restored machine differs")
+			t.Fatal("the restored machine differs from the original")
 		}
 	})
 }
@@ -156,7 +156,7 @@ func FuzzSnapshot(f *testing.F) {
 			}
 			again := snapshotOf(t, m)
 			if !bytes.Equal(snapshotOf(t, restore(t, again)), again) {
-				t.Fatal("read, written, read: another machine")
+				t.Fatal("a machine that was read, written and read again differs from the first one")
 			}
 		}
 	})

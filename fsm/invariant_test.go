@@ -102,28 +102,30 @@ func (w *waits) broken(unmixed bool) error {
 		return err
 	}
 	if open != w.locks {
-		return fmt.Errorf("%d waiters for locks, counted %d", open, w.locks)
+		return fmt.Errorf("%d waiters for locks, but the counter is %d", open, w.locks)
 	}
 	if count != w.count || bytes != w.bytes || positions != w.queues.Len() {
-		return fmt.Errorf("%d waiters of %d bytes in %d queue positions, counted %d of %d bytes in %d positions", count, bytes, positions, w.count, w.bytes, w.queues.Len())
+		return fmt.Errorf("%d waiters of %d bytes in %d queue positions, but the counters are %d, %d and %d",
+			count, bytes, positions, w.count, w.bytes, w.queues.Len())
 	}
 	counted := make(map[string]int)
 	last := ""
 	for i, n := range w.nodes {
 		if i > 0 && n.id.NodeID <= last {
-			return fmt.Errorf("node %s behind %s", n.id.NodeID, last)
+			return fmt.Errorf("node %s is listed after node %s", n.id.NodeID, last)
 		}
 		last = n.id.NodeID
 		counted[last] = n.n
 		if n.locks != locks[last] || n.passed && !n.suspended {
-			return fmt.Errorf("%d waiters of %s for locks, counted %d; suspended %v, passed over %v", locks[last], last, n.locks, n.suspended, n.passed)
+			return fmt.Errorf("%d waiters of %s for locks, but the counter is %d; suspended %v, passed over %v",
+				locks[last], last, n.locks, n.suspended, n.passed)
 		}
 		if n.served != served[last] {
-			return fmt.Errorf("%d served waiters of %s, counted %d", served[last], last, n.served)
+			return fmt.Errorf("%d served waiters of %s, but the counter is %d", served[last], last, n.served)
 		}
 	}
 	if !maps.Equal(nodes, counted) {
-		return fmt.Errorf("waiters by node %v, counted %v", nodes, counted)
+		return fmt.Errorf("waiters by node %v, but the counters are %v", nodes, counted)
 	}
 	return nil
 }
@@ -139,7 +141,8 @@ func (m *Machine) brokenExpiry() error {
 			}
 			n++
 			if !m.expiry.Has(db, o) {
-				err = fmt.Errorf("key %q of database %d is not in the index, or another object is", o.Key, db)
+				err = fmt.Errorf("key %q of database %d is not in the index of deadlines, or the index has another "+
+					"object for it", o.Key, db)
 			}
 			return err == nil
 		})
@@ -147,7 +150,8 @@ func (m *Machine) brokenExpiry() error {
 			return err
 		}
 		if n != m.expiry.CountIn(db) {
-			return fmt.Errorf("%d keys with a deadline in database %d, counted %d", n, db, m.expiry.CountIn(db))
+			return fmt.Errorf("%d keys with a deadline in database %d, but the index counts %d",
+				n, db, m.expiry.CountIn(db))
 		}
 		total += n
 	}
@@ -169,18 +173,18 @@ func (m *Machine) brokenBytes() error {
 			return true
 		})
 		if counted := m.dbs[db].Bytes(); n != counted {
-			return fmt.Errorf("%d in database %d, counted %d", n, db, counted)
+			return fmt.Errorf("%d bytes in database %d, but the counter is %d", n, db, counted)
 		}
 		total += n
 	}
 	total += m.locks.delays.Bytes()
 	if m.Bytes() != total {
-		return fmt.Errorf("%d in all databases and delays, counted %d", total, m.Bytes())
+		return fmt.Errorf("%d bytes in all databases and delays, but the counter is %d", total, m.Bytes())
 	}
 	return nil
 }
 
-// recount returns the size of a key without the sums that the sequences keep.
+// recount computes the size of a key without the sums that the sequences keep.
 func recount(o *keyspace.Object) int64 {
 	none := keyspace.Object{Key: o.Key, Str: o.Str, Deadline: o.Deadline}
 	if o.Coll == nil {
@@ -242,7 +246,8 @@ func (m *Machine) brokenLocks() error {
 			}
 			n++
 			if g := m.locks.find(db, o.Token); g == nil || g.Key != o.Key {
-				err = fmt.Errorf("key %q of database %d with token %d has no grant, or %v", o.Key, db, o.Token, g)
+				err = fmt.Errorf("key %q of database %d with token %d has no grant, or the grant of another key: %v",
+					o.Key, db, o.Token, g)
 			}
 			return err == nil
 		})
@@ -250,10 +255,11 @@ func (m *Machine) brokenLocks() error {
 			return err
 		}
 		if t := m.locks.grants[db]; t != nil && t.Len() != n || t == nil && n > 0 {
-			return fmt.Errorf("%d keys of database %d that LOCK ACQUIRE has granted, and another number of grants", n, db)
+			return fmt.Errorf("%d keys are marked as granted in database %d, but the number of grants differs", n, db)
 		}
 		if others != m.locks.unindexed[db] {
-			return fmt.Errorf("%d locks of database %d without a grant, counted %d", others, db, m.locks.unindexed[db])
+			return fmt.Errorf("%d locks in database %d have no grant, but the counter is %d",
+				others, db, m.locks.unindexed[db])
 		}
 	}
 	return nil
@@ -267,7 +273,8 @@ func (m *Machine) brokenHolders(db int, o *keyspace.Object) (granted int, err er
 	l.Ascend(func(h *keyspace.Holder) bool {
 		of, found := l.Of(h.Owner)
 		if !found || of != *h || h.Token <= token || h.Token > o.Token {
-			err = fmt.Errorf("holder %+v of lock %q, found as %+v, behind token %d, the lock has %d", *h, o.Key, of, token, o.Token)
+			err = fmt.Errorf("holder %+v of lock %q: its owner is found as %+v, the token before it is %d, the "+
+				"token of the lock is %d", *h, o.Key, of, token, o.Token)
 		}
 		token = h.Token
 		if first == 0 || h.Deadline < first {
@@ -317,7 +324,8 @@ func IdleLock(m *Machine) error {
 		o := m.dbs[q.db].Get([]byte(q.key))
 		if n := m.waits.heir(q.waitKey, 0); n != nil && !m.waits.suspended(n.session) {
 			if o == nil || o.Type == keyspace.TypeLock && n.blocking(m.table).Joins(c, o) {
-				err = fmt.Errorf("waiter %d of %s can have lock %q of database %d and waits for it", n.origin, n.session, q.key, q.db)
+				err = fmt.Errorf("waiter %d of %s still waits, although it can get lock %q of database %d",
+					n.origin, n.session, q.key, q.db)
 			}
 		}
 		return err == nil
@@ -335,9 +343,10 @@ func IdleQueue(m *Machine) error {
 		if q.lock || q.waitKey == checked || o == nil || o.Type != q.w.typ || o.Type != keyspace.TypeList && o.Type != keyspace.TypeZSet {
 			return true
 		}
-		checked = q.waitKey // the waiters behind this one wait for it
+		checked = q.waitKey // the waiters behind this waiter wait for it to be served
 		if (o.Deadline == 0 || o.Deadline > m.clock.Lease) && !m.waits.suspended(q.w.session) {
-			err = fmt.Errorf("waiter %d of %s can be served from key %q of database %d and waits for it", q.w.origin, q.w.session, q.key, q.db)
+			err = fmt.Errorf("waiter %d of %s still waits, although it can be served from key %q of database %d",
+				q.w.origin, q.w.session, q.key, q.db)
 		}
 		return err == nil
 	})

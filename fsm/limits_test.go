@@ -51,7 +51,7 @@ func TestLimits_Reply(t *testing.T) {
 	}
 	f.group.Transaction(nil, queued)
 	if got, want := f.send(), "-"+fsm.ReplyTooLarge+"\r\n"; got != want {
-		t.Errorf("transaction: %d bytes", len(got))
+		t.Errorf("transaction: reply of %d bytes, want the error for a large reply", len(got))
 	}
 }
 
@@ -75,7 +75,7 @@ func TestLimits_ReplyMemory(t *testing.T) {
 	const refused = "-" + fsm.ReplyTooLarge + "\r\n"
 	strlen := fmt.Sprintf(":%d\r\n", fsm.MaxStringBytes)
 	if got := f.send(); got != refused+strlen+refused+strlen {
-		t.Errorf("got %d bytes that begin with %.200q", len(got), got)
+		t.Errorf("got %d bytes that begin with %.200q, want an error in place of each large reply", len(got), got)
 	}
 }
 
@@ -144,13 +144,14 @@ func TestRead_Writes(t *testing.T) {
 		f.group.Command(cmd, 0, args)
 		_, _, err := f.m.Read(nil, fsm.ReadRequest{Body: f.group.Bytes()})
 		if cmd.IsWrite() != (err != nil) {
-			t.Errorf("%s as a read: %v", cmd.Name, err)
+			t.Errorf("%s as a read: %v, want an error only for a write", cmd.Name, err)
 		}
 		if check := f.m.Table().Check(f.group.Bytes(), true); (check != nil) != (err != nil) {
 			t.Errorf("%s: Check says %v, Read says %v", cmd.Name, check, err)
 		}
 		if f.group.Write != cmd.IsWrite() || f.group.Slow != (cmd.Flags&fsm.Slow != 0) {
-			t.Errorf("%s: group says write %v, slow %v", cmd.Name, f.group.Write, f.group.Slow)
+			t.Errorf("%s: the group has Write %v and Slow %v, contrary to the flags of the command",
+				cmd.Name, f.group.Write, f.group.Slow)
 		}
 	}
 }
@@ -259,10 +260,10 @@ func TestLimits_Entry(t *testing.T) {
 	add("s", 2, 130<<10) // fills most of a block
 	const refused = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
 	if got := add("s", 1_000_000, 6); got != refused {
-		t.Errorf("a million strings: %.100q", got)
+		t.Errorf("a million strings: %.100q, want an error", got)
 	}
 	if got := add("s", fsm.MaxStringBytes/132, 128); strings.HasPrefix(got, "-") {
-		t.Errorf("as many as there may be: %.100q", got)
+		t.Errorf("the largest number of strings: %.100q, want no error", got)
 	}
 	ask := func(words ...string) {
 		f.group.Reset(2, 1)
@@ -274,7 +275,7 @@ func TestLimits_Entry(t *testing.T) {
 	ask("HSET", "h", large, large)
 	whole := snapshotOf(t, f.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
-		t.Error("the snapshot gives another state")
+		t.Error("the restored machine differs from the original")
 	}
 }
 
@@ -298,33 +299,34 @@ func TestLimits_Sort(t *testing.T) {
 	}
 	const refused = "-ERR SORT looks up more than it may, ask for fewer elements or patterns at a time\r\n"
 	if got := ask(append([]string{"SORT_RO", "l"}, gets...)...); got != refused {
-		t.Errorf("20 million lookups: %.100q", got)
+		t.Errorf("20 million lookups: %.100q, want an error", got)
 	}
 	if got := ask("SORT", "l", "BY", strings.Repeat("w", fsm.MaxKeyBytes)+"*"); got != refused {
-		t.Errorf("long keys: %.100q", got)
+		t.Errorf("long keys: %.100q, want an error", got)
 	}
 	f.do(fmt.Sprintf("SETRANGE large %d x", 1<<20))
 	// SORT looks up the same large value as the weight of each element, so the
-	// value counts once for each of them.
+	// value counts once for each element.
 	f.group.Reset(2, 1)
 	f.add("SET", "number1", "1."+strings.Repeat("0", fsm.MaxStringBytes-2))
 	f.send()
 	ask(append([]string{"RPUSH", "ones"}, slices.Repeat([]string{"1"}, 500)...)...)
 	for _, alpha := range [][]string{nil, {"ALPHA"}} {
 		if got := ask(append([]string{"SORT", "ones", "BY", "number*", "STORE", "out"}, alpha...)...); got != refused {
-			t.Errorf("by a large value, %v: %.100q", alpha, got)
+			t.Errorf("SORT by a large value, %v: %.100q, want an error", alpha, got)
 		}
 	}
 	if got, want := ask("SORT", "l", "BY", "nosort", "GET", "larg*", "GET", "large*", "STORE", "out"), ":2000\r\n"; got != want {
-		t.Errorf("nothing found: %.100q", got)
+		t.Errorf("SORT that finds no value: %.100q, want 2000 elements", got)
 	}
 	f.do("RPUSH e e e e e e e e e e e")
 	if got, want := ask("SORT", "e", "BY", "nosort", "GET", "larg*", "GET", "larg*", "GET", "larg*", "GET", "larg*", "GET", "larg*", "STORE", "out"), "-ERR SORT stores more than 50331648 bytes\r\n"; got != want {
-		t.Errorf("55 times 1 MiB: %.100q", got)
+		t.Errorf("SORT that stores 55 MiB: %.100q, want an error", got)
 	}
 }
 
-// TestLimits_Errors: these limits are reached without a large reply.
+// TestLimits_Errors: the number of elements that SORT sorts and the number of
+// clients that wait are limited.
 func TestLimits_Errors(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -336,7 +338,7 @@ func TestLimits_Errors(t *testing.T) {
 		f.call(append([]string{"RPUSH", "l"}, numbers...)...)
 	}
 	if got, want := f.call("SORT", "l", "LIMIT", "0", "1"), "-ERR SORT of more than 1048576 elements\r\n"; got != want {
-		t.Errorf("SORT of %s elements: %q", f.call("LLEN", "l"), got)
+		t.Errorf("SORT of %s elements: %q, want an error", f.call("LLEN", "l"), got)
 	}
 	const size = 500 << 10
 	waits := 0
@@ -347,10 +349,10 @@ func TestLimits_Errors(t *testing.T) {
 			break
 		}
 		if waits++; strings.HasPrefix(got, "-") || waits*size > 64<<20 {
-			t.Fatalf("wait %d: %.100q", waits, got)
+			t.Fatalf("wait %d: %.100q, want a wait or the error for too many waits", waits, got)
 		}
 	}
 	if waits < 120 {
-		t.Errorf("only %d clients may wait", waits)
+		t.Errorf("%d clients may wait, want at least 120", waits)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestLockDelay_Features: below FeatureDelay, the setting has no effect.
+// TestLockDelay_Features: below FeatureDelay, the setting lock-delay has no
+// effect.
 func TestLockDelay_Features(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureHistory)
 	o.args([]byte(fsm.SetSettingsCommand), []byte(fsm.SettingDelay), []byte("* 5000"))
@@ -23,8 +24,8 @@ func TestLockDelay_Features(t *testing.T) {
 	o.want("setnx k b", ":1")
 }
 
-// TestLockDelay_Restored: a backup contains the delays. In a cluster into which
-// the backup is restored, they last as long as they had left.
+// TestLockDelay_Restored: a backup contains the delays. In a cluster that
+// restores the backup, each delay lasts for the time that was left of it.
 func TestLockDelay_Restored(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.args([]byte(fsm.SetSettingsCommand), []byte(fsm.SettingDelay), []byte("* 5000"))
@@ -62,7 +63,7 @@ func TestLockDelay_Expiring(t *testing.T) {
 	o.lease += 2e9
 	o.want("setnx k b", ":0") // the entry removes other keys
 	if n := o.m.Len(); n < 2 {
-		t.Fatalf("%d keys: the entry has removed all of them", n)
+		t.Fatalf("%d keys are left, want more: the entry has removed all expired keys", n)
 	}
 	o.want("lock acquire k b px 2000", "$-1")
 	o.lease += 4e9

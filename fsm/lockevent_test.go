@@ -34,7 +34,7 @@ func (b *lockBook) add(events []fsm.LockEvent) error {
 			b.begun++
 		case fsm.LockEnded:
 			if b.open[e.Token] != lock || e.How == "" {
-				return fmt.Errorf("the grant %q ends as %+v", b.open[e.Token], e)
+				return fmt.Errorf("the open grant of this token is %q, but the event is %+v", b.open[e.Token], e)
 			}
 			delete(b.open, e.Token)
 			b.ended++
@@ -62,7 +62,7 @@ func (b *lockBook) compare(m *fsm.Machine) error {
 	state := make(map[fsm.Pos]string)
 	fsm.OpenGrants(m, func(db int, key, owner string, token fsm.Pos) { state[token] = describeLock(db, key, owner) })
 	if !maps.Equal(state, b.open) {
-		return fmt.Errorf("the state has the grants %v, and its history %v", state, b.open)
+		return fmt.Errorf("the state has the grants %v, want those of the history: %v", state, b.open)
 	}
 	return nil
 }
@@ -215,8 +215,8 @@ func TestLockEvents_Clients(t *testing.T) {
 	}
 }
 
-// TestLockEvents_NativeScript: a lock that a known script takes by a read and a
-// SET is a lock.
+// TestLockEvents_NativeScript: if a known lock script reads a key and then sets
+// it, the key counts as a lock.
 func TestLockEvents_NativeScript(t *testing.T) {
 	o := newOperated(t, "c", fsm.MaxFeatures)
 	o.m.RecordLocks(true)
@@ -235,7 +235,7 @@ func TestLockEvents_NativeScript(t *testing.T) {
 		}
 	}
 	if want := " a;released a;"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("events %s, want %s", got, want)
 	}
 }
 
@@ -246,12 +246,12 @@ func TestLockEvents_Features(t *testing.T) {
 	o.m.RecordLocks(true)
 	got := history(t, o, "set k a nx px 100", "lock acquire l a px 100", "set l b px 900", "del k")
 	if want := "granted l to a; overwritten l to a"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("events %s, want %s", got, want)
 	}
 	o.do("set n a nx px 90000")
 	o.want(fmt.Sprintf("%s 1 %d", fsm.FeaturesCommand, fsm.FeatureHistory), ":1")
 	if got := history(t, o, "del n", "set n b nx px 100"); got != "granted n to b" {
-		t.Errorf("after the feature version was raised: %s", got)
+		t.Errorf("after the feature version was raised: %s, want granted n to b", got)
 	}
 }
 
@@ -267,11 +267,11 @@ func TestLockEvents_Cut(t *testing.T) {
 	o.m.RecordLocks(true)
 	o.do("del k0 k1 k2 k3 k4 k5 k6 k7")
 	if n := len(o.last.Locks); n != fsm.MaxLockEvents || !o.last.LocksCut {
-		t.Errorf("%d events, cut: %v", n, o.last.LocksCut)
+		t.Errorf("%d events, cut: %v, want MaxLockEvents, cut", n, o.last.LocksCut)
 	}
 	o.do("set k0 a nx px 100")
 	if n := len(o.last.Locks); n != 1 || o.last.LocksCut {
-		t.Errorf("in the next entry: %d events, cut: %v", n, o.last.LocksCut)
+		t.Errorf("in the next entry: %d events, cut: %v, want 1 event, not cut", n, o.last.LocksCut)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestLocksRefused(t *testing.T) {
 	reply := o.do("lock acquire l b px 1000 wait 50")
 	pos, _, waits := fsm.Waiting([]byte(reply))
 	if held, waiting := o.m.LockCounts(); !waits || held != 1 || waiting != 1 {
-		t.Fatalf("reply %q, %d held, %d waiting", reply, held, waiting)
+		t.Fatalf("reply %q, %d held, %d waiting, want a wait, 1 and 1", reply, held, waiting)
 	}
 	o.do(fmt.Sprint("_unwait 1 ", pos))
 	if want := (fsm.LockRefusals{TimedOut: 1}); o.last.LocksRefused != want {
@@ -317,6 +317,6 @@ func TestLocksRefused(t *testing.T) {
 		t.Errorf("held for %d ns, want 10 ms: %+v", e.Now-e.Since, e)
 	}
 	if held, waiting := o.m.LockCounts(); held != 0 || waiting != 0 {
-		t.Errorf("%d held, %d waiting at the end", held, waiting)
+		t.Errorf("%d held, %d waiting at the end, want 0 and 0", held, waiting)
 	}
 }

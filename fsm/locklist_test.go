@@ -84,7 +84,7 @@ func TestLockList_Walk(t *testing.T) {
 		t.Errorf("%d locks from a node that keeps nothing, want %d", len(got), len(keys))
 	}
 	if alone < 5*kept {
-		t.Errorf("the walk took %d units of work, %d if the node keeps nothing", kept, alone)
+		t.Errorf("the walk took %d units of work, want at most a fifth of the %d units without kept locks", kept, alone)
 	}
 }
 
@@ -102,11 +102,11 @@ func TestLockList_Changes(t *testing.T) {
 		l.want(fmt.Sprintf("del lock:%04d", 10*page), ":1") // listed before
 	})
 	if len(got) < 270 || !slices.Equal(got[:270], keys[:270]) {
-		t.Errorf("%d locks: %v", len(got), got)
+		t.Errorf("%d locks, want the 270 oldest ones first: %v", len(got), got)
 	}
 	for _, key := range got[270:] {
 		if !strings.HasPrefix(key, "new:") && l.do("exists "+key) != ":1\r\n" {
-			t.Errorf("%s is listed and was released", key)
+			t.Errorf("%s is listed although it was released", key)
 		}
 	}
 	// A new list is complete, even if the node has kept the last pages of another
@@ -114,11 +114,11 @@ func TestLockList_Changes(t *testing.T) {
 	before, _ := l.walk("COUNT 10", nil)
 	l.want("set later owner nx px 60000", "+OK")
 	if got, _ = l.walk("COUNT 10", nil); !slices.Equal(got, append(before, "later")) {
-		t.Errorf("%d locks, and %d after one more was granted", len(before), len(got))
+		t.Errorf("%d locks, and %d after one more was granted, want one more at the end", len(before), len(got))
 	}
 	l.want("set newest owner nx px 60000", "+OK")
 	if got, _ = l.walk("COUNT 1000 MATCH newest", nil); !slices.Equal(got, []string{"newest"}) {
-		t.Errorf("new list: %v", got)
+		t.Errorf("new list: %v, want newest", got)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestLockList_Large(t *testing.T) {
 	pages := 0
 	got, _ := l.walk("COUNT 100", func(int) { pages++ })
 	if len(got) != 8 || pages != 2 {
-		t.Errorf("%d locks on %d pages", len(got), pages+1)
+		t.Errorf("%d locks on %d pages, want 8 on 3", len(got), pages+1)
 	}
 	var g fsm.Group
 	g.Reset(2, 1)
@@ -143,7 +143,7 @@ func TestLockList_Large(t *testing.T) {
 	out, _, err := l.m.Read(nil, fsm.ReadRequest{Body: g.Bytes()})
 	owner := "\r\n$1024\r\n" + strings.Repeat("é", 512) + "\r\n"
 	if err != nil || !bytes.Contains(out, []byte(owner)) || !bytes.Contains(out, []byte("owner-bytes\r\n:2097152\r\n")) {
-		t.Errorf("the owner is not cut: %v, %d bytes", err, len(out))
+		t.Errorf("the owner is not cut: error %v, reply of %d bytes", err, len(out))
 	}
 }
 
@@ -153,16 +153,16 @@ func TestLockList_Expiry(t *testing.T) {
 	l, _ := newListed(t, 3)
 	l.lease += 60_000_000_000 // no entry has this time yet
 	if got, _ := l.list(""); len(got) != 3 {
-		t.Errorf("%v", got)
+		t.Errorf("keys %v, want three", got)
 	}
 	l.want("set other owner nx px 60000", "+OK")
 	if got, _ := l.list(""); !slices.Equal(got, []string{"other"}) {
-		t.Errorf("after an entry: %v", got)
+		t.Errorf("after an entry: %v, want other", got)
 	}
 }
 
-// TestLockList_Budget: a walk stops when its budget is used up, and the node
-// then keeps no locks of it.
+// TestLockList_Budget: a walk stops when its budget is used up. The node then
+// keeps none of the locks that the walk has found.
 func TestLockList_Budget(t *testing.T) {
 	l, keys := newListed(t, 4000)
 	var g fsm.Group

@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// TestShared_Features: below FeatureShared, nodes refuse the new options, and a
-// call that an older program has logged is answered as that program does.
+// TestShared_Features: below FeatureShared, nodes refuse the new options. If an
+// older program has logged a call with such an option, its reply is that of the
+// older program.
 func TestShared_Features(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureLocks)
 	for _, c := range []struct{ line, before, reply string }{
@@ -77,7 +78,7 @@ func TestShared_Restore(t *testing.T) {
 		}
 		restored := restore(t, snapshotOf(t, o.m))
 		if !bytes.Equal(snapshotOf(t, restored), snapshotOf(t, o.m)) {
-			t.Error("a snapshot of the restored state comes back as another one")
+			t.Error("a machine that was restored from a snapshot differs from the original")
 		}
 		o.lease = max(lease, 30e9)
 		o.want("lock token rw r1", ":1048577")
@@ -125,7 +126,7 @@ func TestShared_ExpiryLimit(t *testing.T) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 	if f.m.Len() < keys/4 {
-		t.Fatalf("%d keys are left, so the entry has removed all holders before", f.m.Len())
+		t.Fatalf("%d keys are left, too few: the entry has already removed the expired holders", f.m.Len())
 	}
 	if err := fsm.Broken(f.m); err != nil {
 		t.Error(err)
@@ -147,14 +148,14 @@ func TestShared_Many(t *testing.T) {
 		f.send()
 	}
 	if got := f.do("LOCK ACQUIRE rw other PX 1000 SHARED", "LOCK ACQUIRE rw "+name(7)+" PX 1000 SHARED"); got != fmt.Sprintf("$-1\r\n:%d\r\n", before+8) {
-		t.Errorf("one more, and one again: %q", got)
+		t.Errorf("a further owner, and an owner again: %q, want null and the token of the owner", got)
 	}
 	if got := f.do("LOCK ACQUIRE rw " + strings.Repeat("o", 1025) + " PX 1000 SHARED"); !strings.HasPrefix(got, "-ERR the owner") {
-		t.Errorf("long owner: %q", got)
+		t.Errorf("long owner: %q, want an error", got)
 	}
 	whole := snapshotOf(t, f.m)
 	if again := snapshotOf(t, restore(t, whole)); !bytes.Equal(again, whole) {
-		t.Error("the snapshot comes back as another one")
+		t.Error("the restored machine differs from the original")
 	}
 	var found []fsm.SnapshotKey
 	if _, err := fsm.InspectSnapshot(bytes.NewReader(whole), command.NewTable(), func(k fsm.SnapshotKey) { found = append(found, k) }); err != nil {
@@ -165,7 +166,7 @@ func TestShared_Many(t *testing.T) {
 	}
 	info := f.do("LOCK INFO rw")
 	if n := strings.Count(info, "renewals"); n != keyspace.MaxHolders {
-		t.Errorf("LOCK INFO describes %d owners", n)
+		t.Errorf("LOCK INFO describes %d owners, want MaxHolders", n)
 	}
 	f.stamp += 3_500_000_000
 	f.do("LOCK TOKEN rw")
@@ -174,7 +175,7 @@ func TestShared_Many(t *testing.T) {
 	}
 	held := regexp.MustCompile(`held-ms`)
 	if n := len(held.FindAllString(f.do("LOCK INFO rw"), -1)); n < keyspace.MaxHolders/2 || n > keyspace.MaxHolders*5/7 {
-		t.Errorf("%d owners are left", n)
+		t.Errorf("%d owners are left, want at least half and at most five sevenths", n)
 	}
 	f.do("DEL rw")
 	if err := fsm.Broken(f.m); err != nil {
@@ -182,8 +183,8 @@ func TestShared_Many(t *testing.T) {
 	}
 }
 
-// TestShared_Snapshot: a snapshot with a lock that several owners hold has at least
-// FeatureShared.
+// TestShared_Snapshot: a snapshot with a lock that several owners hold is
+// refused if its feature version is below FeatureShared.
 func TestShared_Snapshot(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.FeatureShared)
@@ -195,7 +196,7 @@ func TestShared_Snapshot(t *testing.T) {
 	}
 	whole[at+1] = fsm.FeatureLocks
 	if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(whole)), command.NewTable()); !errors.Is(err, fsm.ErrFormat) {
-		t.Errorf("read at feature version %d: %v", fsm.FeatureLocks, err)
+		t.Errorf("read at feature version %d: %v, want ErrFormat", fsm.FeatureLocks, err)
 	}
 }
 

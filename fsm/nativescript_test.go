@@ -20,7 +20,7 @@ func TestNativeScripts_Spellings(t *testing.T) {
 		line := 1 + strings.Count(text[:strings.Index(text, "if")], "\n")
 		s.group("SET|k|tok", "EVAL|"+text+"|1|k|tok|60000", "EVAL|"+text+"|1|k|other|60000", "EVAL|"+text+"|1|l|tok|60000")
 		if s.batch.Scripts() {
-			t.Fatalf("%q is not recognised", text)
+			t.Fatalf("%q is not recognized", text)
 		}
 		s.want(text, fmt.Sprintf("+OK :1 :0 -WRONGTYPE Operation against a key holding the wrong kind of value script: %s, on @user_script:%d. ", fsm.SHA1([]byte(text)), line))
 	}

@@ -30,10 +30,10 @@ func TestZUnionStore_NegativeZero(t *testing.T) {
 			t.Errorf("feature version %d: small result has %q, want %q", tc.features, got, tc.small)
 		}
 		if got := f.do("OBJECT ENCODING large", "OBJECT ENCODING small"); got != "$8\r\nskiplist\r\n$8\r\nlistpack\r\n" {
-			t.Errorf("feature version %d: encodings %q", tc.features, got)
+			t.Errorf("feature version %d: encodings %q, want skiplist and listpack", tc.features, got)
 		}
 		if again := restore(t, snapshotOf(t, f.m)); string(snapshotOf(t, again)) != string(snapshotOf(t, f.m)) {
-			t.Errorf("feature version %d: another state after a snapshot", tc.features)
+			t.Errorf("feature version %d: the restored machine differs from the original", tc.features)
 		}
 	}
 }

@@ -26,13 +26,13 @@ var pureImports = map[string]string{
 }
 
 // pureMath are the functions of package math whose results are fixed by IEEE
-// 754 or are integers. The results of the others (Sin, Log, Pow) differ in the
-// last bit between machines.
+// 754 or are integers. The results of other functions (Sin, Log, Pow) differ in
+// the last bit between machines.
 var pureMath = strings.Fields("Abs FMA Float64bits Float64frombits Inf IsInf IsNaN Round Sqrt Trunc")
 
 // mapRanges are the loops over maps that are allowed.
 var mapRanges = map[string]string{
-	"snapshot.go m.sessions": "sorted by node before anybody sees it",
+	"snapshot.go m.sessions": "the result is sorted by node",
 }
 
 // ourModule is the prefix of the import paths of our own packages.
@@ -79,8 +79,8 @@ type purity struct {
 	t    *testing.T
 	fset *token.FileSet
 	used map[string]bool // entries of pureImports and mapRanges
-	// ranges counts the ranges over maps, products the products of floats. Both
-	// exist, so a check that finds none is broken.
+	// ranges counts the ranges over maps. products counts the products of
+	// floats. The packages contain both, so a check that finds none is broken.
 	ranges, products int
 }
 
@@ -115,7 +115,7 @@ func (p *purity) checkImports(tree *ast.File) {
 			p.t.Fatal(err)
 		}
 		if _, ok := pureImports[path]; !ok && path != ourModule+"fsm" && !strings.HasPrefix(path, ourModule+"fsm/") {
-			p.t.Errorf("%s imports %s", p.fset.Position(imp.Pos()), path)
+			p.t.Errorf("%s imports %s, which is not in pureImports", p.fset.Position(imp.Pos()), path)
 		}
 		p.used[path] = true
 	}
@@ -168,7 +168,7 @@ func (p *purity) checkRange(n *ast.RangeStmt, info types.Info) {
 	p.ranges++
 	key := filepath.ToSlash(at.Filename) + " " + what
 	if _, ok := mapRanges[key]; !ok {
-		p.t.Errorf("%s ranges over a map (%s)", at, what)
+		p.t.Errorf("%s ranges over a map that is not in mapRanges: %s", at, what)
 	}
 	p.used[key] = true
 }
@@ -178,12 +178,12 @@ func (p *purity) checkLists() {
 	t, used := p.t, p.used
 	for path := range pureImports {
 		if !used[path] {
-			t.Errorf("import %s is allowed and not used", path)
+			t.Errorf("import %s is in pureImports, but no package uses it", path)
 		}
 	}
 	for key := range mapRanges {
 		if !used[key] {
-			t.Errorf("the range %s is allowed and does not exist", key)
+			t.Errorf("the range %s is in mapRanges, but it does not exist", key)
 		}
 	}
 	if p.ranges == 0 {

@@ -40,6 +40,6 @@ func TestReadRecord(t *testing.T) {
 	spoiled := b.Encode(header)
 	spoiled[len(spoiled)-1] ^= 1
 	if _, err := fsm.ReadRecord(spoiled); !documented(err) {
-		t.Errorf("damaged entry: %v", err)
+		t.Errorf("damaged entry: %v, want a documented error", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestRemoved(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET w 1", "DEL w")
 	if got := f.watch("w"); got != ":0\r\n" {
-		t.Errorf("at feature version 0: %q", got)
+		t.Errorf("at feature version 0: version %q, want 0", got)
 	}
 	f.raise(fsm.FeatureAbsent)
 	last := f.watch("w")
@@ -34,10 +34,10 @@ func TestRemoved(t *testing.T) {
 		f.do(lines...)
 		got := f.watch("w")
 		if got == last {
-			t.Errorf("%v: still %q", lines, got)
+			t.Errorf("%v: the version is still %q, want another one", lines, got)
 		}
 		if again := f.watch("w"); again != got {
-			t.Errorf("%v: %q, then %q", lines, got, again)
+			t.Errorf("%v: version %q, then %q without a change", lines, got, again)
 		}
 		last = got
 	}
@@ -58,7 +58,8 @@ func TestRemoved(t *testing.T) {
 	f.stamp = deadline + 1
 	f.do("EXISTS other")
 	if got := f.watch("w"); got != due || got == last {
-		t.Errorf("expired: %q, taken out: %q, before: %q", due, got, last)
+		t.Errorf("version %q of the expired key, %q after its removal, want equal ones that differ from the earlier %q",
+			due, got, last)
 	}
 	now := f.watch("w")
 	whole := snapshotOf(t, f.m)
@@ -67,10 +68,10 @@ func TestRemoved(t *testing.T) {
 	}
 	f.m = restore(t, whole)
 	if got := f.watch("w"); got != now {
-		t.Errorf("after a snapshot: %q, want %q", got, now)
+		t.Errorf("after a snapshot: version %q, want %q", got, now)
 	}
 	f.raise(0)
 	if got := f.watch("w"); got != ":0\r\n" {
-		t.Errorf("at feature version 0 again: %q", got)
+		t.Errorf("at feature version 0 again: version %q, want 0", got)
 	}
 }

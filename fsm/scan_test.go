@@ -15,7 +15,7 @@ func scanReply(t *testing.T, reply string) (cursor string, keys []string) {
 	t.Helper()
 	lines := strings.Split(reply, "\r\n")
 	if len(lines) < 4 || lines[0] != "*2" {
-		t.Fatalf("SCAN answers %q", reply)
+		t.Fatalf("SCAN returns %q, want an array of two", reply)
 	}
 	for i := 5; i < len(lines); i += 2 {
 		keys = append(keys, lines[i])
@@ -55,7 +55,7 @@ func TestScan_Guarantee(t *testing.T) {
 			}
 		}
 		if len(stay) > 0 {
-			t.Errorf("seed %d: %d keys were there all the time and not returned: %v", seed, len(stay), stay)
+			t.Errorf("seed %d: SCAN did not return %d keys that existed all the time: %v", seed, len(stay), stay)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestScan_Once(t *testing.T) {
 			reply, _ := f.read(0, fmt.Sprintf("SCAN %s COUNT %d", cursor, count))
 			next, keys := scanReply(t, reply)
 			if len(keys) > count {
-				t.Errorf("COUNT %d: %d keys", count, len(keys))
+				t.Errorf("COUNT %d: a call returned %d keys", count, len(keys))
 			}
 			for _, k := range keys {
 				seen[k]++
@@ -84,7 +84,7 @@ func TestScan_Once(t *testing.T) {
 		}
 		for k, n := range seen {
 			if n != 1 {
-				t.Errorf("COUNT %d: %s came %d times", count, k, n)
+				t.Errorf("COUNT %d: %s was returned %d times, want once", count, k, n)
 			}
 		}
 		if len(seen) != 500 {
@@ -126,6 +126,6 @@ func TestRandomkey(t *testing.T) {
 		seen[string(out)]++
 	}
 	if len(seen) != 5 {
-		t.Errorf("RANDOMKEY gave %v", seen)
+		t.Errorf("RANDOMKEY returned %v, want all five keys", seen)
 	}
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata answer into them; then read the diff")
+var rewrite = flag.Bool("rewrite", false, "write the replies to the scripts in testdata into the scripts; then read "+
+	"the diff")
 
 // TestScripts runs the scripts in testdata. A line that begins with "> " is
 // input, the lines below it are the expected output, and "#" begins a comment.
@@ -46,7 +47,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata an
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("scripts: %v, %v", files, err)
+		t.Fatalf("files in testdata: %v, error %v", files, err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })

@@ -44,7 +44,7 @@ func TestScriptCache_ByUse(t *testing.T) {
 	for i := range 300 { // each load takes a second on the lease clock; all scripts take 75 MB
 		s.group(fmt.Sprintf("SCRIPT|LOAD|--%s%d", pad, i))
 		if got := s.commit(); got[0] != '$' {
-			t.Fatalf("load %d: %q", i, got)
+			t.Fatalf("SCRIPT LOAD %d: %q, want a SHA1", i, got)
 		}
 		s.group(fmt.Sprintf("EVAL|PING new%d|0", i))
 		s.want("an EVAL that is not in the cache", fmt.Sprintf("$%d new%d ", len(fmt.Sprint("new", i)), i))
@@ -60,7 +60,7 @@ func TestScriptCache_ByUse(t *testing.T) {
 		t.Errorf("the cache holds %q, want %q", got, want)
 	}
 	if _, bytes := s.m.Scripts(); bytes > 32<<20 {
-		t.Errorf("the cache takes %d bytes", bytes)
+		t.Errorf("the cache takes %d bytes, want at most 32 MiB", bytes)
 	}
 	whole := snapshotOf(t, s.m)
 	if !bytes.Equal(snapshotOf(t, restore(t, whole)), whole) {
@@ -102,15 +102,15 @@ func TestScriptCache_ReadOnlyUse(t *testing.T) {
 		return err
 	}
 	if err := read(); err != nil {
-		t.Errorf("at first: %v", err)
+		t.Errorf("first read: %v, want no error", err)
 	}
 	s.stamp += 601e9
 	if err := read(); !errors.Is(err, fsm.ErrUnlogged) {
-		t.Errorf("after ten minutes: %v", err)
+		t.Errorf("read after ten minutes: %v, want ErrUnlogged", err)
 	}
 	s.group("EVALSHA_RO|" + fsm.SHA1([]byte("GET k")) + "|0")
 	s.want("through the log", "$-1 ")
 	if err := read(); err != nil {
-		t.Errorf("after that: %v", err)
+		t.Errorf("read after the log has recorded the use: %v, want no error", err)
 	}
 }

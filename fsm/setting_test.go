@@ -26,7 +26,7 @@ func TestSetting_Snapshot(t *testing.T) {
 		return string(out)
 	}
 	if got := setting(m); got != "$0\r\n\r\n" {
-		t.Errorf("at first the setting is %q", got)
+		t.Errorf("at first the value is %q, want an empty one", got)
 	}
 	w.apply(1, false, []string{fsm.SetSettingCommand, fsm.SettingNotify, "KEx$"})
 	w.apply(1, false, []string{fsm.SetSettingCommand, fsm.SettingNotify, "KEm"}) // refused
@@ -40,7 +40,7 @@ func TestSetting_Snapshot(t *testing.T) {
 	}
 	for _, m := range []*fsm.Machine{m, restored} {
 		if got := setting(m); got != "$4\r\n$xKE\r\n" {
-			t.Errorf("the setting is %q", got)
+			t.Errorf("the value is %q, want $xKE", got)
 		}
 		m.Want(fsm.Kinds(fsm.EventKeyspace))
 		w := eventWriter{t: t, m: m, index: w.index, seq: w.seq, stamp: 1}
@@ -60,7 +60,7 @@ func TestSettings(t *testing.T) {
 		return string(w.result(1, false, append([]string{fsm.SetSettingsCommand}, words...)).Groups[0].Reply)
 	}
 	if got := set("hz", "50"); !strings.HasPrefix(got, "-ERR '_setsettings' needs feature version") {
-		t.Errorf("below FeatureMend: %q", got)
+		t.Errorf("below FeatureMend: %q, want an error", got)
 	}
 	w.index++
 	if _, err := m.Apply(w.index, 1, fsm.AppendTermStart(nil, fsm.Header{Term: 1, Stamp: 1}, fsm.TermStart{ClusterID: "c", Features: fsm.FeatureMend})); err != nil {
@@ -85,7 +85,7 @@ func TestSettings(t *testing.T) {
 		{"hz " + strings.Repeat("x", 513), "-ERR settings are not pairs of a name and a value, or are too long or too many"},
 	} {
 		if got := set(strings.Fields(c[0])...); got != c[1]+"\r\n" {
-			t.Errorf("%s answered %q, want %q", c[0], got, c[1])
+			t.Errorf("%s: reply %q, want %q", c[0], got, c[1])
 		}
 	}
 	set("lfu-decay-t", "")

@@ -66,7 +66,7 @@ func (f *feed) send() string {
 	b.Add(fsm.SessionID{NodeID: "n1", Boot: 1}, 0, f.seq, f.group.Bytes())
 	g := f.apply(b.Encode(fsm.Header{Term: 1, Stamp: f.stamp})).Groups[0]
 	if g.Status != fsm.StatusDone {
-		f.t.Fatalf("group is %v", g.Status)
+		f.t.Fatalf("the status of the group is %v, want StatusDone", g.Status)
 	}
 	return string(g.Reply)
 }
@@ -78,7 +78,7 @@ func (f *feed) continues(lines ...string) {
 	whole := snapshotOf(f.t, f.m)
 	again := &feed{t: f.t, m: restore(f.t, whole), stamp: f.stamp, seq: f.seq}
 	if !bytes.Equal(snapshotOf(f.t, again.m), whole) {
-		f.t.Error("the restored machine differs")
+		f.t.Error("the restored machine differs from the original")
 	}
 	for _, line := range lines {
 		if got, want := again.do(line), f.do(line); got != want {
@@ -127,10 +127,11 @@ func readDamaged(t *testing.T, whole []byte) {
 		case err == nil:
 			again := snapshotOf(t, m)
 			if !bytes.Equal(snapshotOf(t, restore(t, again)), again) {
-				t.Fatalf("byte %d changed: read, written, read: another machine", i)
+				t.Fatalf("byte %d changed: a machine that was read, written and read again differs from the first one",
+					i)
 			}
 		case !documented(err) && i > 15:
-			t.Fatalf("byte %d changed: %v", i, err)
+			t.Fatalf("byte %d changed: %v, want a documented error", i, err)
 		}
 	}
 }
@@ -145,7 +146,7 @@ func refuse(t *testing.T, whole []byte, replacements map[string]replacement, wan
 	for what, r := range replacements {
 		data := bytes.Replace(bytes.Clone(whole), []byte(r.old), []byte(r.with), 1)
 		if bytes.Equal(data, whole) {
-			t.Errorf("%s: nothing to replace", what)
+			t.Errorf("%s: the snapshot does not contain the bytes to replace", what)
 			continue
 		}
 		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
@@ -222,11 +223,11 @@ func TestSnapshot_Large(t *testing.T) {
 	f.group.Reset(2, f.origin)
 	f.add("SET", longKey, strings.Repeat("v", fsm.MaxStringBytes))
 	if got := f.send(); got != "+OK\r\n" {
-		t.Fatalf("the longest key and value: %q", got)
+		t.Fatalf("SET of the longest key and value: %q, want OK", got)
 	}
 	m := restore(t, snapshotOf(t, f.m))
 	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, f.m)) {
-		t.Error("restored machine differs")
+		t.Error("the restored machine differs from the original")
 	}
 	if got, want := m.Len(), 5001; got != want {
 		t.Errorf("%d keys, want %d", got, want)
@@ -238,12 +239,12 @@ func TestSnapshot_Failures(t *testing.T) {
 	f := furnished(t)
 	for room := range len(snapshotOf(t, f.m)) {
 		if err := f.m.WriteSnapshot(&limitedWriter{room}, f.m.Sessions()); !errors.Is(err, errFull) {
-			t.Fatalf("disk with %d bytes: %v", room, err)
+			t.Fatalf("disk with %d bytes: %v, want errFull", room, err)
 		}
 	}
 	broken := io.MultiReader(bytes.NewReader(snapshotOf(t, f.m)[:20]), &brokenReader{})
 	if _, err := fsm.ReadSnapshot(broken, command.NewTable()); !errors.Is(err, errFull) {
-		t.Errorf("broken disk: %v", err)
+		t.Errorf("broken disk: %v, want errFull", err)
 	}
 }
 
@@ -275,12 +276,12 @@ func TestSnapshot_Sessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got.Bytes(), want) {
-		t.Error("clone with its sessions differs from the machine at that moment")
+		t.Error("the snapshot of the clone differs from the machine at the time of the clone")
 	}
 	m := restore(t, want)
 	id := fsm.SessionID{NodeID: "n1", Boot: 1}
 	if got, want := m.Session(id).LastSeq, f.seq-1; got != want {
-		t.Errorf("last number is %d, want %d", got, want)
+		t.Errorf("the last group number is %d, want %d", got, want)
 	}
 }
 
@@ -298,7 +299,8 @@ func TestSnapshot_ManyReplies(t *testing.T) {
 		return a.Seq == b.Seq && a.Status == b.Status && bytes.Equal(a.Reply, b.Reply)
 	}
 	if before.LastSeq != after.LastSeq || !slices.EqualFunc(before.Replies, after.Replies, same) {
-		t.Errorf("%d replies up to %d became %d up to %d", len(before.Replies), before.LastSeq, len(after.Replies), after.LastSeq)
+		t.Errorf("%d replies up to group %d before the snapshot, and %d up to group %d after it, want the same",
+			len(before.Replies), before.LastSeq, len(after.Replies), after.LastSeq)
 	}
 	kept, lost := 0, 0
 	for _, r := range after.Replies {

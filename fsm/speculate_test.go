@@ -197,7 +197,7 @@ func TestSpeculate_NothingDone(t *testing.T) {
 	s.group("EVAL|SET k w NX\nDEL none\nGET k|0")
 	s.want("no effect", "$1 v ")
 	if s.size > 110 {
-		t.Errorf("entry of %d bytes for a script that did nothing", s.size)
+		t.Errorf("entry of %d bytes for a script that did nothing, want at most 110", s.size)
 	}
 }
 
@@ -341,14 +341,14 @@ func TestScriptCache(t *testing.T) {
 		}
 	}
 	if full == 0 || full > 12 {
-		t.Errorf("%d of 40 scripts of a MiB were refused", full)
+		t.Errorf("%d of 40 scripts of a MiB were refused, want 1 to 12", full)
 	}
 	s.group("EVAL|PING whatever|0", "SCRIPT|LOAD|"+pad+pad, "EVAL|"+pad+pad+"|0")
 	s.want("full", "$8 whatever -ERR script is longer than 1 MiB -ERR script is longer than 1 MiB ")
 	s.group("SCRIPT|FLUSH|SYNC")
 	s.commit()
 	if got := exists("PING kept"); got != "*1 :0 " {
-		t.Errorf("after a flush: %q", got)
+		t.Errorf("after a flush: %q, want no script", got)
 	}
 }
 
@@ -376,7 +376,7 @@ func TestRead_Script(t *testing.T) {
 	}
 	with := fsm.ReadRequest{Runner: s.runner}
 	if _, err := read(with, "EVAL_RO|GET k|0"); !errors.Is(err, fsm.ErrUnlogged) || s.lines.runs != 0 {
-		t.Errorf("a script that is not in the cache: %v after %d runs", err, s.lines.runs)
+		t.Errorf("a script that is not in the cache: %v after %d runs, want ErrUnlogged after 0", err, s.lines.runs)
 	}
 	s.group("SET|k|v|PX|5000", "SCRIPT|LOAD|GET k", "SCRIPT|LOAD|SET k w", "EVAL_RO|GET k|0")
 	s.commit()
@@ -396,7 +396,7 @@ func TestRead_Script(t *testing.T) {
 	late := with
 	late.Now = s.stamp + 6e9
 	if got, err := read(late, "EVAL_RO|GET k|0"); err != nil || got != "expiry pending" {
-		t.Errorf("an expired key: %q, %v", got, err)
+		t.Errorf("read of an expired key: %q, %v, want a pending expiry", got, err)
 	}
 	for _, c := range []struct {
 		line    string
@@ -415,7 +415,7 @@ func TestRead_Script(t *testing.T) {
 		}
 	}
 	if got, err := read(fsm.ReadRequest{}, "EVAL_RO|GET k|0"); err != nil || !strings.HasPrefix(got, "-ERR this program has no interpreter") {
-		t.Errorf("without an interpreter: %q, %v", got, err)
+		t.Errorf("without an interpreter: %q, %v, want an error reply", got, err)
 	}
 }
 
@@ -482,9 +482,9 @@ func TestSpeculate_Random(t *testing.T) {
 	}
 }
 
-// Waiters are served before a script runs, so it does not see the served
-// values. Waiters for values that the script creates are served when it has
-// ended.
+// Waiters are served before a script runs, so the script does not see the
+// served values. Waiters for values that the script creates are served when the
+// script has ended.
 func TestSpeculate_Waiters(t *testing.T) {
 	s := newStage(t)
 	wait := func(origin uint64, command string) {
@@ -520,7 +520,7 @@ func TestSpeculate_Waiters(t *testing.T) {
 	s.group("EVAL|RPUSH q a b\nLLEN q|0", "EVAL|LLEN q|0")
 	got := s.commit()
 	if _, rest, _ := strings.Cut(got, "/ "); rest != ":2 :1 " {
-		t.Errorf("pushes of a script: %q", got)
+		t.Errorf("pushes of a script: %q, want lengths 2 and 1", got)
 	}
 	served(8, "*2\r\n$1\r\nq\r\n$1\r\na\r\n")
 	// A waiter gets nothing from a script that is rolled back, or that pops what it
@@ -573,10 +573,10 @@ func TestSpeculate_Golden(t *testing.T) {
 		want = want[n:]
 	}
 	if got := strings.Join(again, ""); got != strings.ReplaceAll(replies, "/ ", "") {
-		t.Errorf("the golden entries answer %q, want %q", got, replies)
+		t.Errorf("the replies to the golden entries are %q, want %q", got, replies)
 	}
 	if !bytes.Equal(snapshotOf(t, m), snapshotOf(t, s.m)) {
-		t.Error("the golden entries give another state")
+		t.Error("the golden entries give another state than the commands")
 	}
 }
 
@@ -634,7 +634,7 @@ func TestSpeculation_TooLong(t *testing.T) {
 	g.Transaction(nil, []fsm.Queued{{Cmd: incr, Args: args}, {Cmd: eval, Args: script}, {Cmd: eval, Args: script}})
 	runs := s.lines.runs
 	if got, want := try(g.Bytes()), "*2 :3 -ERR too long 2 true"; got != want || s.lines.runs != runs+1 {
-		t.Errorf("dry run of a transaction: %s, %d runs, want %s, one", got, s.lines.runs-runs, want)
+		t.Errorf("dry run of a transaction: %s, %d runs, want %s, one run", got, s.lines.runs-runs, want)
 	}
 	for _, c := range []struct {
 		body []byte

@@ -18,10 +18,10 @@ import (
 // The last reply is the reply of the script, and an error ends the script.
 // "fail" ends it with an error, "result" returns an error as a value, and "try"
 // continues after an error. "resp3" and "readonly" call SetProto and
-// SetReadOnly. "long" exceeds the budget Briefly, and "long without end" every
-// budget. "dup n" makes the last argument of the next command n bytes long. In
-// a library, "register f flags" begins a function f, which consists of the
-// lines up to the next one.
+// SetReadOnly. "long" exceeds the budget Briefly, and "long without end"
+// exceeds every budget. "dup n" makes the last argument of the next command n
+// bytes long. In a library, "register f flags" begins a function f, which
+// consists of the lines up to the next "register".
 type lines struct {
 	runs int
 	last fsm.ScriptCall
@@ -239,10 +239,10 @@ func (s *stage) entry() []string {
 	s.events = res.Events
 	if other != nil {
 		if _, err := other.Apply(s.index, 1, entry); err != nil {
-			s.t.Fatalf("apply elsewhere: %v", err)
+			s.t.Fatalf("apply the entry on another node: %v", err)
 		}
 		if !bytes.Equal(snapshotOf(s.t, s.m), snapshotOf(s.t, other)) {
-			s.t.Fatal("another node has another state")
+			s.t.Fatal("the state of another node differs")
 		}
 	}
 	if sp != nil && !s.quick {
@@ -257,7 +257,7 @@ func (s *stage) entry() []string {
 	var out []string
 	for _, g := range res.Groups {
 		if g.Status != fsm.StatusDone {
-			s.t.Fatalf("group %d: status %d", g.Seq, g.Status)
+			s.t.Fatalf("group %d: status %d, want StatusDone", g.Seq, g.Status)
 		}
 		out = append(out, strings.ReplaceAll(string(g.Reply), "\r\n", " "))
 	}

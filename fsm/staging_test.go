@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// operated is a machine that executes commands in entries of its own.
+// operated is a machine that executes each command in an entry of its own.
 type operated struct {
 	t     *testing.T
 	m     *fsm.Machine
@@ -83,7 +83,7 @@ func (o *operated) stage(id string, data []byte) {
 		part := data[at:min(at+100, len(data))]
 		for range 2 { // sending a part again does no harm
 			if got := o.args([]byte(fsm.RestoreCommand), []byte("data"), []byte(id), word(at), part); got != "+OK\r\n" {
-				o.t.Fatalf("part at %d: %q", at, got)
+				o.t.Fatalf("part at offset %d: %q, want OK", at, got)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func TestRestore(t *testing.T) {
 				t.Errorf("lease clock %d, want %d", got, want)
 			}
 			if dst.m.ClusterID() != "running" {
-				t.Errorf("cluster id %q", dst.m.ClusterID())
+				t.Errorf("cluster id %q, want running", dst.m.ClusterID())
 			}
 			image = snapshotOf(t, dst.m)
 			if dst.m = restore(t, image); !bytes.Equal(snapshotOf(t, dst.m), image) {
@@ -177,7 +177,7 @@ func TestRestore(t *testing.T) {
 			dst.want("set new 1", "+OK")
 			lost := src.m.Token() + 1<<20 // more tokens than the lost cluster can have given in the meantime
 			if got := dst.token("new"); got <= max(lost, before) || got > fsm.MaxToken {
-				t.Errorf("token %d, not above %d and %d", got, lost, before)
+				t.Errorf("token %d, want more than %d and %d", got, lost, before)
 			}
 			dst.want("set lock2 x nx px 5", "-QUARANTINE no lock is granted until 20")
 			dst.lease += 30e9
@@ -210,7 +210,7 @@ func TestRestore_epoch(t *testing.T) {
 	_, b := tokenAfter(data, "1001")
 	_, c := tokenAfter(first.backup(), "0")
 	if a>>21 != 1000 || b>>21 != 1001 || c>>21 != 1001 {
-		t.Errorf("epochs %d, %d, %d", a>>21, b>>21, c>>21)
+		t.Errorf("epochs %d, %d, %d, want 1000, 1001, 1001", a>>21, b>>21, c>>21)
 	}
 	o := newOperated(t, "new", fsm.MaxFeatures)
 	o.stage("r", data)
@@ -242,7 +242,7 @@ func TestRestore_refused(t *testing.T) {
 	o.want(applyStaged+"1 0 0", "-ERR this restore is not in progress")
 	o.stage("r", data)
 	if o.m.NextDeadline() == 0 {
-		t.Error("no clock entry will drop a staging area that is idle")
+		t.Error("NextDeadline is 0, so no clock entry will drop the idle staging area")
 	}
 	o.lease += 600e9
 	o.want(applyStaged+"1 0 0", "-ERR this restore is not in progress")
@@ -261,7 +261,7 @@ func TestQuarantine(t *testing.T) {
 	o.stage("r", src.backup())
 	o.want(applyStaged+"1 60000000000 0", "+OK")
 	if o.m.Quarantine() != o.lease+60e9 || o.m.NextDeadline() != o.m.Quarantine() {
-		t.Errorf("quarantine until %d, next deadline %d", o.m.Quarantine(), o.m.NextDeadline())
+		t.Errorf("quarantine until %d, next deadline %d, want both 60 s from now", o.m.Quarantine(), o.m.NextDeadline())
 	}
 	const until = "-QUARANTINE no lock is granted until 2023-11-14T22:14:20Z (for another 60 s)"
 	for _, c := range []struct{ line, reply string }{
@@ -304,12 +304,12 @@ func TestTokens_upgrade(t *testing.T) {
 	o.want("set k v", "+OK")
 	before := o.token("k")
 	if before != o.index<<20|1 {
-		t.Errorf("token %d is no position", before)
+		t.Errorf("token %d is not the log position of the value", before)
 	}
 	o.want(fsm.RestoreCommand+" begin r 1000 5", "-ERR '_restore' needs feature version 5")
 	o.want(fsm.FeaturesCommand+" 1 5", ":1")
 	o.want("set k v", "+OK")
 	if after := o.token("k"); after <= before || after > fsm.MaxToken {
-		t.Errorf("token %d after %d", after, before)
+		t.Errorf("token %d after token %d, want a higher one up to MaxToken", after, before)
 	}
 }

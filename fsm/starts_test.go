@@ -33,9 +33,9 @@ type said struct {
 	line   string
 }
 
-// entry applies one entry with a group for each command. It returns their
-// replies, and "stale" for a command that was not executed because of a later
-// start.
+// entry applies one entry with a group for each command. It returns the replies
+// of the commands, and "stale" for a command that was not executed because of a
+// later start.
 func (s *starts) entry(groups ...said) (replies []string) {
 	s.t.Helper()
 	var b fsm.BatchBuilder
@@ -90,7 +90,8 @@ func twoStarts(s *starts, old, young uint64) []string {
 }
 
 // TestStarts_Superseded: if an entry contains a later start of a node, the
-// groups of the earlier start are not executed, whatever their order.
+// groups of the earlier start are not executed, whatever the order of the
+// groups.
 func TestStarts_Superseded(t *testing.T) {
 	for _, origins := range [][2]uint64{{7, 9}, {57, 3}, {5, 5}} {
 		t.Run(fmt.Sprint(origins), func(t *testing.T) {
@@ -137,7 +138,8 @@ func TestStarts_Before(t *testing.T) {
 				raise(s)
 				young := fsm.SessionID{NodeID: "a", Boot: 2}
 				if got := s.m.WaitSessions(); len(got) != 1 || got[0].ID != young || s.m.Waiting() != 1 {
-					t.Errorf("raised in way %d: waiters of %v", at, got)
+					t.Errorf("feature version raised in way %d: waiters of %v, want one waiter of the latest start",
+						at, got)
 				}
 				s.whole(said{"b", 1, 1, "RPUSH q x"}, said{"b", 1, 1, "_hold 1 a 2 off"}, said{"b", 1, 1, "RPUSH r y"}, said{"a", 3, 1, "GET x"})
 			}
@@ -161,7 +163,8 @@ func TestStarts_RaisedBetween(t *testing.T) {
 		groups = slices.Insert(groups, at, said{"b", 1, 1, "_features 1 2"})
 		s.entry(groups...)
 		if got := s.m.WaitSessions(); len(got) != 1 || got[0].ID.Boot != 2 {
-			t.Errorf("raised before group %d: waiters of %v", at, got)
+			t.Errorf("feature version raised before group %d: waiters of %v, want waiters of the latest start only",
+				at, got)
 		}
 		s.whole(said{"b", 1, 1, "RPUSH q x"}, said{"b", 1, 1, "RPUSH r y"}, said{"a", 2, 1, "GET x"})
 	}

@@ -129,16 +129,16 @@ func TestBudget(t *testing.T) {
 			t.Fatalf("%s without a budget: %v", name, err)
 		}
 		if got, err := w.read(&free, words); err != nil || got != want {
-			t.Errorf("%s with a large budget: %v, %d bytes, want %d", name, err, len(got), len(want))
+			t.Errorf("%s with a large budget: error %v, %d bytes, want %d", name, err, len(got), len(want))
 		}
 		if got, err := w.read(&fsm.Budget{Steps: budget}, words); !errors.Is(err, fsm.ErrSteps) || got != "" {
-			t.Errorf("%s with %d steps: %v, %d bytes", name, budget, err, len(got))
+			t.Errorf("%s with %d steps: error %v, %d bytes, want ErrSteps and no bytes", name, budget, err, len(got))
 		}
 		// A read charges its steps during the walk, not at the end.
 		asked, errStop := 0, errors.New("stop")
 		if _, err := w.read(&fsm.Budget{Stop: func() error { asked++; return errStop }}, words); asked != 1 || len(want) > 1<<18 && !errors.Is(err, errStop) {
 			if !(asked == 0 && err == nil) { // less than StepsPerStop
-				t.Errorf("%s: asked %d times, %v", name, asked, err)
+				t.Errorf("%s: Stop was called %d times, error %v, want one call and its error", name, asked, err)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestBudget_Group(t *testing.T) {
 		many = append(many, one)
 	}
 	if _, err := w.read(&fsm.Budget{Steps: 1000}, many...); !errors.Is(err, fsm.ErrSteps) {
-		t.Errorf("300 of them: %v", err)
+		t.Errorf("300 reads within one budget: %v, want ErrSteps", err)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestBudget_Hold(t *testing.T) {
 		errFull := errors.New("full")
 		asked := 0
 		if _, err := w.read(&fsm.Budget{Hold: func(n int) error { asked++; return errFull }}, c.words); !errors.Is(err, errFull) || asked != 1 {
-			t.Errorf("%.40q refused: %v, asked %d times", c.words, err, asked)
+			t.Errorf("%.40q: error %v after %d calls of Hold, want errFull after 1", c.words, err, asked)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func TestBudget_Script(t *testing.T) {
 	body := w.group(script).Bytes()
 	_, _, err := w.m.Read(nil, fsm.ReadRequest{Body: body, Runner: runner, Budget: &fsm.Budget{Steps: 500}})
 	if !errors.Is(err, fsm.ErrSteps) || runner.runs != 1 {
-		t.Errorf("%v after %d runs", err, runner.runs)
+		t.Errorf("error %v after %d runs, want ErrSteps after 1", err, runner.runs)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestSteps(t *testing.T) {
 	small := w.apply([]string{"set", "z", "1"}).Steps
 	large := w.apply([]string{"sunionstore", "sum", "set", "other"}).Steps
 	if small == 0 || small > 100 || large < 5000*10 {
-		t.Errorf("SET takes %d steps, SUNIONSTORE %d", small, large)
+		t.Errorf("SET takes %d steps, SUNIONSTORE %d, want at most 100 and at least 50000", small, large)
 	}
 	if got, _ := w.read(nil, []string{"scard", "sum"}); got != ":10000\r\n" {
 		t.Errorf("SCARD: %q", got)

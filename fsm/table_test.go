@@ -16,7 +16,7 @@ func TestTable_Rows(t *testing.T) {
 	for i, cmd := range rows {
 		checkRow(t, cmd.Name, cmd)
 		if i > 0 && rows[i-1].Name >= cmd.Name {
-			t.Errorf("%s comes after %s", cmd.Name, rows[i-1].Name)
+			t.Errorf("row %s comes after row %s", cmd.Name, rows[i-1].Name)
 		}
 		if table.Find([]byte(strings.ToUpper(cmd.Name))) != cmd || table.Find([]byte(cmd.Name)) != cmd {
 			t.Errorf("%s is not found", cmd.Name)
@@ -42,10 +42,10 @@ func TestTable_Rows(t *testing.T) {
 func checkRow(t *testing.T, name string, cmd *fsm.Command) {
 	t.Helper()
 	if cmd.Arity == 0 || cmd.Run == nil || cmd.Group == "" || cmd.Since == "" || cmd.Complexity == "" || cmd.Doc == "" {
-		t.Errorf("%s: the row is not filled in", name)
+		t.Errorf("%s: a required field of the row is empty", name)
 	}
 	if takes := cmd.Arity != 1 && cmd.Arity != 2 || cmd.Keys.First > 0; takes && cmd.Syntax == "" && len(cmd.Sub) == 0 {
-		t.Errorf("%s: takes arguments and has no syntax", name)
+		t.Errorf("%s takes arguments, but its Syntax is empty", name)
 	}
 	if strings.HasSuffix(cmd.Doc, "..") || strings.TrimSpace(cmd.Doc) != cmd.Doc {
 		t.Errorf("%s: doc is %q", name, cmd.Doc)
@@ -54,10 +54,10 @@ func checkRow(t *testing.T, name string, cmd *fsm.Command) {
 		t.Errorf("%s is both a write and a read", name)
 	}
 	if (cmd.Keys.First > 0) && cmd.Access.Mode == "" && cmd.Specs == nil && cmd.Flags&fsm.Internal == 0 {
-		t.Errorf("%s has keys and does not say what it does with them", name)
+		t.Errorf("%s has keys, but neither Access nor Specs", name)
 	}
 	if (cmd.KeysOf != nil) != (cmd.Flags&fsm.MovableKeys != 0) {
-		t.Errorf("%s: movable keys and KeysOf go together", name)
+		t.Errorf("%s has only one of MovableKeys and KeysOf", name)
 	}
 }
 
@@ -86,12 +86,12 @@ func TestTable_Check(t *testing.T) {
 	g.Reset(2, 1)
 	g.Command(get, 0, [][]byte{[]byte("get"), []byte("k")})
 	if err := table.Check(g.Bytes(), true); err != nil {
-		t.Errorf("a read: %v", err)
+		t.Errorf("Check of a read: %v", err)
 	}
 	first := g.Size() // a group may end after any of its operations
 	g.Transaction([]fsm.Watch{{DB: 3, Key: "k"}}, []fsm.Queued{{DB: 15, Cmd: get, Args: [][]byte{[]byte("get"), []byte("k")}}})
 	if err := table.Check(g.Bytes(), true); err != nil {
-		t.Errorf("a transaction of reads: %v", err)
+		t.Errorf("Check of a transaction of reads: %v", err)
 	}
 	whole := string(g.Bytes())
 	for n := 1; n < len(whole); n++ {

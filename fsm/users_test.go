@@ -70,7 +70,7 @@ func TestSpeculate_UsersAreNotNative(t *testing.T) {
 	s.groupAs("u", fmt.Sprintf("EVALSHA|%s|1|k|v", sha))
 	s.commit()
 	if s.lines.runs != runs+1 {
-		t.Errorf("EVALSHA of a user with rules was interpreted %d times", s.lines.runs-runs)
+		t.Errorf("EVALSHA of a user with rules was interpreted %d times, want once", s.lines.runs-runs)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestUsers_Limits(t *testing.T) {
 	f.group.Reset(2, 1)
 	f.add(fsm.SetuserCommand, "big", "0", strings.Repeat("x", fsm.MaxUserBytes))
 	if got := f.send(); !strings.HasPrefix(got, "-ERR the rules of a user are limited") {
-		t.Errorf("a user of %d bytes: %q", fsm.MaxUserBytes+3, got)
+		t.Errorf("a user of %d bytes: %q, want an error", fsm.MaxUserBytes+3, got)
 	}
 	f.group.Reset(2, 1)
 	args := []string{fsm.SeedusersCommand}
@@ -88,21 +88,21 @@ func TestUsers_Limits(t *testing.T) {
 	}
 	f.add(args...)
 	if got := f.send(); !strings.HasPrefix(got, "-ERR the number of users is limited") {
-		t.Errorf("%d users: %q", fsm.MaxUsers+1, got)
+		t.Errorf("%d users: %q, want an error", fsm.MaxUsers+1, got)
 	}
 	f.group.Reset(2, 1)
 	f.add(args[:len(args)-2]...)
 	if got := f.send(); got != ":1\r\n" {
-		t.Errorf("%d users: %q", fsm.MaxUsers, got)
+		t.Errorf("%d users: %q, want 1", fsm.MaxUsers, got)
 	}
 	f.group.Reset(2, 1)
 	f.add(fsm.SetuserCommand, "onemore", "0", "on")
 	if got := f.send(); !strings.HasPrefix(got, "-ERR the number of users is limited") {
-		t.Errorf("one more: %q", got)
+		t.Errorf("one user more: %q, want an error", got)
 	}
 	again := restore(t, snapshotOf(t, f.m))
 	if got, want := again.Users(), f.m.Users(); len(got.List) != fsm.MaxUsers || got.Version != want.Version || got.List[77] != want.List[77] {
-		t.Errorf("after a snapshot %d users of version %d", len(got.List), got.Version)
+		t.Errorf("after a snapshot: %d users of version %d, want the same table", len(got.List), got.Version)
 	}
 }
 
@@ -114,14 +114,14 @@ func TestReadUsers(t *testing.T) {
 	reply := f.do("_users 0")
 	got, err := fsm.ReadUsers([]byte(reply), known)
 	if err != nil || len(got.List) != 2 || got.Version != f.m.Users().Version || got.List[0] != f.m.Users().List[0] || got.List[1] != f.m.Users().List[1] {
-		t.Errorf("read %+v, %v", got, err)
+		t.Errorf("ReadUsers returned %+v, %v, want the current table", got, err)
 	}
 	if same, err := fsm.ReadUsers([]byte(f.do(fmt.Sprintf("_users %d", got.Version))), got); err != nil || same != got {
-		t.Errorf("read %+v, %v, want the known table", same, err)
+		t.Errorf("ReadUsers returned %+v, %v, want the known table", same, err)
 	}
 	for i := range reply {
 		if _, err := fsm.ReadUsers([]byte(reply[:i]), known); err == nil {
-			t.Errorf("%d bytes of the answer are read", i)
+			t.Errorf("ReadUsers accepts the first %d bytes of the reply, want an error", i)
 		}
 	}
 }

@@ -174,13 +174,14 @@ func TestWaitParts(t *testing.T) {
 				if !slices.EqualFunc(ended, want, func(a, b fsm.Woken) bool {
 					return a.Origin == b.Origin && a.Pos == b.Pos && a.Reply == nil && b.Reply == nil
 				}) {
-					t.Errorf("%d waiters ended in parts, %d at once", len(ended), len(want))
+					t.Errorf("%d waiters ended in parts, and %d at once, want the same waiters", len(ended), len(want))
 				}
 				if left := len(q.m.WaitersOf(dead)); (left == 0) != (state == fsm.SuspendDrop) || q.m.Waiting() != 0 {
-					t.Errorf("%d waiters are left, %d open", left, q.m.Waiting())
+					t.Errorf("%d waiters are left, %d open, want none open, and served ones only after SuspendEnd",
+						left, q.m.Waiting())
 				}
 				if got := q.run(other, 1, "GET", "soon"); string(got.Groups[0].Reply) != "$-1\r\n" {
-					t.Errorf("the grant that was not claimed: %q", got.Groups[0].Reply)
+					t.Errorf("value of the lock whose grant was not claimed: %q, want null", got.Groups[0].Reply)
 				}
 			})
 		}
@@ -199,7 +200,7 @@ func TestWaitParts_Names(t *testing.T) {
 		q.run(other, 9, "RPUSH", "s", "x")
 		names, next := q.part(dead, 0, true, 1<<40)
 		if len(names) != 6 || next != 0 {
-			t.Fatalf("names are %q, next is %d", names, next)
+			t.Fatalf("names are %q, next is %d, want three waiters and 0", names, next)
 		}
 		foreign, _ := q.part(other, 0, true, 1<<40)
 		before := q.state()
@@ -207,19 +208,21 @@ func TestWaitParts_Names(t *testing.T) {
 			foreign, {names[0], "1"}, {"7", names[1]}, {names[0]}, {"x", names[1]}, {names[0], "-1"}, names[4:],
 		} {
 			if got := q.suspend(dead, fsm.SuspendEnd, list...); len(got.Woken) > 0 {
-				t.Errorf("%q ended %v", list, got.Woken)
+				t.Errorf("names %q ended the waits of %v, want none", list, got.Woken)
 			}
 		}
 		if got := q.suspend(fsm.SessionID{NodeID: "dead", Boot: 2}, fsm.SuspendDrop, names...); len(got.Woken) > 0 {
-			t.Errorf("the later start's command ended %v", got.Woken)
+			t.Errorf("the command for a later start ended the waits of %v, want none", got.Woken)
 		}
 		if got := q.state(); got != before && len(q.m.WaitersOf(dead)) != 3 {
 			t.Error("the state has changed")
 		}
 		res := q.suspend(dead, fsm.SuspendEnd, names[2], names[3], names[0], names[1], names[2], names[3])
-		want := map[int]int{fsm.FeatureDelay: 0, fsm.FeatureParts: 1}[features] // the second is not in order
+		// The second name is not in the order of the origins.
+		want := map[int]int{fsm.FeatureDelay: 0, fsm.FeatureParts: 1}[features]
 		if len(res.Woken) != want {
-			t.Errorf("feature version %d: %v ended", features, res.Woken)
+			t.Errorf("feature version %d: the waits of %v ended, want 1 from FeatureParts on, else 0",
+				features, res.Woken)
 		}
 	}
 }
@@ -367,7 +370,7 @@ func BenchmarkWaitEnd(b *testing.B) {
 							}
 							q.wait(dead, "bob", commands...)
 							if q.m.Waiting() != n {
-								b.Fatalf("%d clients wait", q.m.Waiting())
+								b.Fatalf("%d clients wait, want one for each command", q.m.Waiting())
 							}
 							clone := q.m.Clone() // as a snapshot does
 							state := fsm.SuspendOn

@@ -10,7 +10,7 @@ import (
 )
 
 // TestWaitServed_Features: below FeatureMend, SuspendEnd also removes served
-// replies, and SuspendDrop has no effect.
+// waiters, and SuspendDrop has no effect.
 func TestWaitServed_Features(t *testing.T) {
 	for features, want := range map[int][2]int{fsm.FeatureAbsent: {0, 2}, fsm.FeatureMend: {1, 0}} {
 		for i, word := range []string{fsm.SuspendEnd, fsm.SuspendDrop} {
@@ -43,14 +43,14 @@ func TestWaitServed_Features(t *testing.T) {
 			run(n, 3, "rpush", "q", "x")
 			run(n, 4, fsm.SuspendCommand, "1", "n", strconv.Itoa(1), word)
 			if left := len(m.WaitersOf(n)); left != want[i] {
-				t.Errorf("feature version %d: %d waiters are left behind %q, want %d", features, left, word, want[i])
+				t.Errorf("feature version %d: %d waiters are left after %q, want %d", features, left, word, want[i])
 			}
 			sessions := m.WaitSessions()
 			if features < fsm.FeatureMend || word != fsm.SuspendEnd {
 				continue
 			}
 			if len(sessions) != 1 || sessions[0].Open != 0 || sessions[0].Served != 1 {
-				t.Errorf("sessions are %+v", sessions)
+				t.Errorf("sessions are %+v, want one with one served waiter", sessions)
 			}
 		}
 	}

@@ -31,13 +31,14 @@ func TestWaitUser_Many(t *testing.T) {
 		before := q.m.Clone()
 		res := q.run(other, 9, fsm.SetuserCommand, "bob", version, "off")
 		if got := served(res); !slices.Equal(got, []uint64{1, 2}) {
-			t.Errorf("feature version %d: %v served, want the first clients behind", features, got)
+			t.Errorf("feature version %d: connections %v were served, want 1 and 2, the first ones behind the ended "+
+				"waits", features, got)
 		}
 		if len(res.Woken) != len(commands)-1+2 || q.m.Waiting() != 4 || before.Waiting() != len(commands)-1+6 {
 			t.Errorf("feature version %d: %d ended, %d wait, %d waited before", features, len(res.Woken), q.m.Waiting(), before.Waiting())
 		}
 		if list := q.m.WaitersOf(dead); len(list) != 1 || !list[0].Served {
-			t.Errorf("waiters of the user: %v", list)
+			t.Errorf("waiters of the user: %v, want one served waiter", list)
 		}
 		q.state() // checks all counts
 		whole := snapshotOf(t, q.m)
@@ -48,9 +49,9 @@ func TestWaitUser_Many(t *testing.T) {
 }
 
 // TestWaitUser: from FeatureBudget on, a change of a user ends the waits of
-// that user and of unknown users before they can be served. The waiters behind
-// them are served then, and waits of other users stay. Snapshots contain the
-// users of the waiters.
+// that user, and of clients whose user is not known, before they can be served.
+// Then the waiters behind them are served. The waits of other users stay.
+// Snapshots contain the users of the waiters.
 func TestWaitUser(t *testing.T) {
 	type waiting struct {
 		origin uint64
@@ -70,7 +71,7 @@ func TestWaitUser(t *testing.T) {
 		{"other version", fsm.FeatureBudget, []string{fsm.SetuserCommand, "bob", "0", "off"}, nil, 1},
 		{"new user", fsm.FeatureBudget, []string{fsm.SetuserCommand, "alice", "0", "off"}, []uint64{2, 3}, 1},
 		{"delete", fsm.FeatureBudget, []string{fsm.DelusersCommand, "carol", "bob"}, []uint64{1, 3, 4}, 2},
-		{"delete nobody", fsm.FeatureBudget, []string{fsm.DelusersCommand, "alice"}, nil, 1},
+		{"delete an unknown user", fsm.FeatureBudget, []string{fsm.DelusersCommand, "alice"}, nil, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := fsm.New(command.NewTable())

@@ -21,7 +21,7 @@ func TestWatch_Swapdb(t *testing.T) {
 		{"in the first", []string{"SET k mine"}},
 		{"in the second", []string{"SET k theirs", "MOVE k 1"}},
 		{"in both", []string{"SET k theirs", "MOVE k 1", "SET k mine"}},
-		{"in neither any more", []string{"SET k v", "DEL k"}},
+		{"in neither after a DEL", []string{"SET k v", "DEL k"}},
 	} {
 		f := newFeed(t)
 		f.raise(fsm.FeatureMend)
@@ -59,7 +59,7 @@ func TestWatch_Swapdb(t *testing.T) {
 }
 
 // TestWatch_SwapdbBefore: before FeatureMend, SWAPDB changes no version, as in
-// the first programs, and snapshots do not contain it.
+// the first programs, and snapshots contain no record of it.
 func TestWatch_SwapdbBefore(t *testing.T) {
 	for features := range fsm.FeatureMend {
 		f := newFeed(t)
@@ -132,7 +132,7 @@ func TestWatch_Random(t *testing.T) {
 		committed, failed = committed+w.committed, failed+w.failed
 	}
 	if committed < 300 || failed < 300 {
-		t.Errorf("%d transactions have committed and %d have not: too few to tell", committed, failed)
+		t.Errorf("%d transactions have committed and %d have not, want at least 300 of each", committed, failed)
 	}
 }
 

@@ -165,7 +165,7 @@ func TestWork_Grown(t *testing.T) {
 		}
 		added := work(c.first, c.second) - work(c.first)
 		if c.grows && added < 10_000 || !c.grows && added > 1000 {
-			t.Errorf("%.60q behind %.60q: %d steps", c.second, c.first, added)
+			t.Errorf("%.60q after %.60q: the estimate adds %d steps", c.second, c.first, added)
 		}
 	}
 }
@@ -332,7 +332,7 @@ func TestWork_Waits(t *testing.T) {
 	for _, name := range []string{"blpop", "brpop", "bzpopmin", "bzpopmax"} {
 		body := many(name)
 		if steps, _ := w.table.Weigh(body); steps < 5000*fsm.StepsPerWait {
-			t.Errorf("%s: %d steps by its arguments", name, steps)
+			t.Errorf("%s: %d steps by its arguments, want StepsPerWait for each key", name, steps)
 		}
 		out, _, refused := w.divide(limits, body)
 		if _, replies := w.propose(out); refused != 0 || replies[0] != "\x00" {
@@ -350,8 +350,9 @@ func TestWork_Waits(t *testing.T) {
 	}
 }
 
-// TestDivide_EndedWaits: the ends of waits with many keys are divided over several
-// entries. Three such clients may close their connections at the same time.
+// TestDivide_EndedWaits: the ends of waits with many keys are divided over
+// several entries. Three clients with such waits may close their connections at
+// the same time.
 func TestDivide_EndedWaits(t *testing.T) {
 	w := newMetered(t)
 	from := func(origin uint64, words ...string) []byte {
@@ -416,24 +417,24 @@ func TestDivide(t *testing.T) {
 
 	out, rest, refused := w.divide(limits, group(union), group(incr), group(union, union), group(incr), group(union), group(incr))
 	if n, _ := out.Len(); n != 4 || refused != 0 || out.Depends() {
-		t.Fatalf("%d groups fit, %d refused", n, refused)
+		t.Fatalf("%d groups fit, %d refused, want 4 and 0", n, refused)
 	}
 	if n, _ := rest.Len(); n != 2 || !rest.Depends() {
-		t.Fatalf("%d groups are left", n)
+		t.Fatalf("%d groups are left, want 2 whose work depends on their keys", n)
 	}
 	res, replies := w.propose(out)
 	if want := ":5000\r\n,:1\r\n,:5000\r\n:5000\r\n,:2\r\n"; strings.Join(replies, ",") != want || res.Steps > uint64(limits.Entry) {
-		t.Errorf("%q, %d steps", replies, res.Steps)
+		t.Errorf("replies %q, %d steps, want the replies of four groups within the limit of steps", replies, res.Steps)
 	}
 	if _, replies = w.propose(rest); strings.Join(replies, ",") != ":5000\r\n,:3\r\n" {
-		t.Errorf("the rest: %q", replies)
+		t.Errorf("replies of the rest: %q, want those of two groups", replies)
 	}
 
 	// The estimate for a group includes the growth that earlier groups cause.
 	copied := []string{"zunionstore", "sum", "1", "new"}
 	out, _, _ = w.divide(limits, group([]string{"copy", "set", "new"}), group(copied), group(copied), group(copied), group(copied))
 	if n, _ := out.Len(); n != 4 {
-		t.Errorf("%d groups fit, with unions of a set that the first one makes", n)
+		t.Errorf("%d groups fit, want 4: a COPY and three unions of the set that it creates", n)
 	}
 
 	limits = fsm.WorkLimits{Entry: 200_000, Operation: 600_000}
@@ -447,21 +448,22 @@ func TestDivide(t *testing.T) {
 	for i, body := range [][]byte{group(incr, union), group(union), tried, triedTooMuch, refusal} {
 		out, rest, refused := w.divide(limits, body)
 		if n, _ := rest.Len(); n != 0 || refused != i/3 {
-			t.Errorf("group %d: %d are left, %d refused", i, n, refused)
+			t.Errorf("group %d: %d groups are left, %d refused, want 0 left, and only operations over the limit "+
+				"refused", i, n, refused)
 		}
 		if _, replies := w.propose(out); !strings.HasPrefix(replies[0], want[i]) {
 			t.Errorf("group %d: %q, want %q", i, replies[0], want[i])
 		}
 	}
 	if got, _ := w.read(nil, []string{"get", "n"}); got != "$1\r\n5\r\n" {
-		t.Errorf("INCR before and after the refused command: %q", got)
+		t.Errorf("n after INCR before and after the refused command: %q, want 5", got)
 	}
 	// A database can always be emptied.
 	flush := group([]string{"flushall"})
 	fsm.SetScriptBudget(flush, fsm.DryRunPassed)
 	out, _, refused = w.divide(fsm.WorkLimits{Entry: 1, Operation: 1}, flush)
 	if _, replies := w.propose(out); refused != 0 || replies[0] != "+OK\r\n" || w.m.Len() != 0 {
-		t.Errorf("FLUSHALL: %q, %d refused, %d keys", replies, refused, w.m.Len())
+		t.Errorf("FLUSHALL: %q, %d refused, %d keys, want OK, 0 and 0", replies, refused, w.m.Len())
 	}
 }
 
@@ -512,7 +514,7 @@ func TestDivide_BehindScript(t *testing.T) {
 		s.group("INCR|n")
 	}
 	if got := strings.Join(s.entry(), "/ "); got != ":1000 / :1000 / :1 " {
-		t.Errorf("groups behind it: %q in the same entry", got)
+		t.Errorf("replies of the first entry: %q, want those of the script and the two groups after it", got)
 	}
 	s.want("the rest", ":1000 / :2 / :1000 / :3 ")
 }

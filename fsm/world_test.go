@@ -55,7 +55,7 @@ type world struct {
 	nodes       []*worldNode
 	watches     []fsm.Watch
 	clones      []keptClone
-	mended      bool // the feature version was FeatureMend from the first entry on
+	mended      bool // the feature version was at least FeatureMend from the first entry on
 	checkEvery  int  // entries between two comparisons of snapshots
 
 	entries [][]byte // the last entries, for the report of a failure
@@ -110,7 +110,7 @@ func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	for _, id := range []string{"a", "b", "c"} {
 		w.nodes = append(w.nodes, &worldNode{id, []*worldStart{{id: fsm.SessionID{NodeID: id, Boot: 1}}}})
 	}
-	features := max(d.IntN(fsm.MaxFeatures+8)-2, 0) // 0 becomes higher by itself
+	features := max(d.IntN(fsm.MaxFeatures+8)-2, 0) // later TermStarts raise version 0
 	w.mended = features >= fsm.FeatureMend
 	w.termStart(min(features, fsm.MaxFeatures))
 	return w
@@ -137,7 +137,8 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf(format, args...)
 }
 
-// step applies one entry, or replaces or reads the replica.
+// step applies one entry, executes a read, sometimes replaces or clones the
+// replica, and compares the machines.
 func (w *world) step() {
 	w.t.Helper()
 	w.stamp += int64(w.draws.IntN(4)*w.draws.IntN(100)) * 1e6
@@ -306,7 +307,7 @@ func (w *world) body(id fsm.SessionID) []byte {
 			return bytes.Clone(g.Bytes())
 		}
 	}
-	if w.one(3) { // alone, as nodes send it
+	if w.one(3) { // alone in its group, as nodes send it
 		cmd, args := w.blocking()
 		g.Command(cmd, w.draws.IntN(2), args)
 		return bytes.Clone(g.Bytes())
@@ -455,7 +456,7 @@ func (w *world) watch() {
 	k := fsm.Watch{DB: w.draws.IntN(2), Key: w.pick(worldKeys)}
 	out := w.readOnly(w.machine, k.DB, w.stamp, []string{fsm.VersionCommand, k.Key})
 	if _, err := fmt.Sscanf(out, ":%d", &k.Version); err != nil {
-		w.fatalf("version is %q", out)
+		w.fatalf("the version of a key is %q, want an integer", out)
 	}
 	if w.watches = append(w.watches, k); len(w.watches) > 6 {
 		w.watches = w.watches[1:]
@@ -605,7 +606,7 @@ func describeEntry(entry []byte) string {
 
 // worldSeeds returns the range of seeds of the histories of TestMachines.
 // HOLDFAST_FSM_SEEDS is the number of histories. HOLDFAST_FSM_SEED selects a
-// single one.
+// single history by its seed.
 func worldSeeds(t *testing.T) (first, last uint64) {
 	number := func(name string, otherwise uint64) uint64 {
 		text := os.Getenv(name)
