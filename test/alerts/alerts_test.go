@@ -13,8 +13,8 @@ import (
 // alertCase makes an alert fire.
 type alertCase struct {
 	alert string
-	// series are in the notation of promtool's tests, with one value for each 15 s.
-	// NODE in a series is replaced by the labels job and instance of n1.
+	// series are in the notation of promtool's tests, with one value for each
+	// 15 s. NODE stands for the labels job and instance of n1.
 	series []string
 	quiet  time.Duration // time at which the alert must not fire yet
 	fires  time.Duration // time at which the alert must fire
@@ -105,8 +105,8 @@ func TestAlerts_Fire(t *testing.T) {
 	}
 }
 
-// TestAlerts_NoLeaderWithoutNodes checks that the alert also fires if Prometheus
-// gets no metrics at all.
+// TestAlerts_NoLeaderWithoutNodes checks that the alert HoldfastNoLeader also
+// fires if Prometheus gets no metrics at all.
 func TestAlerts_NoLeaderWithoutNodes(t *testing.T) {
 	if found := firing(t, newSeries(), rules(t)["HoldfastNoLeader"], time.Minute); len(found) != 1 {
 		t.Errorf("%v fires, want one alert", found)

@@ -25,8 +25,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// program returns the path of the program. If HOLDFAST_PROGRAM does not name it,
-// program builds it in its own module: process.Build would use the dependencies of
+// program returns the path of the holdfast program: the value of
+// HOLDFAST_PROGRAM or, if that is empty, a program that it builds. It builds in
+// the module of holdfast, because process.Build would use the dependencies of
 // this module.
 func program(t *testing.T) string {
 	t.Helper()
@@ -137,7 +138,7 @@ func (c *client) receive() respwire.Value {
 	return v
 }
 
-// use makes the nodes do everything that the metrics count, at least once.
+// use makes the nodes do everything that the metrics count.
 func use(t *testing.T, nodes []*node, round int) {
 	t.Helper()
 	a, b := nodes[round%3].dial(t), nodes[(round+1)%3].dial(t)
@@ -260,9 +261,9 @@ func expressions(t *testing.T) map[string]string {
 	return all
 }
 
-// TestExpressions evaluates all expressions on the metrics of a real cluster. The
-// expressions of the dashboard have a value, and so do both sides of each comparison
-// in an alert. No critical alert fires.
+// TestExpressions evaluates all expressions on the metrics of a real cluster.
+// Each expression of the dashboard must have a value, and so must both sides of
+// each comparison in an alert rule. No critical alert may fire.
 func TestExpressions(t *testing.T) {
 	nodes := startCluster(t)
 	s, end := newSeries(), time.Duration(0)

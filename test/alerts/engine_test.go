@@ -23,7 +23,7 @@ import (
 // rules.
 const interval = 15 * time.Second
 
-// sample is a storage sample of a float.
+// sample implements chunks.Sample for a float.
 type sample struct {
 	t int64 // milliseconds
 	v float64
@@ -36,7 +36,8 @@ func (s sample) Copy() chunks.Sample           { return s }
 func (s sample) H() *histogram.Histogram       { return nil }
 func (s sample) FH() *histogram.FloatHistogram { return nil }
 
-// series are the series of a test, by their labels.
+// series contains the series of a test, by their labels. It is the storage that
+// the query engine reads.
 type series struct {
 	labels  map[uint64]labels.Labels
 	samples map[uint64][]chunks.Sample
@@ -122,7 +123,7 @@ func eval(t *testing.T, s *series, expr string, at time.Duration) promql.Vector 
 	return v
 }
 
-// number reports whether a vector has a value that is a number.
+// number reports whether at least one value of a vector is a number.
 func number(v promql.Vector) bool {
 	for _, s := range v {
 		if !math.IsNaN(s.F) {
@@ -149,8 +150,8 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 }
 
 // firing returns the labels of the alerts of a rule that fire at a time. As in
-// Prometheus, an alert fires when the expression has had a value with its labels at
-// each evaluation for the time of the rule.
+// Prometheus, an alert fires when its expression has had a value with the same
+// labels at each evaluation for the duration "for" of the rule.
 func firing(t *testing.T, s *series, r rulefmt.Rule, at time.Duration) (all []labels.Labels) {
 	t.Helper()
 	since := make(map[uint64]time.Duration)

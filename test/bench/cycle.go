@@ -10,16 +10,16 @@ import (
 
 // cycle is a kind of row that measures lock cycles: SET NX PX, then
 // compare-and-delete by EVALSHA, one after the other on each connection.
-// redis-benchmark sends only one kind of command at a time, so these rows have
-// a load generator of their own, which is the same for both systems.
+// redis-benchmark sends only one kind of command at a time. So these rows use
+// the load generator of loop.go, on both systems.
 type cycle struct {
 	sha string
 	// load puts the script into the script cache.
 	load func(addr string) error
 }
 
-// ownText is a script as a program without a library might send it. Holdfast
-// does not recognize its SHA1, so Holdfast interprets it.
+// ownText is a release script that is not from a lock library. Holdfast does
+// not recognize its SHA1, so Holdfast interprets the script.
 const ownText = `local held = redis.call('GET', KEYS[1]) == ARGV[1]
 return held and redis.call('DEL', KEYS[1]) or 0`
 

@@ -18,8 +18,9 @@ const (
 	failoverName = "failover"
 	silentName   = "silent leader"
 
-	// failoverFloor and silentFloor are upper limits for the median of the
-	// longest gaps between two acknowledged writes.
+	// failoverFloor and silentFloor are upper limits. Each repetition has a
+	// longest gap between two acknowledged writes, and the limits are for the
+	// median of these gaps.
 	failoverFloor = time.Second
 	silentFloor   = 600 * time.Millisecond
 
@@ -30,7 +31,7 @@ const (
 	around = 700 * time.Millisecond
 )
 
-// fault makes a leader fail, and mend undoes it.
+// fault is a way to make a leader fail. Its function mend undoes the failure.
 type fault struct {
 	name string
 	fail func(*process.Node) error
@@ -57,8 +58,9 @@ func measureSilent(ctx context.Context, m machine) (missed bool, err error) {
 	})
 }
 
-// measureGaps makes the leader fail repeatedly, and measures the longest time
-// without an acknowledged write each time. floor is the limit for the median.
+// measureGaps makes the leader fail repeatedly. Each time, it measures the
+// longest time without an acknowledged write. floor is the upper limit for the
+// median of these times.
 func measureGaps(ctx context.Context, m machine, name string, floor time.Duration, f fault) (missed bool, err error) {
 	out, o := m.out, m.o
 	c, err := startCluster(ctx, m.program, filepath.Join(m.dir, strings.ReplaceAll(name, " ", "-")), o)
@@ -130,7 +132,7 @@ func newWriter(addr string, i int) (*writer, error) {
 	return &writer{conn: conn, name: fmt.Sprintf("failover:%d", i)}, nil
 }
 
-// over makes the leader fail while it writes, and returns the longest time
+// over writes and meanwhile makes the leader fail. It returns the longest time
 // between two acknowledgements.
 func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration, err error) {
 	defer func() { err = errors.Join(err, w.conn.Close()) }()
@@ -168,7 +170,7 @@ func (w *writer) over(ctx context.Context, fail func() error) (gap time.Duration
 		switch {
 		case failed.IsZero() && now.Sub(begun) > around:
 			failed = now
-			go func() { done <- fail() }() // while the next write is under way
+			go func() { done <- fail() }() // the leader fails while the next write is in progress
 		case after > 1 && now.Sub(failed) > around && now.Sub(failed) > 2*gap:
 			return gap, <-done
 		}

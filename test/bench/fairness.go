@@ -24,7 +24,7 @@ const (
 	fairnessCeiling = 10
 
 	// benchPassword is the password of the clusters of the rows of fairness and
-	// of overload. Some loads are clients that do not have it.
+	// of overload. Some loads are clients that do not know the password.
 	benchPassword = "of-the-bench"
 
 	// quietShare and noisyShare are the lengths of the victim's two runs,
@@ -52,11 +52,11 @@ type fairness struct {
 	elections    uint64
 	peak         int // peak resident memory of the node, in MB
 	effect       neighbor.Effect
-	others       neighbor.Longest // times of another client during the load
-	failed       error            // error of a command of the victim or of the other client
+	others       neighbor.Longest // longest times of the bystander's actions during the load
+	failed       error            // error of a command of the victim or of the bystander
 }
 
-// slower returns the factor by which the p99 rose.
+// slower returns the factor by which the load raised the p99.
 func (f *fairness) slower() float64 {
 	return float64(f.noisy.At(0.99)) / float64(f.quiet.At(0.99))
 }
@@ -77,7 +77,7 @@ func measureFairness(ctx context.Context, m machine, loads []neighbor.Load) (mis
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	fmt.Fprintf(out, "\nfairness: one client takes locks with SET NX PX, alone and during a load of another client "+
-		"on the same node; meanwhile, a third client logs in, runs new scripts and publishes messages, and the "+
+		"on the same node; meanwhile, a third client logs in, runs new scripts and publishes messages; the "+
 		"longest time of each is listed\n")
 	var rows []fairness
 	for _, l := range loads {
@@ -164,7 +164,7 @@ func measureNeighbor(ctx context.Context, c *process.Cluster, l neighbor.Load, t
 		}
 	}
 	if f.effect.Rounds+f.effect.Closed == 0 {
-		return f, errors.New("the load did nothing")
+		return f, errors.New("the load had no effect")
 	}
 	if err := awaitEnd(ctx, to); err != nil {
 		return f, err

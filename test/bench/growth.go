@@ -50,9 +50,10 @@ func (g *growthOptions) define(fs *flag.FlagSet) {
 		"which takes about 16 GB of memory and several minutes")
 }
 
-// forGrowth checks the axes that -growth names, and sets the other options as
-// -growth needs them. It turns the placement of the processes off, because a
-// placement would keep a node from using the processors that --threads allows.
+// forGrowth checks the axes that -growth names, and sets the other options to
+// the values that -growth needs. It turns the placement of the processes off,
+// because a placement would keep a node from using the processors that
+// --threads allows.
 func (o *options) forGrowth(fs *flag.FlagSet) error {
 	if o.growth.sweeps == "" {
 		return nil
@@ -104,7 +105,8 @@ var sweeps = []sweep{
 	{"threads", []int64{1, 2}, (*growth).threads},
 }
 
-// profilings lists the measurements that divide a total with a profile.
+// profilings lists the measurements that divide a total, such as memory, by
+// cause. The shares come from a profile.
 var profilings = []struct {
 	name    string
 	measure func(g *growth, ctx context.Context) (*profiled, error)
@@ -137,8 +139,8 @@ type unavailable string
 func (u unavailable) Error() string { return string(u) }
 
 // measureGrowth measures the sweeps that -growth names. A point that fails does
-// not end the run. If the run is interrupted, the files of the sweeps that were
-// complete remain.
+// not end the run. If the run is interrupted, the files of the completed sweeps
+// remain.
 func measureGrowth(ctx context.Context, m machine) (missed bool, err error) {
 	lines, _, err := conditions(ctx, m.dir, m.tools, m.o)
 	if err != nil {
@@ -226,9 +228,9 @@ func (g *growth) file(name string) string {
 	return filepath.Join(g.m.o.growth.out, "growth-"+name+".json")
 }
 
-// profiled contains profiles and the totals that they divide. The profiles are
-// written together with the totals, so that an interrupted run does not leave
-// the profiles of one run beside the totals of another.
+// profiled contains profiles and the totals that they divide. All of them are
+// written at the end, so that an interrupted run does not leave the profiles of
+// one run beside the totals of another.
 type profiled struct {
 	rows  []record.Profile
 	files map[string][]byte
@@ -253,8 +255,8 @@ func (g *growth) writeProfiles(axis string, p *profiled) error {
 	return record.Write(g.file(axis), &record.Profiles{Header: g.headerOf(axis), Rows: p.rows})
 }
 
-// with starts a new Redis and a new cluster in a directory of their own, calls
-// measure, and then stops both and removes the directory.
+// with starts a new Redis and a new cluster in a new directory and calls
+// measure. Then it stops both and removes the directory.
 func (g *growth) with(ctx context.Context, cfg process.Config, o options, measure func(b *bench) error) (err error) {
 	dir, err := os.MkdirTemp(g.m.dir, "growth")
 	if err != nil {
@@ -336,8 +338,8 @@ func seriesOf(load, system string, samples []sample) []record.Series {
 	return []record.Series{rate, p99}
 }
 
-// firstBytes bounds the total size of the values in the first run of a row, and
-// of the values that GET chooses from.
+// firstBytes bounds the total size of the values in the first run of a row. It
+// also bounds the total size of the values that GET reads.
 const firstBytes = 32 << 20
 
 // values measures values of one size.

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// costRows lists the loads whose processor time is divided.
+// costRows lists the loads whose processor time is divided by cause.
 func costRows() []row {
 	const keys = 100_000
 	set := func(name string, clients, pipeline int) row {
@@ -28,8 +28,8 @@ func costRows() []row {
 	}
 }
 
-// cost measures the processor time per command, and takes the profiles that divide
-// it.
+// cost measures the processor time per command, and takes the profiles that
+// divide this time by cause.
 func (g *growth) cost(ctx context.Context) (*profiled, error) {
 	p := &profiled{files: make(map[string][]byte)}
 	o := g.m.o
@@ -131,7 +131,7 @@ func (b *bench) spend(ctx context.Context, r row, t *target, pids []int, nodes [
 }
 
 // memory loads locks and takes the heap profiles that divide the memory of the
-// nodes.
+// nodes by cause.
 func (g *growth) memory(ctx context.Context) (*profiled, error) {
 	p := &profiled{files: make(map[string][]byte)}
 	locks := lockLoad{int(min(millionLocks, g.m.o.growth.maxKeys)), keyFormat, keyValue}

@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// These are estimates of the memory for a key with a TTL, in bytes. They decide
-// whether the machine has the memory for a number of keys.
+// These are estimates of the memory for a key with a TTL, in bytes. The sweep
+// uses them to decide whether the machine has enough memory for a number of
+// keys.
 const (
 	nodeKeyBytes  = 500
 	redisKeyBytes = 200

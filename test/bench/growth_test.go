@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/bench/record"
 )
 
-// fakeSweep is an axis whose second point cannot be measured on this machine, and
-// whose third point fails.
+// fakeSweep is an axis with four points. The second one cannot be measured on
+// this machine, and the third one fails.
 func fakeSweep(end context.CancelFunc) sweep {
 	return sweep{"fake", []int64{1, 2, 3, 4}, func(_ *growth, ctx context.Context, at int64) ([]record.Series, error) {
 		switch at {
@@ -85,7 +85,7 @@ func TestForGrowth(t *testing.T) {
 	}{
 		{"", 3, false},
 		{"-growth all", growthSeconds, false},
-		{"-growth keys, -seconds 3", 0, true}, // an empty name
+		{"-growth keys, -seconds 3", 0, true}, // invalid: the list contains an empty name
 		{"-growth keys,cost -seconds 3", 3, false},
 		{"-growth key", 0, true},
 	} {

@@ -16,8 +16,8 @@ import (
 const (
 	idleName = "idle"
 
-	// idleRest is how long the servers are left alone before the measurement,
-	// and idleTime is how long the measurement takes.
+	// idleRest is the time between the start of the servers and the
+	// measurement. idleTime is the length of the measurement.
 	idleRest = 10 * time.Second
 	idleTime = 40 * time.Second
 
@@ -81,8 +81,8 @@ func measureIdle(ctx context.Context, m machine) (missed bool, err error) {
 	return missed, nil
 }
 
-// tick is the unit of the times in /proc/PID/stat on Linux: USER_HZ is 100 on
-// all architectures that Go supports.
+// tick is the unit of the times in /proc/PID/stat on Linux: 1/USER_HZ seconds,
+// and USER_HZ is 100 on all architectures that Go supports.
 const tick = 10 * time.Millisecond
 
 // processorTimes returns the user and system time of each process.

@@ -30,14 +30,14 @@ const (
 // loadOrder says what a load process runs.
 type loadOrder struct{ Load, Addr, Password, Prefix string }
 
-// loadProcess is a load in a process of its own, with a low priority.
+// loadProcess is a load in a separate process with a low priority.
 //
-// The load is the work of a client on another machine. Here it shares the
-// processors with the node and the victim. If it ran in the process of the
-// victim, Go's scheduler and garbage collector would delay the victim for the
-// load's work. If it ran with the priority of the nodes, the kernel would give
-// the nodes less time than they have on machines of their own. Either delay
-// would count as a delay by the node.
+// The load stands for a client on another machine, but here it shares the
+// processors with the node and the victim. In the process of the victim, the
+// load would delay the victim through Go's scheduler and garbage collector.
+// With the priority of the nodes, it would take processor time from the nodes
+// that they would have on separate machines. Either delay would be measured as
+// a delay by the node.
 type loadProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer

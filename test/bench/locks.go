@@ -33,14 +33,14 @@ const (
 	handOverFloor = 5000
 	spreadLimit   = 1.2
 
-	// ownLocksFloor is the smallest rate of LOCK as a share of the rate of SET NX
-	// PX and DELIFEQ. It leaves room for the noise between two runs.
+	// ownLocksFloor is the smallest rate of LOCK, as a share of the rate of SET
+	// NX PX and DELIFEQ. It is below 1 because of the noise between two runs.
 	ownLocksFloor = 0.95
 
 	fewWaiters, manyWaiters = 100, 10_000
 
-	// queueFloor is the smallest rate of hand-overs with many waiters as a share
-	// of the rate with few.
+	// queueFloor is the smallest rate of hand-overs with many waiters, as a
+	// share of the rate with few waiters.
 	queueFloor = 0.8
 	// waiterKB is the most memory that a waiter may cost the leader in addition to
 	// its connection, in KB: 10 to 12 KB were measured.
@@ -160,8 +160,8 @@ func (l *lockBench) cycles(ctx context.Context, clients int, cycle []exchange, k
 // commands.
 func (s *span) cyclesPerSecond() float64 { return s.rate() / 2 }
 
-// spread returns the number of commands of the client that completed the most,
-// divided by the number of the client that completed the fewest.
+// spread returns the largest number of commands that a client completed,
+// divided by the smallest.
 func (s *span) spread() float64 {
 	return float64(slices.Max(s.counts)) / float64(max(slices.Min(s.counts), 1))
 }
@@ -200,8 +200,9 @@ func (l *lockBench) handOver(ctx context.Context) (missed bool, err error) {
 	return missed, nil
 }
 
-// own compares LOCK with SET NX and DELIFEQ, on a key for each client. The kinds
-// of cycles take turns, so that other work on the machine slows all of them.
+// own compares LOCK with SET NX and DELIFEQ. Each client has a key of its own.
+// The kinds of cycles run in turns, so that other work on the machine slows all
+// of them down equally.
 func (l *lockBench) own(ctx context.Context) (missed bool, err error) {
 	kinds := [][]exchange{setAndDelete, tried, locked}
 	runs := make([][]*span, len(kinds))
@@ -268,8 +269,8 @@ func other(all []*process.Node, leader *process.Node, n int) string {
 	return followers[n%len(followers)].Clients
 }
 
-// passOver lets two clients hand a lock to each other. A client releases it when
-// the other one is in the queue.
+// passOver lets two clients hand a lock to each other. A client releases the
+// lock when the other client is in the queue.
 func (l *lockBench) passOver(ctx context.Context, a, b string, exchanges int) (*span, error) {
 	var conns [3]*respwire.Conn // one for each client, and one that looks at the queue
 	for i, addr := range []string{a, b, l.leader.Clients} {
@@ -334,7 +335,7 @@ func (l *lockBench) manyWaiters(ctx context.Context) (missed bool, err error) {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	for i, c := range r.clients { // a key for each client: the run must allocate the buffers of every connection
+	for i, c := range r.clients { // a key for each client, so that this run allocates the buffers of every connection
 		c.key = "locks:own:" + strconv.Itoa(i)
 	}
 	if _, err := r.runFor(ctx, l.o.seconds); err != nil {

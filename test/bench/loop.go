@@ -16,14 +16,14 @@ type loop struct {
 	times []time.Duration
 }
 
-// lane is a connection with one command under way.
+// lane is a connection with at most one command in progress.
 type lane struct {
 	socket  int // index of the connection
 	prefix  string
 	done    int // cycles completed
 	key     string
 	begun   time.Time // beginning of the cycle
-	release bool      // the command under way is the second one of the cycle
+	release bool      // true if the command in progress is the second one of the cycle
 	in      [64]byte  // the part of the reply that has arrived
 	n       int
 }

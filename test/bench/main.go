@@ -1,17 +1,18 @@
 // Command bench compares a cluster of three node processes on loopback with a
 // redis-server that runs with appendfsync always. Both run on the same machine
-// and the same disk, with the same redis-benchmark, in turns. Both fsync before
-// they answer; the cluster does so on a majority. The program also kills the
-// leader repeatedly under a write loop, and measures the longest time without
-// an acknowledged write. The rows named "fairness" measure how long one client
-// waits for its locks while another client sends the load that harms other
-// clients most; that load runs in a process of its own. The row "overload"
-// measures 5,000 clients, which is more than the cluster can carry. The rows
-// named "tmpfs" repeat the first rows with all data in memory, where fsync costs
-// nothing. The row "silent leader" is like "failover", but the leader hangs.
-// "million locks" loads a million locks through one pipeline, and measures memory
-// and the restart of a node. "idle" measures how much processor time idle servers
-// use. The rows named "locks" measure LOCK.
+// and the same disk, with the same redis-benchmark, in turns. Both write
+// durably, with fsync, before they answer; in the cluster, a majority of the
+// nodes does so. The program also kills the leader repeatedly under a write
+// loop, and measures the longest time without an acknowledged write. The rows
+// named "fairness" measure how long one client waits for its locks while
+// another client, in a separate process, sends a load that harms the clients of
+// its node. The row "overload" measures 5,000 clients, which are more than the
+// cluster can serve without delay. The rows named "tmpfs" repeat the first rows
+// with all data in memory, where fsync costs nothing. The row "silent leader"
+// is like "failover", but the leader hangs. "million locks" loads a million
+// locks through one pipeline, and measures memory and the restart of a node.
+// "idle" measures how much processor time idle servers use. The rows named
+// "locks" measure LOCK.
 //
 // With -growth, the program measures how speed and memory grow along an axis,
 // and writes files that test/bench/plots draws: see growth.go.
@@ -91,7 +92,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs.IntVar(&o.kills, "kills", 10, "kills of the leader")
 	fs.StringVar(&o.serve, "serve-flags", "", "further flags of the nodes, separated by blanks")
 	fs.BoolVar(&o.place, "place", true,
-		"on a machine with two processors, keep the server that the load goes to on one of them and all else on the "+
+		"on a machine with two processors, keep the server under load on one of them and everything else on the "+
 			"other")
 	fs.StringVar(&o.tmpfs, "tmpfs", "/dev/shm", "directory in memory for the rows named \"tmpfs\"")
 	o.growth.define(fs)
@@ -162,7 +163,7 @@ type machine struct {
 // part measures some rows and reports whether one of them missed its floor.
 type part func(ctx context.Context, m machine) (missed bool, err error)
 
-// parts returns what is to be measured.
+// parts returns the parts of the benchmark that the options select.
 func (o *options) parts() []part {
 	if o.growth.sweeps != "" {
 		return []part{measureGrowth}
@@ -208,9 +209,9 @@ func (o *options) parts() []part {
 	return parts
 }
 
-// wants reports whether a row is to be measured. A word in -only selects rows
-// with all data in memory only if it contains "tmpfs": "SETNX" does not select
-// them.
+// wants reports whether the options select a row. A word in -only selects a row
+// with all data in memory only if the word contains "tmpfs": the word "SETNX"
+// selects no such row.
 func (o *options) wants(name string) bool {
 	if o.only == "" {
 		return true
@@ -222,8 +223,8 @@ func (o *options) wants(name string) bool {
 	})
 }
 
-// selected returns the rows to measure. prefix is the beginning of their names in
-// this run: "" or tmpfsName.
+// selected returns the rows to measure. prefix precedes their names: "" for the
+// usual rows, tmpfsName for those with all data in memory.
 func (o *options) selected(prefix string) []row {
 	var rows []row
 	for _, r := range allRows {
@@ -293,8 +294,7 @@ func compare(ctx context.Context, m machine, rows []row) (missed bool, err error
 	return printResults(m.out, results)
 }
 
-// tmpfsName is the prefix of the names of the rows that are measured with all data
-// in memory.
+// tmpfsName is the prefix of the names of the rows with all data in memory.
 const tmpfsName = "tmpfs: "
 
 // measureTmpfs measures rows with all data in a file system in memory. They have

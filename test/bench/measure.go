@@ -51,9 +51,9 @@ type target struct {
 	count   int // commands per run
 }
 
-// measure measures one row. A short run on each target finds how many commands
-// fill the time of one repetition. Then measure runs the repetitions on the
-// targets in turns.
+// measure measures one row. A short run on each target determines how many
+// commands fill the time of one repetition. Then measure runs the repetitions
+// on the targets in turns.
 func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	res := result{row: r}
 	leader, err := b.cluster.Settled(ctx)
@@ -98,7 +98,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 				s.rps, s.p50, s.p99)
 		}
 	}
-	// After a change of leader the row would have measured another setup.
+	// If the leader has changed, the samples of the row are not comparable.
 	now, err := b.cluster.Settled(ctx)
 	if err != nil {
 		return res, err
@@ -122,7 +122,8 @@ func empty(ctx context.Context, r row, addr string) error {
 	return nil
 }
 
-// calibrate finds how many commands fill the time of one repetition.
+// calibrate determines the number of commands that fill the time of one
+// repetition.
 func (b *bench) calibrate(ctx context.Context, r row, t *target) error {
 	count := cmp.Or(r.first, 200*r.pipeline*min(r.clients, 50))
 	for range 4 { // raise the count until a run is long enough to measure the rate

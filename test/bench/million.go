@@ -31,8 +31,9 @@ const (
 )
 
 // measureMillion loads a million locks with a TTL through one pipeline, into a
-// Redis without persistence and into a cluster. Then it measures the memory, the
-// memory while snapshots are written, and the restart of a follower.
+// Redis without persistence and into a cluster. Then it measures three things:
+// the resident memory, the peak while the nodes write snapshots, and the time
+// of a restart of a follower.
 func measureMillion(ctx context.Context, m machine) (missed bool, err error) {
 	fmt.Fprintf(m.out, "\n%s: %d times SET NX PX through one pipeline, keys of 20 bytes and values of 16\n",
 		millionName, millionLocks)

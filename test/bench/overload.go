@@ -17,8 +17,8 @@ const (
 
 	overloadClients = 5000
 
-	// starvedShare is the smallest share of the mean that the slowest
-	// client must get.
+	// starvedShare is the smallest number of commands that the slowest client
+	// must complete, as a share of the mean over all clients.
 	starvedShare = 0.5
 
 	// connectionKB is the most memory that a busy connection may cost the leader
@@ -29,15 +29,15 @@ const (
 	// collector lets the heap grow to a little more than twice the live memory.
 	connectionKB = 72
 
-	// memoryGrowth is the factor by which the peak of the memory may exceed the
-	// peak of an earlier run with the same load, because the garbage collector
-	// runs at other moments.
+	// memoryGrowth is the factor by which the peak of the memory in the second
+	// half of the overload may exceed the peak in the first half. Peaks differ
+	// because the garbage collector runs at different moments.
 	memoryGrowth = 1.25
 
 	// warmUp is the shortest duration, in seconds, of the first run with all
-	// clients. After that, the heap grows by less than memoryGrowth under this
-	// load. The memory was 233 MB after 6 s, 301 MB after 12 s, 370 MB after
-	// 45 s, and 377 MB after 90 s.
+	// clients. After that run, the memory grows by less than memoryGrowth under
+	// this load. The memory was 233 MB after 6 s, 301 MB after 12 s, 370 MB
+	// after 45 s, and 377 MB after 90 s.
 	warmUp = 20.0
 )
 
@@ -154,8 +154,8 @@ func (s *span) at(share float64) time.Duration {
 	return s.times[int(share*float64(len(s.times)-1))]
 }
 
-// slowest returns the number of commands of the client that completed fewest,
-// as a share of the mean.
+// slowest returns the number of commands of the client that completed the
+// fewest, as a share of the mean over all clients.
 func (s *span) slowest() float64 {
 	least, all := s.counts[0], 0
 	for _, n := range s.counts {

@@ -12,23 +12,22 @@ import (
 )
 
 // placement assigns processes to processors on a machine that has two. The
-// server that the load goes to runs on one of them. The load, and every process
-// that this server talks to, run on the other. Both systems are placed in this
-// way.
+// server that receives the load runs on one of them. The load, and the other
+// nodes of the cluster, run on the other. Both systems are placed in this way.
 //
-// Without a placement, the kernel puts a process that a message wakes on the
+// Without a placement, the kernel runs a process that a message wakes on the
 // processor of the sender. When both processors are nearly busy, the kernel
-// does not look for the idle one. Four processes then share one processor for
-// milliseconds while the other is idle, for a fifth of the time. A Redis and
-// its load are two processes, and they settle on one processor each. The three
-// nodes do not settle, because they share two processors. With more processors,
-// or with one machine per node, a placement is not needed.
+// does not look for an idle one. For a fifth of the time, four processes then
+// share one processor while the other processor is idle. A Redis and its load
+// are two processes, and they settle on one processor each. The three nodes do
+// not settle, because they share two processors. With more processors, or with
+// one machine per node, a placement is not needed.
 type placement struct {
 	all, asked, rest unix.CPUSet
 }
 
-// newPlacement returns the placement for this machine, or nil if no process is
-// to be placed.
+// newPlacement returns the placement for this machine, or nil if there is none,
+// because it is not wanted or the machine does not have two processors.
 func newPlacement(wanted bool) (*placement, error) {
 	if !wanted || runtime.NumCPU() != 2 {
 		return nil, nil
@@ -53,14 +52,14 @@ func newPlacement(wanted bool) (*placement, error) {
 // String describes the placement for the report.
 func (p *placement) String() string {
 	if p == nil {
-		return "as the kernel likes"
+		return "none: the kernel chooses the processors"
 	}
-	return "the server that the load goes to on one processor; the load and other nodes on the other (-place=false: " +
-		"as the kernel likes)"
+	return "the server under load on one processor; the load and the other nodes on the other (-place=false: " +
+		"the kernel chooses)"
 }
 
-// place moves one process, the one that is measured, to its own processor. It
-// moves the others, and this process, to the other processor.
+// place moves the measured process to its own processor. It moves the other
+// processes, and this process, to the other processor.
 func (p *placement) place(measured int, others ...int) error {
 	if p == nil {
 		return nil
@@ -85,8 +84,9 @@ func (p *placement) free() error {
 }
 
 // move sets the processors of all threads of a process. A new thread inherits
-// the processors of the thread that creates it. So move has reached all threads
-// after two passes in a row that find no thread to move.
+// the processors of the thread that creates it. So all threads have been moved
+// after two successive passes in which move finds no thread on another
+// processor.
 func move(pid int, to *unix.CPUSet) error {
 	for last := -1; ; {
 		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))

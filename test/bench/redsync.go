@@ -83,7 +83,8 @@ func (l *lockBench) poll(ctx context.Context) (*span, error) {
 }
 
 // passOverRedis does the same as passOver with redsync, whose clients poll. The
-// owner keeps the lock for a while that does not depend on the other client.
+// owner keeps the lock for a time that differs from exchange to exchange, so
+// that the release is not in step with the polls.
 func (l *lockBench) passOverRedis(ctx context.Context, exchanges int) (*span, error) {
 	pool := redsyncPool(l.redis.addr)
 	defer pool.Close()

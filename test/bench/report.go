@@ -83,7 +83,7 @@ func quoted(words []string) []string {
 	return words
 }
 
-// version returns the first line of a program's --version output.
+// version returns the first line of the output of a program for --version.
 func version(ctx context.Context, program string) string {
 	b, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
@@ -96,7 +96,8 @@ func version(ctx context.Context, program string) string {
 	return line
 }
 
-// fsyncTime returns how long the disk needs for one small durable write.
+// fsyncTime returns the median time that the disk needs for one small durable
+// write.
 func fsyncTime(dir string) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {
@@ -145,7 +146,8 @@ func cpuModel() string { return field("/proc/cpuinfo", "model name") }
 
 func memory() string { return "memory " + field("/proc/meminfo", "MemTotal") }
 
-// field returns the value of the first line "name : value" of a file.
+// field returns the value in the first line of a file that has the form "name :
+// value".
 func field(path, name string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -238,7 +240,7 @@ func printResults(out io.Writer, results []result) (missed bool, err error) {
 	return missed, w.Flush()
 }
 
-// middle returns the median of one figure of the samples.
+// middle returns the median of one of the numbers in the samples.
 func middle(samples []sample, of func(sample) float64) float64 {
 	var all []float64
 	for _, s := range samples {

@@ -13,7 +13,7 @@ type row struct {
 	follower bool   // also measured through a follower
 	tmpfs    bool   // also measured with all data in memory
 
-	keys  string                                       // range that keys are drawn from, default keyspace
+	keys  string                                       // range of the random numbers in keys; default keyspace
 	fill  func(ctx context.Context, addr string) error // writes keys before the row begins, nil for none
 	first int                                          // commands of the first run, 0 for the default of calibrate
 
@@ -23,14 +23,14 @@ type row struct {
 	leaderFloor, followerFloor, ownFloor float64
 }
 
-// keyspace is the range that keys are drawn from. It is so large that nearly
-// every SETNX creates a key. A SETNX that fails costs Redis no fsync, but it
-// costs a replicated log an entry.
+// keyspace is the size of the range of the random numbers in keys. It is so
+// large that nearly every SETNX creates a key. A SETNX that fails costs Redis
+// no fsync, but it costs a replicated log an entry.
 const keyspace = "1000000000"
 
-// runMark in a key is replaced by the number of the run. redis-benchmark seeds
-// its random numbers with the time and its process id, so a run sometimes draws
-// the same keys as an earlier one.
+// runMark is a placeholder in a key that each run replaces by its number.
+// redis-benchmark seeds its random numbers with the time and its process id, so
+// a run sometimes draws the same keys as an earlier one.
 const runMark = "<run>"
 
 var (
@@ -39,8 +39,8 @@ var (
 )
 
 // allRows lists the rows with a floor, which are the rows of the project's
-// milestones. It also lists the lock cycle with a script that has to be
-// interpreted, for comparison with the other lock cycle.
+// milestones. It also lists the lock cycle with a script that Holdfast must
+// interpret, for comparison with the cycle whose script it recognizes.
 var allRows = []row{
 	{name: "SETNX c1", tmpfs: true, clients: 1, pipeline: 1, command: setnx, writes: true, leaderFloor: 0.25},
 	{name: "SETNX c50", tmpfs: true, clients: 50, pipeline: 1, command: setnx, writes: true, follower: true,

@@ -13,10 +13,10 @@ import (
 )
 
 // sockets are the connections of a load generator. One thread waits for all of
-// them at once, as redis-benchmark does. One goroutine for each connection would
-// cost the machine more per command than redis-benchmark does. Where the load
-// and the systems share the processors, that cost would slow down the system
-// that needs the processors most.
+// them at once, as redis-benchmark does. One goroutine for each connection
+// would cost the machine more per command than redis-benchmark does. The load
+// and the systems share the processors, so that cost would slow down most the
+// system that needs the most processor time.
 type sockets struct {
 	epoll  int
 	fds    []int
@@ -49,9 +49,8 @@ func connect(addr string, n int, password string) (*sockets, error) {
 	return s, nil
 }
 
-// dial opens a socket that package net does not know. Go's poller would also
-// watch a socket of package net, and would wake a second thread for every
-// reply.
+// dial opens a socket without package net. Go's poller would also watch a
+// socket of package net, and would wake a second thread for every reply.
 func dial(to *net.TCPAddr, password string) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -133,8 +132,9 @@ func (s *sockets) receive(i int, into []byte) (int, error) {
 	return n, nil
 }
 
-// send sends a command on connection i. No other command may be under way on
-// that connection, because the command must fit into the empty socket buffer.
+// send sends a command on connection i. No other command may be in progress on
+// that connection, because the socket buffer must be empty to have room for the
+// command.
 func (s *sockets) send(i int, args ...string) error {
 	s.out = respwire.AppendCommand(s.out[:0], args...)
 	n, err := unix.Write(s.fds[i], s.out)

@@ -19,8 +19,8 @@ import (
 // startLimit is how long a system may take until it serves.
 const startLimit = 30 * time.Second
 
-// redisServer is the reference system: one redis-server that fsyncs before it
-// answers.
+// redisServer is the reference system: one redis-server that calls fsync before
+// it answers.
 type redisServer struct {
 	addr   string
 	cmd    *exec.Cmd

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// library runs clients of go-redis with its default options. These clients
-// repeat commands on their own. The results that they return must be correct
+// library runs clients of go-redis with its default options. Such a client
+// repeats commands after errors. The results that it returns must be correct
 // nevertheless. The clients add unique ids to sets; no acknowledged id may be
 // missing. They also take locks; two clients must never both be certain that
 // they own the same lock. library does not check how often a command was
@@ -77,7 +77,7 @@ func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string,
 	h.Granted = time.Since(l.begun)
 	l.pause.RUnlock()
 	if err != nil || !got {
-		return // an attempt whose reply was lost may have taken the lock, which then expires
+		return // an earlier attempt, whose reply was lost, may have taken the lock, which then expires
 	}
 	select {
 	case <-ctx.Done():
@@ -112,7 +112,7 @@ func (l *library) Stop(ctx context.Context) (name string, checked int, bad []che
 		there, err := l.members(ctx, set)
 		if err != nil {
 			bad = append(bad, checker.Violation{Check: "go-redis", Key: set,
-				Text: "cannot be read in the end: " + err.Error()})
+				Text: "cannot be read at the end: " + err.Error()})
 			continue
 		}
 		for _, id := range acked {

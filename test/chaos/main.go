@@ -33,9 +33,9 @@ func main() {
 		"another build of holdfast, for the classes that mix two: rolling upgrade, rolling downgrade, upgrade taken "+
 			"back")
 	flag.StringVar(&o.dir, "dir", filepath.Join(os.TempDir(), "holdfast-chaos"),
-		"where clusters live, and what is left of a violation")
+		"directory for the clusters and for the evidence of violations")
 	flag.StringVar(&o.faults, "faults", "all",
-		"classes of faults, by comma: all, none, a group (process, cpu, version, network, clock, disk, membership, "+
+		"classes of faults, with commas: all, none, a group (process, cpu, version, network, clock, disk, membership, "+
 			"operator, neighbor), or parts of names")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of plans and clients")
@@ -43,9 +43,9 @@ func main() {
 	flag.DurationVar(&o.limit, "for", 0, "begin no further episode after this time, 0 for no limit")
 	flag.IntVar(&o.steps, "steps", 0, "steps of each episode, 0 for four")
 	flag.BoolVar(&o.controls, "controls", true,
-		"also play episodes that break a promise on purpose, which has to be caught")
+		"also play episodes that break a guarantee on purpose, which the checkers must find")
 	flag.BoolVar(&o.library, "library", true, "also run clients of go-redis with its defaults")
-	flag.BoolVar(&o.keep, "keep", false, "keep what every episode leaves, not only violations")
+	flag.BoolVar(&o.keep, "keep", false, "keep the directories of all episodes, not only those with violations")
 	flag.BoolVar(&o.figures, "figures", false, "fail if the run stays below the figures of CI")
 	flag.BoolVar(&o.plan, "plan", false, "print the plans of the episodes, and run nothing")
 	flag.Parse()
@@ -165,8 +165,8 @@ func tidy(dir string, o options) error {
 	return os.RemoveAll(dir)
 }
 
-// upgraded returns an error that names what the run did not prove about the
-// other build.
+// upgraded returns an error if the class "rolling upgrade" never took effect,
+// because the run then proves nothing about the other build.
 func upgraded(r *attack.Report) error {
 	for _, c := range r.Classes {
 		if c.Class == "rolling upgrade" && c.Seen == 0 {
@@ -176,17 +176,17 @@ func upgraded(r *attack.Report) error {
 	return nil
 }
 
-// wantPowerCuts is the number of power cuts that a run of CI must have.
-// wantFaults is the number of faults. TestPlan checks that the seed of .ci/run
-// plans more.
+// wantFaults and wantPowerCuts are the numbers of faults and of power cuts that
+// a run of CI must reach. TestPlan checks that the seed in .ci/run plans more
+// of both.
 const (
 	wantPowerCuts = 4
 	wantFaults    = 80
 )
 
-// figures checks the figures that one run of CI must reach. A run that misses
-// one proves too little. The figures may be raised when a machine does more;
-// they are never lowered.
+// figures checks that a run has reached the figures that a run of CI must
+// reach. A run that misses one of them proves too little. The figures may be
+// raised if the machine of CI does more. They must never be lowered.
 func figures(r *attack.Report) error {
 	var errs []error
 	for _, f := range []struct {

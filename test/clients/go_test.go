@@ -90,7 +90,7 @@ func TestGoRedis(t *testing.T) {
 }
 
 // popWaiting calls BLPOP for an element that another connection pushes, and
-// BZPOPMIN for a key that nothing is added to.
+// BZPOPMIN for a key that stays empty.
 func popWaiting(ctx context.Context, t *testing.T, c *goredis.Client) {
 	t.Helper()
 	id := c.Conn()

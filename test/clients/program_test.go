@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 		{"node-redis", "node", []string{"-e", "require('redis')"}, "client.js"},
 	} {
 		t.Run(s.library, func(t *testing.T) {
-			t.Setenv("NODE_PATH", "/usr/share/nodejs") // a Node.js that is not Debian's looks for libraries elsewhere
+			t.Setenv("NODE_PATH", "/usr/share/nodejs") // lets a Node.js that is not from Debian find Debian's libraries
 			path, err := exec.LookPath(s.program)
 			testutil.Need(t, testutil.RequireClients, s.library, err)
 			testutil.Need(t, testutil.RequireClients, s.library, exec.Command(path, s.probe...).Run())

@@ -24,8 +24,8 @@ const (
 	hashA = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4b72b9807785afee48bb" // hash of "a"
 )
 
-// aclRules are the arguments of ACL SETUSER for one user each. Each line is one
-// call.
+// aclRules contains the arguments of ACL SETUSER. Each element is for one new
+// user, and each of its lines is for one call.
 var aclRules = []string{
 	"", "on", "off", "ON", "Off", "on nopass", "nopass >p", ">p >p", ">p >a <p", "#" + hashP,
 	"#" + hashP + " !" + hashP, "<p", "!" + hashP, "#abc", "!x", "#" + strings.ToUpper(hashP),
@@ -222,8 +222,8 @@ func TestACL_Commands(t *testing.T) {
 	})
 }
 
-// TestACL_Categories compares the commands of each category, for the commands
-// that both servers have.
+// TestACL_Categories compares which commands belong to each category. It
+// compares only commands that both servers have.
 func TestACL_Categories(t *testing.T) {
 	p := newPair(t, 3)
 	list := func(c *conn, args ...string) []string {
@@ -273,8 +273,8 @@ func TestACL_Categories(t *testing.T) {
 	}
 }
 
-// aclUsers are the rules of users. TestACL_Dryrun tries each command of
-// aclTries as each of these users.
+// aclUsers contains the rules of one user in each element. TestACL_Dryrun tries
+// each command of aclTries as each of these users.
 var aclUsers = []string{
 	"on nopass +@all ~a*", "on nopass +@all %R~a* %W~b*", "on nopass +@all %R~*", "on nopass +@all %W~*",
 	"on nopass +@read ~*", "on nopass -@all", "on nopass +@all -@dangerous ~* &*",
@@ -408,8 +408,8 @@ func TestACL_Scripts(t *testing.T) {
 		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \""+release+"\" 1 b 2", "EVAL \""+release+"\" 1 c 2", "MULTI", "GET a",
 			"EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('set','a','5')\" 0", "EXEC")
 		redis, holdfast := p.ask("ACL LOG 5")
-		// If a script takes longer than the leader expected, the leader runs it again, and
-		// counts its denials again.
+		// If a script takes longer than its budget, the leader runs it again,
+		// and counts its denials twice.
 		client, counts := regexp.MustCompile(`, client.*`), regexp.MustCompile(`(?m)^(\d+) (.* lua )`)
 		a, b := client.ReplaceAllString(denials(t, redis[0]), ""), client.ReplaceAllString(denials(t, holdfast[0]), "")
 		least, got := counts.FindAllStringSubmatch(a, -1), counts.FindAllStringSubmatch(b, -1)

@@ -31,7 +31,7 @@ func (s *scenario) client(name string) *pair {
 
 // play runs lines. In "a> BLPOP q 0", client a sends a command that must block
 // on both servers. In "a<", client a reads its reply. All other lines are
-// commands that do not block, from the client that belongs to no name.
+// commands that do not block. A client without a name sends them.
 func (s *scenario) play(lines ...string) {
 	s.p.t.Helper()
 	for _, line := range lines {
@@ -354,7 +354,7 @@ func (s *scenario) mayWait(name, line string) {
 	s.collect()
 }
 
-// collect waits until the real Redis has replied to every client that it has
+// collect waits until Redis has sent the replies of all clients that it has
 // served. It then reads these replies from both servers.
 func (s *scenario) collect() {
 	s.p.t.Helper()

@@ -34,8 +34,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// laterThanRedis reports whether a command came later than Redis 7.0.15: with a
-// newer Redis, with Valkey or with Holdfast.
+// laterThanRedis reports whether Redis 7.0.15 does not have a command: it comes
+// from a newer Redis, from Valkey or from Holdfast.
 func laterThanRedis(since string) bool {
 	return strings.HasPrefix(since, "8.") || strings.HasPrefix(since, "valkey") || since == "holdfast"
 }

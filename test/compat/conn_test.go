@@ -52,7 +52,7 @@ func (c *conn) receive() (string, error) {
 	return string(raw), err
 }
 
-// answered reports whether a reply has begun to arrive.
+// answered reports whether the first byte of a reply has arrived.
 func (c *conn) answered(t *testing.T) bool {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {

@@ -81,7 +81,7 @@ func (p *pair) streamState(key string) {
 }
 
 // exchange dumps a key of both servers, restores each dump on both, and
-// compares the results. same requires that the dumps are equal.
+// compares the results. If same is true, the two dumps must be equal.
 func (p *pair) exchange(key, kind string, same bool) {
 	p.t.Helper()
 	redis, holdfast := p.ask("DUMP " + key)
@@ -109,11 +109,11 @@ func seal(body string, version uint16) string {
 	return string(binary.LittleEndian.AppendUint64(b, ^crc64.Update(^uint64(0), table, b)))
 }
 
-// quoted returns a word of a line. s may contain any bytes.
+// quoted returns s as one word of a command line. s may contain any bytes.
 func quoted(s string) string { return strconv.Quote(s) }
 
-// texts draws a string. The strings differ in length and content, so that all
-// encodings of strings occur.
+// texts draws a random string. The strings differ in length and content, so
+// that all encodings of strings occur.
 func texts(rng *rand.Rand) string {
 	n := []int{rng.IntN(5), rng.IntN(25), rng.IntN(70), rng.IntN(300), rng.IntN(5000)}[rng.IntN(5)]
 	b := make([]byte, n)
@@ -177,7 +177,8 @@ func TestDump_List(t *testing.T) {
 			}
 			p.exchange("k", "list", true)
 		}
-		// The lengths are near the limits of the encodings and of a node.
+		// The lengths are near the limits of the encodings and of a list's
+		// nodes.
 		for _, n := range []int{0, 1, 20, 21, 63, 64, 126, 127, 128, 4095, 4096, 8000, 8170, 8171, 8172, 8173, 8174,
 			8175, 8176, 8177, 8178, 8179, 8180, 8184, 8185, 8186, 8190, 16376, 16377, 16378, 16379, 16380, 2097140,
 			2097141, 2097142, 2097143, 2097144, 2097145, 2097146, 2097147} {
@@ -440,8 +441,9 @@ func TestRestore_Old(t *testing.T) {
 
 // TestRestore_Damaged changes bytes of dumps and corrects their checksums.
 // Holdfast must refuse every dump that Redis refuses with
-// sanitize-dump-payload. Redis accepts more: data after the value, and values
-// that are well-formed but contradictory.
+// sanitize-dump-payload. Redis accepts dumps that Holdfast refuses: those with
+// data after the value, and those with values that are well-formed but
+// contradictory.
 func TestRestore_Damaged(t *testing.T) {
 	p := newPair(t, 2)
 	p.setup("FLUSHALL", "SELECT 0")

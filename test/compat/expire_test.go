@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ttlSetups are commands after which k is absent, has no time to live, or has
-// one.
+// ttlSetups are commands after which the key k is absent, exists without a time
+// to live, or exists with one.
 var ttlSetups = []string{"DEL k", "SET k v", "SET k v EX 100", "SET k v EXAT 99999999999"}
 
 func TestExpire(t *testing.T) {

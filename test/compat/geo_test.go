@@ -144,7 +144,7 @@ func (g geo) near(most float64) float64 {
 		return -most + math.Abs(g.rng.NormFloat64())*most/1000
 	case 2:
 		return []float64{most, -most, 0, most / 2, -most / 2, most / 4}[g.rng.IntN(6)]
-	case 3, 4: // one neighborhood
+	case 3, 4: // positions close to each other
 		return most/8 + g.rng.NormFloat64()*most/2000
 	}
 	return (g.rng.Float64()*2 - 1) * most
@@ -177,9 +177,9 @@ func (g geo) shape() string {
 
 // compareMetres compares replies with distances. The C library that Redis uses
 // computes sines with other rounding errors on other processors. So a distance
-// may differ by one unit of its last digit. Near half of the circumference it
-// may differ by more, because a rounding error of 1e-16 is 20 cm there.
-// compareMetres reports whether the replies are equal.
+// may differ by one unit of its last digit. A distance near half of the Earth's
+// circumference may differ by more, because a rounding error of 1e-16 changes
+// it by 20 cm. compareMetres reports whether the replies are equal.
 func (p *pair) compareMetres(line, redis, holdfast string) bool {
 	p.t.Helper()
 	if redis == holdfast {
@@ -203,8 +203,8 @@ func (p *pair) compareMetres(line, redis, holdfast string) bool {
 	return false
 }
 
-// doMetres sends a pipeline. It returns how many replies differ from those of
-// Redis.
+// doMetres sends a pipeline to both servers. It returns the number of replies
+// that differ.
 func (p *pair) doMetres(lines []string) (off int) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)

@@ -38,7 +38,8 @@ func TestHLL_Cache(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("PFADD counted a b c", "GETRANGE counted 0 -1", "PFCOUNT counted", "PFCOUNT counted", "GET counted",
 			evalCount, "PFADD counted d", "GETRANGE counted 15 -1")
-		// Both servers use a cached count, even if a client has written it.
+		// Both servers use a cached count, even if a client has written it with
+		// SETRANGE.
 		p.Do(`SET k "HYLL\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFCOUNT k", "PFCOUNT k none",
 			"PFADD k", "PFCOUNT k", `SETRANGE k 8 "\xff\xff\xff\xff\xff\xff\xff\x7f"`, "PFCOUNT k", "PFADD k a",
 			"GET k", "PFMERGE k none", "PFCOUNT k none", "GET k",
@@ -106,8 +107,8 @@ func TestHLL_Registers(t *testing.T) {
 	})
 }
 
-// TestRandom_HLL adds elements until long after the value has become dense, and
-// compares all bytes.
+// TestRandom_HLL adds elements until long after the value has changed to the
+// dense encoding. It compares all bytes of the value.
 func TestRandom_HLL(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 500+uint64(p.proto)))
@@ -133,7 +134,7 @@ func TestRandom_HLL(t *testing.T) {
 				case n < 19 && rng.IntN(8) == 0:
 					lines = append(lines, []string{"DEL ", "PFDEBUG TODENSE "}[rng.IntN(2)]+pick())
 				default:
-					key := pick() // compare the value without its header, in which Redis may have cached a count
+					key := pick() // compare the value without its header, because Redis may have cached a count in it
 					lines = append(lines, "PFCOUNT "+key, "GETRANGE "+key+" 16 -1")
 				}
 			}

@@ -39,7 +39,7 @@ func runTests(m *testing.M) int {
 		defer func() { _ = server.Close() }() // the server has no data to save
 	}
 	limits := guard.DefaultLimits()
-	limits.MaxBulk = 512 << 20 // above the server's limits, which the tests exceed
+	limits.MaxBulk = 512 << 20 // higher than the limits of values and keys, so that the tests can exceed those
 	limits.MaxCommand = 512 << 20
 	node, stop, err := harness.Open(filepath.Join(dir, "holdfast"), limits)
 	if err != nil {

@@ -24,8 +24,8 @@ func (p *pair) listen(patterns ...string) *subscriber {
 	return e
 }
 
-// received returns the messages since the last call, up to a fence message that
-// it publishes.
+// received returns the messages since the last call. It publishes a fence
+// message and reads until that message arrives.
 func (e *subscriber) received() (redis, holdfast []string) {
 	e.p.t.Helper()
 	e.n++
@@ -166,15 +166,15 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// TestNotify_Expired checks that a key that expires causes a message without
-// any access.
+// TestNotify_Expired checks that an expired key causes a message even if no
+// client accesses the key.
 func TestNotify_Expired(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("CONFIG SET notify-keyspace-events Ex")
 		e := p.listen("__key*")
 		p.Do("SET a v PX 30", "RPUSH l a", "PEXPIRE l 60")
 		for _, c := range []*conn{e.p.redis, e.p.holdfast} {
-			expired := make(map[string]bool) // Redis expires keys in no order
+			expired := make(map[string]bool) // Redis expires the keys in an arbitrary order
 			for range 2 {
 				got, err := c.receive()
 				_, key, ok := strings.Cut(got, "__keyevent@0__:expired\r\n$1\r\n")

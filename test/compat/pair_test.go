@@ -95,8 +95,8 @@ func (p *pair) ask(lines ...string) (redis, holdfast []string) {
 	return redis, holdfast
 }
 
-// setup sends lines and ignores their replies, except that an error fails the
-// test.
+// setup sends lines and does not compare their replies. An error reply fails
+// the test.
 func (p *pair) setup(lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)
@@ -156,8 +156,8 @@ func sorted(raw string) string {
 	return head + strings.Join(elems, "")
 }
 
-// DoApprox is like Do, for integers that depend on the time. They may differ by
-// tolerance. Negative integers and other replies must be equal.
+// DoApprox is like Do, for replies that depend on the time. Integers that are
+// not negative may differ by tolerance. All other replies must be equal.
 func (p *pair) DoApprox(tolerance int64, lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)

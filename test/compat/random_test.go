@@ -186,7 +186,7 @@ type collectionDraw struct{ *rand.Rand }
 
 func (d collectionDraw) pick(words ...string) string { return words[d.IntN(len(words))] }
 
-// some draws between one and n words, each with a blank before it.
+// some draws between one and n words, and puts a blank before each of them.
 func (d collectionDraw) some(word func() string, n int) string {
 	out := " " + word()
 	for range d.IntN(n) {
@@ -200,7 +200,7 @@ func (d collectionDraw) num() string {
 		"-9223372036854775807", "x", "1.5")
 }
 
-// quoted draws a value as a word of a line.
+// quoted draws a value and returns it as one word of a command line.
 func (d collectionDraw) quoted() string {
 	return d.pick("a", "b", "c", "d", "e", "1", "2", "10", "-7", `"x y"`, `""`, strings.Repeat("L", 70))
 }
@@ -230,7 +230,7 @@ func (d collectionDraw) limit() string {
 	return d.pick("", "", " LIMIT 0 2", " LIMIT 1 -1", " LIMIT -1 5")
 }
 
-// pairs draws up to three pairs of a word and a value.
+// pairs draws up to three pairs, each of a word and a value.
 func (d collectionDraw) pairs(word func() string) string {
 	out := ""
 	for range 1 + d.IntN(3) {
@@ -262,7 +262,7 @@ func randomCollectionLine(rng *rand.Rand) string {
 		"RENAME "+d.key("h")+" "+d.key("h"))
 }
 
-// hashLine returns the command with the number n on a hash.
+// hashLine returns command number n of those on hashes, with random arguments.
 func (d collectionDraw) hashLine(n int) string {
 	switch n {
 	case 0, 1, 2:
@@ -289,7 +289,7 @@ func (d collectionDraw) hashLine(n int) string {
 	return "HDEL h3 " + d.pick("a", "b", "c", "d")
 }
 
-// listLine returns the command with the number n on a list.
+// listLine returns command number n of those on lists, with random arguments.
 func (d collectionDraw) listLine(n int) string {
 	switch n {
 	case 0, 1, 2:
@@ -319,7 +319,7 @@ func (d collectionDraw) listLine(n int) string {
 	return "RPOPLPUSH " + d.key("l") + " " + d.key("l")
 }
 
-// setLine returns the command with the number n on a set.
+// setLine returns command number n of those on sets, with random arguments.
 func (d collectionDraw) setLine(n int) string {
 	switch n {
 	case 0, 1, 2:
@@ -344,7 +344,8 @@ func (d collectionDraw) setLine(n int) string {
 	return "SINTERCARD 2 " + d.key("s") + " " + d.key("s") + d.pick("", " LIMIT 1", " LIMIT x")
 }
 
-// zsetLine returns the command with the number n on a sorted set.
+// zsetLine returns command number n of those on sorted sets, with random
+// arguments.
 func (d collectionDraw) zsetLine(n int) string {
 	switch n {
 	case 0, 1, 2, 3:

@@ -111,8 +111,8 @@ func TestScript_AllOrNothing(t *testing.T) {
 
 // TestScript_Native calls scripts that Holdfast runs in a native form, and
 // compares the results with those of Redis. It then makes the same calls of a
-// copy that differs only in its SHA1, so that Holdfast interprets it. The
-// arguments include those that libraries send, and invalid ones.
+// copy of each script. The copy has another SHA1, so Holdfast interprets it.
+// The arguments include those that libraries send, and invalid ones.
 func TestScript_Native(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, script := range libraryScripts(t) {
@@ -142,7 +142,7 @@ func TestScript_Native(t *testing.T) {
 }
 
 // libraryScripts records the scripts that redsync sends, so that this
-// repository need not contain their text.
+// repository does not have to contain their texts.
 func libraryScripts(t *testing.T) []string {
 	t.Helper()
 	if redisSocket == "" {

@@ -39,7 +39,7 @@ func TestSort_Weights(t *testing.T) {
 			p.setup("DEL l", "RPUSH l "+weight+" 0.75 -2")
 			p.setup("SET w_0.75 " + weight)
 			for _, line := range []string{"SORT l", "SORT l DESC", "SORT l STORE out", "SORT l BY w_*"} {
-				p.setup("INCRBYFLOAT x 0.5") // resets errno in Redis; SORT does not, and checks it
+				p.setup("INCRBYFLOAT x 0.5") // resets errno in Redis, which SORT checks but does not reset
 				p.Do(line)
 			}
 		}

@@ -19,8 +19,8 @@ func (p *pair) tracker(options string) *pair {
 // first.
 func (p *pair) quiet() { p.t.Helper(); p.Do("PING") }
 
-// invalidates lets tracker read. Then writer writes once. The servers must send n
-// invalidations.
+// invalidates lets the client tracker read, and then lets writer write once.
+// The servers must send n invalidations.
 func invalidates(writer, tracker *pair, reads []string, write string, n int) {
 	writer.t.Helper()
 	tracker.Do(reads...)
@@ -90,8 +90,8 @@ func TestTracking_Scripts(t *testing.T) {
 	invalidates(w, c, []string{`EVAL_RO "return redis.call('GET', KEYS[1])" 1 k`},
 		`EVAL "return redis.call('SET', KEYS[1], ARGV[1])" 1 k v`, 1)
 	invalidates(w, c, []string{`EVAL "return redis.call('SET', KEYS[1], '1')" 1 k`}, "SET k 2", 0)
-	// A read counts for all keys with which the script was called, and for no
-	// others.
+	// A script that reads counts as a read of exactly the keys with which it
+	// was called.
 	invalidates(w, c, []string{`EVAL "return redis.call('GET', KEYS[1])" 2 k l`}, "MSET k 3 l 3", 2)
 	invalidates(w, c, []string{`EVAL "return redis.call('GET', 'undeclared')" 1 k`}, "SET undeclared v", 0)
 	invalidates(w, c, nil, "SET k 4", 1)

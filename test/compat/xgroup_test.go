@@ -108,8 +108,8 @@ func TestXgroup(t *testing.T) {
 	})
 }
 
-// TestXgroup_Watch checks that a change of a stream's entries, and nothing that
-// its groups do, fails a transaction that watches the stream.
+// TestXgroup_Watch checks transactions that watch a stream. A change of the
+// stream's entries makes them fail, and a change of its groups does not.
 func TestXgroup_Watch(t *testing.T) {
 	both(t, func(p *pair) {
 		o := p.other()

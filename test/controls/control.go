@@ -37,8 +37,8 @@ type outcome struct {
 }
 
 // simulate runs schedules with the bug until a violation matches want. Then it
-// runs the same schedules without the bug. A violation that another checker
-// reports is not enough.
+// runs the same schedules without the bug. It is not enough if only another
+// checker reports a violation.
 func simulate(
 	ctx context.Context, plans []*sim.Schedule, want *regexp.Regexp, bug, clean runner,
 ) (o outcome, err error) {
@@ -136,8 +136,8 @@ func startImages(ctx context.Context, program, holdfast, dir string, want *regex
 		report.Images, want, firstLines(others))
 }
 
-// attack lets test/chaos inject the faults of a demand into a cluster of the
-// program with the bug. It plays one short episode.
+// attack runs one short episode of test/chaos. It injects the faults of a
+// demand into a cluster of holdfast, the program with the bug.
 func attack(ctx context.Context, program, holdfast, dir string, d demand) (string, error) {
 	summary := filepath.Join(dir, "chaos.json")
 	cmd := exec.CommandContext(ctx, program,
@@ -178,8 +178,8 @@ func attack(ctx context.Context, program, holdfast, dir string, d demand) (strin
 	return "", fmt.Errorf("NOT FOUND: no violation matches %q; reported were: %s", d.want, firstLines(others))
 }
 
-// runTests runs tests of a package, one of which must fail. dir is the
-// directory of the package. The output of the failing tests must match.
+// runTests runs tests of a package. At least one of them must fail, with output
+// that matches d.want. dir is the directory of the package.
 func runTests(ctx context.Context, program, dir string, d demand) (string, error) {
 	if _, err := exec.LookPath("redis-server"); d.program == compat && err != nil &&
 		os.Getenv("HOLDFAST_REQUIRE_REDIS") == "" {

@@ -16,8 +16,9 @@ import (
 
 const root = "../.."
 
-// TestPatches_Apply fails as soon as a change of the source makes a patch
-// useless. make controls is the long test: it runs the patches.
+// TestPatches_Apply fails as soon as a patch no longer applies because the
+// source has changed. make controls is the long test: it runs the program with
+// each patch.
 func TestPatches_Apply(t *testing.T) {
 	all, err := patches(root)
 	if err != nil {
@@ -124,8 +125,8 @@ func (v reports) Run(plans []*sim.Schedule, each func(*sim.Result) bool) error {
 	return nil
 }
 
-// TestChosen_First begins the list at each of its patches, and once more behind
-// its end.
+// TestChosen_First begins the list of patches at each of its indices, and at an
+// index beyond its end.
 func TestChosen_First(t *testing.T) {
 	all, err := chosen(options{root: root, programs: "sim"})
 	if err != nil {

@@ -3,19 +3,21 @@
 //
 // Each file NAME.patch in this directory puts one bug into the product. The
 // program copies the tree and applies one patch after the other to the copy.
-// For each patch it builds the programs that the patch names from the copy, and
-// runs them. The expected checker of each program must report a violation.
+// For each patch, it builds the programs that the patch names from the copied
+// source, and runs them. The expected checker of each program must report a
+// violation.
 //
-// The program sim runs the schedules that test/sim/controls.go has for the bug,
-// and then the same schedules with the simulator of the unchanged tree. That
-// run must report no violation. The other programs run without a bug in make
-// images, make chaos, make test and make compat.
+// The program sim runs the schedules that test/sim/controls.go has for the bug.
+// Then it runs the same schedules with the simulator of the unchanged tree,
+// which must report no violation. For the other programs, make images, make
+// chaos, make test and make compat are the runs without a bug.
 //
 // # Format of a patch
 //
 // The first line is a comment. It says what the patch breaks and which checker
 // must find the bug. The next lines name the programs that run the control.
-// Each has a regular expression that one of the reported violations must match:
+// Each line has a regular expression, which one of the reported violations must
+// match:
 //
 //	# Every read is local, even those that must be linearizable: porcupine must find it.
 //	# sim: ^linearizable
@@ -39,8 +41,8 @@
 // # A patch that no longer applies
 //
 // TestPatches_Apply fails as soon as the source has changed at a place that a
-// patch needs. To refresh the patch, commit the change and put the bug into the
-// working tree by hand. Then run go run ./test/controls -refresh NAME, which
-// replaces the patch and keeps its comment. Restore the source with git
+// patch changes. To refresh the patch, commit the change and put the bug into
+// the working tree by hand. Then run go run ./test/controls -refresh NAME,
+// which replaces the patch and keeps its comment. Restore the source with git
 // checkout.
 package main

@@ -20,9 +20,10 @@ import (
 
 type options struct {
 	root, only, refresh string
-	programs            string // "" for all
+	programs            string // separated by commas, "" for all
 	workers             int
-	// first is the index of the patch to begin with. The list is a circle.
+	// first is the index of the patch to begin with. After its last patch, the
+	// list continues with its first one.
 	first int
 	// budget is the time after which no further patch begins. 0 means no limit.
 	budget time.Duration
@@ -101,7 +102,7 @@ func (p *patch) foundBy(programs string) bool {
 }
 
 // controls runs the controls of the patches until the budget is used. While it
-// runs the schedules of one patch, it builds the program of the next.
+// runs the programs of one patch, it builds those of the next patch.
 func controls(ctx context.Context, o options, list []patch, dir string) error {
 	begun := time.Now()
 	b := builder{tree: filepath.Join(dir, "tree"), out: dir}
@@ -124,7 +125,7 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 			}
 		}
 	}()
-	defer func() { // the builder must end before its directory is removed
+	defer func() { // the goroutine that builds must end before the caller removes its directory
 		cancel()
 		for range built {
 		}
@@ -138,7 +139,7 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 			failed = append(failed, made.err)
 			fmt.Printf("%-20s %v\n", made.patch.name, made.err)
 			if !errors.Is(made.err, errStale) {
-				break // the copy may have changed
+				break // the copy of the tree may be changed
 			}
 			continue
 		}

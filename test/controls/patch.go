@@ -28,12 +28,13 @@ var testPackages = map[string]string{
 	compat:    "./test/compat",
 }
 
-// demand is the demand of one line of a patch: the program must find the bug.
+// demand is one line in the comment of a patch: it names a program that must
+// find the bug.
 type demand struct {
 	program string
-	// what is the part of the program to run: classes of faults of chaos, or a
-	// regular expression for the tests of a test binary. It is empty for the
-	// other programs.
+	// what selects the part of the program to run: classes of faults for chaos,
+	// or a regular expression for the names of tests. It is empty for the other
+	// programs.
 	what string
 	want *regexp.Regexp // matches the violation that the expected checker reports
 }
@@ -93,7 +94,7 @@ func readPatch(path string) (patch, error) {
 		p.demands = append(p.demands, d)
 	}
 	if len(p.demands) == 0 {
-		return p, fmt.Errorf("%s: no line says which program runs the control and what its checker reports", path)
+		return p, fmt.Errorf("%s: no line names a program and the violation that it must report", path)
 	}
 	return p, nil
 }
@@ -108,7 +109,7 @@ func readDemand(line string) (d demand, err error) {
 	case d.program != simulator && d.program != images && !parts:
 		return d, fmt.Errorf("no program is called %q", d.program)
 	case parts && d.what == "":
-		return d, fmt.Errorf("the line does not say which part of %s is to run", d.program)
+		return d, fmt.Errorf("the line does not name the part of %s to run", d.program)
 	case !parts && d.what != "":
 		return d, fmt.Errorf("%s has no parts, but the line names the part %q", d.program, d.what)
 	case pattern == "":
@@ -174,7 +175,7 @@ func refresh(ctx context.Context, root, name string) error {
 	}
 	content := p.header
 	for line := range strings.Lines(string(diff)) {
-		if !strings.HasPrefix(line, "index ") { // hashes, which git apply does not need
+		if !strings.HasPrefix(line, "index ") { // the line contains hashes, which git apply does not need
 			content += line
 		}
 	}

@@ -55,15 +55,16 @@ type builder struct {
 // programs are the programs that were built from one state of the copy.
 type programs struct {
 	patch patch
-	// paths contains the program of each demand of the patch: the test binary
-	// of a package, or holdfast for images and chaos, which run the shipped
-	// program.
+	// paths contains the program to build for each demand of the patch. It is
+	// holdfast for images and chaos, which run the shipped program, and a test
+	// binary for the others.
 	paths map[string]string
 	err   error
 }
 
-// clean builds the programs without a bug that the patches need: the simulator,
-// and the programs that run a holdfast with a bug.
+// clean builds the programs that the patches need from the tree without a bug:
+// the simulator, and the programs images and chaos, which run a holdfast with a
+// bug.
 func (b builder) clean(ctx context.Context, list []patch) (paths map[string]string, err error) {
 	paths = make(map[string]string)
 	for _, p := range list {
@@ -78,7 +79,7 @@ func (b builder) clean(ctx context.Context, list []patch) (paths map[string]stri
 			case images, chaos:
 				err = b.command(ctx, "build", "-buildvcs=false", "-o", path, "./test/"+d.program)
 			default:
-				continue // make test and make compat run these tests without a bug
+				continue // make test and make compat already run these tests without a bug
 			}
 			if err != nil {
 				return nil, err
@@ -124,7 +125,7 @@ func (b builder) program(ctx context.Context, made programs, d demand) error {
 }
 
 // command runs go. With -trimpath, the output of the compiler does not depend
-// on the path of the copy, so that a later run finds it in the build cache.
+// on the path of the copy, so a later run finds the output in the build cache.
 func (b builder) command(ctx context.Context, verb string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{verb, "-trimpath", "-ldflags", "-s -w"}, args...)...)
 	cmd.Dir = b.tree

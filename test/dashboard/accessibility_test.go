@@ -11,9 +11,9 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// rules returns the violations of a page. The rules are those of WCAG 2.2 AA that a
-// program can check: names, headings, landmarks, references, tables, contrast and
-// the size of targets.
+// rules is a script that returns the violations of a page. It checks the rules
+// of WCAG 2.2 AA that a program can check: names, headings, landmarks,
+// references, tables, contrast and the size of targets.
 //
 //go:embed rules.js
 var rules string
@@ -27,11 +27,13 @@ func (b *tab) accessible() {
 	}
 }
 
-// maxTabs bounds the elements that keyboard visits: a table may have many links.
+// maxTabs bounds the number of elements that keyboard visits, because a table
+// may have many links.
 const maxTabs = 30
 
-// keyboard checks that the key Tab reaches the elements of the page in their order,
-// that the focus is visible, and that the first element skips to the content.
+// keyboard checks three things: that the key Tab reaches the elements of the
+// page in their order, that the focus is visible, and that the first element is
+// a link to the main content.
 func (b *tab) keyboard() {
 	b.t.Helper()
 	b.run(chromedp.Evaluate(rules, nil))
@@ -54,8 +56,8 @@ func (b *tab) keyboard() {
 	b.until("document.activeElement.id === 'main'")
 }
 
-// TestRules checks that the rules find violations. It breaks a page in one way at a
-// time.
+// TestRules checks that the rules find violations. Each case adds one violation
+// to a correct page.
 func TestRules(t *testing.T) {
 	b := newTab(t, browser(t), 1200, 760)
 	const page = `<!doctype html><html lang="en"><title>t</title><body style="background:#fff;color:#000"><header>h

@@ -35,7 +35,7 @@ func browser(t *testing.T) context.Context {
 	path := testutil.NeedProgram(t, testutil.RequireBrowser, "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		// Chromium refuses to run with its sandbox as root, as in CI.
+		// As root, the user of CI, Chromium does not run with its sandbox.
 		chromedp.NoSandbox,
 		chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.WSURLReadTimeout(time.Minute),
@@ -86,7 +86,8 @@ func newTab(t *testing.T, browser context.Context, width, height int64) *tab {
 	if err := chromedp.Run(ctx); err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
-	// A page that is not in front is hidden and does not update itself.
+	// A page without focus would be hidden, and a hidden page does not update
+	// itself.
 	b.run(chromedp.EmulateViewport(width, height), emulation.SetFocusEmulationEnabled(true))
 	t.Cleanup(func() {
 		b.mu.Lock()
@@ -120,8 +121,9 @@ func eval[T any](b *tab, expression string) (value T) {
 	return value
 }
 
-// until waits until an expression in the page is true. Evaluate works under the
-// policy of the page; Poll of chromedp would not.
+// until waits until an expression in the page is true. It uses Evaluate,
+// because the content security policy of the page forbids the function Poll of
+// chromedp.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	err := process.Poll(testutil.Within(b.t, pageLimit), expression, func() bool {
@@ -185,7 +187,7 @@ func (b *tab) picture(name string) {
 	}
 }
 
-// fits checks that the page has no horizontal scroll.
+// fits checks that the page does not scroll horizontally.
 func (b *tab) fits() {
 	b.t.Helper()
 	b.until("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
@@ -203,7 +205,7 @@ func client(t *testing.T, n *process.Node) *redis.Client {
 	return c
 }
 
-// do sends a command, which must succeed.
+// do sends a command. The command must succeed.
 func do(t *testing.T, c *redis.Client, args ...any) {
 	t.Helper()
 	if err := c.Do(testutil.Within(t, testutil.WaitLimit), args...).Err(); err != nil {
@@ -227,7 +229,8 @@ func wait(t *testing.T, n *process.Node, key, owner string) {
 	})
 }
 
-// start starts a cluster. Its password is "" for none.
+// start starts a cluster. password is the password of its default user, "" for
+// none.
 func start(t *testing.T, password string) *process.Cluster {
 	t.Helper()
 	return testutil.StartCluster(t, process.Config{Program: binary, Password: password})

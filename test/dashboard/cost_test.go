@@ -22,8 +22,9 @@ var pagePaths = []string{"/", "/traffic", "/locks", "/locks/lock?key=deploy:web"
 // maxPaint is how long the first paint of a page may take over loopback.
 const maxPaint = 300 * time.Millisecond
 
-// TestFirstPaint checks how fast a page appears, without the cache of the browser.
-// Other programs may delay a load, so the test uses the fastest of several loads.
+// TestFirstPaint checks how fast a page appears, without the cache of the
+// browser. Other programs may delay a page load, so the test uses the fastest
+// of several loads.
 func TestFirstPaint(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -48,9 +49,10 @@ func TestFirstPaint(t *testing.T) {
 }
 
 const (
-	// idleTime is how long an open page is watched.
+	// idleTime is how long the test measures an open page.
 	idleTime = 5 * time.Second
-	// maxIdle is the share of a core that an open page may cost.
+	// maxIdle is the largest share of a core that an open page may use in the
+	// nodes, and in the browser.
 	maxIdle = 0.01
 )
 
@@ -92,7 +94,7 @@ func TestIdleCost(t *testing.T) {
 	}
 }
 
-// sleep waits for d while the test measures the cost of a page.
+// sleep waits for d, for example while the test measures the cost of a page.
 func sleep(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

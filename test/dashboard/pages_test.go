@@ -22,7 +22,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// hostile contains names that are markup, or that a page might show as another text.
+// hostile contains names that are markup, and names that a page might show
+// incorrectly.
 var hostile = []string{
 	`<script>pwned()</script>`, `<img src=x onerror=pwned()>`, `"'><svg onload=pwned()>`, "two\nlines", `{{.CSRF}}`,
 	"javascript:pwned()", "a\u202eb", `\`, `%00&key=other`,
@@ -111,11 +112,12 @@ func TestPages(t *testing.T) {
 			phone := newTab(t, b, 360, 740)
 			phone.open(n, p.path)
 			look(phone)
-			if p.name == "events" { // without a horizontal scroll
+			if p.name == "events" { // the table must not scroll horizontally
 				phone.until("[...document.querySelectorAll('#events .preview')].every((e) => " +
 					"e.getBoundingClientRect().right <= innerWidth)")
 			}
-			// WCAG asks for 320 pixels: a window of 1280 pixels that is enlarged four times.
+			// WCAG requires that a page is usable at a width of 320 pixels,
+			// which is a window of 1280 pixels at a zoom of 400 %.
 			phone.run(chromedp.EmulateViewport(320, 740))
 			phone.fits()
 			phone.run(chromedp.EmulateViewport(360, 740))
@@ -150,8 +152,9 @@ func TestEmpty(t *testing.T) {
 	check("/keys?prefix=b", "no key has this prefix")
 }
 
-// TestManyRows checks that pages with many rows do not draw them more often than
-// needed: the page Clients asks less often, and the page Events draws changes only.
+// TestManyRows checks that pages do not draw many rows more often than needed.
+// The page Clients requests its data less often, and the page Events draws only
+// rows that have changed.
 func TestManyRows(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -174,8 +177,8 @@ func TestManyRows(t *testing.T) {
 	const requests = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/api/v1/events')).length"
 	p.open(n, "/events")
 	p.shows("leads in term")
-	// A new event makes the page draw all rows, and the first events of a cluster
-	// may come late.
+	// A new event makes the page draw all rows. The first events of a cluster
+	// may come late, so the check is repeated.
 	testutil.Eventually(t, "the page keeps rows that have not changed", func() bool {
 		before := eval[int](p, "document.querySelectorAll('#events tbody tr').forEach((r) => { r.seen = true; }), "+
 			requests)
@@ -186,8 +189,8 @@ func TestManyRows(t *testing.T) {
 	p.shows("CONFIG SET maxmemory")
 }
 
-// TestSlowLog checks that the slow log has the commands of clients, and not those with
-// which the dashboard reads its data.
+// TestSlowLog checks that the slow log contains the commands of clients, and
+// not the commands with which the dashboard reads its data.
 func TestSlowLog(t *testing.T) {
 	c := start(t, "")
 	n := c.Nodes[0]
@@ -211,8 +214,8 @@ func TestSlowLog(t *testing.T) {
 	}
 	var seen []string
 	for _, e := range log {
-		// start asks all nodes for INFO HOLDFAST, and does not wait for the last
-		// of the replies.
+		// start sends INFO HOLDFAST to all nodes and does not wait for all
+		// replies, so the slow log may contain this command.
 		if command := strings.Join(e.Args, " "); command != "info holdfast" {
 			seen = append(seen, command)
 		}
@@ -270,9 +273,9 @@ func TestLeaderKill(t *testing.T) {
 	page.shows("Healthy: tolerates 1 more failure")
 }
 
-// TestNoMajority checks what the pages show when the cluster has no leader. A page
-// whose data does not arrive first shows that it is loading, and then the reason
-// why it cannot load.
+// TestNoMajority checks what the pages show when the cluster has no leader. If
+// its data does not arrive, a page first shows that it is loading. Then it
+// shows the reason why it cannot load.
 func TestNoMajority(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -298,8 +301,8 @@ func TestNoMajority(t *testing.T) {
 	page.shows("No answer from " + c.Nodes[1].ID + ", " + c.Nodes[2].ID)
 }
 
-// TestTraffic checks that each chart has values of real load, and that both windows
-// can be shown.
+// TestTraffic checks that each chart shows values of a real load, for both time
+// windows.
 func TestTraffic(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -476,8 +479,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestBreak checks the login, the permission and the confirmation for breaking a
-// lock, and that the break is in the events.
+// TestBreak breaks a lock in the dashboard. It checks the login, the
+// permission, the confirmation, and that the page Events shows the break.
 func TestBreak(t *testing.T) {
 	b := browser(t)
 	c := start(t, "sesame")
@@ -529,8 +532,8 @@ func TestBreak(t *testing.T) {
 	p.shows("login failed")
 }
 
-// TestLogin_SurvivesOutage checks that a login still works after an outage in which its
-// requests failed.
+// TestLogin_SurvivesOutage checks that a login remains valid after an outage in
+// which requests with this login failed.
 func TestLogin_SurvivesOutage(t *testing.T) {
 	c := start(t, "sesame")
 	n := c.Nodes[0]
@@ -602,7 +605,7 @@ func TestManyLocks(t *testing.T) {
 	p := newTab(t, b, 1200, 760)
 	p.open(n, "/locks")
 	p.until("document.querySelectorAll('#locks tbody a').length === 50")
-	p.shows("at n1") // the client, from the history
+	p.shows("at n1") // the client of the lock, which the page gets from the history of locks
 	p.run(chromedp.Click("#more"))
 	p.until("document.querySelectorAll('#locks tbody a').length === 100")
 	p.open(n, "/locks?match=job:0*77&owner=owner-77")
@@ -628,8 +631,9 @@ func TestManyLocks(t *testing.T) {
 	}
 }
 
-// TestPlainLock checks the page of a lock that was taken with SET NX. Like the table
-// of locks, it says since when the lock has been held, and by which client.
+// TestPlainLock checks the page of a lock that was taken with SET NX. Like the
+// table of locks, this page shows since when the lock has been held, and by
+// which client.
 func TestPlainLock(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -643,8 +647,8 @@ func TestPlainLock(t *testing.T) {
 		".test(document.getElementById('lock').innerText)")
 }
 
-// TestLongKeys checks that the API divides keys between several answers if their names
-// do not fit into one.
+// TestLongKeys checks that the API divides the list of keys between several
+// responses if the names do not fit into one response.
 func TestLongKeys(t *testing.T) {
 	c := start(t, "")
 	r := client(t, c.Nodes[0])
@@ -678,8 +682,8 @@ func TestLongKeys(t *testing.T) {
 	}
 }
 
-// TestStream_Limit checks that the open streams of one address do not use up the
-// connections of the port.
+// TestStream_Limit checks that the event streams that one address opens cannot
+// use up all connections of the port.
 func TestStream_Limit(t *testing.T) {
 	c := start(t, "")
 	n := c.Nodes[0]

@@ -19,14 +19,14 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// composeProject is deploy/compose.yml, run under a project name and on ports
-// of its own.
+// composeProject is a running deploy/compose.yml, with a separate project name
+// and separate ports.
 type composeProject struct {
 	t       *testing.T
 	command []string // docker-compose, or docker compose
 	name    string
 	addrs   map[string]string // client addresses by service
-	files   []string          // files of deploy/, the first is compose.yml
+	files   []string          // names of files in deploy/; the first is compose.yml
 }
 
 // TestCompose kills the leader's container and checks that the lock survives.
@@ -73,8 +73,9 @@ func TestCompose(t *testing.T) {
 	p.checkOwnState(leader)
 }
 
-// TestComposeTLS starts the cluster with TLS and checks that clients with the
-// authority's certificate reach every node, and that others do not.
+// TestComposeTLS starts the cluster with TLS. Clients that use TLS with the
+// authority's certificate must reach every node, and clients without TLS must
+// not.
 func TestComposeTLS(t *testing.T) {
 	if os.Getenv("HOLDFAST_COMPOSE_TEST") == "" {
 		t.Skip("HOLDFAST_COMPOSE_TEST is not set: make compose-test")
@@ -110,8 +111,9 @@ func TestComposeTLS(t *testing.T) {
 	}
 }
 
-// newComposeProject returns a project that compose.yml and the further files of
-// deploy/ describe. The end of the test removes what the project started.
+// newComposeProject returns a project with compose.yml and the further files of
+// deploy/ that more names. The end of the test removes what the project
+// started.
 func newComposeProject(t *testing.T, more ...string) *composeProject {
 	t.Helper()
 	p := &composeProject{t: t, name: os.Getenv("HOLDFAST_COMPOSE_PROJECT"), addrs: make(map[string]string),
@@ -282,8 +284,8 @@ func (p *composeProject) leader(addr string) string {
 	return ""
 }
 
-// waitCaughtUp waits until a node has applied every entry that was committed
-// when waitCaughtUp asked.
+// waitCaughtUp waits until a node has applied all entries that are committed at
+// the time of the call.
 func (p *composeProject) waitCaughtUp(service string) {
 	p.t.Helper()
 	waitFor(p.t, 30*time.Second, service+" has caught up", func() (string, bool) {
@@ -298,8 +300,8 @@ func (p *composeProject) waitCaughtUp(service string) {
 	})
 }
 
-// checkLock checks the owner of the lock and its remaining time, which must not
-// be less than the time that is really left.
+// checkLock checks the owner of the lock and its TTL. The TTL must not be less
+// than the time that is really left.
 func (p *composeProject) checkLock(service string, taken time.Time) {
 	p.t.Helper()
 	if got, want := p.ask(service, "GET", "lock:a"), "me"; got != want {
@@ -317,7 +319,7 @@ func (p *composeProject) checkLock(service string, taken time.Time) {
 }
 
 // checkOwnState checks that the node's own copy of the data has the keys that
-// the node missed while it was down.
+// were written while the node was down.
 func (p *composeProject) checkOwnState(service string) {
 	p.t.Helper()
 	c := p.dial(p.addrs[service])

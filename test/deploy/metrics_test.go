@@ -18,8 +18,8 @@ var update = flag.Bool("update", false, "write docs/metrics.md")
 
 const metricsPage = "../../docs/metrics.md"
 
-// TestMetrics_FollowConventions has the linter of Prometheus check the names, the
-// types and the texts of our metrics.
+// TestMetrics_FollowConventions checks the names, the types and the help texts
+// of our metrics with the linter of Prometheus.
 func TestMetrics_FollowConventions(t *testing.T) {
 	var ours []*dto.MetricFamily
 	for name, f := range families(t) {
@@ -56,7 +56,7 @@ in bytes. Counters start at 0 when the process starts.
 // metricGroup is a section of the page.
 type metricGroup struct {
 	title, text string
-	prefixes    []string // beginnings of the names of metrics, after "holdfast_"
+	prefixes    []string // how the names of the section's metrics begin, after "holdfast_"
 }
 
 // has reports whether a metric belongs to the section.

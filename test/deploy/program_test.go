@@ -71,8 +71,8 @@ func flags(t *testing.T, command ...string) []string {
 	return names
 }
 
-// checkCommandLine reports flags that the program does not have. words are the
-// command line of serve or of another command.
+// checkCommandLine reports flags in words that the program does not have. words
+// is the command line of serve or of another command.
 func checkCommandLine(t *testing.T, where string, words []string) {
 	t.Helper()
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") {
@@ -99,8 +99,8 @@ func checkVariable(t *testing.T, where, name string) {
 	}
 }
 
-// scraped starts a node, sends it a few commands, and returns what its /metrics
-// then has: the metrics of Holdfast and those of the Go process.
+// scraped starts a node, sends it a few commands, and returns the content of
+// its /metrics: the metrics of Holdfast and those of the Go process.
 var scraped = sync.OnceValues(func() (text []byte, err error) {
 	path, err := program()
 	if err != nil {
@@ -148,9 +148,9 @@ func scrape(web string) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// useNode writes a key, takes a snapshot, sends a command that fails and a command
-// that is rejected, and makes the guard refuse a connection. So every metric with
-// labels has a value.
+// useNode writes a key, takes a snapshot, sends a command that fails and a
+// command that is rejected, and makes the guard refuse a connection. After
+// that, every metric with labels has a value.
 func useNode(ctx context.Context, clients string) error {
 	c, err := respwire.Dial(ctx, "tcp", clients)
 	if err != nil {

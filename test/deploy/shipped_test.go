@@ -94,8 +94,9 @@ func checkVolumes(t *testing.T, service string, mounts []string, declared map[st
 	}
 }
 
-// TestPrometheus_ScrapesTheNodes checks that the job and the targets of the
-// shipped configuration are those of the alert rules and of compose.yml.
+// TestPrometheus_ScrapesTheNodes checks the shipped configuration of
+// Prometheus. Its job must be the job of the alert rules, and its targets must
+// be the nodes of compose.yml.
 func TestPrometheus_ScrapesTheNodes(t *testing.T) {
 	var config struct {
 		RuleFiles     []string `yaml:"rule_files"`
@@ -122,7 +123,8 @@ func TestPrometheus_ScrapesTheNodes(t *testing.T) {
 	}
 }
 
-// TestCompose_AcceptsTheFiles has Compose read the files, if it is installed.
+// TestCompose_AcceptsTheFiles lets docker-compose read the files, if it is
+// installed.
 func TestCompose_AcceptsTheFiles(t *testing.T) {
 	command, err := exec.LookPath("docker-compose")
 	if err != nil {
@@ -137,8 +139,8 @@ func TestCompose_AcceptsTheFiles(t *testing.T) {
 	}
 }
 
-// TestCertificates_NameTheNodes checks the certificates of deploy/tls/certificates
-// as clients and nodes do.
+// TestCertificates_NameTheNodes verifies the certificates that
+// deploy/tls/certificates makes, as clients and nodes verify them.
 func TestCertificates_NameTheNodes(t *testing.T) {
 	if _, err := exec.LookPath("openssl"); err != nil {
 		t.Skip("openssl is not installed")
@@ -169,8 +171,9 @@ func TestCertificates_NameTheNodes(t *testing.T) {
 	}
 }
 
-// TestPackage_InstallsWhatExists checks the example of the settings with the
-// program, and that the unit, the scripts and nfpm.yaml agree about the files.
+// TestPackage_InstallsWhatExists checks the example configuration file with
+// "config check". It also checks that the unit, the scripts and nfpm.yaml name
+// the same files.
 func TestPackage_InstallsWhatExists(t *testing.T) {
 	out := run(t, 20*time.Second, holdfast(t), "config", "check", "../../deploy/package/holdfast.yaml")
 	if !strings.Contains(out, "no error") {
@@ -191,7 +194,7 @@ func TestPackage_InstallsWhatExists(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// rpm does not find out what the scripts need.
+	// rpm does not detect the programs that the scripts need.
 	if got := config.Overrides["rpm"].Depends; !slices.Contains(got, "/bin/sh") ||
 		!slices.Contains(got, "(systemd or shadow-utils)") {
 		t.Errorf("the .rpm depends on %q", got)
@@ -214,10 +217,10 @@ func TestPackage_InstallsWhatExists(t *testing.T) {
 	}
 }
 
-// TestPackage_WithoutSettings runs the script after the installation on a machine
-// whose operator has deleted the file with the settings, for example because the
-// unit names another one. dpkg does not restore such a file, and a script that fails
-// would leave the package half-configured.
+// TestPackage_WithoutSettings runs the script after the installation on a
+// machine whose operator has deleted the file with the settings, for example
+// because the unit names another one. dpkg does not restore such a file. If the
+// script failed, dpkg would leave the package half-configured.
 func TestPackage_WithoutSettings(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"bin", "etc/holdfast", "var/lib"} {
@@ -225,7 +228,8 @@ func TestPackage_WithoutSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// These programs would change this machine, or need a user that it does not have.
+	// The script must not run the real programs: they would change this
+	// machine, or need a user that it does not have.
 	for _, name := range []string{"getent", "chgrp", "install", "systemctl"} {
 		if err := os.WriteFile(filepath.Join(root, "bin", name), []byte("#!/bin/sh\n"), 0o755); err != nil {
 			t.Fatal(err)
@@ -296,9 +300,9 @@ func TestUnit_NamesFlagsThatExist(t *testing.T) {
 	}
 }
 
-// TestUnit_MayWriteTheAuditLog checks that a node that the unit starts can write to
-// the files that docs/security.md names. All other directories are read-only for the
-// node.
+// TestUnit_MayWriteTheAuditLog checks that a node that the systemd unit starts
+// can write to the audit logs that docs/security.md names. All other
+// directories are read-only for the node.
 func TestUnit_MayWriteTheAuditLog(t *testing.T) {
 	unit := read(t, "../../deploy/systemd/holdfast.service")
 	logs := regexp.MustCompile(`(?m)^LogsDirectory=(\S+)$`).FindStringSubmatch(unit)
@@ -387,5 +391,5 @@ func TestOperationsPage_IsComplete(t *testing.T) {
 	}
 }
 
-// otherNames are words that look like those of metrics.
+// otherNames are words that look like names of metrics but are not.
 var otherNames = []string{"holdfast_lock", "holdfast_0"} // a Python package, and a part of a file name

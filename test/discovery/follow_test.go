@@ -28,9 +28,9 @@ type client interface {
 	port(ctx context.Context) (string, error)
 }
 
-// follow has a client write before and after the leader is killed. The client
-// must find the new leader by itself, and every acknowledged write must be
-// there.
+// follow lets a client write, kills the leader, and lets the client write
+// again. The client must find the new leader by itself, and no acknowledged
+// write may be missing.
 func follow(t *testing.T, c *cluster, lib client) {
 	t.Helper()
 	ctx := testutil.Within(t, limit)
@@ -54,7 +54,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 	begun := time.Now()
 	var first time.Duration
 	var failed []string
-	pause := time.NewTicker(10 * time.Millisecond) // a pause between attempts, as real programs make
+	pause := time.NewTicker(10 * time.Millisecond) // programs should pause between attempts too
 	defer pause.Stop()
 	for i, streak := 0, 0; streak < 20; i++ {
 		if err := write(fmt.Sprint("after", i)); err != nil {
@@ -77,7 +77,7 @@ func follow(t *testing.T, c *cluster, lib client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follows := func() bool { // another leader may have replaced the first new leader
+	follows := func() bool { // leadership may have moved again after the first election
 		port, err := lib.port(ctx)
 		return err == nil && port == portOf(t, leader.Clients)
 	}
@@ -115,7 +115,7 @@ type script struct {
 	pipe deadliner
 }
 
-// deadliner is the part of a pipe that sets the deadline of reads.
+// deadliner is implemented by a pipe whose reads can have a deadline.
 type deadliner interface{ SetReadDeadline(time.Time) error }
 
 // startScript runs a script of testdata with the addresses as its arguments.
@@ -124,7 +124,7 @@ func startScript(t *testing.T, library, program, probe, file string, args ...str
 	t.Helper()
 	path, err := exec.LookPath(program)
 	testutil.Need(t, testutil.RequireClients, library, err)
-	// A Node.js that is not Debian's looks for libraries elsewhere.
+	// NODE_PATH lets a Node.js that is not from Debian find Debian's libraries.
 	env := append(os.Environ(), "NODE_PATH=/usr/share/nodejs")
 	flag := map[string]string{"php": "-r", "/usr/bin/python3": "-c"}[program]
 	if flag == "" {

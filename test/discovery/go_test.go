@@ -44,10 +44,10 @@ func TestSentinel_GoRedis(t *testing.T) {
 }
 
 // TestSentinel_GoRedisCluster reads from replicas and writes to the master. The
-// client gets only the addresses of the followers' Sentinels. go-redis 9.23
-// looks for the master again when its Sentinel says so, and otherwise once a
-// minute. So it needs up to a minute if its Sentinel dies together with the
-// master.
+// client gets only the addresses of the followers' Sentinels. The reason is
+// that go-redis 9.23 queries the master again when its Sentinel reports a
+// change, and otherwise once a minute. So it would need up to a minute if its
+// Sentinel died together with the master.
 func TestSentinel_GoRedisCluster(t *testing.T) {
 	c := sentinels(t)
 	client := goredis.NewFailoverClusterClient(&goredis.FailoverOptions{MasterName: "mymaster",
@@ -60,8 +60,8 @@ func TestSentinel_GoRedisCluster(t *testing.T) {
 }
 
 // TestCluster_GoRedis sets the interval at which go-redis 9.23 queries the
-// shards again when no MOVED tells it to. With the default, a minute, go-redis
-// stays that long with a master that died, if it knows no other master.
+// shards again without a MOVED error. The default is a minute. A go-redis that
+// knows no other master would use a dead master for that long.
 func TestCluster_GoRedis(t *testing.T) {
 	c := shard(t)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf),
@@ -115,8 +115,9 @@ func (r rueidisClient) set(ctx context.Context, key, value string) error {
 	return r.Do(ctx, r.B().Set().Key(key).Value(value).Build()).Error()
 }
 
-// port sends its query on the connection that writes use. WAIT and CONFIG have
-// no keys, so a cluster client would send them to any node.
+// port sends its query to the node that receives the writes, on a dedicated
+// connection. The query has no key, so a cluster client would otherwise send it
+// to any node.
 func (r rueidisClient) port(ctx context.Context) (string, error) {
 	var info string
 	err := r.Dedicated(func(d rueidis.DedicatedClient) (err error) {
@@ -153,8 +154,9 @@ func TestCluster_Rueidis(t *testing.T) {
 	follow(t, c, rueidisClient{client})
 }
 
-// redigo does by hand what programs must do because redigo has no cluster
-// client. It follows MOVED, and tries any node after an error.
+// redigo does what a program that uses the library redigo must do itself,
+// because redigo has no cluster client. It follows MOVED, and tries another
+// node after an error.
 type redigo struct {
 	addrs []string
 	conn  redis.Conn
@@ -213,8 +215,8 @@ func TestCluster_Redigo(t *testing.T) {
 	follow(t, c, r)
 }
 
-// redigoSentinel uses redigo with Sentinel. It asks one Sentinel for the
-// master, and checks that the node says that it is the master.
+// redigoSentinel uses redigo with Sentinel. It asks a Sentinel for the master,
+// and checks with ROLE that this node is the master.
 type redigoSentinel struct {
 	*redigo
 	sentinels []string

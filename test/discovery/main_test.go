@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { testutil.MainWithProgram(m, &binary) }
 // limit is how long a wait may take on a slow machine.
 const limit = 60 * time.Second
 
-// cluster is three running nodes, and the node that was leader when they
-// started.
+// cluster contains three running nodes, and the node that became leader after
+// their start.
 type cluster struct {
 	*process.Cluster
 	leader *process.Node
@@ -71,7 +71,7 @@ func startCluster(t *testing.T, cfg process.Config) *cluster {
 	return &cluster{c, leader}
 }
 
-// killLeader kills the leader's process, as kill -9 does.
+// killLeader kills the leader's process with SIGKILL.
 func (c *cluster) killLeader(t *testing.T) {
 	t.Helper()
 	if err := c.leader.Kill(); err != nil {
@@ -79,7 +79,8 @@ func (c *cluster) killLeader(t *testing.T) {
 	}
 }
 
-// addrs returns an address of every node. A follower's is first.
+// addrs returns the client or the Sentinel address of every node. A follower's
+// address is first.
 func (c *cluster) addrs(of func(*process.Node) string) []string {
 	var out []string
 	for _, n := range c.Nodes {
@@ -93,7 +94,7 @@ func (c *cluster) addrs(of func(*process.Node) string) []string {
 func clientsOf(n *process.Node) string  { return n.Clients }
 func sentinelOf(n *process.Node) string { return n.Sentinel }
 
-// ask sends one command on a connection of its own. The reply may be an error.
+// ask sends one command on a new connection. The reply may be an error.
 func ask(t *testing.T, addr string, words ...string) respwire.Value {
 	t.Helper()
 	reply, err := respwire.Do(addr, limit, words...)

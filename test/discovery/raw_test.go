@@ -115,18 +115,20 @@ func answers(addr string) bool {
 var (
 	hexID    = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
 	loopback = regexp.MustCompile(`127\.0\.0\.1`)
-	// These values depend on time or on the configuration.
+	// moment matches values that depend on the time or on the configuration.
 	moment = regexp.MustCompile(`(\$(?:last-ok-ping-reply|last-ping-reply|info-refresh|role-reported-time|config-epoch|last-hello-message|slave-repl-offset|down-after-milliseconds|failover-timeout|quorum|id|replication-offset)\n[$:])\d+`)
 	epoch  = regexp.MustCompile(`(?m)^(cluster_(?:current|my)_epoch:)\d+`)
 	bus    = regexp.MustCompile(`(?m)^(?:cluster_stats_messages_\w+):\d+\r\n`)
-	// slot matches the number of a slot, which may equal a port. normal marks
-	// it, so that it is not replaced by the name of that port.
+	// slot matches the number of a slot, which may be equal to a port. normal
+	// marks such a number first, so that it does not replace the number by the
+	// name of the port.
 	slot  = regexp.MustCompile(`(MOVED|ASK) (\d+)\b`)
 	nodes = regexp.MustCompile(`(?m)( (?:-|ID)) 0 \d+ \d+ (connected|disconnected)`)
 )
 
-// normal makes the replies of two servers comparable. names maps the ports of
-// either to names.
+// normal makes the reply of a server comparable with that of another server.
+// names maps the ports of the server to names, which replace the ports in the
+// reply.
 func normal(reply string, names map[string]string) string {
 	reply = hexID.ReplaceAllString(reply, "ID")
 	reply = slot.ReplaceAllString(reply, "$1 slot$2")
@@ -176,7 +178,8 @@ func portNames(t *testing.T, addrs []string, names ...string) map[string]string 
 	return out
 }
 
-// leaderFirst returns an address of every node. The leader's is first.
+// leaderFirst returns the client or the Sentinel address of every node. The
+// leader's address is first.
 func (c *cluster) leaderFirst(of func(*process.Node) string) []string {
 	all := c.addrs(of)
 	return append(all[len(all)-1:], all[:len(all)-1]...)
@@ -300,7 +303,7 @@ func TestCluster_AnswersAsRedis(t *testing.T) {
 		"CLUSTER COUNTKEYSINSLOT 12182", "CLUSTER GETKEYSINSLOT 12182 10", "CLUSTER GETKEYSINSLOT 12182 0",
 		"MULTI", "SET foo 1", "SET a 1", "EXEC", "MULTI", "SET {a}1 1", "SET {a}2 2", "EXEC", "WATCH a b", "WATCH a",
 		"UNWATCH", "DEL foo {a}1", "DEL foo", "DEL {a}1 {a}2")...)
-	if _, err := c.Settled(testutil.Within(t, limit)); err != nil { // the follower answers from its own state
+	if _, err := c.Settled(testutil.Within(t, limit)); err != nil { // so that the follower's own state is current
 		t.Fatal(err)
 	}
 	compare(t, theirs[1], ours[1], redisNames, ourNames, append(shared,

@@ -30,8 +30,8 @@ func startRedis(t *testing.T, path string, args []string) {
 	})
 }
 
-// realSentinel starts a Sentinel. directive holds the words after "sentinel" in
-// the line of its configuration that says which master it monitors.
+// realSentinel starts a Sentinel. directive is the line of its configuration
+// that says which master it monitors, without the first word "sentinel".
 func realSentinel(t *testing.T, directive []string) (addr string) {
 	t.Helper()
 	path := testutil.NeedProgram(t, testutil.RequireRedis, "redis-server")

@@ -32,7 +32,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 				if difference != "" {
 					t.Errorf("%s: %s", n.ID, difference)
 				}
-				if err != nil { // the node was killed; a later check detects a running node that does not answer
+				if err != nil { // the node was probably killed; a later check finds a running node that does not answer
 					return
 				}
 				select {
@@ -42,7 +42,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 			}
 		})
 	}
-	// seen waits until every node in nodes has been queried n more times.
+	// seen waits until the test has queried each of the nodes n more times.
 	seen := func(nodes []*process.Node, n int) {
 		t.Helper()
 		left := make(map[*process.Node]int)
@@ -80,8 +80,8 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 	wg.Wait()
 }
 
-// TestFailover_SentinelMode checks that FAILOVER agrees with ROLE: a node that
-// calls itself a replica refuses it with the error of Redis.
+// TestFailover_SentinelMode checks that FAILOVER agrees with ROLE: a node whose
+// role is replica refuses FAILOVER with the error of Redis.
 func TestFailover_SentinelMode(t *testing.T) {
 	c := sentinels(t)
 	for _, n := range c.Nodes {
@@ -100,8 +100,8 @@ func TestFailover_SentinelMode(t *testing.T) {
 	}
 }
 
-// agrees compares the number of replicas in the replies of a node to INFO,
-// WAIT, WAITAOF and ROLE, on a connection of its own. difference describes how
+// agrees compares the numbers of replicas in the replies of a node to INFO,
+// WAIT, WAITAOF and ROLE. It uses a new connection. difference describes how
 // the replies differ, or is "" if they agree.
 func agrees(n *process.Node) (difference string, err error) {
 	conn, err := respwire.Connect(n.Clients, limit)
@@ -138,8 +138,9 @@ func agrees(n *process.Node) (difference string, err error) {
 	return "", nil
 }
 
-// TestSentinel_SwitchMaster checks that every Sentinel tells its subscribers of
-// every change of leader, and names the new leader from then on.
+// TestSentinel_SwitchMaster checks that every Sentinel sends a message to its
+// subscribers at every change of leader, and returns the new leader from then
+// on.
 func TestSentinel_SwitchMaster(t *testing.T) {
 	c := sentinels(t)
 	subs := make(map[*process.Node]*rawConn)
@@ -168,7 +169,7 @@ func TestSentinel_SwitchMaster(t *testing.T) {
 		}
 		return leader
 	}
-	// RESP3 subscribers may still send commands.
+	// In RESP3, a connection with subscriptions may send other commands.
 	const usable = "+OK 3 usable Sentinels. Quorum and failover authorization can be reached"
 	if got := subs[c.leader].do("SENTINEL CKQUORUM mymaster"); got != usable {
 		t.Errorf("CKQUORUM: %q", got)

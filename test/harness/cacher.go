@@ -24,17 +24,16 @@ type Cacher struct {
 	rnd   *rand.Rand
 	keys  string
 	cache map[string]int64
-	// least has the lower bound of the value of each key: the last value
-	// that the client has written or seen.
+	// least contains, for each key, the last value that the client has written
+	// or received. The value of the key cannot be lower.
 	least map[string]int64
 	asked []request
 	last  request // the last request that was answered
-	// Hits counts the keys that were in the cache when the client itself
-	// changed them.
+	// Hits counts how often the client changed a key that was in its cache.
 	Hits int
 }
 
-// request is a command that is not answered yet.
+// request is a command and what the client expects in its reply.
 type request struct {
 	line  string
 	reads []string // keys whose values are in the reply
@@ -64,7 +63,7 @@ func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
 	return c
 }
 
-// send writes commands in one piece. Blanks separate the words of a command.
+// send writes commands in one call. Blanks separate the words of a command.
 func (c *Cacher) send(lines ...string) error {
 	_, err := c.conn.Write(respwire.Lines(lines...))
 	return err
@@ -153,7 +152,7 @@ func (c *Cacher) run() error {
 			c.invalidated(lines)
 			continue
 		}
-		c.settled(c.last) // any invalidation by the last command has arrived before this reply
+		c.settled(c.last) // the invalidations that the last command caused have arrived before this reply
 		c.last, c.asked = c.asked[0], c.asked[1:]
 		c.answered(c.last, lines)
 	}
@@ -233,8 +232,8 @@ func valueLines(lines []string) int {
 	return 2
 }
 
-// see records a value. The value must not be older than a value that was seen
-// before.
+// see records a value that the client has received. The value must not be older
+// than a value that it received before.
 func (c *Cacher) see(r request, key string, n int64) {
 	c.t.Helper()
 	if n < c.least[key] {
@@ -243,8 +242,8 @@ func (c *Cacher) see(r request, key string, n int64) {
 	c.least[key] = n
 }
 
-// settled checks the cache after a command, when its reply and all
-// invalidations that it caused have arrived.
+// settled checks the cache after a command, when the reply of the command and
+// all invalidations that it caused have arrived.
 func (c *Cacher) settled(r request) {
 	c.t.Helper()
 	for _, q := range append(slices.Clone(r.exec), r) {
@@ -255,9 +254,9 @@ func (c *Cacher) settled(r request) {
 	}
 }
 
-// Differs handles the pushes that have arrived. It returns the first key whose
-// value differs from the cache, or "" if there is none. value reads a key on
-// another connection.
+// Differs handles the pushes that have arrived. Then it returns the first key
+// whose cached value differs from its real value, or "" if there is none. value
+// reads the real value of a key on another connection.
 func (c *Cacher) Differs(value func(key string) int64) (key string, err error) {
 	c.asked = c.asked[:0]
 	if err := c.run(); err != nil {

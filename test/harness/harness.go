@@ -1,5 +1,5 @@
-// Package harness runs Holdfast nodes inside a test's process. It connects their
-// parts as cmd/serve does. The nodes listen on free loopback ports.
+// Package harness runs Holdfast nodes inside a test's process. It connects the
+// parts of a node as cmd/serve does. The nodes listen on free loopback ports.
 package harness
 
 import (
@@ -30,8 +30,8 @@ func (n *Node) Addr() string { return n.Clients.Addr().String() }
 
 // Single starts a cluster of one node and waits until it answers. The node is
 // stopped when the test ends. limits are the limits of the client port. The
-// options are those of cluster.DefaultOptions, with timeouts that suit one
-// node.
+// node has the options of cluster.DefaultOptions, except for some timeouts that
+// suit a single node.
 func Single(t testing.TB, limits guard.Limits) *Node {
 	t.Helper()
 	n, stop, err := Open(t.TempDir(), limits)

@@ -31,8 +31,8 @@ type objects struct {
 	notes    string
 }
 
-// values are the values of a release in nested maps, as the YAML decoder
-// returns them.
+// values contains the values of a release as nested maps, in the form that the
+// YAML decoder returns.
 type values = map[string]any
 
 // render renders the chart as "helm install" or "helm upgrade" does, without a
@@ -111,7 +111,7 @@ func put[T any](t *testing.T, m map[string]*T, name, doc string) {
 	m[name] = object
 }
 
-// flag returns the value of a flag, and whether it is there.
+// flag returns the value of a flag, and whether args contains the flag.
 func flag(args []string, name string) (string, bool) {
 	for _, a := range args {
 		if value, ok := strings.CutPrefix(a, "--"+name+"="); ok {
@@ -216,8 +216,9 @@ func checkMounts(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-// TestChart_Scaled checks that the hook sets the members to the pods that the
-// upgrade leaves, and that the nodes that are there already need no restart.
+// TestChart_Scaled checks the upgrade to another number of replicas. The hook
+// must set the members of the cluster to the remaining pods, and the existing
+// nodes must not restart.
 func TestChart_Scaled(t *testing.T) {
 	before := decode(t, nil, false)
 	for _, n := range []int{1, 5} {
@@ -248,7 +249,7 @@ func TestChart_Scaled(t *testing.T) {
 		}
 	}
 	if o := decode(t, values{"membershipHook": values{"enabled": false}}, true); len(o.jobs) != 0 {
-		t.Errorf("the hook is turned off, and there are %d jobs", len(o.jobs))
+		t.Errorf("the hook is turned off, but there are %d jobs, want none", len(o.jobs))
 	}
 }
 

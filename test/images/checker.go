@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// job is the check of one image: the image and the promise that must hold on it.
+// job is one image to check, and the promise that must hold on it.
 type job struct {
 	image   *image
 	promise *promise
 	spec    spec
 	about   string // the recording and the step that the image comes from
-	control bool   // the image comes from a disk that ignores fsync, and a check must fail
+	control bool   // true if the image comes from a disk that ignores fsync, so that a check must fail
 }
 
 // verdict is the result of a job.
@@ -44,8 +44,8 @@ func (v *verdict) want(ok bool, format string, args ...any) {
 	}
 }
 
-// checker starts nodes on images, one image at a time. It has ports and
-// processes of its own.
+// checker starts nodes on images, one image at a time. Several checkers run at
+// the same time, with separate ports and processes.
 type checker struct {
 	dir      string
 	program  string
@@ -56,8 +56,8 @@ func newChecker(dir, program string) *checker {
 	return &checker{dir: dir, program: program, clusters: make(map[string]*process.Cluster)}
 }
 
-// startLimit is how long a cluster may take to serve on an image. It allows for
-// a machine that does other work.
+// startLimit is how long a cluster may take until it serves on an image. It is
+// long because the machine may be busy.
 const startLimit = 30 * time.Second
 
 func (j *checker) cluster(sp spec) (*process.Cluster, error) {
@@ -77,8 +77,8 @@ func (j *checker) cluster(sp spec) (*process.Cluster, error) {
 	return c, err
 }
 
-// try starts the program on an image. An error means that the image was not
-// checked.
+// try starts nodes on an image and checks it. An error means that the image
+// could not be checked.
 func (j *checker) try(ctx context.Context, t *job) (*verdict, error) {
 	begun := time.Now()
 	c, err := j.cluster(t.spec)
@@ -147,7 +147,7 @@ func (j *checker) examine(ctx context.Context, c *process.Cluster, t *job, v *ve
 // explain.
 var complaints = regexp.MustCompile(`(?m)^.*(\[ERROR\]|panic:|is corrupt).*$`)
 
-// serving waits until the nodes serve. A node that ends by itself has refused
+// serving waits until the nodes serve. If a node ends by itself, it has refused
 // the image.
 func (j *checker) serving(ctx context.Context, c *process.Cluster, v *verdict) (*process.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
@@ -198,7 +198,7 @@ func lastLine(output string) string {
 	return lines[len(lines)-1]
 }
 
-// check uses one connection. It reads everything that was promised, and then
+// check reads everything that was promised, over the connection conn, and then
 // writes.
 func (pr *promise) check(conn *respwire.Conn, v *verdict) error {
 	var sent []string
@@ -235,7 +235,7 @@ func (pr *promise) check(conn *respwire.Conn, v *verdict) error {
 			return err
 		}
 	}
-	v.want(fence >= pr.fence, "fencing token %d was issued, but the next one would be %d", pr.fence, fence+1)
+	v.want(fence >= pr.fence, "fencing token %d was issued, but the next token would be %d", pr.fence, fence+1)
 	for _, s := range pr.connections {
 		s.compare(there, v)
 	}
@@ -270,7 +270,8 @@ func receive(conn *respwire.Conn) (text string, found bool, err error) {
 	return reply.Text, !reply.Null, nil
 }
 
-// compare looks for a state of the connection that matches what the node holds.
+// compare searches the promised states for one that equals the state there,
+// which was read from the node.
 func (p promised) compare(there state, v *verdict) {
 	keys := p.connection.keys()
 	why := ""

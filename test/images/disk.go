@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// content is the content of a file. A block that is missing holds zeros. A block is
-// never changed in place, so copies are cheap.
+// content is the content of a file. A missing block stands for zeros. Blocks
+// are never changed in place, so copies of a content can share them.
 type content struct {
 	size   int64
 	blocks map[int64][]byte
@@ -60,7 +60,7 @@ func (c *content) resize(size int64) {
 // a directory.
 type change struct {
 	ended bool // the call has returned
-	life  int  // number of the process that made the change
+	life  int  // which process of the node made the change, counted from 0
 
 	// For a file: data at offset off. If data is nil, off is the new size.
 	off  int64
@@ -77,7 +77,7 @@ type change struct {
 type node struct {
 	dir     bool
 	durable content          // for a file
-	names   map[string]*node // for a directory: the durable names
+	names   map[string]*node // for a directory: the names that are durable
 	pending []*change        // changes that are not durable yet, in order
 
 	live   map[string]*node // for a directory: the names as the processes see them
@@ -89,8 +89,8 @@ func newDir(parent *node) *node {
 	return &node{dir: true, names: make(map[string]*node), live: make(map[string]*node), parent: parent}
 }
 
-// disk models the file system of one machine. Only the data directory and its
-// parent directory count.
+// disk models the file system of one machine. It contains only the data
+// directory and its parent directory.
 type disk struct {
 	root string // the parent of the data directory
 	own  string // "/" followed by the name of the data directory
@@ -101,10 +101,10 @@ type disk struct {
 	forgets func(path string) bool
 	syncing map[*call][]func()
 	writing map[*call]*change
-	// touched names the kind of file and the call if the last step changed
-	// something or made something durable. Otherwise it is "".
+	// touched describes the last step, by the kind of file and the call, if the
+	// step changed something or made something durable. Otherwise it is "".
 	touched string
-	life    int // number of the process that runs now or runs next
+	life    int // which process of the node runs now or runs next, counted from 0
 }
 
 func newDisk(dataDir string) *disk {
@@ -156,8 +156,8 @@ func (d *disk) play(s step) error {
 	return d.finish(s.call)
 }
 
-// begin handles the beginning of a call. From then on the call may have its
-// effect.
+// begin handles the beginning of a call. The effect of the call may happen at
+// any time after that.
 func (d *disk) begin(c *call) error {
 	switch c.name {
 	case "write", "pwrite64":
@@ -223,8 +223,8 @@ func (d *disk) several(n *node) {
 	}
 }
 
-// syncs returns a function that makes durable the changes whose calls have
-// returned by now.
+// syncs remembers the changes whose calls have returned by now. It returns a
+// function that makes them durable.
 func (n *node) syncs() func() {
 	var done []*change
 	for _, c := range n.pending {
@@ -289,7 +289,7 @@ func (c *change) rename(names map[string]*node) {
 	}
 }
 
-// finish handles the end of a call. From then on the call has had its effect.
+// finish handles the end of a call. By that time the call has had its effect.
 func (d *disk) finish(c *call) error {
 	switch c.name {
 	case "write", "pwrite64":
@@ -334,13 +334,14 @@ func (d *disk) finish(c *call) error {
 		_, p := fd(c.arg(4))
 		if _, ok := d.inside(p); ok && strings.Contains(c.arg(2), "PROT_WRITE") &&
 			strings.Contains(c.arg(3), "MAP_SHARED") {
-			return fmt.Errorf("%s is mapped for writing, which is not recorded", p)
+			return fmt.Errorf("%s is mapped for writing, but writes to mapped memory are not recorded", p)
 		}
 		return nil
 	case "close", "sync_file_range":
 		return nil // sync_file_range promises no durability
 	}
-	// The recording is incomplete if any other call touches the disk.
+	// Any other call that touches the disk is not supported: the recording
+	// would be incomplete.
 	for _, a := range c.args {
 		_, p := fd(a)
 		if strings.HasPrefix(a, `"`) {
@@ -419,8 +420,8 @@ func (d *disk) resized(c *call) error {
 	return nil
 }
 
-// named records that a call names a new object in a directory. If made returns
-// nil, the call removes the name instead.
+// named records that a call gives a name in a directory to the object that made
+// returns. If made returns nil, the call removes the name instead.
 func (d *disk) named(c *call, dirfd, arg string, made func(dir *node, name string) *node) error {
 	rel, ok := d.inside(join(dirfd, arg))
 	if !ok {
@@ -470,9 +471,9 @@ func kindOf(rel string) string {
 	return "directory"
 }
 
-// died records that the process has ended. left is a copy of its directory. A
-// call that had begun and not ended may have had its effect: the copy decides.
-// Everything else must be as it was recorded.
+// died records that the process has ended. left is a copy of its directory. The
+// copy shows whether a call that had begun and not ended has had its effect.
+// Everything else in the copy must be as the recording says.
 func (d *disk) died(unfinished []*call, left string) error {
 	defer func() { d.life++ }()
 	for _, c := range unfinished {
@@ -546,7 +547,7 @@ func (n *node) liveContent() *content {
 }
 
 // check compares the state that the processes see with a copy of the directory.
-// An incomplete recording would prove nothing.
+// A difference means that the recording is incomplete and would prove nothing.
 func (d *disk) check(left string) error {
 	own := d.find(d.own)
 	if own == nil {

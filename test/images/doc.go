@@ -2,12 +2,12 @@
 // directory, and starts the program on each of them. See make images and
 // docs/testing.md.
 //
-// A cluster of the shipped binary runs under strace. strace writes down, in one
+// A cluster of the shipped binary runs under strace. strace records, in one
 // order, every change of the data directories, every fsync, and every reply to
 // a client (record.go, trace.go). The program plays the recording into a model
 // of a disk (disk.go). The model knows which changes are durable and which are
 // not. At chosen moments the program draws an image from the model. The image
-// has everything that is durable, and the part of the rest that the seed
+// contains all durable changes, and those of the other changes that the seed
 // selects (draw.go). The program starts a node on the image. The node must
 // serve every write that had been answered at that moment, and no write that no
 // client sent (checker.go).
@@ -30,7 +30,7 @@
 //     happen in order: if one is lost, all changes after it are lost too.
 //   - Names in one directory change in order, and a prefix of the changes is on
 //     disk. The directories are independent of each other. ext4 keeps one order
-//     for all directories, so the model is stricter there.
+//     for all directories, so the model permits more states than ext4.
 //
 // The death of a process does not matter to the model. Data that the process
 // wrote and did not sync is still in memory, and the next process reads it. A

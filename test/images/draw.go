@@ -12,7 +12,8 @@ import (
 )
 
 // These are the ways in which an image may differ from the state that the
-// processes saw. An image counts once for each difference that it has.
+// processes saw. A run counts its images by these differences; an image may
+// have several of them.
 const (
 	writeMissing  = "write missing"
 	writeTorn     = "write torn"
@@ -33,7 +34,7 @@ var mutations = []string{writeMissing, writeTorn, writeReorder, sizeOnly, resize
 type sampler struct {
 	rng   *rand.Rand
 	marks map[string]bool
-	open  bool // true if some change was not durable
+	open  bool // true if at least one change was not durable
 	// data and names select which of the changes that are not durable reach
 	// the image: see the constants below.
 	data, names int
@@ -129,9 +130,8 @@ func (a *sampler) file(n *node) *content {
 	c := n.durable.clone()
 	pending := n.pending
 	cut := a.rng.IntN(len(pending) + 1)
-	// last maps each sector to the last write that has reached the disk
-	// there. The earlier writes to that sector have reached the disk with
-	// it.
+	// last maps each sector to the last write of this sector that has reached
+	// the disk. All earlier writes of the sector have reached the disk too.
 	last := make(map[int64]int)
 	lost := false
 	for i, ch := range pending {
@@ -211,7 +211,8 @@ func (a *sampler) keeps(i, cut int) bool {
 	return true
 }
 
-// hash writes the image to a hash, which distinguishes images.
+// hash writes the content of the image to a hash function. Images with the same
+// hash are equal.
 func (d *drawn) hash(write func([]byte) (int, error)) {
 	number := func(n int64) { write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
 	switch {

@@ -55,10 +55,10 @@ func TestImages(t *testing.T) {
 }
 
 // TestKilledDuringSync kills a node while it syncs its log. At the next start
-// the node finds the complete append, because the kernel still has it. The node
-// must make the append durable before it acknowledges anything that depends on
-// it. Otherwise a loss of power removes the append although the node has
-// acknowledged later writes.
+// the node finds the complete append, because the kernel still has the data in
+// memory. The node must make the append durable before it acknowledges anything
+// that depends on the append. Otherwise a loss of power would remove the append
+// although the node has acknowledged later writes.
 func TestKilledDuringSync(t *testing.T) {
 	needStrace(t)
 	dir := t.TempDir()
@@ -143,8 +143,8 @@ func TestParseCall(t *testing.T) {
 	}
 }
 
-// TestReadTrace_Killed checks that readTrace drops the false lines that strace
-// prints after the process has been killed.
+// TestReadTrace_Killed checks that readTrace drops the wrong lines that strace
+// prints after the process has been killed: see phantom.
 func TestReadTrace_Killed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace")
 	const reply, file = `write(13<\x73\x6f>, "\x2b\x4f\x4b", 3`, `pwrite64(9<\x2f\x61>, "\x61\x62", 2, 4096`
@@ -231,8 +231,8 @@ func pwrite(p, data string, at int) string {
 	return fmt.Sprintf(`pwrite64(7<%s>, "%s", %d, %d) = %d`, hexed(p), hexed(data), len(data), at, len(data))
 }
 
-// seen draws a disk many times and counts what is at a path. The result ""
-// stands for no file.
+// seen draws many images of a disk and counts the contents of the file at a
+// path. The key "" counts the images without this file.
 func seen(d *disk, path ...string) map[string]int {
 	found := make(map[string]int)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -308,7 +308,7 @@ func TestDisk_Names(t *testing.T) {
 }
 
 // TestDisk_WriteDuringSync checks that fsync covers the writes that had
-// returned when it began. An fsync that the control makes ineffective covers no
+// returned when it began. An fsync that a control makes ineffective covers no
 // write.
 func TestDisk_WriteDuringSync(t *testing.T) {
 	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f"))

@@ -13,28 +13,29 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// connection is one connection of one client. The names of its keys begin with the
-// name of the connection, and no other connection writes them. The connection sends a
-// group of commands only after the previous group has been answered. So its
-// keys hold the state after some number of its commands, and the replies give
-// the minimum of that number.
+// connection is one connection of one client. The names of its keys begin with
+// the name of the connection, and no other connection writes them. The
+// connection sends a group of commands only after the previous group has been
+// answered. So its keys hold the state after some number of its commands. This
+// number is at least the number of replies.
 type connection struct {
 	name    string
 	node    int  // the node to which the connection goes
-	monitor bool // the connection only asks the node for its state
+	monitor bool // true if the connection only asks the node for its state
 	cmds    []command
-	got     int // replies that the client has read
+	got     int // number of replies that the client has read
 
-	answers []answer // answers in the recording, with the steps at which the node began to send them
+	answers []answer // replies in the recording, in order
 	partial []byte   // an incomplete reply
 }
 
 type command struct {
 	args  []string
-	group int // number of commands from the first one of the connection to the end of this group
+	group int // number of commands of the connection up to the end of this command's group
 }
 
-// answer is a reply and the step of the recording at which it was sent.
+// answer is a reply and the step of the recording at which the node began to
+// send it.
 type answer struct {
 	step  int
 	reply respwire.Value
@@ -81,7 +82,7 @@ func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan
 			}
 			s.got++
 			if strings.HasPrefix(reply.Err, "UNKNOWN") {
-				return respwire.ErrorReply(reply.Err) // the group may still be executed: never use the keys again
+				return respwire.ErrorReply(reply.Err) // the group may run later: never use the keys again
 			}
 		}
 	}
@@ -169,9 +170,9 @@ func (st state) run(s *connection, args []string) {
 	}
 }
 
-// states returns the states that the connection's keys may have at a step of the
-// recording. In each of them at least the answered commands have been executed.
-// acked is the number of answered commands.
+// states returns the states that the connection's keys may have at a step of
+// the recording. In each of these states, at least the answered commands have
+// been executed. acked is the number of answered commands.
 func (s *connection) states(step int) (all []state, acked int) {
 	for acked < len(s.answers) && s.answers[acked].step <= step {
 		acked++
@@ -232,7 +233,7 @@ func (s *connection) keys() (keys []string) {
 	return keys
 }
 
-// sent adds the data that the node began to send at a step.
+// sent adds the data that the node began to send to the client at a step.
 func (s *connection) sent(step int, data []byte) error {
 	s.partial = append(s.partial, data...)
 	for len(s.partial) > 0 {

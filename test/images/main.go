@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", defaultDir(), "directory for the clusters and for the images that violate a promise")
 	flag.StringVar(&o.summary, "json", "", "write the summary to this file")
 	flag.StringVar(&o.only, "only", "",
-		"only the kind of clusters of this name; if there is none, those whose name contains it")
+		"run only the kind of cluster with this name or, if there is none, the kinds whose names contain it")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of clients, moments and images")
 	flag.IntVar(&o.images, "images", 600, "images to start")
 	flag.IntVar(&o.controls, "controls", 10,
@@ -58,8 +58,8 @@ func main() {
 	}
 }
 
-// defaultDir returns a directory in memory if the machine has one. The disk of
-// this machine does not influence the checks.
+// defaultDir returns a directory in memory if the machine has one. Memory is
+// enough, because the disk of this machine does not influence the checks.
 func defaultDir() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm/holdfast-images"
@@ -133,8 +133,8 @@ func chosen(only string) (list []spec) {
 	return list
 }
 
-// figures checks the figures that one run of CI must reach. A run that misses
-// one proves too little.
+// figures checks that a run has reached the figures that a run of CI must
+// reach. A run that misses one of them proves too little.
 func figures(r *report) error {
 	var errs []error
 	for _, f := range []struct {
@@ -153,10 +153,10 @@ func figures(r *report) error {
 	return errors.Join(errs...)
 }
 
-// pick draws a moment. It first draws the kind of event, so that rare kinds are
-// chosen too, and then the moment. One draw in three is a moment at which
-// several writes of a file are not durable, because only such writes can reach
-// the disk in another order.
+// pick draws a moment. It first draws the kind of event, so that it chooses
+// rare kinds too, and then a moment of this kind. One draw in three is a moment
+// at which several writes of a file are not durable, because only such writes
+// can reach the disk in another order.
 func pick(rng *rand.Rand, found map[string][]int) int {
 	kinds := slices.Sorted(maps.Keys(found))
 	if rng.IntN(3) == 0 {

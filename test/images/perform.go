@@ -87,7 +87,7 @@ func (p plan) produce(ctx context.Context, rep *report, jobs chan<- *job) error 
 			return err
 		}
 		if s.nodes == 1 && p.controls > 0 {
-			// Only the log has content that is stored in no other file.
+			// Only the log's content is not stored in any other file as well.
 			forgets := func(path string) bool {
 				return strings.HasSuffix(path, ".wal") ||
 					strings.HasSuffix(path, "log.db")
@@ -137,8 +137,9 @@ func (p plan) draw(ctx context.Context, rng *rand.Rand, t *tape, found map[strin
 	return nil
 }
 
-// controlImages makes images of a disk that reports success for fsync without
-// performing it. Each image is taken right after the node acknowledged a command.
+// controlImages makes images of a disk on which fsync reports success but makes
+// nothing durable. Each image is taken right after the node acknowledged a
+// command.
 func (p plan) controlImages(ctx context.Context, rng *rand.Rand, t *tape, found map[string][]int,
 	forgets func(string) bool,
 	jobs chan<- *job) error {
@@ -171,7 +172,7 @@ func submit(ctx context.Context, jobs chan<- *job, t *job) error {
 	}
 }
 
-// about describes where an image is from.
+// about describes the step of the recording that an image comes from.
 func (t *tape) about(i int) string {
 	s := t.steps[i]
 	what := "death of the process"

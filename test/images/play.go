@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// tape is a recording in one order: the steps of all nodes. If a step of one
-// node caused a step of another, the cause comes first. The reason is that
-// strace stamps the end of a call before the process sees it, and the beginning
-// of a call before the kernel sees it.
+// tape contains the steps of all nodes of a recording in one order, that of
+// their time stamps. If a step of one node caused a step of another, the cause
+// comes first, because strace stamps the end of a call before the process
+// continues, and the beginning of a call before the kernel executes it.
 type tape struct {
 	rec   *recording
 	steps []placed
@@ -42,9 +42,8 @@ func readTape(rec *recording) (*tape, error) {
 				return nil, fmt.Errorf("the trace %s does not contain the end of the process", l.trace)
 			}
 			for _, s := range steps {
-				// Within one trace the order of the lines
-				// decides, because the times are not precise
-				// enough.
+				// Within one trace, the order of the lines determines the order
+				// of the steps, because the times are not precise enough.
 				s.at = max(s.at, last)
 				last = s.at
 				t.steps = append(t.steps, placed{s, node, i})
@@ -60,7 +59,7 @@ func readTape(rec *recording) (*tape, error) {
 type player struct {
 	tape    *tape
 	disks   []*disk
-	begun   []map[*call]bool         // by node: calls that have not returned
+	begun   []map[*call]bool         // by node: calls that have begun and not returned
 	clients []map[string]*connection // by node: the connection of each socket
 	named   map[string]*connection   // connections whose replies are recorded
 }
@@ -109,8 +108,8 @@ func (p *player) play(i int) (touched string, err error) {
 	return d.touched, err
 }
 
-// replies records what the nodes send to clients. The first reply of a connection
-// is its name and identifies it.
+// replies records what the nodes send to clients. The first reply on a
+// connection is the connection's name, by which replies identifies it.
 func (p *player) replies(i int, s placed) (replied bool, err error) {
 	_, socket := fd(s.call.arg(0))
 	if s.call.name == "close" && !s.end {
@@ -133,7 +132,7 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 	if from == nil {
 		first, _, err := respwire.Parse(data)
 		if err != nil || p.named[first.Text] == nil {
-			return false, nil // a connection of another node, or of a client that only waits for a leader
+			return false, nil // the peer is another node, or a client that only waits for a leader
 		}
 		from = p.named[first.Text]
 		p.clients[s.node][socket] = from
@@ -143,11 +142,11 @@ func (p *player) replies(i int, s placed) (replied bool, err error) {
 	return len(from.answers) > before && !from.monitor, err
 }
 
-// moments plays the whole tape. found holds the steps after which an image can
-// be of interest, by the kind of event. moments fails if the recording is
-// incomplete. bad names the processes that answered clients before they had
-// synced the data of earlier processes: from its first answer on, a process
-// relies on that data.
+// moments plays the whole tape. found contains, for each kind of event, the
+// steps after which an image is useful. bad describes the processes that
+// answered clients before they had synced the data of earlier processes. That
+// is a violation, because from its first answer on, a process relies on this
+// data. moments fails if the recording is incomplete.
 func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 	p := t.player(nil)
 	answered := make(map[[2]int]bool)
@@ -164,8 +163,8 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 		if id := [2]int{at.node, at.life}; touched == "reply" && !answered[id] {
 			answered[id] = true
 			if left := p.disks[at.node].inherited(); left != "" {
-				bad = append(bad, fmt.Sprintf("start %d of n%d answers clients, but %s is as a process left it that "+
-					"died, and not synced", at.life+1, at.node+1, left))
+				bad = append(bad, fmt.Sprintf("start %d of n%d answers clients, but %s has unsynced changes of "+
+					"a dead process", at.life+1, at.node+1, left))
 			}
 		}
 		if touched != "" {
@@ -186,13 +185,14 @@ func (t *tape) moments() (found map[string][]int, bad []string, err error) {
 	return found, bad, nil
 }
 
-// promise is what must be true of the cluster after a loss of power at a step.
+// promise contains what must be true of the cluster after a loss of power at a
+// step of the tape.
 type promise struct {
 	connections []promised
 	acked       int      // answered commands
 	fence       int64    // highest fencing token that a client received
-	terms       []uint64 // by node: highest term that the node has reported
-	led         uint64   // highest term in which a node has reported to be leader
+	terms       []uint64 // by node: the highest term that the node has reported
+	led         uint64   // the highest term in which a node has reported that it leads
 }
 
 // promised holds the states that the keys of one connection may have. One of them
@@ -216,7 +216,7 @@ func (t *tape) promisedAt(i int) *promise {
 				}
 				term, err := strconv.ParseUint(m[1], 10, 64)
 				if err != nil {
-					continue // not the number of a term
+					continue // the reply does not contain a term
 				}
 				pr.terms[s.node] = max(pr.terms[s.node], term)
 				if strings.Contains(a.reply.Text, "raft_role:leader") {

@@ -26,12 +26,12 @@ type spec struct {
 	share  int // percentage of the images
 	args   []string
 	play   func(ctx context.Context, r *recorder) error
-	groups int // groups that each client sends in one life of the cluster
+	groups int // number of groups that a client sends before it ends
 	delay  int // delay of each fsync, in µs
 }
 
-// small are flags that make log segments, snapshots and the log behind a
-// snapshot small, so that a short load produces many of each.
+// small are flags for small log segments, frequent snapshots and a short log
+// behind a snapshot, so that a short load produces many segments and snapshots.
 var small = []string{"--snapshot-bytes", "65536", "--test-segment-bytes", "32768", "--trailing-bytes", "1"}
 
 var specs = []spec{
@@ -48,7 +48,7 @@ var specs = []spec{
 // that it sent.
 type recording struct {
 	spec        spec
-	lives       [][]life // by node
+	lives       [][]life // the processes of each node, in order
 	dirs        []string // data directories, by node
 	connections []*connection
 	took        time.Duration
@@ -58,7 +58,7 @@ type recording struct {
 type life struct {
 	trace  string        // file that strace wrote
 	left   string        // copy of the data directory after the process ended
-	killed time.Duration // when SIGKILL was sent, since the epoch; 0 if it was not sent
+	killed time.Duration // time of the SIGKILL since the Unix epoch; 0 if there was none
 }
 
 // recorder runs a cluster under strace.
@@ -81,7 +81,7 @@ exec strace -D -f --seccomp-bpf -y -xx -ttt -T -s 33554432 -e signal=KILL -e tra
 	-e inject=fsync,fdatasync:delay_enter=%d -o %s/"$3".$$.trace %s "$@"
 `
 
-// why returns the reason why this machine cannot record, or "".
+// why returns the reason why this machine cannot record, or "" if it can.
 func why() string {
 	if _, err := exec.LookPath("strace"); err != nil {
 		return "needs strace"
@@ -204,8 +204,8 @@ func (r *recorder) watch(i int) {
 	r.clientLoad.enter(i, r.cluster.Nodes[i].Clients, true, r.rng.Uint64(), 1<<30)
 }
 
-// lives is the scenario of a single node. The node is killed under load,
-// stopped, and killed again. It starts again each time.
+// lives is the scenario of a single node. It kills the node under load, stops
+// it, and kills it again. Each time it restarts the node.
 func lives(ctx context.Context, r *recorder) error {
 	for life := range 5 {
 		if err := r.cluster.Start(); err != nil {
@@ -237,8 +237,8 @@ func lives(ctx context.Context, r *recorder) error {
 	return nil
 }
 
-// leaderships is the scenario of three nodes. Leadership is transferred, and
-// leaders die, one of them with entries that the other nodes never received.
+// leaderships is the scenario of three nodes. It transfers leadership and kills
+// leaders. One of them dies with entries that the other nodes never received.
 func leaderships(ctx context.Context, r *recorder) error {
 	settle := func() (*process.Node, error) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

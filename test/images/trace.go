@@ -38,10 +38,10 @@ type step struct {
 }
 
 // readTrace reads the file that strace wrote about one process. killed is the
-// time when SIGKILL was sent to the process, since the epoch, or 0 if it was
-// not sent. From that time on, strace may print the result of another call (see
+// time of the SIGKILL to the process since the Unix epoch, or 0 if there was
+// none. From that time on, strace may print the result of another call (see
 // phantom), so the outcome of a call counts as unknown. ended reports whether
-// strace has seen the process end, and so has written everything.
+// the trace contains the end of the process, and so is complete.
 func readTrace(path string, killed time.Duration) (steps []step, ended bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func readTrace(path string, killed time.Duration) (steps []step, ended bool, err
 	open := make(map[string]string) // calls that have begun, by thread: the text printed so far
 	begun := make(map[string]*call)
 	threads := make(map[string]bool)
-	made := make(map[*call]string) // thread that made each call
+	made := make(map[*call]string) // the thread that made each call
 	returned := func(at time.Duration, c *call) {
 		if killed > 0 && at >= killed {
 			c.ret = ""
@@ -134,14 +134,14 @@ func withoutPhantoms(steps []step, threads map[*call]string) []step {
 	})
 }
 
-// phantom reports whether strace made up a call from the data of another call.
-// strace 6.1 asks the kernel which call a stopped thread is in. If a SIGKILL
-// has woken the thread, the kernel does not answer, and strace prints the data
-// of its previous answer as a call of that thread. If that answer was the
-// beginning of a call, the phantom repeats the call before it, in another
-// thread (other is true). If it was the end of a call, strace takes the result
-// of that call for the number of the phantom call. The first argument of the
-// phantom then says whether that call failed. A phantom never ends.
+// phantom reports whether strace invented the call c from its data about the
+// call before. strace 6.1 asks the kernel which call a stopped thread executes.
+// If a SIGKILL has woken the thread, the kernel does not answer, and strace
+// prints its previous data as a call of that thread. If this data is the
+// beginning of a call, the phantom repeats that call in another thread (other
+// is true). If the data is the end of a call, strace uses the result of that
+// call as the number of the phantom call, and the first argument of the phantom
+// says whether that call failed. A phantom never ends.
 func phantom(c, before *call, other bool) bool {
 	if c.ret != "" {
 		return false
@@ -199,7 +199,7 @@ func parseCall(text string) (*call, error) {
 			}
 			c.args = append(c.args, strings.TrimSpace(rest[from:i]))
 			switch _, after, ok := strings.Cut(rest[i:], "= "); {
-			case strings.HasPrefix(after, "? ERESTART"): // a signal arrived: the kernel or the program repeats the call
+			case strings.HasPrefix(after, "? ERESTART"): // after a signal, the kernel or the program repeats the call
 				c.ret = "-ERESTART"
 			case strings.HasPrefix(after, "-1 (errno "): // no real error has this number: see phantom
 			case ok && !strings.HasPrefix(after, "?"): // "?" or no result means that the process died in the call
@@ -224,8 +224,8 @@ func (c *call) arg(i int) string {
 
 func (c *call) number(i int) (int64, error) { return strconv.ParseInt(c.arg(i), 0, 64) }
 
-// fd splits "9<\x2f...>" into the descriptor and its path. The path is empty
-// for a file that has lost its name, because its content is lost when the
+// fd splits "9<\x2f...>" into the descriptor and its path. The path is empty if
+// the file has no name any longer, because its content is lost when the
 // descriptor is closed.
 func fd(arg string) (number, path string) {
 	number, rest, _ := strings.Cut(arg, "<")

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// arena is a cluster that a library is tested on.
+// arena is a cluster on which the tests run a library.
 type arena struct {
 	t       *testing.T
 	cluster *process.Cluster
@@ -22,12 +22,12 @@ type arena struct {
 	// nodes have them.
 	sentinels []string
 
-	// entry is the client address of a follower. nodes are all client
-	// addresses. The follower's is first.
+	// entry is the client address of a follower. nodes are the client addresses
+	// of all nodes, with entry first.
 	entry string
 	nodes []string
 	// killLeader kills the leader with kill -9 and returns when another node
-	// leads. The second call does nothing.
+	// leads. Calls after the first do nothing.
 	killLeader func()
 	killed     atomic.Bool // true if killLeader has been called
 }
@@ -80,8 +80,8 @@ func (a *arena) start(t *testing.T) {
 	}
 }
 
-// ready starts all nodes, removes all data, and chooses the nodes that clients
-// connect to.
+// ready starts all nodes, removes all data, and sets the addresses to which
+// clients connect.
 func (a *arena) ready(ctx context.Context, t *testing.T) {
 	t.Helper()
 	a.start(t)
@@ -115,7 +115,7 @@ func (a *arena) ready(ctx context.Context, t *testing.T) {
 	}
 }
 
-// do sends one command on a connection of its own.
+// do sends one command on a new connection.
 func do(addr, command string) error {
 	if _, err := respwire.NoError(respwire.Do(addr, limit, respwire.Words(command)...)); err != nil {
 		return fmt.Errorf("%s: %w", command, err)
@@ -123,9 +123,10 @@ func do(addr, command string) error {
 	return nil
 }
 
-// contend lets workers take a lock in turn. lock returns the function that
-// releases it. contend fails when two workers hold the lock at once. It kills
-// the leader while a worker holds the lock.
+// contend lets workers compete for a lock. The function lock takes the lock and
+// returns the function that releases it. contend kills the leader while a
+// worker holds the lock. It fails if two workers hold the lock at the same
+// time.
 func contend(ctx context.Context, a *arena, workers, rounds int,
 	lock func(ctx context.Context, worker int) (unlock func() error, err error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)

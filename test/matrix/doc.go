@@ -3,8 +3,9 @@
 // kill -9 while they run. The results go into docs/compatibility.md (go test
 // ./test/matrix -update; make matrix).
 //
-// Libraries that cannot be installed here are replayed. The tests send the
-// commands that the library sends, in its order, and check the parts of the
-// replies that the library checks. The scripts of these libraries are not copies:
-// they were written from a description of their behavior.
+// Some libraries cannot be installed on the test machine. The tests replay
+// them: they send the commands of the library in its order, and check the parts
+// of the replies that the library checks. The scripts in these replays are not
+// copies. They were written from a description of what the library's scripts
+// do.
 package matrix

@@ -129,7 +129,8 @@ func goRedisCluster(ctx context.Context, a *arena) error {
 	return contend(ctx, a, 3, 10, setnx(c, "lock"))
 }
 
-// redsyncLock is the example of the library itself, with an extension.
+// redsyncLock is the example from the documentation of redsync, and also
+// extends the lock.
 func redsyncLock(rs *redsync.Redsync) func(ctx context.Context, worker int) (func() error, error) {
 	return func(ctx context.Context, worker int) (func() error, error) {
 		m := rs.NewMutex("lock", redsync.WithExpiry(20*time.Second), redsync.WithTries(5000),
@@ -272,12 +273,12 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 	return nil
 }
 
-// rueidisWait takes the lock. rueidislock 1.0.79 may never wake a waiter. A
-// goroutine that counts a failed attempt can run before the attempt is marked
-// as failed, and the waiter is then no longer registered. Three workers that
-// contend for a lock on a Redis 7.0.15 under load reproduce this bug. So each
-// attempt has a deadline, which leaves more than enough time for a change of
-// leader.
+// rueidisWait takes the lock. Each attempt has a deadline, because rueidislock
+// 1.0.79 may never wake a waiter. The cause is in the library: a goroutine that
+// counts a failed attempt can run before the attempt is marked as failed, and
+// then the waiter is no longer registered. Three workers that compete for a
+// lock on a Redis 7.0.15 under load reproduce this bug. The deadline leaves
+// enough time for a change of leader.
 func rueidisWait(ctx context.Context, locker rueidislock.Locker) (held context.Context, release,
 	cancel context.CancelFunc, err error) {
 	for {

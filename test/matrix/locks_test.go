@@ -22,11 +22,13 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// owner is one owner of a lock that a library takes. Each function reports
-// whether it succeeded, and does not wait for the lock.
+// owner contains the functions with which a library takes, renews and releases
+// a lock for one owner. Each function reports whether it succeeded, and does
+// not wait for the lock.
 type owner struct {
 	take, renew, free func() (bool, error)
-	// intrude releases the lock as another owner of the same library would.
+	// intrude tries to release the lock as another owner that uses the same
+	// library.
 	intrude func() (bool, error)
 }
 
@@ -40,8 +42,8 @@ func TestLocks_OfLibraries(t *testing.T) {
 	for _, lib := range []struct {
 		name string
 		open func(ctx context.Context, t *testing.T, c *goredis9.Client, key string) owner
-		// hash says that the lock of the library is not a string. LOCK ACQUIRE
-		// then refuses the key with an error.
+		// hash says that the library stores its lock in a hash and not in a
+		// string. LOCK ACQUIRE refuses such a key with an error.
 		hash bool
 	}{
 		{name: "redsync", open: redsyncOwner}, {name: "bsm-redislock", open: redislockOwner},
@@ -59,7 +61,7 @@ func TestLocks_OfLibraries(t *testing.T) {
 	}
 }
 
-// sharing is a lock that LOCK and a library take in turns.
+// sharing is a test in which LOCK and a library take the same lock in turns.
 type sharing struct {
 	t    *testing.T
 	ctx  context.Context
@@ -76,7 +78,7 @@ func (s *sharing) must(what string, f func() (bool, error), want bool) {
 	}
 }
 
-// lock runs LOCK and returns its integer, 0 for null.
+// lock runs a LOCK command and returns the integer of its reply, 0 for null.
 func (s *sharing) lock(args ...any) int64 {
 	s.t.Helper()
 	n, err := s.c.Do(s.ctx, append([]any{"LOCK"}, args...)...).Int64()
@@ -96,8 +98,8 @@ func (s *sharing) want(got, want int64, what string) {
 	}
 }
 
-// libraryFirst takes the lock with the library, and tries to take it and to
-// release it with LOCK.
+// libraryFirst takes the lock with the library. Then it tries to take and to
+// release the lock with LOCK.
 func (s *sharing) libraryFirst() {
 	s.t.Helper()
 	s.want(s.lock("TOKEN", s.key), 0, "the token of a free lock")
@@ -117,8 +119,8 @@ func (s *sharing) libraryFirst() {
 	s.want(s.lock("CHECK", s.key, token), 0, "check after the release")
 }
 
-// lockFirst takes the lock with LOCK, and tries to take it and to release it with
-// the library.
+// lockFirst takes the lock with LOCK. Then it tries to take and to release the
+// lock with the library.
 func (s *sharing) lockFirst() {
 	s.t.Helper()
 	s.must("take a free lock", s.take, true)
@@ -140,8 +142,8 @@ func (s *sharing) lockFirst() {
 	s.must("release", s.free, true)
 }
 
-// waits waits with LOCK for the lock of the library. It does nothing if that lock
-// is a hash, because LOCK cannot wait for a hash.
+// waits lets LOCK wait for the lock of the library. It does nothing if the
+// library's lock is a hash, because LOCK cannot wait for a hash.
 func (s *sharing) waits() {
 	s.t.Helper()
 	if s.hash {
@@ -178,7 +180,7 @@ func redsyncOwner(ctx context.Context, _ *testing.T, c *goredis9.Client, key str
 	rs := redsync.New(goredis.NewPool(c))
 	m := rs.NewMutex(key, redsync.WithExpiry(30*time.Second), redsync.WithTries(1))
 	other := rs.NewMutex(key, redsync.WithValue("not the owner"))
-	// redsync reports a lock that is not its own as an error.
+	// redsync returns an error if the lock belongs to another owner.
 	no := func(done bool, err error) (bool, error) {
 		var taken *redsync.ErrTaken
 		if errors.As(err, &taken) || errors.Is(err, redsync.ErrLockAlreadyExpired) ||
@@ -276,8 +278,8 @@ func redisPyOwner(ctx context.Context, t *testing.T, c *goredis9.Client, key str
 func redissonOwner(ctx context.Context, _ *testing.T, c *goredis9.Client, key string) owner {
 	const holder = "uuid:1"
 	latch := 0
-	// If the key is a string, Redisson does not know the lock, and its scripts
-	// fail.
+	// Redisson stores locks in hashes. If the key is a string, its scripts fail
+	// with an error.
 	no := func(done bool, err error) (bool, error) {
 		if err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
 			return false, nil

@@ -33,9 +33,9 @@ type entry struct {
 	run   func(ctx context.Context, a *arena) error
 	nodes string // mode of the nodes: standalone, sentinel or clusterMode
 
-	// The version comes from one of these: a Go module, a Debian package,
-	// or, for a replayed library, the date of the description that the
-	// replay was made from.
+	// Exactly one of these determines the version: the Go module, the Debian
+	// package or, for a replayed library, the version or the date of the
+	// description from which the replay was written.
 	module, deb, replay string
 	// probe is a command that succeeds if the library is installed.
 	probe []string
@@ -72,7 +72,7 @@ func entries() []entry {
 // TestMatrix runs every entry. It compares the results with
 // docs/compatibility.md, or writes that page.
 func TestMatrix(t *testing.T) {
-	arenas := make(map[string]*arena) // by mode: entries with the same mode share a cluster
+	arenas := make(map[string]*arena) // by the mode of the nodes; entries with the same mode share a cluster
 	rows := make(map[string]string)
 	top := t // the test that owns the arenas, which all subtests share
 	for _, e := range entries() {

@@ -13,8 +13,8 @@ import (
 
 // programEntries are programs in other languages. Each gets the address of a
 // follower, the addresses of the Sentinels, and the address of the former
-// leader. At its middle the program prints "half" and waits for a line. At its
-// end it prints "ok".
+// leader. In the middle, the program prints "half" and waits for a line on its
+// standard input. At the end it prints "ok".
 var programEntries = []entry{
 	{lib: "redis-py", deb: "python3-redis", mode: "standalone",
 		what: "Lock: acquire, extend, reacquire, release among four threads",
@@ -48,8 +48,8 @@ func script(interpreter, file string, args ...string) func(context.Context, *are
 	}
 }
 
-// programEnv returns the environment of the programs. A Node.js that is not
-// Debian's looks for libraries elsewhere.
+// programEnv returns the environment of the programs. NODE_PATH lets a Node.js
+// that is not from Debian find Debian's libraries.
 func programEnv() []string { return append(os.Environ(), "NODE_PATH=/usr/share/nodejs") }
 
 // program runs a program, and kills the leader when the program prints "half".

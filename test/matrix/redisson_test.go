@@ -30,8 +30,9 @@ for i = 1, #KEYS do
   end
 end
 return renewed`
-	// KEYS[3] stores the reply of an unlock, which a repeated unlock returns.
-	// ARGV[4] is the command that publishes.
+	// KEYS[3] stores the reply of an unlock. If the unlock is repeated, the
+	// script returns this reply. ARGV[4] is the command that publishes the
+	// unlock message.
 	redissonFree = `
 local before = redis.call('get', KEYS[3])
 if before ~= false then return tonumber(before) end
@@ -94,8 +95,9 @@ return {redis.call('pttl', KEYS[1]), -1}`
 		w.call(true, "[:-1 :2]", take, keys, 30000, "u:2"))
 }
 
-// redissonWait ends every script with WAIT for the replicas that INFO lists. It
-// gives the lock up when fewer replicas acknowledge.
+// redissonWait replays a Redisson that sends WAIT after every script, for as
+// many replicas as INFO reports. Redisson gives the lock up if fewer replicas
+// acknowledge.
 func redissonWait(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
 		check := func(key string) error {
@@ -125,9 +127,9 @@ func redissonWait(ctx context.Context, a *arena) error {
 }
 
 func redissonReadLock(ctx context.Context, a *arena) error {
-	// The script builds the timeout keys of the holders from an argument, so
-	// KEYS does not contain them. The renewal counts down from the result of
-	// hget, which is a string.
+	// The script computes the names of the holders' timeout keys, so KEYS does
+	// not contain them. The renewal has a loop that counts down from the result
+	// of hget, which is a string.
 	const take = `
 local mode = redis.call('hget', KEYS[1], 'mode')
 if mode == false then

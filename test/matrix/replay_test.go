@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// replayEntries are the libraries that cannot be installed here.
+// replayEntries are the libraries that cannot be installed on the test machine.
 var replayEntries = []entry{
 	{lib: "Redisson", replay: "2026-08", mode: "single server, RLock",
 		what: "lock, re-entry, watchdog, pub/sub wake-up, unlock with latch", run: redissonLock},
@@ -71,8 +71,8 @@ func replay(ctx context.Context, a *arena, f func(w *wire) error) error {
 	return errors.Join(f(w), w.close())
 }
 
-// call sends EVALSHA. The first time, it also replays how the library reacts to
-// NOSCRIPT.
+// call sends EVALSHA. At the first call of a script, it also replays how the
+// library reacts to the error NOSCRIPT.
 func (w *wire) call(load bool, pattern, script string, keys []string, args ...any) error {
 	tail := []any{len(keys)}
 	for _, k := range keys {

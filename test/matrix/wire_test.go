@@ -42,7 +42,7 @@ func (w *wire) send(args ...any) error {
 	return w.conn.Send(command)
 }
 
-// recv reads a reply and returns it as one line (see the function line).
+// recv reads a reply and returns it in the form of the function line.
 func (w *wire) recv() (string, error) {
 	v, err := w.conn.Receive()
 	return line(v), err

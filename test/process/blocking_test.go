@@ -50,10 +50,10 @@ func pop(conn *respwire.Conn, n *process.Node) popped {
 // waitLimit is how long the clients of these tests wait at most.
 const waitLimit = time.Minute
 
-// TestBlocking_KillOfLeader has clients of all three nodes wait for elements of
-// one list. The leader is killed, and the elements are pushed through the other
-// nodes. The clients of the surviving nodes get every element, each once, in
-// the order in which the clients began to wait.
+// TestBlocking_KillOfLeader lets clients of all three nodes wait for elements
+// of one list. It kills the leader, and then pushes elements through the other
+// nodes. The clients of the surviving nodes get all elements, each element
+// once, in the order in which the clients began to wait.
 func TestBlocking_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
@@ -85,7 +85,7 @@ func TestBlocking_KillOfLeader(t *testing.T) {
 		p := <-out
 		if nodes[i] == dead {
 			if p.err == nil {
-				t.Errorf("a client of the killed node got %q", p.element)
+				t.Errorf("a client of the killed node got %q, want no element", p.element)
 			}
 			continue
 		}

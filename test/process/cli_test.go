@@ -48,7 +48,7 @@ type flagCase struct {
 	name string
 	env  []string
 	args []string
-	says []string // all parts of one line
+	says []string // parts that one line of the error must contain
 }
 
 // flagCases builds command lines for a node that does not run.
@@ -155,7 +155,8 @@ func (c flagCases) values() []flagCase {
 	}
 }
 
-// secretFiles contains wrong secrets, and ports that need one.
+// secretFiles contains wrong secrets, and addresses that need a secret or a
+// password.
 func (c flagCases) secretFiles() []flagCase {
 	return []flagCase{
 		{"peer address in the open", nil, c.serve("--peer-addr", "0.0.0.0:7379", "--advertise-peer-addr", c.peer),
@@ -197,7 +198,7 @@ func (c flagCases) secretFiles() []flagCase {
 	}
 }
 
-// words contains wrong commands, flags, variables and files.
+// words contains wrong commands, flags, environment variables and files.
 func (c flagCases) words() []flagCase {
 	return []flagCase{
 		{"member added without address", nil, []string{"member", "add", "n4"},
@@ -227,7 +228,8 @@ func (c flagCases) words() []flagCase {
 	}
 }
 
-// wantLine checks that one line of a text contains all parts, in order.
+// wantLine checks that at least one line of a text contains all parts, in
+// order.
 func wantLine(t *testing.T, text string, parts ...string) {
 	t.Helper()
 lines:
@@ -257,8 +259,8 @@ func TestServe_AddressInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantLine(t, refusesToStart(t, n), "holdfast: ", tt.what, tt.addr, "address already in use", tt.remedy)
-		// The node has not formed a cluster. A cluster of one would
-		// have been formed at once.
+		// The node must not have formed a cluster. A cluster of one node would
+		// have formed at once.
 		identity, err := os.ReadFile(filepath.Join(n.Dir, "node.json"))
 		if tt.remedy != "" && !os.IsNotExist(err) {
 			t.Errorf("%s: the data directory was made (%v)", tt.what, err)
@@ -319,7 +321,8 @@ func TestServe_Environment(t *testing.T) {
 	}
 }
 
-// eventually connects to a node that was started just before.
+// eventually connects to a node that has just been started, as soon as the node
+// listens.
 func eventually(t *testing.T, n *process.Node) (conn *respwire.Conn, err error) {
 	t.Helper()
 	pollErr := process.Poll(testutil.Within(t, testutil.StartLimit), n.ID+" to listen", func() bool {
@@ -477,8 +480,8 @@ func TestDataDir_OneProcessAtATime(t *testing.T) {
 	want(t, o, "v", "GET", "k")
 }
 
-// again returns a second handle on a node, under the given id. The handle has
-// not started a process yet.
+// again returns another process.Node with the flags of n and the given id. Its
+// process is not started yet.
 func again(n *process.Node, id string) *process.Node {
 	o := n.Another()
 	o.ID, o.Clients, o.Peers, o.HTTP, o.Dir, o.LogFile = id, n.Clients, n.Peers, n.HTTP, n.Dir, n.LogFile+".again."+id
@@ -486,8 +489,8 @@ func again(n *process.Node, id string) *process.Node {
 }
 
 // TestMember_WipedDirectory removes the data of a member. The cluster does not
-// admit the node again under its name. The node prints what the operator must
-// do, and the described steps work.
+// admit the node again under its name. The node prints the steps that the
+// operator must take, and these steps work.
 func TestMember_WipedDirectory(t *testing.T) {
 	c := startCluster(t)
 	for i := range 100 {
@@ -519,8 +522,8 @@ func TestMember_WipedDirectory(t *testing.T) {
 	want(t, n, "OK", "SET", "after", "v")
 }
 
-// replace follows the instructions that the error texts give for a node whose
-// data cannot be used. It waits until the node votes again.
+// replace follows the instructions of the error texts for a node whose data
+// cannot be used. It waits until the node votes again.
 func (c *cluster) replace(n, live *process.Node) {
 	c.t.Helper()
 	if _, err := os.Stat(n.Dir); err == nil {
@@ -549,9 +552,9 @@ func (c *cluster) replace(n, live *process.Node) {
 	}
 }
 
-// promotions counts how often a leader has logged that a node now votes. The
-// status of a new member is not reliable for this: while the member replays the
-// log, it shows past memberships, including its own earlier one.
+// promotions counts how often the nodes have logged that n became a voter. The
+// test cannot use the status of a new member instead: while the member replays
+// the log, its status shows earlier memberships, including its own.
 func (c *cluster) promotions(n *process.Node) int {
 	c.t.Helper()
 	count := 0

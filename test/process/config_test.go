@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestConfig_Kept checks that a setting that has no effect has the same value
-// on all nodes, even after the death of the leader and after a restart.
+// TestConfig_Kept sets a parameter that Holdfast stores but that has no effect.
+// All nodes must show the same value, even after the death of the leader and
+// after a restart.
 func TestConfig_Kept(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
@@ -38,8 +39,9 @@ func TestConfig_Kept(t *testing.T) {
 	holds(dead)
 }
 
-// TestConfig_Limits checks that CONFIG GET, INFO and the metrics show a limit
-// as the flag sets it. CONFIG SET says how to change the limit.
+// TestConfig_Limits checks that CONFIG GET, INFO and the metrics show the value
+// of a limit that the flag has set. The error of CONFIG SET says how to change
+// the limit.
 func TestConfig_Limits(t *testing.T) {
 	c := startCluster(t, "--max-subscriptions", "77")
 	n := c.leader()

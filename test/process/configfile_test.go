@@ -75,7 +75,7 @@ func TestConfigFile_MistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, text string
-		says       []string // each in a line of its own
+		says       []string // parts of the error, each in a separate line
 	}{
 		{"several", "client-adr: a:1\nleader-wait: 7\nmax-bulk-bytes: lots\nnode_id: n1\n", []string{
 			`:1: unknown setting "client-adr"; did you mean "client-addr"?`,

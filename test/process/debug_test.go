@@ -51,7 +51,8 @@ func readBundle(t *testing.T, path string) map[string]string {
 }
 
 // TestDebugBundle collects an archive from a cluster with one dead node. The
-// secrets of the cluster contain the word canary.
+// secrets of the cluster contain the word canary, which the archive must not
+// contain.
 func TestDebugBundle(t *testing.T) {
 	dir := t.TempDir()
 	password := writeSecret(t, filepath.Join(dir, "password"), "canary-password")

@@ -37,7 +37,8 @@ func startDev(t *testing.T, base int, dir string, args ...string) *devRun {
 	return startDevAs(t, exec.Command(binary), base, dir, args...)
 }
 
-// startDevAs is like startDev, with the command that runs the program.
+// startDevAs is like startDev. cmd is the command that runs the program, to
+// which startDevAs adds the arguments.
 func startDevAs(t *testing.T, cmd *exec.Cmd, base int, dir string, args ...string) *devRun {
 	t.Helper()
 	d := &devRun{t: t, base: base, dir: dir, exited: make(chan struct{}), cmd: cmd}
@@ -225,7 +226,7 @@ func TestDev(t *testing.T) {
 	}
 	wantLine(t, second.out.String(), "holdfast: ", "address already in use", "another cluster running? try --base-port")
 
-	// This is the signal that Ctrl-C sends.
+	// SIGINT is the signal that Ctrl-C sends.
 	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -235,15 +236,14 @@ func TestDev(t *testing.T) {
 	waitEnded(t, pids)
 	d.portsFree(3)
 
-	// The data is still there at the next start, whichever node was killed.
-	// This time dev itself is killed. Its nodes must not keep running.
+	// After the next start, dev has the data, although a node was killed. This
+	// time the test kills dev itself. Its nodes must not keep running.
 	d = startDev(t, base, dir)
 	pids, _ = d.table(3)
 	want(t, any, "me", "GET", "lock:a")
 	killDev(t, d, pids)
 
-	// dev reports a node that cannot start again, with the reason, and
-	// shows the other nodes.
+	// dev reports why a node cannot start again, and shows the other nodes.
 	if err := os.RemoveAll(filepath.Join(dir, "n3")); err != nil {
 		t.Fatal(err)
 	}
@@ -315,8 +315,8 @@ func TestDev_Hangup(t *testing.T) {
 			waitEnded(t, pids)
 			continue
 		}
-		// dev still reports the end of its node, which it would not do while it
-		// stops.
+		// dev has ignored the signal: it reports the end of a node, which it
+		// would not do if it were stopping.
 		if err := syscall.Kill(pids["n1"], syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

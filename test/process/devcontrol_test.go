@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestDev_Control kills, starts and restarts nodes of a running dev cluster
-// with the commands for that.
+// TestDev_Control runs the commands dev kill, start, stop and restart on the
+// nodes of a running dev cluster.
 func TestDev_Control(t *testing.T) {
 	takeSlot(t)
 	base, err := process.FreePorts(3, 3, 1000)

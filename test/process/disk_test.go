@@ -69,14 +69,14 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 
 // failoverLimit is how long the other nodes may take to elect a leader on a
 // busy machine, after the process of the old leader has ended. A process with a
-// thread that hangs in the kernel keeps its connections open. The other nodes
-// then must first miss its heartbeats.
+// thread that hangs in the kernel keeps its connections open. In that case the
+// other nodes notice its end only by the missing heartbeats.
 const failoverLimit = 2 * time.Second
 
 // waitDiskFailure waits until the node ends because of its disk, and checks
-// that the load continues without it. release, if not nil, ends the fault: a
-// thread that hangs in the kernel keeps a process from disappearing even after
-// the process has ended.
+// that the load continues without it. release, if not nil, removes the fault.
+// It is needed because a process cannot disappear while one of its threads
+// hangs in the kernel.
 func (c *cluster) waitDiskFailure(l *load, n *process.Node, since time.Time, limit time.Duration, wantLog string,
 	release func()) {
 	c.t.Helper()
@@ -202,7 +202,7 @@ func TestDisk_Full(t *testing.T) {
 		if o := invoke(t, nil, "member", "transfer", small.ID, "--addr", small.Clients); o.code != 0 {
 			t.Fatalf("member transfer: %+v", o)
 		}
-		if err := process.Poll(testutil.Within(t, 10*time.Second), "it to lead",
+		if err := process.Poll(testutil.Within(t, 10*time.Second), small.ID+" to lead",
 			func() bool { return c.leader() == small }); err != nil {
 			t.Fatal(err)
 		}
@@ -210,8 +210,8 @@ func TestDisk_Full(t *testing.T) {
 	l := newLoad(t, "full", each(6, c.Nodes)...)
 	l.progress(20)
 	l.excuseNode(small, true)
-	// A segment of 64 MiB exists from the start. The next segment does not
-	// fit.
+	// The disk has room for the first segment of 64 MiB, which exists from the
+	// start, but not for the next one.
 	conn := dial(t, c.others(small)[0])
 	value := strings.Repeat("v", 1<<20)
 	var begun time.Time
@@ -222,11 +222,12 @@ func TestDisk_Full(t *testing.T) {
 		}
 	}
 	c.waitDiskFailure(l, small, begun, stallTimeout+time.Second, "no space left on device", nil)
-	// The node waits for room, says so, and continues by itself.
+	// The node waits for free space, logs that, and continues when there is
+	// space.
 	if err := small.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Poll(testutil.Within(t, 20*time.Second), "it to wait for room",
+	if err := process.Poll(testutil.Within(t, 20*time.Second), small.ID+" to wait for free space",
 		func() bool { return strings.Contains(small.Output(), "cannot start yet: the disk of") }); err != nil {
 		t.Fatal(err)
 	}

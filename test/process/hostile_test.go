@@ -44,9 +44,9 @@ func hungUp(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// TestHostile_OnlyTheirConnectionDies sends bytes that would crash the parser
-// behind the guard or make it loop, and other malicious bytes. Only the
-// connection that sends them ends.
+// TestHostile_OnlyTheirConnectionDies sends malicious bytes. Without the guard,
+// some of them would crash the parser or make it loop. Only the connection that
+// sends the bytes ends.
 func TestHostile_OnlyTheirConnectionDies(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "honest", each(3, c.Nodes)...)

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// web is an HTTP client with connections of its own.
+// web is the HTTP client of the tests.
 var web = &http.Client{Timeout: 5 * time.Second}
 
 func fetch(t *testing.T, n *process.Node, path string) (code int, body string) {

@@ -51,8 +51,9 @@ func fillRedis(t *testing.T, r *process.Node) {
 	redis.call('SELECT', 3) redis.call('SET', 'other', 'three', 'EX', 500)`, "0")
 }
 
-// sameBytes are keys of fillRedis whose DUMP the value determines. The order of
-// the elements in a large hash and in a set is not part of the value.
+// sameBytes are the keys of fillRedis for which equal values have equal DUMPs.
+// Large hashes and sets are not among them, because the order of their elements
+// is not part of the value.
 var sameBytes = []string{"s", "n", "ttl", "l", "ints", "h", "z", "hll", "geo", "x", "long", "biglist", "bigz"}
 
 // wantImported compares the keys of the cluster with the keys of the Redis
@@ -65,7 +66,7 @@ func wantImported(t *testing.T, r, n *process.Node) {
 		}
 	}
 	for key, members := range map[string]string{"bigh": "HGETALL", "bigs": "SMEMBERS", "set": "SMEMBERS"} {
-		// Redis itself reads the value of the cluster.
+		// Redis itself reads the DUMP of the cluster and compares the value.
 		copied := do(t, r, "EVAL", `redis.call('DEL', KEYS[2]) redis.call('RESTORE', KEYS[2], 0, ARGV[1])
 			local a, b = redis.call(ARGV[2], KEYS[1]), redis.call(ARGV[2], KEYS[2])
 			table.sort(a) table.sort(b)
@@ -79,7 +80,7 @@ func wantImported(t *testing.T, r, n *process.Node) {
 	}
 	want(t, n, "(integer) 42", "FCALL", "f", "0")
 	want(t, n, "three", "EVAL", "redis.call('SELECT', 3) return redis.call('GET', 'other')", "0")
-	// The key of Redis is read last, so it has less time left.
+	// The test reads the key of Redis last, so that key has less time left.
 	if left, source := number(t, n, "PTTL", "ttl"), number(t, r, "PTTL", "ttl"); left < source || left > source+5000 {
 		t.Errorf("PTTL: %d, Redis has %d", left, source)
 	}
@@ -181,9 +182,9 @@ func importRefusals(t *testing.T, c *cluster, r *process.Node, file string) {
 	refuses(t, []string{"no leader", "start a majority"}, "import", "redis://"+r.Clients, "--addr", n.Clients)
 }
 
-// TestImport_Interrupted interrupts an import with SIGINT and with SIGKILL. The
-// same command continues each time, and in the end the cluster has every key
-// once.
+// TestImport_Interrupted interrupts an import with SIGINT and with SIGKILL.
+// Each time, the same command continues the import. In the end the cluster has
+// every key once.
 func TestImport_Interrupted(t *testing.T) {
 	c := startCluster(t)
 	dir := t.TempDir()
@@ -213,8 +214,8 @@ func TestImport_Interrupted(t *testing.T) {
 			wantContains(t, "an interrupted import", said.String(), "interrupted", "run the same command again")
 		}
 	}
-	// SCAN of a server whose table grows may return a key twice, so only the check at
-	// the end has an exact number.
+	// SCAN may return a key twice while the hash table of the server grows, so
+	// only the check at the end has an exact number.
 	wantContains(t, "the last import", run(t, args...), fmt.Sprintf("has %d of the %d keys", keys, keys))
 	want(t, c.Nodes[0], fmt.Sprintf("(integer) %d", keys), "DBSIZE")
 }
@@ -245,9 +246,9 @@ func fillLarge(t *testing.T, r *process.Node) {
 	do(t, r, "CONFIG", "SET", "proto-max-bulk-len", "512mb")
 }
 
-// TestImport_Large imports values that the cluster refuses as one command. Each value
-// arrives complete and under its own name only. The import never replaces another
-// value.
+// TestImport_Large imports values that the cluster refuses as one command. Each
+// value arrives complete and under its own name only. Without --replace, the
+// import never replaces another value.
 func TestImport_Large(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-write-time", "4ms"}})
 	c.start()

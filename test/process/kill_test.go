@@ -71,9 +71,9 @@ func TestKill_LosesNothing(t *testing.T) {
 }
 
 // TestKill_AtAPoint starts a process with a failpoint set. The process kills
-// itself there, and its log and other outputs clearly announce the failpoint.
-// After a restart, the node has the data that it had written but not
-// acknowledged. verify/attack covers all failpoints.
+// itself there. Before that, its log warns that it will do so. After a restart,
+// the node has the data that it had written but not acknowledged. verify/attack
+// covers all failpoints.
 func TestKill_AtAPoint(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1})
 	c.start()
@@ -84,9 +84,9 @@ func TestKill_AtAPoint(t *testing.T) {
 	n.Use(binary, "HOLDFAST_TEST_KILL_AT="+failpoint.EntryApplied+":4")
 	start(t, n)
 	c.leader()
-	// The node also writes entries of its own: that it is leader, and that
-	// it reserves client ids. After it has reserved them, new connections
-	// have small ids.
+	// The node also writes entries that no client has sent: one when it becomes
+	// leader, and one that reserves client ids. Once the ids are reserved, new
+	// connections have small ids.
 	if err := process.Poll(testutil.Within(t, testutil.StartLimit), "client ids to be reserved", func() bool {
 		id, err := respwire.NoError(dial(t, n).Do("CLIENT", "ID"))
 		return err == nil && id.Int <= fsm.MaxClientID

@@ -79,7 +79,7 @@ func (l *load) end() {
 	l.wg.Wait()
 }
 
-// each returns n lists with one node each, and takes the nodes in turn.
+// each returns n lists with one node each. It uses the nodes in turn.
 func each(n int, nodes []*process.Node) [][]*process.Node {
 	var lists [][]*process.Node
 	for i := range n {
@@ -174,8 +174,8 @@ const (
 	unknown
 )
 
-// outcomeOf returns the outcome that an error stands for. If the connection
-// failed, outcomeOf closes it.
+// outcomeOf returns the outcome of a command that ended with err. If the
+// connection failed, outcomeOf closes it.
 func (w *writer) outcomeOf(node *process.Node, what string, err error) int {
 	if err == nil {
 		return acknowledged
@@ -206,14 +206,15 @@ func (w *writer) outcomeOf(node *process.Node, what string, err error) int {
 	return unknown
 }
 
-// excuse sets for all clients whether errors are expected.
+// excuse says for all clients whether errors are expected from now on.
 func (l *load) excuse(yes bool) {
 	for _, w := range l.writers {
 		w.excused.Store(yes)
 	}
 }
 
-// excuseNode sets for the clients of one node whether errors are expected.
+// excuseNode says for the clients of one node whether errors are expected from
+// now on.
 func (l *load) excuseNode(n *process.Node, yes bool) {
 	for _, w := range l.writers {
 		if w.nodes[0] == n {
@@ -232,8 +233,8 @@ func (l *load) acks() int64 {
 }
 
 // progress waits until every client whose errors are not excused has n more
-// acknowledged writes. If the errors of all clients are excused, it waits until any
-// one of them has n more.
+// acknowledged writes. If the errors of all clients are excused, it waits until
+// one client has n more.
 func (l *load) progress(n int64) {
 	l.t.Helper()
 	var before []int64

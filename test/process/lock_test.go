@@ -17,7 +17,7 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
 	through := c.others(dead)
-	taken := time.Now() // a time before the command; the lock lasts at least 600 s from then
+	taken := time.Now() // before the command is sent; the lock lasts at least 600 s from here
 	want(t, through[0], "OK", "SET", "lock:a", "me", "NX", "EX", "600")
 	kill(t, dead)
 	begun := time.Now()
@@ -72,8 +72,8 @@ func TestLock_SurvivesKillOfLeader(t *testing.T) {
 }
 
 // lateBound is the largest amount by which a TTL may be too long after a few
-// failovers. Each failover loses at most the time since the last advance of the
-// lease clock, and the time without a leader.
+// failovers. Each failover lengthens a TTL by at most the time since the last
+// advance of the lease clock plus the time without a leader.
 const lateBound = 30 * time.Second
 
 // checkTTL compares TTL and PTTL with this test's own monotonic clock. The

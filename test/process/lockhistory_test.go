@@ -71,9 +71,9 @@ func hows(grants []grantRecord) string {
 	return strings.Join(all, ", ")
 }
 
-// TestLock_History checks that all nodes have the same history of locks, after kill
-// -9 of the leader and of all nodes, with a snapshot in between. Clients take the
-// locks through all nodes.
+// TestLock_History checks that all nodes have the same history of locks, after
+// kill -9 of the leader and of all nodes, with a snapshot in between. Clients
+// take the locks through all three nodes.
 func TestLock_History(t *testing.T) {
 	c := startCluster(t)
 	var expected []string
@@ -102,7 +102,7 @@ func TestLock_History(t *testing.T) {
 		return grants
 	}
 	round("first", c.Nodes)
-	for _, n := range c.Nodes[:2] { // after a restart, these nodes do not apply the log before the snapshot again
+	for _, n := range c.Nodes[:2] { // after a restart, these nodes begin with the snapshot
 		want(t, n, "OK", "HOLDFAST", "SNAPSHOT")
 	}
 	round("second", c.Nodes)
@@ -190,9 +190,9 @@ func TestLock_HistoryTorn(t *testing.T) {
 	}
 }
 
-// TestLock_HistoryOfUser runs scripts of lock libraries as a user with ACL rules.
-// For such a user, the interpreter executes the scripts. The history must contain
-// the locks that the scripts take and release.
+// TestLock_HistoryOfUser runs scripts of lock libraries as a user with ACL
+// rules. For such a user, the interpreter executes the scripts. The history
+// must contain the grants that these scripts begin and end.
 func TestLock_HistoryOfUser(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "ACL", "SETUSER", "app", "on", ">pw", "~lock*", "+@all")

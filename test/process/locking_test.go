@@ -19,7 +19,7 @@ import (
 type locked struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 	out  testutil.Log  // output of the program and of its command
 }
 
@@ -34,7 +34,7 @@ func (c *cluster) lock(key, script string, flags ...string) *locked {
 	l.cmd = exec.Command(binary, append(args, "--", "sh", "-c", script)...)
 	l.cmd.Env = process.CleanEnv()
 	l.cmd.Stdout, l.cmd.Stderr = &l.out, &l.out
-	l.cmd.WaitDelay = time.Second // a test that fails may leave a child process that keeps the pipe open
+	l.cmd.WaitDelay = time.Second // if a test fails, a child process may remain that keeps the pipe open
 	if err := process.Start(l.cmd); err != nil {
 		c.t.Fatal(err)
 	}
@@ -145,8 +145,9 @@ func TestLock_Runs(t *testing.T) {
 	}
 }
 
-// TestLock_Signals checks that the command and its children get signals, and
-// that the command ends when the program that holds the lock ends.
+// TestLock_Signals checks that "holdfast lock" passes signals to its command
+// and the command's children, and that the command ends when "holdfast lock"
+// ends.
 func TestLock_Signals(t *testing.T) {
 	c := startCluster(t)
 	l := c.lock("a", `trap "echo usr1" USR1; trap "echo term; exit 5" TERM; `+endless)
@@ -171,8 +172,8 @@ func TestLock_Signals(t *testing.T) {
 	}
 }
 
-// TestLock_Lost checks that the command ends when the lock is broken, and when the
-// cluster does not confirm the lease.
+// TestLock_Lost checks that the command ends in two cases: when the lock is
+// broken, and when the cluster does not confirm the renewal of the lease.
 func TestLock_Lost(t *testing.T) {
 	c := startCluster(t)
 	ignores := `trap "echo term" TERM; ` + endless
@@ -186,7 +187,7 @@ func TestLock_Lost(t *testing.T) {
 	wantContains(t, "a broken lock", l.out.String(), "term", "lost")
 
 	// If the cluster does not confirm the lock, the command ends before the
-	// lease, so it never runs together with the command of the next owner.
+	// lease ends. So it never runs together with the command of the next owner.
 	const ttl = 3 * time.Second
 	l = c.lock("b", ignores, "--ttl", ttl.String(), "--grace", "500ms")
 	l.says("begun")

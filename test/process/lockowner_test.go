@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestLock_SameOwner: a client whose connection hangs asks again on another connection.
-// The two connections wait at different nodes. When the owner gets the lock, both
-// connections get a reply with the same token, and the other waiters keep their
-// positions.
+// TestLock_SameOwner checks an owner that asks again on another connection,
+// because its first one seems to hang. The two connections wait at different
+// nodes. When the owner gets the lock, both connections get a reply with the
+// same token, and the other waiters keep their positions.
 func TestLock_SameOwner(t *testing.T) {
 	c := startCluster(t)
 	at := append(c.others(c.leader()), c.leader())

@@ -26,15 +26,16 @@ func (c *cluster) owners(key string) (names []string) {
 	return names
 }
 
-// TestLock_Shared checks that readers run together and a writer runs alone. When
-// the leader is killed, waiters on two nodes keep their order. A reader behind a
-// waiting writer waits, and the readers in front of the next writer run together.
+// TestLock_Shared checks that readers run together and a writer runs alone.
+// When the leader is killed, waiters on two nodes keep their order. A reader
+// behind a waiting writer waits. All readers up to the next writer run
+// together.
 func TestLock_Shared(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
 	at := c.others(leader)
-	// Each program talks to one surviving node, and to the other one only if that
-	// node does not answer.
+	// Each program uses one of the two surviving nodes, and the other one only
+	// if the first does not answer.
 	flags := func(node int, more ...string) []string {
 		return append([]string{"--ttl", "20s", "--addr", at[node].Clients + "," + at[1-node].Clients}, more...)
 	}
@@ -68,7 +69,8 @@ func TestLock_Shared(t *testing.T) {
 			t.Fatalf("a waiter runs while the readers hold the lock: %s", w.out.String())
 		}
 	}
-	// Each group gets the lock when the one before it has left.
+	// Each group of owners gets the lock when the previous group has released
+	// it.
 	running := readers
 	for _, next := range [][]*locked{waiters[:1], waiters[1:3], waiters[3:4], waiters[4:]} {
 		for i, l := range running {

@@ -33,7 +33,8 @@ func takeSlot(t *testing.T) {
 	t.Cleanup(func() { <-slots })
 }
 
-// cluster is a process.Cluster with the test that fails on unexpected errors.
+// cluster is a process.Cluster with its test. An unexpected error fails the
+// test.
 type cluster struct {
 	*process.Cluster
 	t *testing.T
@@ -120,8 +121,8 @@ func dial(t *testing.T, n *process.Node) *respwire.Conn {
 	return c
 }
 
-// do sends one command to a node, on a connection of its own. It returns what
-// show returns.
+// do sends one command to a node, on a new connection. It returns the reply as
+// show does.
 func do(t *testing.T, n *process.Node, args ...string) string {
 	t.Helper()
 	c, err := respwire.Connect(n.Clients, replyLimit)
@@ -165,7 +166,7 @@ type outcome struct {
 	out, errOut string
 }
 
-// invoke runs the program until it ends, which must be soon.
+// invoke runs the program and waits until it ends. The program must end soon.
 func invoke(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
 	return invokeWithin(t, 30*time.Second, env, args...)

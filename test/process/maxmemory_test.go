@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestMaxMemory feeds 300 MB to nodes with --maxmemory 128mb, which take snapshots
-// meanwhile. No node may take 320 MB at any time, and none may end.
+// TestMaxMemory writes 300 MB to nodes with --maxmemory 128mb, while the nodes
+// take snapshots. No node may use 320 MB at any time, and none may end.
 func TestMaxMemory(t *testing.T) {
 	const limit = 320 << 20
 	c := startCluster(t, "--maxmemory", "128mb", "--snapshot-bytes", "32mb")
@@ -62,10 +62,10 @@ func TestMaxMemory(t *testing.T) {
 	want(t, c.Nodes[1], "OK", "SET", "more", "v")
 }
 
-// TestMaxMemory_Refusals checks which commands are refused while the data set is
-// too large. Writes of scripts and transactions are refused, and a metric counts
-// the refusals. Releases and renewals of locks are not refused. CONFIG SET
-// maxmemory default makes the nodes' flags decide again.
+// TestMaxMemory_Refusals checks which commands are refused while the data set
+// is too large. Writes of scripts and transactions are refused, and a metric
+// counts the refusals. Releases and renewals of locks are not refused. After
+// CONFIG SET maxmemory default, the flags of the nodes apply again.
 func TestMaxMemory_Refusals(t *testing.T) {
 	c := startCluster(t, "--maxmemory", "1mb")
 	leader := c.leader()
@@ -116,7 +116,8 @@ func TestMaxMemory_Refusals(t *testing.T) {
 		wantContains(t, "EXEC", show(at, "EXEC"), "EXECABORT", oom)
 	})
 	counted("a new lock", func() { want(t, other, oom, "LOCK", "ACQUIRE", "new", "me", "PX", "1000", "WAIT", "0") })
-	// The owner of a lock keeps it, others wait for it, and the next one gets it.
+	// The owner of a lock can renew and release it, clients can wait for it,
+	// and the first waiter gets it.
 	token := do(t, leader, "LOCK", "TOKEN", "held")
 	want(t, other, token, "LOCK", "ACQUIRE", "held", "me", "PX", "600000")
 	want(t, other, "(nil)", "LOCK", "ACQUIRE", "held", "you", "PX", "600000")

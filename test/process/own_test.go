@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// raw is a connection whose every byte the tests compare.
+// raw is a connection on which the tests compare every byte.
 type raw struct {
 	t *testing.T
 	*respwire.Conn
@@ -27,7 +27,7 @@ func dialRaw(t *testing.T, network, addr string) *raw {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() }) // the test is over
+	t.Cleanup(func() { _ = c.Close() }) // an error does not matter after the test
 	return &raw{t, c}
 }
 
@@ -57,17 +57,17 @@ func (r *raw) ask(lines ...string) string {
 // script without a dry run may take.
 const slowSet = `EVAL "for i = 1, 300000 do end return redis.call('SET', KEYS[1], ARGV[1])"`
 
-// ownSteps lists the steps of one connection, pipeline by pipeline. Another
-// connection sends a step that begins with @. The next step writes, and the
-// pushes that the other connection caused arrive before the reply of that
-// write.
+// ownSteps lists the steps of one connection. Each step is a pipeline. If a
+// step begins with @, another connection sends it. The step after that contains
+// a write, and the pushes that the other connection caused arrive before the
+// reply to the write.
 var ownSteps = []struct {
 	name  string
 	setup []string
 	steps []string
-	// pushed marks the cases in which the order differs: Redis 7.0 sends
-	// messages before the reply of PUBLISH, and inside the reply of EXEC. Later
-	// versions of Redis, and Holdfast, send them after that reply.
+	// pushed marks the cases in which the order differs. Redis 7.0 sends
+	// messages before the reply of PUBLISH, and inside the reply of EXEC.
+	// Holdfast and later versions of Redis send them after that reply.
 	pushed bool
 }{
 	{name: "write", steps: []string{"GET k", "SET k 1|PING|GET k|PING", "SET k 2|SET k 3|GET k|SET k 4|PING",
@@ -212,7 +212,7 @@ func TestOwn_TrackingOn(t *testing.T) {
 		if got := a.ask("CLIENT TRACKING ON" + mode); got != "+OK\r\n" {
 			t.Fatalf("try %d: CLIENT TRACKING ON%s at %s was answered %q", i, mode, n.ID, got)
 		}
-		w.ask("SET l v") // the first change that is to be reported
+		w.ask("SET l v") // the first change that the connection must report
 		want := "+OK\r\n"
 		if mode != "" {
 			invalid := ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n"
@@ -225,10 +225,11 @@ func TestOwn_TrackingOn(t *testing.T) {
 	}
 }
 
-// TestOwn_CachesThroughKill runs caching clients on all nodes, which change
-// cached keys while the leader is killed. A cache is never older than its
-// client's own last acknowledged write, nor older than what the client has
-// already received. At the end all caches match the keys.
+// TestOwn_CachesThroughKill runs clients with caches on all nodes. They change
+// cached keys while the leader is killed. A cached value is never older than
+// the client's own last acknowledged write, nor older than a value that the
+// client has already received. At the end the caches have the values of the
+// keys.
 func TestOwn_CachesThroughKill(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
@@ -270,7 +271,7 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	wg.Wait()
 	other, hits := dial(t, rest[0]), 0
 	for i, cl := range clients {
-		if err := process.Poll(testutil.Within(t, time.Minute), "the cache to hold what the keys do", func() bool {
+		if err := process.Poll(testutil.Within(t, time.Minute), "the cache to match the keys", func() bool {
 			differs, err := cl.Differs(func(key string) int64 {
 				n, err := numberOf(other, key)
 				if err != nil {
@@ -292,10 +293,10 @@ func TestOwn_CachesThroughKill(t *testing.T) {
 	}
 }
 
-// TestOwn_Paused stops the leader, so that a follower does not hear from the
-// leader. The follower must not delay its replies without a limit while events
-// are missing: a connection with tracking gets an invalidation of all keys
-// instead.
+// TestOwn_Paused pauses the leader, so that a follower receives no events from
+// it. The follower must not delay its replies without a limit while events are
+// missing. Instead, a connection with tracking gets an invalidation of all
+// keys.
 func TestOwn_Paused(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

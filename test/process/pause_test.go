@@ -27,7 +27,7 @@ func TestPause_OfTheLeader(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "pause", each(3, c.Nodes)...)
 	var locks []*mutex
-	for i := range 3 { // a client of the paused node may hold one lock; the others must stay usable
+	for i := range 3 { // the client that holds a lock may use the paused node; the other locks must stay usable
 		locks = append(locks, newMutex(t, fmt.Sprintf("mutex:%d", i), c.Nodes))
 	}
 	r := newRegister(t, c.Nodes)
@@ -35,7 +35,8 @@ func TestPause_OfTheLeader(t *testing.T) {
 		leader := c.settled()
 		l.progress(50)
 		r.follow(c.others(leader)[0])
-		// No error is allowed here: a client of the paused node only waits.
+		// The clients must get no error, because a client of the paused node
+		// only waits.
 		send(t, leader, syscall.SIGSTOP)
 		resume := time.NewTimer(pauseLength)
 		defer resume.Stop()
@@ -93,12 +94,12 @@ func TestPause_OfTheLeader(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// mutex is a set of clients that take and release one lock, and check that no
+// mutex is a set of clients that take and release one lock. They check that no
 // two of them hold it at a time.
 type mutex struct {
 	t      *testing.T
 	key    string
-	holder atomic.Int64 // the client that certainly holds the lock, 0 for none
+	holder atomic.Int64 // id of the client that certainly holds the lock, 0 for none
 	grants atomic.Int64
 	stop   chan struct{}
 	wg     sync.WaitGroup

@@ -62,8 +62,8 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 						return
 					}
 				}
-				// The receivers that PUBLISH counts are those
-				// of the publisher's own node.
+				// PUBLISH counts only the receivers that are connected to the
+				// publisher's node.
 				if got := show(p, "PUBLISH", "news", fmt.Sprint(i, "-", k)); got != "(integer) 1" {
 					failed <- fmt.Errorf("PUBLISH %d of %d: %s", k, i, got)
 					return
@@ -97,9 +97,9 @@ func TestPubSub_KillOfLeader(t *testing.T) {
 	}
 }
 
-// TestPubSub_UnsubscribeComesLater checks that messages acknowledged before
-// UNSUBSCRIBE was sent are delivered before its reply, whichever nodes the
-// publisher and the subscriber are connected to.
+// TestPubSub_UnsubscribeComesLater checks that a subscriber gets the messages
+// that were acknowledged before it sent UNSUBSCRIBE, and gets them before the
+// reply. The publisher and the subscriber may be connected to any nodes.
 func TestPubSub_UnsubscribeComesLater(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

@@ -11,10 +11,11 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestRemoveAway kills members of a cluster of five whose leader removes members
-// that are away. The clocks of the nodes run ten times as fast as usual, so a
-// minute of absence takes six seconds. No command of the other nodes' clients may
-// fail. The leader keeps the last three voters, which are a majority of five.
+// TestRemoveAway kills members of a cluster of five nodes. Its leader removes
+// members that are away for a minute. The clocks of the nodes run ten times as
+// fast as usual, so a minute of absence takes six seconds. No command of the
+// other nodes' clients may fail. The leader keeps the last three voters, which
+// are a majority of five.
 func TestRemoveAway(t *testing.T) {
 	clock := filepath.Join(t.TempDir(), "clock")
 	if err := os.WriteFile(clock, []byte("0s 10"), 0o600); err != nil {

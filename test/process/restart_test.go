@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// restartLimit is how long a restart with manyKeys keys may take until commands
-// are served again. All three nodes start at once and share the processors with
-// other tests. So a machine that needed longer to write the keys may need as
-// long to read them.
+// restartLimit is how long a restart with manyKeys keys may take until the
+// nodes serve commands again. All three nodes start at once and share the
+// processors with other tests. So if writing the keys took longer than
+// restartLimit, the restart may take as long as the writing.
 const (
 	manyKeys     = 1_000_000
 	restartLimit = 10 * time.Second

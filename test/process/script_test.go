@@ -29,9 +29,9 @@ redis.register_function('release', function(keys, args)
 end)`
 
 // TestScript_KillOfLeader runs lock cycles through a follower while the leader
-// is killed repeatedly. Every SET NX is granted. Scripts and functions take
-// turns with the compare-and-delete. Each one deletes its token exactly once,
-// although a new leader runs again what was under way.
+// is killed repeatedly. Every SET NX is granted. A script and a function take
+// turns to compare and delete. Each run deletes its token exactly once,
+// although a new leader runs scripts again that were in progress.
 func TestScript_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	follower := c.others(c.leader())[0]
@@ -109,8 +109,8 @@ func TestScript_KillOfLeader(t *testing.T) {
 	t.Logf("%d lock cycles", n)
 }
 
-// TestScript_Loops checks that a script that loops ends within its time limit,
-// and that a read does not wait for it.
+// TestScript_Loops checks that a script with an endless loop ends within its
+// time limit, and that reads do not wait for it.
 func TestScript_Loops(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "k", "v")

@@ -169,8 +169,8 @@ func (s *shown) commands(conn *respwire.Conn) {
 	}
 }
 
-// paths reads the paths of the HTTP port with its token, and checks that most
-// of them need it.
+// paths reads the paths of the HTTP port with the port's token. It checks that
+// all paths except /healthz and /readyz need the token.
 func (s *shown) paths(t *testing.T, n *process.Node, token string) {
 	t.Helper()
 	for _, path := range []string{"/metrics", "/status", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline",
@@ -190,8 +190,8 @@ func (s *shown) paths(t *testing.T, n *process.Node, token string) {
 	}
 }
 
-// demandsPassword starts a node again, without the flag that sets the password.
-// The node must still demand the password.
+// demandsPassword restarts a node without the flag that sets the password. The
+// node must still demand the password.
 func demandsPassword(t *testing.T, late *process.Node) {
 	t.Helper()
 	stopNode(t, late)
@@ -240,8 +240,8 @@ func TestClusterSecret_Rotated(t *testing.T) {
 			l.progress(100)
 		}
 	}
-	// The new secret is in use: a node that is started again with it belongs to the
-	// cluster, and a wrong file changes nothing.
+	// All nodes now use the new secret: a node that restarts with it belongs to
+	// the cluster. A wrong file changes nothing.
 	last := c.Nodes[2]
 	l.excuseNode(last, true)
 	stopNode(t, last)

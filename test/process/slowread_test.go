@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// slowRounds is the number of slow reads that take many seconds together. One
-// read takes tens of milliseconds, because its cost is the product of the
-// lengths of the texts of writeSlowTexts.
+// slowRounds is a number of slow reads that together take many seconds. One
+// read takes tens of milliseconds, because it compares the two long texts of
+// writeSlowTexts.
 const slowRounds = 300
 
 // writeSlowTexts writes the two texts that the slow reads compare.
@@ -73,8 +73,8 @@ func sendSlowReads(t *testing.T, conn *respwire.Conn, count int) {
 }
 
 // TestSlowRead_Limits checks, through the leader and through a follower, that a
-// read ends at its limits of time and memory. The error must name the limit, and
-// other clients must be able to write meanwhile.
+// slow read ends when it exceeds a limit of time or memory. The error must name
+// the limit, and other clients must be able to write meanwhile.
 func TestSlowRead_Limits(t *testing.T) {
 	c := startCluster(t, "--slow-read-time", "500ms", "--max-slow-read-memory", "1mb")
 	leader := c.leader()
@@ -124,8 +124,8 @@ func TestSlowRead_ClientLeft(t *testing.T) {
 	}
 }
 
-// TestSlowRead_KillOfLeader checks that slow reads through a follower survive
-// the leader that runs them.
+// TestSlowRead_KillOfLeader kills the leader while it runs slow reads for
+// clients of a follower. The clients must get their replies nevertheless.
 func TestSlowRead_KillOfLeader(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

@@ -74,9 +74,9 @@ func TestStop_RollingRestart(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// TestStop_AllAtOnce stops all nodes at the same moment. They also end in time,
-// although no node is left to receive the leadership, and they start again with
-// all data.
+// TestStop_AllAtOnce stops all nodes at the same moment. They must end in time,
+// although no node is left to receive the leadership. Then they must start
+// again with all data.
 func TestStop_AllAtOnce(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "all", each(6, c.Nodes)...)

@@ -54,7 +54,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign returns a new key and its certificate, signed by signer, or by itself.
+// sign returns a new key and its certificate. The key signer signs the
+// certificate; if signer is nil, the new key does.
 func (a *authority) sign(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -105,7 +106,8 @@ func (a *authority) issue(name string, serial int64) (cert, key string) {
 
 func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
 
-// client returns a client of a node, with the certificate of a name or "".
+// client returns a client of a node. name is the name of the client's
+// certificate, or "" for a client without one.
 func (a *authority) client(n *process.Node, name string) *redis.Client {
 	a.t.Helper()
 	pool, err := certs.Authorities(a.path("ca.pem"))
@@ -181,8 +183,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("redis-cli --tls: %s, %v", out, err)
 		}
 	}
-	// A process without a certificate of the authority cannot speak to a peer
-	// port.
+	// A process without a certificate of the authority cannot use a peer port.
 	raw, err := tls.Dial("tcp", leader.Peers, &tls.Config{InsecureSkipVerify: true})
 	if err == nil {
 		if err = raw.SetDeadline(time.Now().Add(replyLimit)); err == nil {
@@ -194,14 +195,16 @@ func TestTLS(t *testing.T) {
 		t.Errorf("peer port without a certificate: %v", err)
 	}
 
-	// The leader dies: the connections between the others survive.
+	// The test kills the leader. The connections between the other nodes must
+	// survive.
 	kill(t, leader)
 	other := c.others(leader)[0]
 	if err := a.client(other, "client").Set(ctx, "k", "after", 0).Err(); err != nil {
 		t.Errorf("SET after the leader's death: %v", err)
 	}
 
-	// The certificate is renewed. New connections get the new one.
+	// The test renews the certificate. New connections must get the new
+	// certificate.
 	a.issue("node", 11)
 	serial := func() string {
 		pair, err := tls.LoadX509KeyPair(a.path("client.pem"), a.path("client.key"))

@@ -46,7 +46,7 @@ func startTLSCluster(t *testing.T) *tlsCluster {
 	return tc
 }
 
-// run runs a command of the program that must succeed.
+// run runs the program with the given arguments. The command must succeed.
 func (c *tlsCluster) run(t *testing.T, args ...string) string {
 	t.Helper()
 	o := invoke(t, nil, append(args, c.flags...)...)
@@ -90,7 +90,8 @@ func (c *tlsCluster) serial(t *testing.T, addr string) string {
 	return fmt.Sprint(conn.ConnectionState().PeerCertificates[0].SerialNumber)
 }
 
-// python starts testdata/tls.py. The function that it returns writes keys.
+// python starts testdata/tls.py. The returned function lets the script write
+// keys.
 func (c *tlsCluster) python(t *testing.T, node *process.Node) (write func(word string)) {
 	t.Helper()
 	const python = "/usr/bin/python3"
@@ -135,8 +136,9 @@ func (c *tlsCluster) python(t *testing.T, node *process.Node) (write func(word s
 	}
 }
 
-// TestTLS_Clients has clients write over TLS before and after the leader is
-// killed: redis-py with and without asyncio, go-redis, and both by Sentinel.
+// TestTLS_Clients lets clients write over TLS before and after the leader is
+// killed: redis-py with and without asyncio, and go-redis. Both libraries also
+// find the leader by Sentinel.
 func TestTLS_Clients(t *testing.T) {
 	c := startTLSCluster(t)
 	ctx := testutil.Within(t, 2*time.Minute)

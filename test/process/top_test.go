@@ -44,7 +44,7 @@ func runOnTerminal(t *testing.T, env []string, args ...string) *onTerminal {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // the program has usually ended before
+		_ = p.cmd.Process.Kill() // an error is ignored: the program has usually ended already
 		<-p.done
 		p.file.Close()
 	})
@@ -59,9 +59,9 @@ func (p *onTerminal) press(keys string) {
 	}
 }
 
-// shows waits until the screen has all texts. The program draws only what changes.
-// So shows changes the height of the terminal before each look, and the program
-// then draws everything.
+// shows waits until the screen has all texts. The program draws only what
+// changes. So before each check, shows changes the height of the terminal,
+// which makes the program draw the whole screen.
 func (p *onTerminal) shows(texts ...string) {
 	p.t.Helper()
 	var last string
@@ -92,8 +92,8 @@ func (p *onTerminal) shows(texts ...string) {
 	}
 }
 
-// TestTop follows a cluster on a terminal: its nodes, its locks, and the death of
-// the leader, which is the node that top has asked.
+// TestTop watches a cluster with top on a terminal: its nodes, its locks, and
+// the death of the leader, to which top is connected.
 func TestTop(t *testing.T) {
 	password := writeSecret(t, filepath.Join(t.TempDir(), "password"), "a-password")
 	c := newCluster(t, process.Config{Password: "a-password"})
@@ -143,7 +143,8 @@ func TestTop(t *testing.T) {
 		t.Errorf("Ctrl-C: %v", err)
 	}
 
-	// The client of a lock of SET NX comes from the history.
+	// For a lock that was taken with SET NX, top gets the client from the
+	// history of locks.
 	if got := show(as(t, next, "default", "a-password"), "SET", "plain", "me", "NX", "PX", "600000"); got != "OK" {
 		t.Fatal(got)
 	}

@@ -67,8 +67,8 @@ func (o *otlpCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find returns the trace whose root span has this name if the trace has at least
-// the given number of spans, and nil otherwise.
+// find returns the trace whose root span has the given name. It returns nil if
+// there is none with at least the given number of spans.
 func (o *otlpCollector) find(root string, spans int) map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

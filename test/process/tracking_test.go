@@ -66,9 +66,9 @@ func TestTracking_RueidisCache(t *testing.T) {
 }
 
 // TestTracking_RueidisFields caches the fields of a hash one by one. A write
-// changes one field, and the client's node does not know of the write yet. The
-// change must then invalidate that field even if the client reads another field
-// afterward.
+// changes one field, and the client reads another field before its node has
+// executed the write. The node must nevertheless invalidate the changed field
+// later.
 func TestTracking_RueidisFields(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
@@ -183,8 +183,8 @@ func TestTracking_RueidisLock(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal("the waiting client did not get the lock")
 			}
-			// The lock also changes hands by a release, in the
-			// other direction.
+			// The lock also passes on after a release, from the second client
+			// to the first.
 			go func() {
 				lock, release, err := awaitLock(ctx, holder, "job")
 				got <- taken{lock, release, err}
@@ -206,11 +206,11 @@ func TestTracking_RueidisLock(t *testing.T) {
 }
 
 // awaitLock waits for a lock with rueidislock. It asks again after 20 seconds,
-// because rueidislock 1.0.79 can forget a client that waits. The goroutine
-// monitoring of locker.try may read failures before try has counted the failed
-// attempt. The goroutine then deletes the gate of the client, and an invalidation
-// no longer wakes the client. TestTracking_RueidisCache checks the invalidations
-// themselves.
+// because rueidislock 1.0.79 can forget a waiting client: the goroutine
+// "monitoring" of locker.try may read the counter "failures" before try has
+// counted the failed attempt. The goroutine then deletes the client's gate, and
+// an invalidation no longer wakes the client. TestTracking_RueidisCache checks
+// the invalidations themselves.
 func awaitLock(ctx context.Context, l rueidislock.Locker, name string) (context.Context, context.CancelFunc, error) {
 	for {
 		attempt, cancel := context.WithCancel(ctx)

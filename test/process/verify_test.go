@@ -42,8 +42,8 @@ func verify(t *testing.T, c *cluster, args ...string) (o outcome, v verdict, pag
 }
 
 // TestVerify_OfALiveCluster verifies a cluster that is in use while its leader
-// is killed. All guarantees hold, and verify leaves behind only the keys that
-// were there before.
+// is killed. All guarantees hold. After verify, the cluster has only the keys
+// that it had before.
 func TestVerify_OfALiveCluster(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "mine", "kept")
@@ -102,7 +102,7 @@ func TestVerify_Unreachable(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, args := range map[string][]string{
-		"nobody there":     {"--addrs", process.Loopback(base), "--duration", "1s"},
+		"no server":        {"--addrs", process.Loopback(base), "--duration", "1s"},
 		"no address":       {"--addrs", "nonsense"},
 		"no such fault":    {"--local", "--faults", "meteorite"},
 		"no such password": {"--addrs", process.Loopback(base), "--password", "x", "--duration", "1s"},

@@ -39,7 +39,7 @@ func barrierDemo(ctx context.Context, e *Env) error {
 		c, me := e.Client(i), fmt.Sprint("worker-", i)
 		for p := range phases {
 			if i == 0 && p == phases/2 {
-				e.half() // the others wait for this one
+				e.half() // at this moment the other workers wait for this one
 			}
 			reached[p].Add(1)
 			if err := arrive(ctx, c, fmt.Sprint("recipe:barrier:", p), me, workers); err != nil {

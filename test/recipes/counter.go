@@ -11,8 +11,8 @@ import (
 // page: begin
 
 // nextNumber returns first, first+1, … to its callers. SET NX sets the first
-// value if the counter has none, and INCR counts. Both are in one transaction,
-// so no client sees the counter in between.
+// value if the counter has no value, and INCR counts. Both are in one
+// transaction, so no client sees the counter between them.
 func nextNumber(ctx context.Context, c *redis.Client, key string, first int64) (n int64, err error) {
 	var count *redis.IntCmd
 	_, err = c.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -28,9 +28,9 @@ func nextNumber(ctx context.Context, c *redis.Client, key string, first int64) (
 
 // page: end
 
-// counterDemo draws numbers with many clients. If a connection breaks, a number
-// may be drawn and no client receives it. So the numbers are unique, but may
-// have gaps.
+// counterDemo draws numbers with many clients. If a connection breaks, the
+// counter may grow although no client receives the number. So the numbers are
+// unique, but may have gaps.
 func counterDemo(ctx context.Context, e *Env) error {
 	const first, workers, draws = 1000, 5, 40
 	var mu sync.Mutex

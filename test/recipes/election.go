@@ -39,7 +39,7 @@ func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duratio
 // page: end
 
 // electionDemo runs three candidates, each of which resigns after a while. At
-// most one candidate leads at a time, and all of them lead once.
+// most one candidate may lead at a time, and each of them must lead once.
 func electionDemo(ctx context.Context, e *Env) error {
 	const key, ttl, candidates = "recipe:election", 3 * time.Second, 3
 	var r region
@@ -63,8 +63,8 @@ func electionDemo(ctx context.Context, e *Env) error {
 	return err
 }
 
-// ignoreLost returns nil for errLost: a leader that loses its leadership stops,
-// and that is not a failure.
+// ignoreLost returns nil for errLost, because a leader that loses its
+// leadership stops as it should.
 func ignoreLost(err error) error {
 	if errors.Is(err, errLost) {
 		return nil

@@ -19,9 +19,9 @@ type Env struct {
 	// the recipe that needs independent clusters. If it is empty, there are
 	// none.
 	Others []string
-	// Middle is called once, when a demonstration is half done, so that its
-	// caller can inject a fault at that moment. It returns when the fault has
-	// been injected.
+	// Middle is called once, in the middle of a demonstration. The program that
+	// runs the demonstration can inject a fault in it. Middle returns when the
+	// fault has been injected.
 	Middle func()
 	// Log logs the steps of the demonstration.
 	Log func(format string, args ...any)
@@ -32,9 +32,9 @@ type Env struct {
 }
 
 // Client returns a client that prefers node i. If a node does not reply, the
-// client uses the next one. It never repeats a command: if SETNX were repeated,
-// the reply would say that the lock is taken, by the first SETNX of the same
-// client. The client is safe for concurrent use. Close closes it.
+// client uses the next one. It never repeats a command: if it repeated a SETNX,
+// the reply would say that the lock is taken, although the client's own first
+// SETNX has taken it. The client is safe for concurrent use. Close closes it.
 func (e *Env) Client(i int) *redis.Client { return e.client(e.Addrs, i) }
 
 func (e *Env) client(addrs []string, i int) *redis.Client {
@@ -72,7 +72,7 @@ func (e *Env) Close() error {
 	return errors.Join(errs...)
 }
 
-// half calls Middle once, however often half is called.
+// half calls Middle at its first call, and does nothing at later calls.
 func (e *Env) half() {
 	e.middle.Do(func() {
 		if e.Middle != nil {
@@ -84,8 +84,8 @@ func (e *Env) half() {
 // token returns a unique value.
 func token() string { return rand.Text() }
 
-// each runs f for 0 to n-1 concurrently, and waits. The first error ends the
-// context of the others.
+// each calls f concurrently with the numbers 0 to n-1, and waits until all
+// calls return. The first error cancels the context of the other calls.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

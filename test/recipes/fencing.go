@@ -73,7 +73,7 @@ func fencingDemo(ctx context.Context, e *Env) error {
 		if round == 2 {
 			e.half()
 		}
-		quick, err := take(e.Client(round + 1)) // once the lock of the first owner has expired
+		quick, err := take(e.Client(round + 1)) // waits until the lock of the first owner has expired
 		if err != nil {
 			return err
 		}

@@ -71,13 +71,13 @@ func ignoreNil(err error) error {
 // they hold it. Whenever the lock expires, exactly one of the five may get it.
 //
 // It does not compare the times of two grants. A client that loses the race
-// overwrites the winner's time with its own, which is earlier if the client
-// read the clock first and then was slow. The next grant may then come before
-// the winner's end.
+// overwrites the winner's time with its own. Its time is earlier if the client
+// read the clock earlier and then was slow. In that case the next grant may
+// come before the winner's time is over.
 func getsetDemo(ctx context.Context, e *Env) error {
 	const key, hold, clients, grants = "recipe:getset", 300 * time.Millisecond, 5, 8
 	var granted atomic.Int64
-	var replaced sync.Map // from the value that each grant replaced to the value that it wrote
+	var replaced sync.Map // key: the value that a grant replaced; value: the value that the grant wrote
 	return each(ctx, clients, func(ctx context.Context, i int) error {
 		c := e.Client(i)
 		for granted.Load() < grants {

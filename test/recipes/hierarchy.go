@@ -93,7 +93,7 @@ func hierarchyFamily(ctx context.Context, c *redis.Client, prefix string) error 
 		{"p/t", "two", time.Minute, true},
 		{"p", "one", time.Minute, false},
 		{"p/s", "one", 0, false},
-		{"p", "two", time.Minute, false}, // p/r has expired; its entry in the set of p has not
+		{"p", "two", time.Minute, false}, // p/r has expired, but its entry in the set of p still exists
 		{"p/r", "one", 0, false},
 		{"p", "two", time.Minute, true},
 		{"p/t", "one", time.Minute, false},

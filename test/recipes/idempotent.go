@@ -27,7 +27,7 @@ func handleOnce(ctx context.Context, c *redis.Client, id string, work, remember 
 	}
 	// This changes "working" to "done" if the mark still belongs to this
 	// client. Otherwise this client was slow, and another client has taken over
-	// and handles the message too. The comparison may be repeated.
+	// and handles the message too. The command may be repeated.
 	err = persist(ctx, func() error {
 		err := c.Do(ctx, "SET", key, "done:"+l.token, "PX", remember.Milliseconds(), "IFEQ", l.token).Err()
 		if err == redis.Nil {

@@ -26,8 +26,8 @@ end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
 // myTurn returns the position in the list, and shows that the client is still
-// alive. It removes clients that have not shown this for a while, so that dead
-// clients do not delay others.
+// alive. It removes the tokens of clients that have not shown this for a while,
+// so that dead clients do not delay others.
 var myTurn = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 local head = redis.call("lindex", KEYS[1], 0)
@@ -45,9 +45,9 @@ func joinQueue(ctx context.Context, c *redis.Client, key, me string, alive time.
 	return position, err
 }
 
-// awaitTurn waits until me is at the head of the list. It returns redis.Nil if
-// another client has removed me because the key that shows that me is alive had
-// expired.
+// awaitTurn waits until the token me is at the head of the list. It returns
+// redis.Nil if another client has removed the token, because the key that shows
+// that its client is alive had expired.
 func awaitTurn(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) error {
 	for {
 		var position int64
@@ -88,7 +88,7 @@ func nextDemo(ctx context.Context, e *Env) error {
 		}
 		want = append(want, me)
 	}
-	// One of the clients in the list has died.
+	// One client of the list is dead.
 	if _, err := joinQueue(ctx, e.Client(0), key, "dead", time.Millisecond); err != nil {
 		return err
 	}

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// A page names, in a comment, the file whose code it shows. After the comment,
-// Page inserts the code between "page: begin" and "page: end" of that file.
+// A page names the file whose code it shows in a comment. Page inserts this
+// code after the comment: the part of the file between "page: begin" and "page:
+// end".
 const (
 	codeMark = "<!-- code: "
 	codeEnd  = "<!-- code end -->"

@@ -122,7 +122,7 @@ func startPostgreSQL(t *testing.T) (dsn string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = server.Process.Signal(syscall.SIGQUIT) // it ends at once; its data is removed
+		_ = server.Process.Signal(syscall.SIGQUIT) // ends the server at once; its data is not needed
 		_ = server.Wait()
 		if t.Failed() {
 			t.Logf("postgres: %s", log)

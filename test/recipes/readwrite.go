@@ -10,9 +10,9 @@ import (
 
 // page: begin
 
-// The lock is a hash with a field for each owner. The value is "r" or "w".
-// There is one writer, or any number of readers. The time to live is that of
-// the latest owner.
+// The lock is a hash with a field for each owner. The value of a field is "r"
+// or "w". There is one writer, or any number of readers. Each new owner sets
+// the time to live of the whole hash.
 var (
 	readScript = redis.NewScript(`
 for _, mode in ipairs(redis.call("hvals", KEYS[1])) do
@@ -70,8 +70,9 @@ func (l *rwlock) unlock(ctx context.Context) error {
 // page: end
 
 // readwriteDemo runs readers, writers, and readers that try to become writers.
-// Two readers that both waited for an upgrade would wait forever. So a reader
-// that is not upgraded at once releases its lock and starts again as a writer.
+// Two readers that waited for an upgrade would wait for each other forever. So
+// a reader that is not upgraded at once releases its lock and starts again as a
+// writer.
 func readwriteDemo(ctx context.Context, e *Env) error {
 	const workers, rounds = 5, 8
 	var r region

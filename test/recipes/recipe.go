@@ -9,8 +9,8 @@ import (
 type Recipe struct {
 	Name string // name of its page in docs/recipes and of its file in this folder
 	Doc  string // description in one line
-	// Demo runs the pattern with several clients and fails when its promise is
-	// broken. It takes a few seconds.
+	// Demo runs the pattern with several clients for a few seconds. It fails if
+	// the promise of the pattern is broken.
 	Demo func(ctx context.Context, e *Env) error
 }
 
@@ -29,7 +29,7 @@ func (r Recipe) Run(ctx context.Context, e *Env) error {
 	return r.Demo(ctx, e)
 }
 
-// All returns the recipes in the order in which a reader meets them.
+// All returns the recipes in the order of the documentation.
 func All() []Recipe {
 	return []Recipe{
 		{"setnx", "A lock with SETNX and DEL", setnxDemo},

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// python is Debian's interpreter. Another one on the path does not have
+// python is Debian's interpreter. Another interpreter on the PATH may not have
 // Debian's libraries.
 const python = "/usr/bin/python3"
 
@@ -85,8 +85,8 @@ func needPython(t *testing.T) {
 	}
 }
 
-// runPython runs a script that prints "half" on a line of its own in the middle,
-// and then kills a node.
+// runPython runs a script and kills a node in the middle of the run: when the
+// script prints the line "half".
 func runPython(ctx context.Context, t *testing.T, victim *process.Node, env, args []string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, python, args...)
@@ -123,7 +123,7 @@ func runPython(ctx context.Context, t *testing.T, victim *process.Node, env, arg
 	}
 }
 
-// TestPython checks that the examples in Python work as the pages show them.
+// TestPython checks that the Python examples of the pages work.
 func TestPython(t *testing.T) {
 	scripts, err := filepath.Glob("../../docs/recipes/*.py")
 	if err != nil || len(scripts) == 0 {

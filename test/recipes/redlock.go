@@ -26,10 +26,10 @@ func newRedlock(clients ...*goredis9.Client) *redsync.Redsync {
 
 // page: end
 
-// redlockDemo takes locks through one node of the cluster, which is all that is
-// needed. It then uses all nodes of the cluster as if they were independent. If
-// there are more clusters, it also takes locks on three clusters, of which one
-// may be lost as a whole.
+// redlockDemo takes locks through one node of the cluster, which is sufficient.
+// It then uses all nodes of the cluster as if they were independent. If there
+// are more clusters, it also takes locks on three clusters; such a lock
+// survives the loss of one cluster.
 func redlockDemo(ctx context.Context, e *Env) error {
 	one := func(i int) *redsync.Redsync { return newRedlock(e.Client(i)) }
 	if err := redlockNodes(ctx, e); err != nil {
@@ -97,7 +97,7 @@ func redlockRounds(ctx context.Context, e *Env, key string, client func(i int) *
 			for err != nil && !ok && ctx.Err() == nil { // a node was down: delete the remaining keys
 				var taken *redsync.ErrTaken
 				if errors.As(err, &taken) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
-					break // the first attempt succeeded, but its reply was lost
+					break // the first attempt has succeeded, but its reply was lost
 				}
 				if werr := wait(ctx, 10*time.Millisecond); werr != nil {
 					return werr

@@ -10,8 +10,8 @@ import (
 
 // page: begin
 
-// The lock is a hash with the owner, how often the owner has entered (depth),
-// and the id of the last step.
+// The lock is a hash with three fields: the owner, how often the owner has
+// entered (depth), and the id of the last step.
 var (
 	// enterScript returns the new depth, or 0 if another owner has the lock.
 	// Each entry has an id. If an entry is repeated after a broken connection,
@@ -71,7 +71,7 @@ func (l *reentrant) leave(ctx context.Context) (left int, err error) {
 		left, err = leaveScript.Run(ctx, l.c, []string{l.key}, l.who, id).Int()
 		return err
 	})
-	return max(left, 0), err // the lock is already released: a reply was lost
+	return max(left, 0), err // -1 means that an earlier attempt, whose reply was lost, has released the lock
 }
 
 // page: end

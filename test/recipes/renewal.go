@@ -22,8 +22,9 @@ end
 return 0`)
 
 // keep renews the lock, which was taken for ttl, every third of ttl while work
-// runs. It cancels the context of work when the lock may have expired. That is
-// ttl after the last successful renewal was sent, whatever the connection does.
+// runs. It cancels the context of work when the lock may have expired. This
+// time is ttl after the client sent the last successful renewal, whether or not
+// the connection still works.
 func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -47,7 +48,7 @@ func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx conte
 			pause = ttl / 3
 		case err == nil:
 			cancel(errLost)
-		default: // not answered: there may be time for another try
+		default: // the cluster has not answered: there may be time for another attempt
 			pause = ttl / 20
 		}
 	}
@@ -67,7 +68,7 @@ func renewalDemo(ctx context.Context, e *Env) error {
 		if err := renewed(ctx, e, ttl); ttl > 5*time.Second || !errors.Is(err, errLost) {
 			return err
 		}
-		e.middle = sync.Once{} // so that a leader also dies in this attempt
+		e.middle = sync.Once{} // so that Middle is called in this attempt too
 	}
 }
 
@@ -86,7 +87,7 @@ func renewed(ctx context.Context, e *Env, ttl time.Duration) error {
 					return err
 				}
 				e.half()
-				return wait(ctx, 2*ttl) // much longer than one TTL
+				return wait(ctx, 2*ttl) // longer than one TTL
 			})
 		}
 		c := e.Client(1)

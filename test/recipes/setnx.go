@@ -39,9 +39,9 @@ func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	}
 }
 
-// unlockSetnx releases the lock. DEL may be repeated: until its reply has
-// arrived, another client can have taken the lock only if this DEL has deleted
-// it.
+// unlockSetnx releases the lock. After a broken connection, it repeats DEL only
+// if the lock still belongs to me. Otherwise the first DEL was executed, and
+// another client may have the lock.
 func unlockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	_, err := c.Del(ctx, key).Result()
 	for err != nil {

@@ -10,12 +10,12 @@ import (
 
 // page: begin
 
-// lease is a lock with an owner, the token, and an end.
+// lease is a lock that ends by itself. The token identifies its owner.
 type lease struct {
 	c     *redis.Client
 	key   string
 	token string
-	sent  time.Time // when the command was sent, so the lease ends no earlier than sent+ttl
+	sent  time.Time // when the client sent the command; the lease ends at sent+ttl or later
 }
 
 // acquire tries to take the lock for ttl. A random token identifies the owner.
@@ -43,14 +43,14 @@ end
 return 0`)
 
 // release releases the lock if it still belongs to this client. It may be
-// repeated: the second script finds another token, or none.
+// repeated: after a release, the script finds another token, or no key.
 func (l *lease) release(ctx context.Context) error {
 	return persist(ctx, func() error {
 		return compareAndDelete.Run(ctx, l.c, []string{l.key}, l.token).Err()
 	})
 }
 
-// releaseDelex does the same with one command instead of a script.
+// releaseDelex does the same as release, with one command instead of a script.
 func (l *lease) releaseDelex(ctx context.Context) error {
 	return persist(ctx, func() error {
 		return l.c.Do(ctx, "DELEX", l.key, "IFEQ", l.token).Err()

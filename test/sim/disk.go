@@ -505,7 +505,7 @@ func (l logStore) DeleteRange(lo, hi uint64) error {
 		d.log = slices.Clone(d.log[:lo-first])
 		d.durable = min(d.durable, len(d.log))
 	default:
-		return fmt.Errorf("sim: cannot delete entries %d to %d from the middle of the log, entries %d to %d", lo, hi, first, last)
+		return fmt.Errorf("sim: cannot delete entries %d to %d inside a log of entries %d to %d", lo, hi, first, last)
 	}
 	s.bytes = 0
 	for _, e := range d.log {

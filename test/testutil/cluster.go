@@ -34,8 +34,8 @@ func NewCluster(t testing.TB, cfg process.Config) *process.Cluster {
 	return c
 }
 
-// StartCluster is NewCluster. It also starts all nodes and waits until they
-// follow one leader.
+// StartCluster is like NewCluster. It also starts all nodes and waits until
+// they follow one leader.
 func StartCluster(t testing.TB, cfg process.Config) *process.Cluster {
 	t.Helper()
 	c := NewCluster(t, cfg)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Listener is a port in memory. It accepts the connections that Deliver gives
-// it.
+// Listener is a port in memory. Its Accept returns the connections that callers
+// pass to Deliver.
 type Listener struct {
 	addr      net.Addr
 	conns     chan net.Conn

@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// Log stores log lines, for tests that look for a line and for tests that show
-// the end of the log when they fail. It is an io.Writer that several goroutines
-// may use.
+// Log stores log lines. Tests use it to find a line, or to print the end of the
+// log when they fail. It is an io.Writer that several goroutines may use.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// go test runs the tests of several packages at a time. A node that a test has
-// stopped must find its ports free when it starts again, so the tests of another
-// package must not choose them.
+// go test runs the tests of several packages at the same time. A node that
+// restarts in a test must find its ports free. So the tests of other packages
+// must not choose these ports in the meantime.
 func init() {
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("holdfast-test-ports-%d", os.Getuid()))
 	if err := process.LockPorts(name); err != nil {

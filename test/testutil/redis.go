@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// redisVersion is the version of Redis whose replies the product gives, as
-// redis-server --version prints it.
+// redisVersion is the version of Redis whose replies the product imitates, in
+// the form in which redis-server --version prints it.
 const redisVersion = " v=7.0."
 
 // StartRedis starts a redis-server that ends with the test. It returns the path

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Environment variables that turn a missing program into a failure. Without
-// them, the tests that need the program are skipped.
+// These are the names of environment variables. If a variable is set, a test
+// that needs a missing program fails. Otherwise such a test is skipped.
 const (
 	// RequireClients is for client libraries and their interpreters.
 	RequireClients = "HOLDFAST_REQUIRE_CLIENTS"
@@ -19,7 +19,7 @@ const (
 	RequireStrace = "HOLDFAST_REQUIRE_STRACE"
 )
 
-// Required reports whether one of these variables is set.
+// Required reports whether one of these environment variables is "1".
 func Required(variable string) bool { return os.Getenv(variable) == "1" }
 
 // Need does nothing if err is nil. Otherwise it skips the test, and the message says

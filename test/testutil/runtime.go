@@ -15,8 +15,8 @@ func Heap() uint64 {
 	return m.HeapAlloc
 }
 
-// Wakes returns how often a goroutine that wakes every 50 µs runs during the call
-// of work.
+// Wakes calls work. It returns how often another goroutine, which wakes every
+// 50 µs, has run during this call.
 func Wakes(work func()) (ran int64) {
 	ticker := time.NewTicker(50 * time.Microsecond)
 	defer ticker.Stop()

@@ -17,7 +17,7 @@ const WaitLimit = 2 * time.Minute
 // WaitLimit, Eventually fails the test with the name of the condition.
 func Eventually(t testing.TB, name string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := limited(context.Background(), WaitLimit) // not t.Context(), which has ended when a Cleanup waits
+	ctx, cancel := limited(context.Background(), WaitLimit) // not t.Context(), which has ended before a Cleanup runs
 	defer cancel()
 	if err := process.Poll(ctx, name, holds); err != nil {
 		t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// smallBody is the largest number of lines of a function body that packages may
-// share. Such a function only stubs a method of an interface, or makes one call with
-// other arguments.
+// smallBody is the largest number of lines of a function body that may occur in
+// several packages. Such a small function only stubs a method of an interface,
+// or makes one call.
 const smallBody = 3
 
 // TestHelpers_AreNotCopied checks that the tests of two packages do not contain

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestFiles_AreSmall keeps programs and dumps out of the repository: a file
-// that was committed by mistake stays in the history forever.
+// TestFiles_AreSmall finds large files, such as programs and dumps, before they
+// are committed: a file that was committed by mistake stays in the history
+// forever.
 func TestFiles_AreSmall(t *testing.T) {
 	const limit = 1 << 20
 	cmd := exec.Command("git", "ls-files", "-z")

@@ -100,8 +100,8 @@ func TestOutcomes_AreClaimedWhereTheyAreKnown(t *testing.T) {
 	}
 }
 
-// eachClaim calls f with each use of a name of notExecuted under root, and with
-// the functions that the use is an argument of.
+// eachClaim calls f with each use of a name of notExecuted under root. calls
+// contains the functions that have this use among their arguments.
 func eachClaim(s source, root ast.Node, f func(n ast.Expr, claim string, calls []string)) {
 	var stack []ast.Node
 	ast.Inspect(root, func(n ast.Node) bool {
@@ -134,8 +134,8 @@ func eachClaim(s source, root ast.Node, f func(n ast.Expr, claim string, calls [
 	})
 }
 
-// qualifies reports whether an identifier is the second half of a selector.
-// Such an identifier is a name of another package or of a type.
+// qualifies reports whether an identifier is the part of a selector after the
+// dot. Such an identifier belongs to another package or to a type.
 func qualifies(stack []ast.Node, n *ast.Ident) bool {
 	if len(stack) == 0 {
 		return false

@@ -19,8 +19,8 @@ type page struct {
 	lines []pageLine
 }
 
-// pageLine is one line of a page. Code is true within a block of code, and for
-// the fences of the block.
+// pageLine is one line of a page. code is true for the lines of a block of code
+// and for the fences around it.
 type pageLine struct {
 	number int
 	text   string
@@ -89,8 +89,8 @@ func TestPages_AreWrapped(t *testing.T) {
 
 var (
 	codeSpan = regexp.MustCompile("`([^`]+)`")
-	// testName matches the name of a test, which may have a file, a folder or a
-	// subtest beside it in other spans.
+	// testName matches the name of a test, without a file, a folder or a
+	// subtest.
 	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*$`)
 	// goFile matches a Go file, perhaps with its folder or a wildcard.
 	goFile = regexp.MustCompile(`^[\w*/.-]+\.go$`)
@@ -130,7 +130,7 @@ func TestPages_NameWhatExists(t *testing.T) {
 
 // tree contains the names of the source tree that pages may use.
 type tree struct {
-	files, folders, bases map[string]bool // bases are the last parts of the paths of files
+	files, folders, bases map[string]bool // bases are the file names without their folders
 	tests, names, targets map[string]bool // names are declared in a Go file
 	// members are the methods, fields and embedded types of each type. Types of
 	// the same name in several packages share a set.
@@ -248,8 +248,8 @@ func (tr *tree) declareType(spec *ast.TypeSpec) {
 	}
 }
 
-// has reports whether the tree has what a span of code names, and whether the
-// span names a part of the tree at all.
+// has reports whether the tree contains what a span of code names. known is
+// false if the span does not look like the name of a part of the tree.
 func (tr *tree) has(span string) (ok, known bool) {
 	span = strings.TrimSuffix(span, "/")
 	if target, isMake := strings.CutPrefix(span, "make "); isMake {
@@ -300,8 +300,8 @@ func (tr *tree) folderNamed(name string) bool {
 	return false
 }
 
-// hasFile reports whether the tree has a file. Without a folder, any file of
-// that name suffices.
+// hasFile reports whether the tree has a file. If the name contains no folder,
+// a file with this name in any folder is sufficient.
 func (tr *tree) hasFile(name string) bool {
 	set := tr.files
 	if !strings.Contains(name, "/") {
@@ -342,8 +342,9 @@ func TestPackages_AreNoAPI(t *testing.T) {
 var packageRow = regexp.MustCompile("^\\| `([a-z/]+)` \\| .* \\| ([^|]*) \\|$")
 
 // TestArchitecture_ListsTheImports compares the table of packages in
-// docs/architecture.md with mayImport. A row may describe its imports in words,
-// such as "the packages below it". Then only the package is compared.
+// docs/architecture.md with mayImport. If a row describes its imports in words,
+// such as "the packages below it", the test only checks that mayImport has the
+// package.
 func TestArchitecture_ListsTheImports(t *testing.T) {
 	listed := map[string]bool{}
 	for _, p := range pages(t) {

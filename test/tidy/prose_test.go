@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// habit is a way of writing that makes a reader read a sentence twice.
+// habit is a way of writing that makes readers stop or read a sentence twice.
 type habit struct {
 	pattern *regexp.Regexp
 	advice  string
@@ -77,8 +77,8 @@ func TestProse_HasNoHabits(t *testing.T) {
 	}
 }
 
-// TestProse_FragmentsHaveANoun finds comments at the end of a line that begin
-// with "of" and so leave the reader to find their noun.
+// TestProse_FragmentsHaveANoun finds comments that begin with "of". Such a
+// comment does not name the thing that it describes.
 func TestProse_FragmentsHaveANoun(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, group := range s.ast.Comments {
@@ -118,7 +118,7 @@ func TestProse_CommentsNameTheirFunction(t *testing.T) {
 		}
 		word := firstWord.FindString(decl.Doc.Text())
 		if s.test() && strings.HasPrefix(decl.Name.Name, "Test") {
-			return // begins with what it tests
+			return // the comment of a test may begin with the function under test
 		}
 		if word != decl.Name.Name && declared[s.dir()][word] {
 			t.Errorf("%s: the comment of %s begins with the name of another function, %s", s.at(decl.Pos()),
@@ -131,8 +131,8 @@ var (
 	// codeWord matches a word that can only be an identifier: it has a capital
 	// letter after a small one.
 	codeWord = regexp.MustCompile(`\b[a-z]+[A-Z]\w*\b`)
-	// quotedText matches the parts of a comment that are not identifiers of the
-	// tree: quoted texts, escape sequences, options, paths and addresses.
+	// quotedText matches parts of a comment that look like identifiers but are
+	// not: quoted texts, escape sequences, options, paths and addresses.
 	quotedText = regexp.MustCompile("\"[^\"]*\"|`[^`]*`|[\\w.:/<%#\\\\-]*[/<%#\\\\-][\\w.:/<>-]*")
 	// foreignNames are words in comments that look like code and that the tree does
 	// not declare: identifiers of other projects, and macOS.

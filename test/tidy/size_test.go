@@ -14,8 +14,8 @@ const (
 	maxStructFields  = 25
 )
 
-// TestSizes_AreBounded checks the length of the files and functions and the
-// number of the fields of structs.
+// TestSizes_AreBounded checks the length of files and functions, and the number
+// of fields of structs.
 func TestSizes_AreBounded(t *testing.T) {
 	for _, s := range sources(t) {
 		if n := s.fset.File(s.ast.FileStart).LineCount(); n > maxFileLines {
@@ -40,8 +40,8 @@ func TestSizes_AreBounded(t *testing.T) {
 	}
 }
 
-// maxFolderFiles is the number of product files that a folder may have, so that
-// a reader finds a file by its name.
+// maxFolderFiles is the maximum number of product files in a folder. In a
+// larger folder, a reader does not find a file by its name.
 const maxFolderFiles = 30
 
 // TestFolders_AreSmall checks the number of product files of each folder.

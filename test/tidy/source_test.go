@@ -28,7 +28,7 @@ func (s source) dir() string { return path.Dir(s.path) }
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// at returns a position in the file for the text of a failure.
+// at formats a position in the file for the text of a failure.
 func (s source) at(p token.Pos) string {
 	pos := s.fset.Position(p)
 	return s.path + ":" + itoa(pos.Line)

@@ -30,7 +30,7 @@ func TestPackages_HaveComments(t *testing.T) {
 }
 
 // mayImport lists, for each package, the packages of this module that it may
-// import. For a package that is not listed, the entry of its longest listed
+// import. For a package that is not listed, the entry of its nearest listed
 // parent applies.
 var mayImport = map[string][]string{
 	"fsm/codec":       {},
@@ -48,7 +48,8 @@ var mayImport = map[string][]string{
 	"fsm/subsequence": {},
 	"fsm/command": {"fsm", "fsm/codec", "fsm/container", "fsm/geo", "fsm/glob", "fsm/hll", "fsm/keyspace",
 		"fsm/locklist", "fsm/number", "fsm/rdb", "fsm/stream", "fsm/subsequence"},
-	// Only tests of fsm import fsm/command: an import cycle excludes the rest.
+	// Only tests of fsm import fsm/command: in other files, the import would be
+	// a cycle.
 	"fsm": {"fsm/codec", "fsm/command", "fsm/container", "fsm/glob", "fsm/keyspace", "fsm/library", "fsm/lockdelay",
 		"fsm/locklist", "fsm/number", "fsm/rdb", "fsm/stream"},
 	"rpc":                {},
@@ -299,14 +300,14 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// TestSleep_IsNotSynchronisation allows time.Sleep in two cases only: if it
-// moves the clock of a synctest bubble, or if it paces a loop that polls a
-// condition and has a comment that says so. In the program, a goroutine that
-// sleeps cannot be stopped. In a test, the right length of a sleep depends on
-// the speed of the machine.
+// TestSleep_IsNotSynchronisation allows time.Sleep in two cases only. In a
+// synctest bubble, it moves the clock. In a test, it may pace a loop that polls
+// a condition, if a comment on the same line says what is polled. In the
+// program, a goroutine that sleeps cannot be stopped. In a test, the right
+// length of any other sleep depends on the speed of the machine.
 func TestSleep_IsNotSynchronisation(t *testing.T) {
 	for _, s := range sources(t) {
-		polls := make(map[int]bool) // lines with a comment that says what is polled
+		polls := make(map[int]bool) // lines with a comment that says what the loop polls
 		for _, group := range s.ast.Comments {
 			for _, c := range group.List {
 				polls[s.fset.Position(c.Pos()).Line] = strings.HasPrefix(c.Text, "// polls ")
@@ -351,8 +352,8 @@ func TestComments_PromiseNothing(t *testing.T) {
 // columns.
 const maxColumns = 120
 
-// wideFolders lists the folders whose code may still have longer lines. The
-// code of test/recipes is printed in the pages of docs/recipes.
+// wideFolders lists the folders whose code may have longer lines. The pages of
+// docs/recipes show the code of test/recipes.
 var wideFolders = []string{"test/recipes"}
 
 // narrowTests lists the folders in which TestLines_AreShort also checks test
@@ -361,7 +362,7 @@ var narrowTests = []string{"test"}
 
 // TestLines_AreShort checks the length of the lines. In test files, it allows a
 // longer line in a raw string, because a script or a regular expression cannot
-// be broken everywhere.
+// always be broken into lines.
 func TestLines_AreShort(t *testing.T) {
 	for _, s := range sources(t) {
 		if below(s.path, wideFolders) || s.test() && !below(s.path, narrowTests) {

@@ -56,10 +56,10 @@ var retired = map[string]string{
 	"rehearsing": "executing speculatively",
 }
 
-// retiredPhrases are uses of ordinary words for concepts that now have another
-// term. They must not occur in a comment, a text or a page. The words themselves
-// have other meanings, so identifiers may contain them. Every match of a pattern
-// contains word in lower case.
+// retiredPhrases are phrases in which an ordinary word stands for a concept
+// that now has another term. They must not occur in a comment, a text or a
+// page. The words have other meanings too, so identifiers may contain them.
+// Every match of a pattern contains the field word in lower case.
 var retiredPhrases = []struct {
 	word    string
 	pattern *regexp.Regexp
@@ -102,8 +102,8 @@ func checkPhrases(t *testing.T, at, text string) {
 }
 
 // keptWords lists uses of a retired word that are allowed: a term of another
-// project, or a part of a name that a user of an older release may still meet.
-// The key is a file and a word.
+// project, or a part of a name in an older release. The key is a file and a
+// word.
 var keptWords = map[string]string{
 	"CHANGELOG.md gateway": "names the metrics of older programs",
 	"CHANGELOG.md offices": "names the metrics of older programs",

@@ -15,7 +15,7 @@ type value struct {
 	unknown bool // true if the log does not show the value of the key
 	present bool
 	text    string
-	list    int   // length, for a list
+	list    int // length, for a list
 	isList  bool
 	expires int64 // lease clock, 0 for never
 }

@@ -1,11 +1,12 @@
 // Command etcd measures the Mutex of etcd's package concurrency, for comparison
-// with the rows "locks" of test/bench: how often clients that compete for one
-// lock hand it over, and how long it takes from a release until the next owner
-// has the lock. It runs three etcd processes on loopback, with their defaults.
+// with the rows "locks" of test/bench: how often per second clients that
+// compete for one lock hand it over, and how long it takes from a release until
+// the next owner has the lock. It runs three etcd processes on loopback, with
+// their defaults.
 //
 //	cd test/bench/etcd && go run .
 //
-// It is a module of its own, so that Holdfast does not depend on etcd.
+// It is a separate module, so that Holdfast does not depend on etcd.
 package main
 
 import (
@@ -32,9 +33,9 @@ import (
 // serveArgument is the first argument of the processes that are servers.
 const serveArgument = "serve"
 
-// watchBegins is the time after which a client that is in the queue also watches
-// its predecessor. Without this wait, etcd may report the release to the client
-// up to 100 ms late.
+// watchBegins is how long after it has entered the queue a client certainly
+// watches its predecessor. Without this wait, etcd may report the release to
+// the client up to 100 ms late.
 const watchBegins = 150 * time.Millisecond
 
 func main() {
@@ -106,7 +107,7 @@ func start(dir string, port int) (endpoints []string, stop func() error, err err
 	return endpoints, stop, nil
 }
 
-// connect opens a client with a session of its own.
+// connect opens a client and a session for it.
 func connect(endpoints []string) (*clientv3.Client, *concurrency.Session, error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 30 * time.Second, Logger: zap.NewNop()})
 	if err != nil {

@@ -18,9 +18,9 @@ type rule struct {
 	// anywhere contains patterns, each of which must match some function of the
 	// stack.
 	anywhere []string
-	// nearest contains patterns of which one must match. Rules with nearest are
-	// tried after all other rules, for one function after the other, beginning
-	// at the innermost one.
+	// nearest contains patterns, one of which must match. causeOf tries the
+	// rules with nearest for the innermost function of the stack first, then
+	// for its caller, and so on.
 	nearest []string
 }
 

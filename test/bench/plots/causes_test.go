@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/bench/record"
 )
 
-// TestCauseOf classifies stacks as profiles of nodes contain them, beginning at the
-// innermost function.
+// TestCauseOf classifies stacks like those in profiles of nodes. A stack begins
+// with its innermost function.
 func TestCauseOf(t *testing.T) {
 	const raft = "github.com/hashicorp/raft."
 	for _, tt := range []struct {
@@ -25,7 +25,8 @@ func TestCauseOf(t *testing.T) {
 			"resp/guard.(*Conn).fill github.com/tidwall/redcon.handle", "system calls: read from clients"},
 		{cpuRules, "internal/runtime/syscall/linux.Syscall6 syscall.write net.(*conn).Write " + ours +
 			"rpc.(*sealedConn).Write " + raft + "sendRPC", "system calls: write to nodes"},
-		// The forwarder of a follower writes to a client when it has read from a node.
+		// The forwarder of a follower writes a reply to a client in the
+		// goroutine that has read the reply from the leader.
 		{cpuRules, "syscall.write " + ours + "resp/output.(*Writer).sendEarly " + ours + "cluster.answer " + ours +
 			"rpc.(*Conn).read", "system calls: write to clients"},
 		{cpuRules, "internal/runtime/syscall/linux.Syscall6 syscall.Fsync internal/poll.(*FD).Fsync os.(*File).Sync " +
@@ -63,8 +64,8 @@ func TestCauseOf(t *testing.T) {
 	}
 }
 
-// testProfile writes a profile with two samples. In the second, the innermost
-// function is inlined.
+// testProfile writes a profile with two samples. In the second sample, the
+// innermost function is inlined.
 func testProfile(t *testing.T, path string) {
 	t.Helper()
 	var functions []*profile.Function

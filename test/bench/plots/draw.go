@@ -45,8 +45,8 @@ type line struct {
 	value  func(p record.Point) (record.Figure, bool)
 }
 
-// maxLabels is the number of points from which only some of the points have
-// labels.
+// maxLabels is the number of points from which on an axis labels only some of
+// them.
 const maxLabels = 7
 
 // newPanel returns an empty plot for an axis.
@@ -93,7 +93,8 @@ func (a axis) position(at int64) float64 {
 	return float64(at)
 }
 
-// logarithm returns the logarithms of a figure, for a logarithmic Y axis.
+// logarithm returns the logarithms of the values of a figure, for a logarithmic
+// Y axis.
 func logarithm(f record.Figure) record.Figure {
 	return record.Figure{Median: math.Log10(f.Median), Low: math.Log10(f.Low), High: math.Log10(f.High)}
 }
@@ -168,7 +169,7 @@ func (a axis) speed(s *record.Sweep) (*figure, error) {
 				return nil, err
 			}
 			if shown != nil {
-				// The name of the load is on a line of its own, so that the
+				// The name of the load is on a separate line, so that the
 				// legend stays narrow.
 				f.legend.Add(system.name+":\n"+load, shown...)
 			}

@@ -1,6 +1,6 @@
 // Command plots draws the data that the sweeps of test/bench have written, and
-// puts the tables into docs/performance.md. It measures nothing. It is a module
-// of its own, so that Holdfast does not depend on the libraries that draw.
+// puts the tables into docs/performance.md. It measures nothing. It is a
+// separate module, so that Holdfast does not depend on the drawing libraries.
 //
 //	cd test/bench/plots && go run . -root ../../..
 //

@@ -58,7 +58,8 @@ func powerOfTen(n int64) string {
 }
 
 // perKeyFrom is the smallest number of keys for which the table shows the
-// memory per key. With fewer keys, other memory of the process hides it.
+// memory per key. With fewer keys, the memory of the keys is small compared
+// with the other memory of the process.
 const perKeyFrom = 100_000
 
 // table returns the table of a sweep.
@@ -106,7 +107,7 @@ func ratioCell(p record.Point, what string) string {
 	return fmt.Sprintf("%.2f (%.2f–%.2f)", f.Median, f.Low, f.High)
 }
 
-// perKeyCell returns the cell with the growth of the resident memory per key.
+// perKeyCell returns the cell with the resident memory that each key has added.
 func perKeyCell(p record.Point, system string) string {
 	empty, loaded := p.Samples(record.Empty, system), p.Samples(record.Resident, system)
 	if p.At < perKeyFrom || len(empty) == 0 || len(loaded) == 0 {

@@ -79,9 +79,10 @@ func FigureOf(samples []float64) Figure {
 }
 
 // RatioOf returns the ratio of the median of samples to that of base. Low and
-// High are the smallest and the largest among this ratio and the ratios of the
-// single repetitions, in which the systems are measured in turns. RatioOf
-// returns false if one of the systems was not measured.
+// High are the smallest and the largest of this ratio and the ratios of the
+// individual repetitions. In each repetition, the systems were measured
+// directly after each other. RatioOf returns false if one of the systems was
+// not measured.
 func RatioOf(samples, base []float64) (Figure, bool) {
 	if len(samples) == 0 || len(samples) != len(base) {
 		return Figure{}, false

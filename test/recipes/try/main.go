@@ -1,8 +1,9 @@
-// Command try runs one recipe of test/recipes on a cluster that runs:
+// Command try runs one recipe of test/recipes on a running cluster:
 //
 //	go run ./test/recipes/try -addrs 127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381 token
 //
-// In the middle it waits for Enter, so that there is time to kill a node.
+// In the middle of the recipe it waits for Enter, so that there is time to kill
+// a node.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command draw prints a random sample of the project's prose, for a reader who
-// looks for sentences that need a second reading: comments, texts of logs and
-// errors, and paragraphs of the documentation.
+// Command draw prints a random sample of the project's prose: comments, texts
+// of logs and errors, and paragraphs of the documentation. Its purpose is to
+// find sentences that a reader has to read twice.
 //
 //	go run ./test/tidy/draw -seed 7 -under test
 //
@@ -95,8 +95,8 @@ func gather(root string) (*prose, error) {
 	return p, err
 }
 
-// source adds the comments of a Go file, and the texts that the file passes to
-// a logger or turns into an error.
+// source adds the comments of a Go file. It also adds the texts of log lines
+// and errors, except those of test files.
 func (p *prose) source(path string) error {
 	set := token.NewFileSet()
 	f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
@@ -140,8 +140,8 @@ func (p *prose) source(path string) error {
 var listItem = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
 
 // page adds the paragraphs, the items of lists and the rows of tables of a
-// Markdown page. It leaves out code, headings, comments, and the tables of
-// generated pages, whose texts are Redis' own or names.
+// Markdown page. It leaves out code, headings and comments. It also leaves out
+// the tables of generated pages, because they contain names and texts of Redis.
 func (p *prose) page(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -186,8 +186,9 @@ func (p *prose) page(path string) error {
 // number of new lines, which is 1 if it is missing.
 var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
 
-// onlySince drops the prose of which no line has changed since a commit. It
-// keeps new files, also those that git does not track yet.
+// onlySince drops each piece of prose in which no line has changed since a
+// commit. It keeps the prose of new files, even of files that git does not
+// track yet.
 func (p *prose) onlySince(root, commit string) error {
 	diff, err := git(root, "diff", "--no-color", "-U0", "-M", "--relative", commit)
 	if err != nil {
