@@ -34,7 +34,7 @@ type adminRequest struct {
 	ClusterID string `json:"cluster_id,omitempty"`
 	Node      string `json:"node,omitempty"`
 	Addr      string `json:"addr,omitempty"`
-	Force     bool   `json:"force,omitempty"` // opRemove: even if the remaining voters may have no majority
+	Force     bool   `json:"force,omitempty"` // opRemove: skip the check of the remaining voters
 
 	// Features is the highest feature version that the joining node knows. In
 	// opForm it is the highest version that all nodes know. It is 0 if the
@@ -50,7 +50,7 @@ type adminRequest struct {
 
 	auto bool // the leader itself requests the removal: see removeAway
 
-	Instance string `json:"-"` // data directory of the requester, from its connection
+	Instance string `json:"-"` // identity of the requester's data directory, from its connection
 }
 
 type adminReply struct {
@@ -72,8 +72,8 @@ type adminReply struct {
 	// is the address of that process.
 	Alive string `json:"alive,omitempty"`
 
-	// opProbe sets Last to the last log index, which it reads after Members. It
-	// sets Commit to the commit index, and Term to the node's term.
+	// opProbe sets Last to the last log index, Commit to the commit index, and
+	// Term to the node's term. The node reads Last after Members.
 	Last   uint64 `json:"last,omitempty"`
 	Commit uint64 `json:"commit,omitempty"`
 
@@ -118,8 +118,8 @@ func (reply *adminReply) fail(err error) {
 }
 
 // failure returns the error of the reply, or nil. Programs older than
-// fsm.FeatureBudget send no outcome; for them failure returns an error with the
-// text only.
+// fsm.FeatureBudget send no outcome. For a reply of such a program, failure
+// returns an error with the text only.
 func (reply *adminReply) failure() error {
 	switch o := reply.Outcome; {
 	case reply.Error == "":
@@ -131,8 +131,8 @@ func (reply *adminReply) failure() error {
 	}
 }
 
-// admin sends and answers the requests between nodes that are not about the
-// groups of clients.
+// admin sends requests to other nodes, and answers their requests. The groups
+// of clients have streams of their own.
 type admin struct {
 	*environment
 	raft      *raftInstance
@@ -255,6 +255,6 @@ func (f *founder) answerForm(req adminRequest) error {
 	if !empty || mine != "" && mine != req.ClusterID {
 		return fmt.Errorf("%w: %s already has data or another cluster id", ErrOtherCluster, f.cfg.NodeID)
 	}
-	f.features.SetFounding(req.Features) // before the id is stored: storing it lets this node start
+	f.features.SetFounding(req.Features) // first, because this node may start once it has stored the id
 	return f.stores.SetClusterID(req.ClusterID, false)
 }

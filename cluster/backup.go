@@ -55,8 +55,9 @@ func (n *Node) CheckEmpty(ctx context.Context) error {
 	return nil
 }
 
-// applyLimit bounds how long Restore waits for its entry. Decoding a large backup
-// takes about a second for a million keys, on every node.
+// applyLimit bounds how long Restore waits for the outcome of its entry.
+// Decoding a large backup takes about a second for a million keys, on every
+// node.
 const applyLimit = 10 * time.Minute
 
 // Restore executes a step of a restore. args are the arguments of
@@ -115,8 +116,9 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 // DefaultMaxMemory is machine.DefaultMaxMemory.
 func DefaultMaxMemory(memory uint64) int64 { return machine.DefaultMaxMemory(memory) }
 
-// Estimates of the memory that a key takes besides its bytes in a backup. Small values
-// take more in memory than their bytes: a hash with one field takes 330 bytes.
+// These are estimates, in bytes, of the memory that a key takes in addition to
+// its bytes in a backup. Small values take more in memory than their bytes: a
+// hash with one field takes 330 bytes.
 const (
 	stringOverhead     = 200
 	collectionOverhead = 400
@@ -179,9 +181,9 @@ const quarantineEnded = "quarantine ended: locks are granted again"
 
 // announce logs the two effects of entries that an operator waits for: the end
 // of a restore, and the end of a quarantine. When a node starts, it executes
-// the entries of its log again. It logs nothing for these, because they are
-// old. With the first entry that follows them, it logs whether a quarantine is
-// in force.
+// the entries of its log again. announce logs nothing for these entries,
+// because they are old. With the first entry that follows them, announce logs
+// whether a quarantine is in force.
 func (n *Node) announce(index uint64, res *fsm.Result) {
 	if res.Restored || res.QuarantineEnded {
 		n.replay.quarantine = n.quarantine() > 0
@@ -216,7 +218,7 @@ func (n *Node) announceSnapshot() {
 	}
 }
 
-// announceQuarantine logs that a quarantine is in force, if it is.
+// announceQuarantine logs that a quarantine is in force, if one is.
 func (n *Node) announceQuarantine() {
 	if left := n.quarantine(); left > 0 {
 		n.log.Warn("quarantine: no lock is granted, because locks that were granted after the backup may still be held",

@@ -287,8 +287,9 @@ func (ws *waits) sweep() (waiters bool) {
 	}
 	args := [][]byte{[]byte(fsm.WaitedCommand)}
 	ws.mu.Lock()
-	// Read the machine before live: a wait is registered in live first, so a
-	// new waiter is not mistaken for an abandoned one.
+	// Read the machine before live. A wait is registered in live before its
+	// command is sent, so live contains the waits of all waiters that are not
+	// abandoned.
 	for _, n := range names {
 		if w := ws.live[n.Origin]; w == nil || w.pos != 0 && w.pos != n.Pos {
 			args = append(args, decimal(n.Origin), decimal(uint64(n.Pos)))
@@ -362,7 +363,7 @@ func (s *Session) Unblock() ([]byte, error) {
 			return reply, nil
 		}
 	}
-	if !w.claimed { // the client does not own a lock whose grant it has not claimed
+	if !w.claimed { // otherwise out may contain a grant, which the client does not own before it claims it
 		select {
 		case reply := <-w.out: // the wait was served and then removed
 			return reply, nil

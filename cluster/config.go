@@ -37,8 +37,8 @@ type Config struct {
 	// process at a time may use it.
 	DataDir string
 	// PeerAddr is the address on which the node listens for other nodes.
-	// AdvertisePeerAddr is the address that it sends to them ("" for PeerAddr);
-	// it may contain a DNS name.
+	// AdvertisePeerAddr is the address that the node announces to other nodes;
+	// "" means PeerAddr. It may contain a DNS name.
 	PeerAddr, AdvertisePeerAddr string
 	// ClientAddr, SentinelAddr ("" for none) and HTTPAddr are advertised in the
 	// node's status, and so is RunID, which identifies this run of the process.
@@ -219,11 +219,11 @@ type RaftOptions struct {
 	// can be up to one fifth of HeartbeatTimeout apart. 0 means that only
 	// HeartbeatTimeout detects a silent leader.
 	LeaderSilence time.Duration
-	// LeaderLease is the time for which the voters promise a leader not to
-	// vote, so that the leader answers reads without a ReadIndex round, or 0 if
-	// the leader asks for no promises: see package readindex. The promises
-	// delay an election by up to this time. LeaderLease must be at most half of
-	// HeartbeatTimeout.
+	// LeaderLease is how long the voters promise their leader not to vote. With
+	// these promises, the leader answers reads without a ReadIndex round: see
+	// package readindex. 0 means that the leader asks for no promises. The
+	// promises delay an election by up to LeaderLease, which must be at most
+	// half of HeartbeatTimeout.
 	LeaderLease time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.

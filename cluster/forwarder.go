@@ -16,10 +16,11 @@ import (
 )
 
 // forwarder sends the groups of this node's clients to the current leader. In
-// the log it is one session, (node id, start count), whose groups are numbered.
-// It keeps every group until it has the group's reply. After a change of
-// leader, it sends again the groups that the new leader does not have. The
-// state machine executes no group twice.
+// the log, its groups form one session, which is named by the node id and the
+// start count. The groups of a session are numbered. The forwarder keeps every
+// group until it has the group's reply. After a change of leader, it sends
+// again the groups that the new leader does not have. The state machine
+// executes no group twice.
 type forwarder struct {
 	id    fsm.SessionID
 	clock Clock
@@ -47,7 +48,7 @@ type forwarder struct {
 	answering sync.WaitGroup // goroutines started by shareLocked
 
 	readMu    sync.Mutex
-	readsShut error    // the error of all further reads; nil while reads are accepted
+	readsShut error    // error with which all further reads fail; nil while reads are accepted
 	reads     readLink // nil while there is no leader
 	readWait  []*call
 }
@@ -286,8 +287,8 @@ func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 }
 
 // abandoned replaces a call whose client received outcome.ErrUnknown. The state
-// machine executes no group after a missing number, so the number must still
-// be used: the next link sends a group without commands under it.
+// machine executes no group after a missing number, so the number must still be
+// used: the next link sends a group without commands under this number.
 var abandoned = &call{body: noop}
 
 func (fw *forwarder) advanceLocked() {
@@ -489,8 +490,8 @@ func (fw *forwarder) giveUp() {
 	fw.endUnknown(unknown)
 }
 
-// abandonLocked replaces each sent group for which match returns true by
-// abandoned, and returns the replaced groups. mu must be held.
+// abandonLocked replaces with abandoned each sent group for which match returns
+// true, and returns the replaced groups. mu must be held.
 func (fw *forwarder) abandonLocked(match func(*call) bool) (unknown []*call) {
 	for i, c := range fw.pending {
 		if c != nil && c != abandoned && match(c) {

@@ -36,8 +36,8 @@ type leadership struct {
 	start uint64
 	leaderParts
 
-	// time is the starting point of the leadership's clock: see now. No entry has
-	// a lease clock time below floor.
+	// time is the starting point of the leadership's clock: see now. floor is
+	// the lowest lease clock that the next entry may have: see rebase.
 	time  atomic.Pointer[timeBase]
 	floor atomic.Int64
 
@@ -388,7 +388,8 @@ func (ld *leadership) machineLease() int64 {
 	return lease
 }
 
-// reader is a read that waits for its ReadIndex round.
+// reader is a read at the leader. It runs under the leader's lease, or waits
+// for its ReadIndex round.
 type reader interface {
 	// confirmed is called once the read may run on the current state of the
 	// machine. now is the lease clock that decides expiry; it is read once for
@@ -411,7 +412,7 @@ type reader interface {
 const maxInline = 16
 
 // confirm executes the reads. After maxInline remote reads it passes the rest
-// to another goroutine, which does the same.
+// to another goroutine, which calls confirm again.
 func (ld *leadership) confirm(readers []reader, index uint64) {
 	now, inline := ld.now(), 0
 	for i, reader := range readers {
@@ -425,9 +426,9 @@ func (ld *leadership) confirm(readers []reader, index uint64) {
 	}
 }
 
-// readRun returns the read of a call for a client of any node, to be run after
-// the read's round has been confirmed. The run fails with fairshare.ErrLost if
-// the leadership ends first.
+// readRun returns the run that executes the read of a call after the read's
+// round has been confirmed. from is the session of the node whose client sent
+// the read. The run fails with fairshare.ErrLost if the leadership ends first.
 func (ld *leadership) readRun(c *call, now int64, from fsm.SessionID) execution.Run {
 	req := fsm.ReadRequest{
 		Body: c.body, Now: now, Wall: ld.wall(), Seed: rand.Uint64(),

@@ -18,14 +18,13 @@ type batches struct {
 	spare   []*fsm.BatchBuilder // empty builders
 }
 
-// pipeline is what the proposer knows about the entries on their way through the
-// log.
+// pipeline is the state of the entries that are on their way through the log.
 type pipeline struct {
-	inflight []proposal    // proposed and not applied yet, in log order
+	inflight []proposal    // entries that are proposed and not applied yet, in log order
 	waitSlot bool          // propose waits for room in the window
 	taken    bool          // propose has taken an entry that is not in inflight yet
 	paused   bool          // nothing is proposed: see pause
-	quiet    chan struct{} // result of pause: closed when no entry is in flight; nil if pause does not wait
+	quiet    chan struct{} // the channel that pause returned, until no entry is in flight and it is closed; then nil
 	arrivals trace.Arrivals
 }
 
@@ -275,9 +274,9 @@ func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 	switch limits.Full {
 	case "":
 		ld.stats.WritesRefused.Add(float64(refused))
-	case fsm.MsgOOM: // most refusals have this reason
+	case fsm.MsgOOM: // count all refusals here, because most of them have this reason
 		ld.stats.MemoryRefused.Add(float64(refused))
-	default: // most refusals have another reason: see descRefused
+	default: // the disk is almost full, which another metric reports: see descRefused
 	}
 	ld.later(b, rest)
 	return out, nil

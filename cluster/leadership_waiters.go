@@ -34,7 +34,7 @@ type suspender struct {
 // absence describes a session that has waiters and no link.
 type absence struct {
 	since time.Duration // monotonic time at which the leader noticed the absence
-	next  uint64        // id of the connection at which the next part begins; 0 for the session's first
+	next  uint64        // id of the connection at which the next part begins; 0 for the session's first connection
 }
 
 // partDone returns a channel that receives a value when checkWaiters should be
@@ -62,8 +62,8 @@ func (o *Options) silence() time.Duration {
 }
 
 // checkWaiters compares the links with the waiters in the state machine, and
-// proposes the changes. It proposes nothing while earlier changes are in flight.
-// It reports whether there may be waiters.
+// proposes the new states of the waiters. It proposes nothing while earlier
+// changes are in flight. It reports whether there may be waiters.
 func (ld *leadership) checkWaiters() (waiters bool) {
 	h := &ld.suspender
 	if h.pending != nil {
@@ -146,7 +146,7 @@ func (ld *leadership) suspendArgs(id fsm.SessionID, state string) [][]byte {
 // waiterWork returns WaiterWork in steps, at least 1.
 func (o *Options) waiterWork() int { return max(int(o.WaiterWork/fsm.StepNanos), 1) }
 
-// prune removes the sessions that no longer have waiters from gone.
+// prune removes from gone the sessions that no longer have waiters.
 func (h *suspender) prune(waiting []fsm.WaitSession) {
 	for id := range h.gone {
 		if !slices.ContainsFunc(waiting, func(s fsm.WaitSession) bool { return s.ID == id }) {

@@ -31,7 +31,7 @@ func (ld *leadership) now() int64 {
 	return t.base + d - d/(1e6/driftPPM)
 }
 
-// wall returns the wall clock in microseconds, as entries contain it.
+// wall returns the wall clock in microseconds, the unit that entries use.
 func (ld *leadership) wall() int64 { return ld.clock.Wall().UnixMicro() }
 
 // stamp returns the lease clock for the next entry. It is now, but not less

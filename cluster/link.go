@@ -34,7 +34,7 @@ const (
 	// Read stream:
 	frameRead      = 'Q' // node: id | kind, see readQuick | group
 	frameVouched   = 'q' // node: id | kind | term | group; the node follows the leader in the term
-	frameCancel    = 'X' // node: id; the read is not answered
+	frameCancel    = 'X' // node: id; no answer to the read follows
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
 	framePromise   = 'L' // leader: term | nonce | microseconds; also asks for a promise not to vote for that time
@@ -333,7 +333,7 @@ func (l *remoteLink) send(ackFloor, seq uint64, body []byte) error {
 		return append(dst, body...)
 	})
 	if err != nil {
-		l.writes.Close() // full or ended: the next link sends lost groups again
+		l.writes.Close() // the queue is full or the stream has ended; the next link sends lost groups again
 		return err
 	}
 	failpoint.HitAfter(failpoint.GroupSent, func() {
@@ -547,8 +547,8 @@ func (k *linker) keep() {
 
 // maxRefusedPause bounds the pause between two attempts to link to a leader
 // that refuses this node because it is not a member. The node continues its
-// attempts, because it may be added again, or the leader may not have applied
-// its addition yet.
+// attempts, because an operator may add it again, or the leader may not have
+// applied this node's addition yet.
 const maxRefusedPause = time.Second
 
 // linkOnce links to the current leader and returns when that link has ended. It

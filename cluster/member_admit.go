@@ -131,8 +131,8 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 // answersAt finds out which process answers at the address with which a node is
 // to be added. If another node or another program answers, answersAt returns
 // the error wrong, because the new node cannot use the address. note tells the
-// operator about a problem that may pass. If no process answers, both are
-// empty, because the node may be started later.
+// operator about a problem that may pass. If no process answers, answersAt
+// returns neither, because the node may be started later.
 func (ms *membership) answersAt(ctx context.Context, p Peer) (note string, wrong error) {
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
@@ -237,8 +237,8 @@ func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 // alive.
 const aliveTimeout = time.Second
 
-// aliveAs returns the address of member m if a process answers there with
-// another data directory than instance. Otherwise it returns "".
+// aliveAs returns the address of member m if a process with another data
+// directory than instance answers there. Otherwise it returns "".
 func (ms *membership) aliveAs(ctx context.Context, m member.Member, instance string) string {
 	if m.ID == ms.cfg.NodeID { // this node
 		return ms.cfg.AdvertisePeerAddr

@@ -189,7 +189,7 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 		return errNotLed
 	default:
 		return fmt.Errorf("removing %s would leave %s, %d of them reachable: writes would need %d (%s); "+
-			"bring these back or remove them first, or use --force",
+			"bring those voters back or remove them first, or use --force",
 			req.Node, count(len(left), "voter"), live, need, strings.Join(reasons, "; "))
 	}
 	return nil

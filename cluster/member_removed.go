@@ -134,10 +134,10 @@ type unlisted struct {
 	term, last uint64
 }
 
-// confirmed reports whether the answer r of a leader, which does not list this
-// node either, proves that the removal is committed: the leader has led all the
-// time since its first answer, and has committed its log up to the index in
-// that answer.
+// confirmed reports whether r proves that the removal is committed. r is an
+// answer of a leader that does not list this node. It is a proof if the same
+// leader has led since its first such answer, and has committed its log up to
+// the last index in that first answer.
 func (u *unlisted) confirmed(r adminReply) bool {
 	if u.leader != r.Leader || u.term != r.Term {
 		*u = unlisted{leader: r.Leader, term: r.Term, last: r.Last}

@@ -39,8 +39,8 @@ import (
 
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 //
-// The parts do the work. Node makes them, starts and stops them, and passes the
-// calls of its clients on to them.
+// The parts do the work. Node makes them, starts and stops them, and passes
+// calls on to them.
 type Node struct {
 	*environment
 	parts
@@ -394,9 +394,9 @@ func (n *Node) newMachine() *machine.Machine {
 	})
 }
 
-// SlowReadSlots returns the number of slots for slow reads for a setting. If the
-// setting is 0, it is the number of processors that the program uses minus one,
-// but at least one.
+// SlowReadSlots returns the number of slots for slow reads that a setting
+// means. The setting 0 means the number of processors that the program uses
+// minus one, but at least one.
 func SlowReadSlots(setting int) int {
 	if setting > 0 {
 		return setting
@@ -664,7 +664,7 @@ func newClientIDs(e *environment, m *machine.Machine, fw *forwarder) *clientid.A
 	})
 }
 
-// ID returns the name of this node.
+// ID returns the id of this node.
 func (n *Node) ID() string { return n.cfg.NodeID }
 
 // SetSecrets replaces the secrets by which the nodes of the cluster
@@ -769,8 +769,8 @@ func (n *Node) Collectors() []prometheus.Collector {
 	})
 }
 
-// blockers reports for each member whether it keeps the feature version from
-// being raised.
+// blockers reports for each member whether the member prevents a raise of the
+// feature version.
 func (n *Node) blockers() map[string]bool {
 	blocked := n.features.Blockers()
 	all := make(map[string]bool)

@@ -72,7 +72,7 @@ type peers struct {
 }
 
 // askStatus asks a node for its status. It keeps the stream for the next call,
-// because every node asks every other one once a second.
+// because every node asks every other node once a second.
 func (p *peers) askStatus(ctx context.Context, addr, id string, reply *adminReply) error {
 	req := adminRequest{Op: opStatus}
 	key := streamKey{addr, id}

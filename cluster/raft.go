@@ -95,9 +95,9 @@ func (ri *raftInstance) leads() bool {
 	return r != nil && r.State() == raft.Leader
 }
 
-// leadsTerm reports whether raft says that this node leads a term. It must read
-// the state before the term: if the state is Leader and the term is still the
-// given one afterwards, the node led that term when the call began.
+// leadsTerm reports whether raft says that this node leads in a term. It must
+// read the state before the term. If the state is Leader and raft's term
+// afterwards is still this term, the node led in this term when the call began.
 func (ri *raftInstance) leadsTerm(term uint64) bool {
 	r := ri.running()
 	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term

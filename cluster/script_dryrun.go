@@ -16,11 +16,12 @@ import (
 // The leader executes scripts speculatively before it proposes an entry, and
 // all writes wait meanwhile, so a script may only take Options.BriefScriptTime
 // there. If a group contains a script that needs longer, the group is not
-// executed and its reply says so (fsm.TooLong). Its session then asks the
-// leader for a dry run of the group, as a read: on a copy-on-write clone,
+// executed and its reply says so (fsm.TooLong). The client's session then asks
+// the leader for a dry run of the group, as a read: on a copy-on-write clone,
 // outside of the log. If the scripts end in the dry run, the session sends the
-// group again, and they may then use Options.ScriptTime. A script that does not
-// end in its dry run has delayed other clients only for BriefScriptTime.
+// group again, and the scripts may then use Options.ScriptTime. A script that
+// does not end in its dry run has delayed other clients only for
+// BriefScriptTime.
 //
 // The dry run shows only that a script ends, not what it will do, because the
 // state may be different when the script is executed. If a script was quick in
@@ -107,13 +108,14 @@ func (ld *leadership) yielding() func() error {
 }
 
 // inPieces executes the group of the call in pieces, after the leader has
-// refused to execute it as a whole. No part of it has been executed. Costly
-// reads are executed as reads, each by itself. The rest is executed in one
-// piece, and a piece that takes too long is split in half until the pieces do
-// not take too long. A single operation that takes too long gets a dry run.
-// Other clients' commands are executed between the pieces, as in any pipeline,
-// so a pipeline with many slow scripts delays them no longer than one slow
-// script does. Each piece that goes through the log is reported to s.piece.
+// refused to execute it as a whole. At that point, no part of the group has
+// been executed. Costly reads are executed as reads, each by itself. The rest
+// is executed in one piece, and a piece that takes too long is split in half
+// until the pieces do not take too long. A single operation that takes too long
+// gets a dry run. Other clients' commands are executed between the pieces, as
+// in any pipeline, so a pipeline with many slow scripts delays them no longer
+// than one slow script does. inPieces reports each piece that goes through the
+// log to s.piece.
 //
 // If a client sends a pipeline of writes and closes its connection, the
 // pipeline is still executed. But once the replies exceed maxUnread, inPieces

@@ -299,7 +299,8 @@ func (s *Session) read(local bool) ([]byte, error) {
 // WatchClient sets the function that watches the session's client. A slow read
 // then ends when the client leaves, and so does a costly pipeline with large
 // replies: see inPieces. A nil function, the initial value, watches no client.
-// The session calls watch while Do runs, and calls stop before Do returns.
+// The session calls watch while Do runs. Before Do returns, the session calls
+// the function stop that watch has returned.
 func (s *Session) WatchClient(watch execution.WatchFunc) { s.watch = watch }
 
 // watching returns the watch function for the group of the call, nil for none.

@@ -413,7 +413,7 @@ func (ss *streamServer) readCall(kind byte, body []byte) (*call, error) {
 	}
 	body = slices.Clone(body)
 	if dryRun {
-		body = ss.marked(body) // otherwise its costly reads would get no dry run
+		body = ss.marked(body) // otherwise the group's costly reads would get no dry run
 	}
 	c := &call{body: body, slow: kind != readQuick, dryRun: dryRun}
 	if pieces {

@@ -38,9 +38,9 @@ import (
 //  2. Pause the proposer of this leadership, suspend its lease (see package
 //     readindex), and wait for the entries in flight. From then on the log does
 //     not grow, so the target can catch up.
-//  3. Wait until the target's log is as long as this one. Then send TimeoutNow,
-//     the message with which Raft starts an election at the target (Raft
-//     dissertation, 3.10).
+//  3. Wait until the target's log is as long as the leader's log. Then send
+//     TimeoutNow, the message with which Raft starts an election at the target
+//     (Raft dissertation, 3.10).
 //  4. Wait until the leadership closes, because the target's election has ended
 //     the term. If the time limit is over first, the proposer continues. The
 //     target may have received the message nevertheless and win an election
@@ -81,7 +81,7 @@ type transfers struct {
 	peers       *peers
 	leaderships *leaderships
 
-	busy atomic.Bool // a transfer is in progress
+	busy atomic.Bool // set while a transfer is in progress
 }
 
 // Transfer transfers leadership and returns a description of what was done. to
@@ -158,7 +158,8 @@ func (t *transfers) awaitPoll(ctx context.Context) error {
 }
 
 // target returns the voter that is to become leader, after that voter has
-// answered. If to is "", target chooses the voter with the longest log.
+// answered. If to is "", target chooses a voter whose log is as long as the
+// leader's, or else the voter with the longest log.
 func (t *transfers) target(ctx context.Context, to string) (member.Member, error) {
 	voters := slices.DeleteFunc(t.raft.members(), func(m member.Member) bool {
 		return m.ID == t.cfg.NodeID || to != "" && m.ID != to
@@ -206,7 +207,7 @@ func (t *transfers) target(ctx context.Context, to string) (member.Member, error
 		case a.index+transferLag < last:
 			refusals = append(refusals, behind(a.m, a.index, last).Error())
 		case a.index >= last:
-			return a.m, nil // others may not answer; do not wait for them
+			return a.m, nil // other voters may not answer; do not wait for them
 		case a.index >= best.index:
 			best = a
 		}
