@@ -72,11 +72,11 @@
 // (package container). Each node of such a tree has an owner, which belongs to
 // one machine and is replaced when the machine is cloned. Only the machine that
 // has the owner may change the node in place. Clones, snapshots and COPY take
-// O(1). A change takes O(log n); after a clone it also copies the nodes on its
-// path.
+// O(1). A change takes O(log n); after a clone, it also copies the tree nodes
+// between the root and the changed element.
 //
 // Small hashes, small sorted sets and small sets of integers keep their
 // elements in the same order as Redis. The limits of what counts as small are
-// those of Redis. Larger collections are ordered by the hashes of their
+// those of Redis. Larger hashes and sets are ordered by the hashes of their
 // elements, as the keys of a database are.
 package fsm

@@ -13,9 +13,9 @@ const EntryVersion = 1
 
 // mendVersion is the entry version of a TermStart whose feature version is at
 // least FeatureMend. The format is the same as that of EntryVersion. Programs
-// from before FeatureMend refuse an entry of this version. If they did not
-// refuse it, they would treat every feature version in a TermStart as
-// FeatureAbsent.
+// from before FeatureMend treat every feature version in a TermStart as
+// FeatureAbsent. They do not know mendVersion, so they refuse the entry
+// instead.
 const mendVersion = 2
 
 // These are the kinds of entries.
@@ -76,9 +76,9 @@ type TermStart struct {
 	Instance  string
 	Boot      uint64
 	ClusterID string // becomes the cluster's id if the machine has none yet
-	// Features is the feature version of the cluster: see feature.go. It is
-	// used in the first term of a cluster, and while the feature version is
-	// below FeatureMend.
+	// Features is the feature version of the cluster: see feature.go. The
+	// machine uses it in the first term of a cluster, and while the feature
+	// version of the machine is below FeatureMend.
 	Features int
 }
 

@@ -19,8 +19,8 @@ type eventWriter struct {
 	stamp int64
 }
 
-// apply runs commands as one group of the connection origin, and returns the
-// events as text.
+// apply runs commands as one group of the connection with the number origin,
+// and returns the events as text.
 func (w *eventWriter) apply(origin uint64, track bool, cmds ...[]string) []string {
 	w.t.Helper()
 	var out []string
@@ -30,7 +30,7 @@ func (w *eventWriter) apply(origin uint64, track bool, cmds ...[]string) []strin
 	return out
 }
 
-// result runs commands as one group of the connection origin.
+// result runs commands as one group of the connection with the number origin.
 func (w *eventWriter) result(origin uint64, track bool, cmds ...[]string) *fsm.Result {
 	w.t.Helper()
 	var g fsm.Group

@@ -17,7 +17,7 @@ import (
 // goes down. A program that does not know the feature version of a log or a
 // snapshot refuses to run them.
 //
-// Programs of the feature versions 0 and 1 took the version from the TermStart
+// Programs of the feature versions 0 and 1 take the version from the TermStart
 // of each leadership, and they do not report which versions they know.
 const (
 	// FeatureAbsent gives absent keys versions for WATCH: see removed.

@@ -187,8 +187,8 @@ func TestFunction_Snapshot(t *testing.T) {
 	s.want("no interpreter", no+no+"+OK ")
 }
 
-// If the code of a library exceeds the script budget, the leader ends it and
-// executes it in a dry run, as it does with a script.
+// If the code of a library exceeds the script budget, the leader ends the code
+// and then executes it in a dry run, as it does with a script.
 func TestFunction_LoadTakesLong(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|#!lua name=slow\nregister f\nlong")

@@ -445,9 +445,9 @@ func (l *snapshotLoader) removed(d *codec.Decoder) error {
 
 // These constants bound what one entry expires, so that a million keys with the
 // same deadline do not delay the log. The keys beyond the bound are invisible
-// anyway, because every access compares the deadline. Following entries remove
-// them. The constants are part of the meaning of an entry: all nodes must stop
-// at the same key.
+// anyway, because every access compares the deadline with the clock. Following
+// entries remove them. The constants are part of the meaning of an entry: all
+// nodes must stop at the same key.
 const (
 	// expiryWork bounds the work of expiring keys in one entry, in steps, from
 	// FeatureBudget on.

@@ -61,13 +61,13 @@ var RestoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, El
 // FullNotice is a ScriptRunner that reports whether there is room for more
 // data.
 type FullNotice interface {
-	// Full returns "" if there is room. Otherwise it returns the error for
-	// commands of scripts that can make the data set grow.
+	// Full returns "" if there is room. Otherwise it returns the error for a
+	// script's command that can make the data set grow.
 	Full() string
 }
 
-// MsgOOM is the error for commands that can make the data set grow while it is
-// larger than maxmemory, as in Redis.
+// MsgOOM is the error for a command that can make the data set grow, while the
+// data set is larger than maxmemory. Redis has the same text.
 const MsgOOM = "OOM command not allowed when used memory > 'maxmemory'."
 
 // refusalOf returns the error in place of the reply of an operation that is
@@ -79,8 +79,8 @@ func refusalOf(op byte, text string) string {
 	return text
 }
 
-// RefuseGrowth appends an error in place of each reply of an encoded group whose
-// operations all can make the data set grow.
+// RefuseGrowth appends an error in place of each reply of an encoded group.
+// Every operation of the group can make the data set grow.
 func RefuseGrowth(dst, body []byte, text string) []byte {
 	var r groupReader
 	if r.open(body) != nil {

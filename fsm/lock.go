@@ -116,8 +116,8 @@ func (c *Ctx) Grant(o *keyspace.Object) *Grant {
 }
 
 // Grants calls f for the grants of the current database that LOCK ACQUIRE made,
-// until f returns false. It begins with the first grant whose token is at least
-// from, and continues in the order of the tokens.
+// until f returns false. It begins with the first grant whose token is not
+// below the parameter from, and continues in the order of the tokens.
 func (c *Ctx) Grants(from Pos, f func(g *Grant) bool) {
 	if t := c.m.locks.grants[c.db]; t != nil {
 		t.Ascend(&Grant{Token: from}, f)
@@ -493,9 +493,10 @@ func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	return o, o != nil && o.Token == p.token
 }
 
-// answered reports whether a renewal of a grant was answered. If so, a client
-// may know that its owner holds the lock, even if the reply to another command
-// of that owner was lost. (A client that gets no reply asks again.)
+// answered reports whether a renewal of a grant was executed, so that a client
+// may have got the reply. Such a client knows that the owner holds the lock,
+// even if the reply to another command with this owner was lost. (A client that
+// gets no reply asks again.)
 func (c *Ctx) answered(db int, token Pos) bool {
 	if c.m.features < FeatureShared {
 		return false
@@ -504,7 +505,7 @@ func (c *Ctx) answered(db int, token Pos) bool {
 	return g != nil && g.Renewals > 0
 }
 
-// passOn ends a provisional grant that its node will not claim.
+// passOn ends a provisional grant that the waiter's node will not claim.
 func (c *Ctx) passOn(p *provisional) {
 	o, held := c.holds(p)
 	if !held || c.answered(p.db, p.token) {
@@ -627,7 +628,7 @@ func (w *snapshotWriter) locks(l *locks) {
 	w.delays(l)
 }
 
-// lock reads a grant. Its key must follow.
+// lock reads a grant. The key of the lock must follow in the snapshot.
 func (l *snapshotLoader) lock(d *codec.Decoder) error {
 	db := int(d.Byte())
 	g := &Grant{Token: Pos(d.Uvarint()), Key: string(d.Bytes())}

@@ -13,9 +13,10 @@ import (
 // This file applies the delays of locks. Package lockdelay parses the rules and
 // stores the delays.
 
-// delayOf returns the delay of a lock with a key, in nanoseconds, by the setting
-// lock-delay. The first pattern that matches determines it. Comparing a key with
-// all patterns may take maxPatternSteps. A key that needs more steps has no delay.
+// delayOf returns the delay of a lock with a key, in nanoseconds, by the
+// setting lock-delay. The first pattern that matches determines it. Comparing a
+// key with all patterns may take at most maxPatternSteps steps. A key that
+// needs more steps has no delay.
 func (c *Ctx) delayOf(key string) int64 {
 	if c.m.features < FeatureDelay || len(c.m.settings) == 0 {
 		return 0

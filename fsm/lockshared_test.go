@@ -14,8 +14,8 @@ import (
 )
 
 // TestShared_Features: below FeatureShared, nodes refuse the new options. If an
-// older program has logged a call with such an option, its reply is that of the
-// older program.
+// older program has logged a call with such an option, the call gets the reply
+// of the older program.
 func TestShared_Features(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureLocks)
 	for _, c := range []struct{ line, before, reply string }{

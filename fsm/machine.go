@@ -181,7 +181,7 @@ type Result struct {
 	// LocksCut reports that there were more than MaxLockEvents.
 	Locks    []LockEvent
 	LocksCut bool
-	// LocksRefused are the commands that got no lock.
+	// LocksRefused counts the commands that got no lock.
 	LocksRefused LockRefusals
 	// Backwards reports that the entry counts in Stats.Backwards.
 	Backwards bool
@@ -433,8 +433,9 @@ type Ctx struct {
 	// group is running. sender is the id of that session.
 	session int
 	sender  SessionID
-	// group is the index in the entry of the group that is running, -1 before
-	// the first. op counts its operations so far.
+	// group is the index of the running group among the groups of the entry, -1
+	// before the first group. op is the number of its operations that were
+	// executed.
 	group, op int
 
 	atomic        bool // part of a transaction or script: must not wait
@@ -505,7 +506,7 @@ type ending struct {
 // nodes draw the same numbers.
 type draw struct {
 	seed  uint64
-	draws uint64 // calls of Ctx.random
+	draws uint64 // calls of Ctx.Random
 }
 
 // scripting is the part of a Ctx for scripts and costly reads.

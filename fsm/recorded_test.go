@@ -27,7 +27,8 @@ func recordedFile(features int) string {
 	return filepath.Join("testdata", "recorded", fmt.Sprintf("features-%d.gz", features))
 }
 
-// recordedHistories and recordedSteps are the size of a recorded log.
+// recordedHistories is the number of histories in a recorded log. recordedSteps
+// is the number of steps of each history.
 const recordedHistories, recordedSteps = 20, 120
 
 // recordedEntry is an entry of a recorded log and the hash of the machine after

@@ -462,8 +462,8 @@ func (r Reply) Format() string {
 // The replies to logged commands are part of the hash chain. So the text of an
 // error that Apply can produce is part of the meaning of an entry. A change of
 // the text needs a feature version. Otherwise, nodes with two versions of the
-// program diverge. The errors of a speculative execution are logged, so their
-// texts may change.
+// program diverge. An error of a speculative execution is logged with its text,
+// so all nodes give the same text, and a new program may change it.
 const (
 	MsgWrongType = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	MsgSyntax    = "ERR syntax error"

@@ -16,9 +16,9 @@ import (
 
 // The machine never executes Lua when it applies an entry. The leader executes
 // a group with a script speculatively on a clone (see Speculation). The entry
-// then contains the write commands that the script called, and its reply. The
-// log contains a script call itself only if this program implements the script
-// natively (nativescript.go).
+// then contains the write commands that the script called, and the reply of the
+// script. The log contains a script call itself only if this program implements
+// the script natively (nativescript.go).
 
 const (
 	scriptNotesRW = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
@@ -126,7 +126,7 @@ func scriptSpecs(notes, mode, flags string) []KeySpec {
 	}}
 }
 
-// These are error texts of scripting. The first five are Redis' own, to the
+// These are error texts of scripting. The first six are Redis' own, to the
 // letter.
 const (
 	msgNoScript      = "NOSCRIPT No matching script. Please use EVAL."

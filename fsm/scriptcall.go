@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// These are the errors of redis.call. They are Redis' own, to the letter. The
-// interpreter appends the end of the text, which names the script and the line.
+// These are the errors of redis.call. All but msgScriptNoGuard and
+// msgScriptWork are Redis' own, to the letter. The interpreter appends the end
+// of the text, which names the script and the line.
 const (
 	msgScriptUnknown = "ERR Unknown Redis command called from script"
 	msgScriptArity   = "ERR Wrong number of args calling Redis command from script"
@@ -28,7 +29,8 @@ type scriptRun struct {
 	readOnly bool
 	sha      string // SHA1 of the script
 	// before is the state before the script's first write. effects and n are
-	// the length of the recorded effects and their number before the script.
+	// the length in bytes and the number of the effects that were recorded
+	// before the script.
 	before  *Machine
 	effects int
 	n       int
@@ -454,7 +456,8 @@ type ScriptCall struct {
 	// thousand instructions, and around long library calls. If Interrupt
 	// returns a text, the script ends with this text as its error, which pcall
 	// cannot catch. Interrupt returns a text when the time of the script is
-	// over, when the script was killed, or when its leader was deposed.
+	// over, when the script was killed, or when the leader that runs it was
+	// deposed.
 	Interrupt func() string
 	// ScriptBudget says how long the script may run. The code that sets
 	// Interrupt must call Cut if it has ended the script and the ended run does

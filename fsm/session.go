@@ -44,7 +44,7 @@ type session struct {
 }
 
 // runs reports whether the machine executes the groups of a session. It does
-// not if s is nil, because a later start of the node is known. From FeatureMend
+// not if s is nil: then a later start of the node has a session. From FeatureMend
 // on, it also does not if the later start is in the same entry. Before
 // FeatureMend, the groups of both starts were executed, and both left waiters.
 func (s *session) runs(features int) bool {

@@ -38,8 +38,9 @@ const (
 	GetSettingsCommand = "_getsettings"
 )
 
-// These limits bound the settings. The machine does not check the meaning of a
-// value. The node that executes CONFIG SET does.
+// These limits bound the settings. The machine checks the meaning of
+// notify-keyspace-events only. The node that executes CONFIG SET checks the
+// other values.
 const (
 	maxSettings     = 512
 	maxSettingName  = 64

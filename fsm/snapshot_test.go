@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// feed applies lines of input to one machine, each line in an entry of its own.
+// feed applies groups of commands to one machine, each group in an entry of its
+// own.
 type feed struct {
 	t     testing.TB
 	m     *fsm.Machine

@@ -520,9 +520,9 @@ func (m *Machine) Try(
 // Costly reports whether the command is a costly read.
 func (cmd *Command) Costly() bool { return cmd.Flags&(ReadOnly|Fast|Scripted) == ReadOnly }
 
-// These are the budgets of the costly reads of one group. The function charge
-// explains what a step is. Writes wait while the leader executes the costly
-// reads.
+// These are the budgets of the costly reads of one group. The comment of the
+// type meter explains what a step is. Writes wait while the leader executes the
+// costly reads.
 const (
 	// pipelineSteps is the budget of a pipeline: about 1 ms. A pipeline that
 	// exceeds it is executed in pieces, with the reads in pieces of their own:

@@ -305,7 +305,8 @@ func TestSpeculate_EventsOfTransaction(t *testing.T) {
 	}
 }
 
-// New scripts evict scripts of EVAL, but not scripts of SCRIPT LOAD.
+// Below FeatureScriptCache, new scripts evict scripts of EVAL, but not scripts
+// of SCRIPT LOAD.
 func TestScriptCache(t *testing.T) {
 	s := newStage(t)
 	exists := func(bodies ...string) string {
@@ -580,9 +581,9 @@ func TestSpeculate_Golden(t *testing.T) {
 	}
 }
 
-// An empty group is proposed in place of a group whose script takes too long.
-// The groups after it are executed speculatively on the state from before that
-// group.
+// A group without effects is proposed in place of a group whose script takes
+// too long. The groups after it are executed speculatively on the state from
+// before that group.
 func TestSpeculation_TooLong(t *testing.T) {
 	s := newStage(t)
 	s.quick = true // the clone contains effects of the script until it is dropped

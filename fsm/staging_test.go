@@ -253,7 +253,7 @@ func TestRestore_refused(t *testing.T) {
 }
 
 // TestQuarantine: during a quarantine, commands that grant a lock fail, and all
-// others run.
+// other commands run.
 func TestQuarantine(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.want("set held o px 60000", "+OK")

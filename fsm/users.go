@@ -56,10 +56,11 @@ const (
 	MaxUserBytes = 64 << 10 // limit on the name and the rules of a user
 )
 
-// These are the internal commands behind ACL. ACL SETUSER adds rules to those that
-// the user has, so a node computes the new rules from the version of the user that
-// it knows. SetuserCommand names that version, and is refused if the user now has
-// another one. So two concurrent changes never overwrite each other.
+// These are the internal commands behind ACL. ACL SETUSER adds rules to those
+// that the user has, so a node computes the new rules from the version of the
+// user that it knows. SetuserCommand names that version, and is refused if the
+// user now has another version. So two concurrent changes never overwrite each
+// other.
 const (
 	// UsersCommand takes the version of the table that the node has. It returns
 	// the current version, and if that differs, also the name, rules, birth and

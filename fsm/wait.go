@@ -54,8 +54,9 @@ type waits struct {
 	locks  int // number of open waiters for locks
 }
 
-// waitNode is a node that has waiters. From FeatureMend on, all of them belong
-// to one session. Before FeatureMend, id is the session of the first waiter.
+// waitNode is a node that has waiters. From FeatureMend on, all its waiters
+// belong to one session. Before FeatureMend, id is the session of the first
+// waiter.
 type waitNode struct {
 	id        SessionID
 	suspended bool

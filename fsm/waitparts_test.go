@@ -118,8 +118,9 @@ func (q *queue) state() string {
 
 var dead, other = fsm.SessionID{NodeID: "dead", Boot: 1}, fsm.SessionID{NodeID: "other", Boot: 1}
 
-// crowd makes clients of dead wait for lists, streams and locks. Some of them are
-// served, and some of these have grants that are not claimed.
+// crowd makes clients of the session dead wait for lists, streams and locks.
+// Some of these clients are served. Some of the served clients have grants that
+// are not claimed.
 func crowd(t testing.TB, features int) *queue {
 	q := newQueue(t, features)
 	q.run(other, 1, "SET", "held", "someone")
@@ -138,7 +139,7 @@ func crowd(t testing.TB, features int) *queue {
 	q.wait(dead, "bob", commands...)
 	q.run(other, 1, "RPUSH", "list", "x", "y", "z")
 	q.run(other, 1, "RPUSH", "a9", "x")
-	q.run(other, 1, "DEL", "soon") // a client of dead gets a grant
+	q.run(other, 1, "DEL", "soon") // a client of the session dead gets a grant
 	q.suspend(dead, fsm.SuspendOn)
 	if n := q.m.Waiting(); n != 115 {
 		t.Fatalf("%d clients wait, want 115", n)
@@ -258,7 +259,8 @@ func TestWaitParts_Behind(t *testing.T) {
 	}
 }
 
-// served returns the connections of other that a result serves.
+// served returns the connections of the session other that got a reply in a
+// result.
 func served(res *fsm.Result) (origins []uint64) {
 	for _, w := range res.Woken {
 		if w.Reply != nil && w.Session == other {

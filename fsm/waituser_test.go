@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestWaitUser_Many: the waits of a user end in the same way if there are so many
-// of them that the machine builds new trees.
+// TestWaitUser_Many: if so many waits of a user end that the machine builds new
+// trees, they end in the same way as a few waits do.
 func TestWaitUser_Many(t *testing.T) {
 	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
 		q := newQueue(t, features)

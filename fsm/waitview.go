@@ -36,11 +36,12 @@ const (
 	UndeliveredCommand = "_undelivered"
 )
 
-// These are the last arguments of SuspendCommand.
+// These are the values of the argument of SuspendCommand that says what happens
+// to the waiters.
 const (
 	SuspendOn  = "on"  // the node is not connected: none of its waiters is served
 	SuspendOff = "off" // the node is connected
-	// SuspendEnd: the node was not connected for too long. Its open waiters are
+	// SuspendEnd: the node was disconnected for too long. Its open waiters are
 	// removed, so that the waiters behind them are served. If the node is still
 	// running, its clients wait again. The replies of its served waiters stay,
 	// because they exist nowhere else.
@@ -48,9 +49,9 @@ const (
 	// SuspendDrop: the node never comes back. All its waiters are removed. This
 	// argument exists from FeatureMend on.
 	SuspendDrop = "drop"
-	// SuspendPass: the node has not been connected for a short time. Its
-	// waiters stay, but waiters of other nodes get the locks that they wait
-	// for. This argument exists from FeatureLocks on.
+	// SuspendPass: the node has been disconnected for a short time. Its waiters
+	// stay, but waiters of other nodes get the locks that they wait for. This
+	// argument exists from FeatureLocks on.
 	SuspendPass = "pass"
 )
 
@@ -141,8 +142,8 @@ func unwait(c *Ctx, args [][]byte) Reply {
 	return One
 }
 
-// unwaitWork returns the work of removing a waiter from the queues of its keys. The
-// clients of many waiters may leave at the same time.
+// unwaitWork returns the work of removing a waiter from the queues of its keys.
+// It is estimated because many clients may disconnect at the same time.
 func unwaitWork(w *Weigher, args [][]byte) int {
 	origin, err := strconv.ParseUint(string(args[1]), 10, 64)
 	if err != nil {
@@ -282,7 +283,7 @@ type WaitState int
 const (
 	// WaitGone: the machine has no such waiter.
 	WaitGone WaitState = iota
-	// WaitOpen: the waiter waits.
+	// WaitOpen: the waiter was not served yet.
 	WaitOpen
 	// WaitServed: the waiter was served, and its reply is kept.
 	WaitServed
@@ -318,12 +319,12 @@ func (m *Machine) WaitersOf(id SessionID) []WaiterInfo {
 }
 
 // EndList returns waiters that the leader may name in a call of SuspendCommand,
-// in the order of their connections, beginning at the connection first. If
-// served is false, it skips the waiters that SuspendEnd does not remove. work
-// is the number of steps that the removal of the waiters may take. EndList
-// returns at least one waiter, unless there is none. next is the connection
-// with which the next list begins, or 0 if this list is the last one. left is
-// the number of steps of work that remain.
+// in the order of their connections. It leaves out connections whose number is
+// below first. If served is false, it skips the waiters that SuspendEnd does
+// not remove. work is the number of steps that the removal of the waiters may
+// take. EndList returns at least one waiter, unless there is none. next is the
+// connection with which the next list begins, or 0 if this list is the last
+// one. left is the number of steps of work that remain.
 func (m *Machine) EndList(
 	id SessionID, first uint64, served bool, work int,
 ) (list []WaiterInfo, next uint64, left int) {

@@ -112,7 +112,7 @@ type watched struct {
 	version  uint64
 	value    string // at WATCH
 	touched  string // the first command that changed the value, "" for none
-	deadline int    // entries until EXEC
+	deadline int    // number of entries until EXEC
 }
 
 // TestWatch_Random: no transaction commits if a watched key had another value

@@ -15,10 +15,10 @@ import (
 
 // The work of commands is the cost of executing them, in steps, as estimated
 // before they are executed. The leader asks for it to bound what one entry
-// costs to apply: see BatchBuilder.Divide. The estimate uses the sizes of the
-// keys and does not walk their values. The estimate may therefore be higher
-// than the steps that the commands are charged when they run. If it is lower,
-// the difference is small.
+// costs to apply: see Machine.Divide. The estimate uses the sizes of the keys
+// and does not walk their values. The estimate may therefore be higher than the
+// steps that the commands are charged when they run. If it is lower, the
+// difference is small.
 
 // StepNanos is approximately how many nanoseconds one step of work takes.
 const StepNanos = 10
@@ -433,10 +433,10 @@ func (g *dividing) divide(body []byte) error {
 		case flags&DenyOOM != 0 && g.limits.Full != "":
 			refusal = refusalOf(start[0], g.limits.Full)
 		case flags&Internal != 0:
-		// An operation that is too much work is refused, with two exceptions. An
-		// operator may always empty a database. If a read is one of several commands in
-		// a pipeline, the reply to the pipeline is TooLong, and the node then executes
-		// the read outside of the log.
+		// An operation that needs too much work is refused, with two
+		// exceptions. An operator may always empty a database. If a read is one
+		// of several commands in a pipeline, the reply to the pipeline is
+		// TooLong, and the node then executes the read outside of the log.
 		case n > g.limits.Operation && flags&Global == 0 &&
 			(flags&(Write|MayWrite) != 0 || ops == 1 && len(r.d.Rest) == 0):
 			refusal = tooMuchWork(n, g.limits)

@@ -40,14 +40,14 @@ func (d *drawnBytes) IntN(n int) int {
 
 // world is a log to which several nodes write, and two machines that apply it.
 // The nodes sometimes start again. One machine is never replaced. The other one
-// is replaced at random by a restored snapshot or a clone of itself. After
-// every entry both must be equal.
+// is sometimes cloned, and sometimes replaced by a machine that is restored
+// from its snapshot. After every entry both must be equal.
 type world struct {
 	t       testing.TB
 	draws   draws
 	table   *fsm.Table
 	machine *fsm.Machine // is never replaced
-	replica *fsm.Machine // is replaced by snapshots and clones
+	replica *fsm.Machine // is replaced by machines that are restored from its snapshots
 	runner  lines
 
 	term        uint64
@@ -151,7 +151,7 @@ func (w *world) step() {
 			features = w.draws.IntN(fsm.MaxFeatures + 1)
 		}
 		w.termStart(features)
-	case w.one(40): // an entry of raft's own
+	case w.one(40): // an entry of Raft itself
 		for _, m := range []*fsm.Machine{w.machine, w.replica} {
 			m.Advance(m.Applied() + 1)
 		}
@@ -289,7 +289,7 @@ func (w *world) group(s *worldStart, batch *fsm.BatchBuilder) {
 	batch.Add(s.id, s.floor, s.seq, body)
 }
 
-// body makes a group.
+// body makes a group of random commands and returns its encoding.
 func (w *world) body(id fsm.SessionID) []byte {
 	w.t.Helper()
 	var g fsm.Group
@@ -488,7 +488,8 @@ func (w *world) readOnly(m *fsm.Machine, db int, now int64, words []string) stri
 	return string(out)
 }
 
-// live replaces the replica by a restored snapshot or a clone.
+// live sometimes clones the replica, or replaces it by a machine that is
+// restored from its snapshot.
 func (w *world) live() {
 	w.t.Helper()
 	switch w.draws.IntN(8) {
@@ -531,8 +532,8 @@ func (w *world) state(m *fsm.Machine) []byte {
 	return b.Bytes()
 }
 
-// restored takes a snapshot of m and returns the machine that it restores,
-// which must equal m.
+// restored takes a snapshot of m and returns a machine that is restored from
+// it. This machine must equal m.
 func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 	w.t.Helper()
 	whole := w.snapshot(m)
