@@ -9,8 +9,8 @@ import (
 )
 
 // Reason says why a command is denied. If several selectors deny the command,
-// the verdict contains the largest of their reasons. It comes from the selector
-// whose checks got furthest.
+// the verdict contains the largest of their reasons. The selector with this
+// reason has passed the most checks.
 type Reason int
 
 // The reasons, in the order in which a selector checks them.
@@ -119,10 +119,10 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	return "ERR " + option + " option of SORT denied due to insufficient ACL permissions."
 }
 
-// need returns the access that a key pattern must grant, so that a command may
-// access a key as a describes. It returns 0 for a command that neither reads
-// nor changes the value (EXISTS, TYPE). Any pattern that matches the key then
-// suffices.
+// need returns the access that a key pattern must grant to a command. a
+// describes how the command uses the key. It returns 0 for a command that
+// neither reads nor changes the value (EXISTS, TYPE). Any pattern that matches
+// the key then suffices.
 func need(a fsm.Access) (n access) {
 	for _, flag := range strings.Fields(a.Flags) {
 		switch flag {
@@ -149,7 +149,8 @@ func (s *selector) allowsKey(key string, need access, m *matching) bool {
 }
 
 // allowsChannel reports whether the selector allows a channel. If pattern is
-// set, channel is a pattern, and the selector must list exactly this pattern.
+// true, channel is a pattern, and the selector must contain exactly this
+// pattern.
 func (s *selector) allowsChannel(channel string, pattern bool, m *matching) bool {
 	if s.allChannels {
 		return true
@@ -182,7 +183,7 @@ func channels(cmd *Command, args [][]byte) (from, to int, pattern bool) {
 }
 
 // AllowsChannel reports whether one of the user's selectors allows a channel or
-// a pattern of channels. The client port asks it whether an existing
+// a pattern of channels. The client port calls it to decide whether a
 // subscription may stay after a change of the user.
 func (u *User) AllowsChannel(channel string, pattern bool) bool {
 	m := newMatching(1)

@@ -80,7 +80,7 @@ func (g *Guard) compile(kept *fsm.User) *User {
 	if err != nil {
 		u = nil
 	}
-	if len(g.users) > fsm.MaxUsers { // some of the entries belong to deleted users
+	if len(g.users) > fsm.MaxUsers { // more entries than users: some belong to deleted users
 		clear(g.users)
 	}
 	g.users[kept.Name] = compiled{kept.Version, u}

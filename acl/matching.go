@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 )
 
-// A check may take checkSteps, and argSteps more for each argument of the
+// A check may take checkSteps steps, and argSteps more for each argument of the
 // command. So a user with a few hundred patterns that begin with different
 // texts may use any number of keys. A step takes a few nanoseconds.
 const (
@@ -23,10 +23,10 @@ const (
 // user may have thousands of such patterns. When the steps are used up, no
 // further pattern matches, so the command is denied.
 type matching struct {
-	left  int  // negative once the steps are used up
+	left  int  // steps that are left; negative once all are used up
 	spent bool // set if the budget ended while a pattern was being compared
 
-	// yields says that the goroutine holds no lock and may yield every
+	// yields says that the goroutine holds no lock, so it may yield every
 	// matchSlice steps.
 	yields bool
 	slice  int
@@ -56,7 +56,8 @@ func (m *matching) spend(n int) {
 	}
 }
 
-// match reports whether s matches a pattern. The caller has spent a step for it.
+// match reports whether s matches a pattern. The caller has taken one step for
+// this call from the budget.
 func (m *matching) match(p *glob.Pattern, s string) bool {
 	if m.left < 0 {
 		m.spent = true

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// newTestUser returns a user that may run mget and publish with the given rules,
-// and these two commands.
+// newTestUser returns a user with the given rules that may run all commands, and
+// the two commands of its catalog, mget and publish.
 func newTestUser(t *testing.T, rules []string) (u *User, mget, publish *Command) {
 	t.Helper()
 	c := NewCatalog([]*fsm.Command{
@@ -64,8 +64,9 @@ func TestCheck_BoundsSteps(t *testing.T) {
 		if v.Reason != DeniedSteps || !strings.Contains(v.Denial(), "too many steps") {
 			t.Errorf("%s: reason %d, %q, want %d", c.name, v.Reason, v.Denial(), DeniedSteps)
 		}
-		// A check may exceed its budget, because the last patterns spend their
-		// fixed steps and each selector is looked at once.
+		// A check may exceed its budget, because each of the last patterns
+		// costs a fixed number of steps, and each selector is checked at least
+		// once.
 		if m.left < -5000 {
 			t.Errorf("%s: the check exceeded its budget by %d steps", c.name, -m.left)
 		}
@@ -108,18 +109,18 @@ func TestCheck_AllowsManyPrefixes(t *testing.T) {
 		args = append(args, []byte("tenant:499:key"))
 	}
 	if v := u.Check(mget, args); v.Reason != Allowed {
-		t.Errorf("20,000 keys: reason %d", v.Reason)
+		t.Errorf("20,000 keys: the check returned the reason %d, want Allowed", v.Reason)
 	}
 	args = args[:1]
 	for range 50 {
 		args = append(args, []byte("tenant:499:"+strings.Repeat("a", 400<<10)))
 	}
 	if v := u.Check(mget, args); v.Reason != Allowed {
-		t.Errorf("long keys: reason %d", v.Reason)
+		t.Errorf("long keys: the check returned the reason %d, want Allowed", v.Reason)
 	}
 	args = append(args, []byte("tenant:500:key"))
 	if v := u.Check(mget, args); v.Reason != DeniedKey || v.Object != "tenant:500:key" {
-		t.Errorf("the key of another tenant: reason %d", v.Reason)
+		t.Errorf("the key of another tenant: the check returned the reason %d, want DeniedKey", v.Reason)
 	}
 }
 

@@ -58,7 +58,8 @@ func TestCheck(t *testing.T) {
 		{"+@all %W~*", "set a b", acl.Allowed},
 		{"+@all %W~*", "set a b get", acl.DeniedKey},
 		{"+@all %W~*", "get a", acl.DeniedKey},
-		// A comparison reveals the value to a client that tries values.
+		// A command that compares reveals the value to a client that tries many
+		// values.
 		{"+@all %W~*", "set a b ifeq c", acl.DeniedKey},
 		{"+@all %W~*", "set a b EX 10 IfNe c", acl.DeniedKey},
 		{"+@all %W~*", "set a b nx px 10", acl.Allowed},
@@ -92,7 +93,7 @@ func TestCheck(t *testing.T) {
 		{"+@all allkeys allchannels reset", "get a", acl.DeniedCommand},
 	} {
 		if got := may(t, user(t, c.rules), c.line); got != c.want {
-			t.Errorf("%s: %s is %d, want %d", c.rules, c.line, got, c.want)
+			t.Errorf("rules %s: the check of %s returns the reason %d, want %d", c.rules, c.line, got, c.want)
 		}
 	}
 }
@@ -106,7 +107,7 @@ func TestAuthenticate(t *testing.T) {
 		{"off nopass", "x", false}, {"on >p >q", "q", true}, {"on >p >q <q", "q", false}, {"on #" + acl.HashPassword("h"), "h", true}, {"on >p resetpass", "p", false},
 	} {
 		if got := user(t, c.rules).Authenticate(c.password); got != c.want {
-			t.Errorf("%s with %q: %t", c.rules, c.password, got)
+			t.Errorf("rules %s: the login with %q has the result %t, want the opposite", c.rules, c.password, got)
 		}
 	}
 }
@@ -146,7 +147,7 @@ func TestParse_Lenient(t *testing.T) {
 	}
 }
 
-// TestGuard checks the commands that scripts call, against the users of a
+// TestGuard checks which commands scripts may call, for users of a replicated
 // state.
 func TestGuard(t *testing.T) {
 	g := acl.NewGuard(acl.ScriptCatalog(command.NewTable()))
@@ -164,7 +165,7 @@ func TestGuard(t *testing.T) {
 		{"u", "get b", "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments"}, {"u", "ping", denied},
 	} {
 		if got := check(users, c[0], c[1]); got != c[2] {
-			t.Errorf("%s, %s: %q", c[0], c[1], got)
+			t.Errorf("user %s, command %s: got the error %q, want another", c[0], c[1], got)
 		}
 	}
 	users = &fsm.Users{Version: 3, List: []fsm.User{{Name: "u", Rules: user(t, "+set ~a").Rules(), Version: 3}}}
@@ -172,16 +173,16 @@ func TestGuard(t *testing.T) {
 	for line, allowed := range map[string]bool{"set a b": true, "set a b ifeq c": false, "delex a": true, "delex a ifeq b": false, "delifeq a b": false,
 		"lock list": false, "lock token a": false} {
 		if text := check(users, "w", line); (text == "") != allowed {
-			t.Errorf("%s of a user that may only write: %q", line, text)
+			t.Errorf("%s of a user that may only write: got the error %q, want the opposite decision", line, text)
 		}
 	}
 	if check(users, "u", "get a") == "" || check(users, "u", "set a b") != "" {
-		t.Error("a change of the rules has no effect")
+		t.Error("the user may still run GET or not yet run SET after its rules have changed")
 	}
 }
 
-// TestApply_ManyPasswords: Apply stops at the first password that exceeds the
-// limit. It does not compare all passwords with each other first.
+// TestApply_ManyPasswords checks that Apply stops at the first password that
+// exceeds the limit. It must not compare all passwords with each other first.
 func TestApply_ManyPasswords(t *testing.T) {
 	rules := make([]string, 0, 1100)
 	for i := range cap(rules) {
@@ -192,7 +193,7 @@ func TestApply_ManyPasswords(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := u.Apply(catalog(), rules, acl.Options{}); err == nil || !strings.Contains(err.Error(), "at most 1008 passwords") {
-		t.Errorf("%d passwords: %v", len(rules), err)
+		t.Errorf("%d passwords: got %v, want the error about the limit of 1008", len(rules), err)
 	}
 }
 
@@ -209,7 +210,7 @@ func FuzzApply(f *testing.F) {
 			before := u.Rules()
 			n, err := u.Apply(c, strings.Split(call, " "), acl.Options{})
 			if got := u.Rules(); got != before {
-				t.Fatalf("%q changed the user it was applied to: %q, %q", call, before, got)
+				t.Fatalf("Apply of %q changed its receiver from %q to %q, want no change", call, before, got)
 			}
 			if err != nil {
 				continue
@@ -221,11 +222,11 @@ func FuzzApply(f *testing.F) {
 			t.Fatalf("rules %q of %q: %v", u.Rules(), text, err)
 		}
 		if again.Rules() != u.Rules() || again.String() != u.String() {
-			t.Fatalf("rules %q become %q", u.Rules(), again.Rules())
+			t.Fatalf("rules %q become %q when they are parsed again, want the same", u.Rules(), again.Rules())
 		}
 		for _, line := range []string{"get a", "set a b", "config get x", "config set a b", "select 0", "publish c x", "mget a x", "del b"} {
 			if a, b := may(t, u, line), may(t, again, line); a != b {
-				t.Fatalf("%s: %d before, %d after %q", line, a, b, u.Rules())
+				t.Fatalf("%s: the reason is %d before, and %d after the rules %q are parsed again", line, a, b, u.Rules())
 			}
 		}
 	})

@@ -63,8 +63,8 @@ type selector struct {
 
 	allowed   []uint64         // bit Command.id is set for each allowed command
 	firstArgs map[int][]string // key: Command.id
-	// rules are the + and - rules since the last rule about @all, as ACL LIST
-	// prints them. A rule that a later rule replaces is not included.
+	// rules contains the + and - rules since the last rule about @all, as ACL
+	// LIST prints them. It does not contain rules that a later rule replaces.
 	rules    []string
 	keys     []keyPattern
 	channels []glob.Pattern
@@ -118,8 +118,8 @@ func (s *selector) setAll(allow bool) {
 	s.rules, s.firstArgs = nil, nil
 }
 
-// recordRule records a rule for display. It replaces earlier rules about the same
-// command and its subcommands.
+// recordRule adds a rule to s.rules. The new rule replaces earlier rules about
+// the same command and its subcommands.
 func (s *selector) recordRule(sign byte, name string) {
 	s.rules = slices.DeleteFunc(s.rules, func(r string) bool {
 		r = r[1:]
@@ -248,8 +248,8 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 		return errUnknown
 	case cmd.parent != nil:
 		return errFirstArg
-	// Redis accepts a name with blanks, but it cannot parse the text that it
-	// then prints for the rule.
+	// Redis accepts a name with blanks, and then prints a text for the rule
+	// that it cannot parse.
 	case sub == "" || hasBlank(sub):
 		return errSyntax
 	case cmd.subs == nil:

@@ -50,8 +50,9 @@ func NewUser(c *Catalog, name string, o Options) *User {
 	return &User{Name: name, root: newSelector(c, o.AllChannels)}
 }
 
-// NewDefault returns the default user before any change: it may do everything
-// and has the given password. If password is empty, a client needs no password.
+// NewDefault returns the default user as it is before any change: it may do
+// everything, and it has the given password. If password is empty, a client
+// needs no password.
 func NewDefault(c *Catalog, password string) *User {
 	u := NewUser(c, DefaultUser, Options{AllChannels: true})
 	u.enabled, u.root.allKeys = true, true
@@ -89,9 +90,9 @@ func (u *User) Apply(c *Catalog, rules []string, o Options) (*User, error) {
 	return n, nil
 }
 
-// Parse makes a user from the text that Rules has returned. It skips commands
-// that the catalog does not know. An error means that Rules did not make the
-// text.
+// Parse makes a user from the text that Rules has returned. It skips rules
+// about commands that the catalog does not know. It returns an error only for a
+// text that Rules did not make.
 func Parse(c *Catalog, name, rules string) (*User, error) {
 	u, err := NewUser(c, name, Options{}).Apply(c, fields(rules), Options{Lenient: true})
 	if err != nil {
@@ -105,7 +106,7 @@ func (u *User) Clone() *User {
 	n := *u
 	n.passwords = slices.Clone(u.passwords)
 	n.root = u.root.clone()
-	n.more = slices.Clone(u.more) // selectors are immutable
+	n.more = slices.Clone(u.more) // a shallow copy suffices, because selectors are immutable
 	return &n
 }
 
@@ -178,8 +179,8 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 	case rule[0] == '(' && rule[len(rule)-1] == ')':
 		s := newSelector(c, o.AllChannels)
 		for _, r := range fields(rule[1:max(1, len(rule)-1)]) {
-			// Redis accepts a rule that ends with ), but it cannot parse the
-			// text that it then prints for the rule.
+			// Redis accepts a rule that ends with ), and then prints a text for
+			// the rule that it cannot parse.
 			if strings.HasSuffix(r, ")") {
 				return errSyntax
 			}
@@ -228,7 +229,7 @@ func (u *User) Authenticate(password string) bool {
 	return u.enabled && (u.noPass || same == 1)
 }
 
-// HasPassword reports whether password is one of the user's.
+// HasPassword reports whether the user has the given password.
 func (u *User) HasPassword(password string) bool {
 	return slices.Contains(u.passwords, HashPassword(password))
 }

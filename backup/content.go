@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// maxLocks bounds the locks that Content lists.
+// maxLocks is the maximum number of locks that a Content lists.
 const maxLocks = 1000
 
-// Content describes what is in a backup or in a data directory.
+// Content summarizes the data in a backup or in a data directory.
 type Content struct {
 	fsm.SnapshotHead
 	Keys  int            `json:"keys"`
@@ -23,8 +23,8 @@ type Content struct {
 	WithTTL    int   `json:"keys_with_ttl"`
 	LongestTTL int64 `json:"longest_ttl"`
 	// Locks lists the values of type lock, and the strings and hashes with a
-	// time to live, because lock libraries use these as locks. It has at most
-	// maxLocks elements, those with the longest time to live.
+	// time to live, because lock libraries use these as locks. If there are
+	// more than maxLocks, it contains those with the longest time to live.
 	Locks []Lock `json:"locks"`
 }
 
@@ -58,8 +58,8 @@ func (c *Content) Add(k fsm.SnapshotKey) {
 	}
 }
 
-// Sort sorts the locks by their time to live, the longest first, and drops those
-// beyond the limit.
+// Sort sorts the locks by their time to live, the longest first, and drops the
+// locks beyond maxLocks.
 func (c *Content) Sort() {
 	sort.SliceStable(c.Locks, func(i, j int) bool { return c.Locks[i].TTL > c.Locks[j].TTL })
 	c.Locks = c.Locks[:min(len(c.Locks), maxLocks)]

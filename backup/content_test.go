@@ -17,6 +17,6 @@ func TestContent_Locks(t *testing.T) {
 	}
 	c.Sort()
 	if len(c.Locks) != 3 || c.Locks[0].Key != "shared" || c.Locks[2].Key != "redisson" || c.LongestTTL != 90e9 {
-		t.Errorf("locks %+v, longest %d", c.Locks, c.LongestTTL)
+		t.Errorf("got the locks %+v and the longest TTL %d ns, want 3 locks and 90e9", c.Locks, c.LongestTTL)
 	}
 }

@@ -6,11 +6,11 @@
 //	"HFBACKUP" version
 //	block: kind byte, length uint32, crc32c uint32 of kind and payload, payload
 //
-// All numbers are little-endian. The first block is the header and the last one
-// the trailer, both in JSON. The blocks between them contain a snapshot of package
-// fsm, which has checksums of its own. The trailer contains the size of the
-// snapshot and the number of its keys, so a reader refuses a file that was cut off
-// anywhere.
+// All numbers are little-endian. The first block is the header, and the last
+// block is the trailer. Both are in JSON. The blocks between them contain a
+// snapshot of package fsm, which has checksums of its own. The trailer contains
+// the size of the snapshot and the number of its keys, so a reader refuses a
+// file that was cut off anywhere.
 package backup
 
 import (
@@ -31,7 +31,8 @@ const Version = 1
 const (
 	magic     = "HFBACKUP"
 	blockSize = 256 << 10
-	// maxBlock is the largest block that a reader accepts.
+	// maxBlock is the maximum length, in bytes, of a block that a reader
+	// accepts.
 	maxBlock = 16 << 20
 
 	kindHeader  = 'H'
@@ -59,7 +60,7 @@ type Trailer struct {
 
 // DamagedError says that a file is not a whole backup.
 type DamagedError struct {
-	Offset int64 // offset in the file of the block that cannot be read
+	Offset int64 // offset, in the file, of the block that cannot be read
 	Reason string
 }
 
@@ -139,7 +140,7 @@ func (w *Writer) Close(t Trailer) error {
 // complete. All errors about the content are *DamagedError.
 type Reader struct {
 	r       *bufio.Reader
-	offset  int64 // offset in the file of the next block
+	offset  int64 // offset, in the file, of the next block
 	bytes   int64 // bytes of the snapshot
 	rest    []byte
 	err     error
@@ -202,7 +203,7 @@ func (r *Reader) block() (kind byte, payload []byte, err error) {
 }
 
 // cut returns the error for a block that could not be read because of err. what
-// is the part of the block that was being read.
+// names the part of the block that was being read.
 func (r *Reader) cut(err error, what string) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return r.damaged("the file is cut off in a " + what)

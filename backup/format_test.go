@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// whole returns a backup file of a machine with two keys.
+// whole returns a complete backup file of a state machine with two keys.
 func whole(t *testing.T) []byte {
 	t.Helper()
 	table := command.NewTable()
@@ -66,20 +66,20 @@ func TestCheckFile(t *testing.T) {
 	}
 	if c.Index != 2 || c.ClusterID != "c" || c.Keys != 2 || c.Types["list"] != 1 || len(c.Locks) != 1 ||
 		c.Locks[0].Key != "lock" || c.Locks[0].TTL != 60 {
-		t.Errorf("content %+v", c)
+		t.Errorf("CheckFile describes another content than the file has: %+v", c)
 	}
 	refused := func(what string, at int, file []byte) {
 		t.Helper()
 		_, err := check(file)
 		if err == nil {
-			t.Errorf("%s at byte %d was not noticed", what, at)
+			t.Errorf("%s at byte %d: CheckFile accepted the file, want an error", what, at)
 			return
 		}
 		damaged := (*backup.DamagedError)(nil)
 		if !errors.As(err, &damaged) && at != 8 { // byte 8 is the version
-			t.Errorf("%s at byte %d: %v", what, at, err)
+			t.Errorf("%s at byte %d: got %v, want a DamagedError", what, at, err)
 		} else if damaged != nil && (damaged.Offset > int64(len(file)) || damaged.Reason == "") {
-			t.Errorf("%s at byte %d: offset %d, reason %q", what, at, damaged.Offset, damaged.Reason)
+			t.Errorf("%s at byte %d: the error has offset %d and reason %q, want an offset in the file and a reason", what, at, damaged.Offset, damaged.Reason)
 		}
 	}
 	for i := range file {
@@ -116,6 +116,6 @@ func TestReader(t *testing.T) {
 	}
 	got, err := io.ReadAll(r)
 	if err != nil || !bytes.Equal(got, data) || r.Trailer().Keys != 3 || r.Trailer().Bytes != int64(len(data)) {
-		t.Errorf("read %d of %d bytes, trailer %+v, error %v", len(got), len(data), r.Trailer(), err)
+		t.Errorf("read %d of %d bytes, with trailer %+v and error %v, want all bytes, the written trailer and no error", len(got), len(data), r.Trailer(), err)
 	}
 }

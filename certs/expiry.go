@@ -19,11 +19,11 @@ const (
 const repeatNotice = 24 * time.Hour
 
 // An ExpiryLog logs certificates that expire soon or have expired. It logs each
-// of them once a day, and once more when it expires. It is not safe for
-// concurrent use.
+// such certificate once a day, and once more when the certificate expires. It
+// is not safe for concurrent use.
 type ExpiryLog struct {
 	log     hclog.Logger
-	notices map[Files]notice // the last line about each certificate
+	notices map[Files]notice // the last log line about each certificate
 }
 
 // notice is a line that an ExpiryLog has written.
@@ -37,9 +37,9 @@ func NewExpiryLog(log hclog.Logger) *ExpiryLog {
 	return &ExpiryLog{log: log, notices: make(map[Files]notice)}
 }
 
-// Check logs the certificates of the stores that expire soon or have expired at the
-// time now. It skips a certificate that it has logged in the same state less than a
-// day before.
+// Check logs the certificates of the stores that expire soon or have expired at
+// the time now. It skips a certificate that it has logged less than a day ago
+// in the same state, that is, before or after the expiry.
 func (e *ExpiryLog) Check(now time.Time, stores ...*Store) {
 	for _, s := range stores {
 		from, until := s.Validity()

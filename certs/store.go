@@ -22,9 +22,9 @@ type Files struct {
 }
 
 // A Store holds a certificate, its key, and the authorities that it trusts. It
-// reads the files again when they have changed. If the changed files are wrong,
-// the Store keeps the previous certificates and reports the error. It is safe for
-// concurrent use.
+// reads the files again when they have changed. If a changed file is invalid,
+// the Store keeps the previous certificates and reports the error. It is safe
+// for concurrent use.
 type Store struct {
 	files Files
 	// report and changed are called with mu held, so they must not call the Store.
@@ -35,13 +35,14 @@ type Store struct {
 	current *material            // guarded by mu
 	stamps  map[string]time.Time // modification times when current was read, guarded by mu
 	checked time.Time            // guarded by mu
-	// failed is the text of the error that was reported last, "" after a success, and
-	// again is when the same error may be reported again. Both are guarded by mu.
+	// failed is the text of the last reported error, or "" after a success.
+	// again is the time from which the same error may be reported again. mu
+	// guards both fields.
 	failed string
 	again  time.Time
 }
 
-// reportAgain is the pause between two reports of the same error.
+// reportAgain is the minimum time between two reports of the same error.
 const reportAgain = 10 * time.Minute
 
 // material is the content of the files at one time. It is immutable.
@@ -51,9 +52,9 @@ type material struct {
 	pool *x509.CertPool    // nil without a CA file
 }
 
-// Open reads the files. When they have changed, the Store reads them again and calls
-// changed with the time at which the new certificate expires. If reading fails, it
-// calls report with the error.
+// Open reads the files. When they have changed, the Store reads them again and
+// calls changed with the time at which the new certificate expires. If reading
+// them again fails, it calls report with the error.
 func Open(files Files, report func(error), changed func(files Files, expires time.Time)) (*Store, error) {
 	s := &Store{files: files, report: report, changed: changed}
 	if err := s.Reload(); err != nil {
@@ -62,8 +63,8 @@ func Open(files Files, report func(error), changed func(files Files, expires tim
 	return s, nil
 }
 
-// Reload reads the files. If one of them is wrong, it returns an error, and the
-// Store keeps the previous certificates.
+// Reload reads the files. If one of the files is invalid, Reload returns an
+// error, and the Store keeps the previous certificates.
 func (s *Store) Reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +110,7 @@ func (s *Store) Validity() (from, until time.Time) {
 }
 
 // get returns the content of the files. At most once per checkEvery, it checks
-// whether the files have changed and then reads them again.
+// whether the files have changed. If so, it reads them again.
 func (s *Store) get() *material {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,9 +171,9 @@ func Authorities(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Server returns the configuration of a listener. Each handshake uses the
-// certificates that the files contain at that time. If auth is not
-// tls.NoClientCert, the Store needs a CA file.
+// Server returns the TLS configuration of a listener. Each handshake uses the
+// certificates that the files contain at the time of the handshake. If auth is
+// not tls.NoClientCert, the Store needs a CA file.
 func (s *Store) Server(auth tls.ClientAuthType) (*tls.Config, error) {
 	if auth != tls.NoClientCert && s.files.CA == "" {
 		return nil, errors.New("client certificates need a CA file")
@@ -189,7 +190,7 @@ func (s *Store) Server(auth tls.ClientAuthType) (*tls.Config, error) {
 	}, nil
 }
 
-// Client returns the configuration of one connection to a peer. name is the
+// Client returns the TLS configuration of one connection to a peer. name is the
 // host name or IP address that the peer's certificate must contain.
 func (s *Store) Client(name string) *tls.Config {
 	m := s.get()

@@ -58,7 +58,7 @@ func serial(t *testing.T, s *Store) int64 {
 	return cfg.Certificates[0].Leaf.SerialNumber.Int64()
 }
 
-// check makes the next use of s check whether the files have changed.
+// check makes s check at its next use whether the files have changed.
 func check(s *Store) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func TestStore_ReadsChangedFiles(t *testing.T) {
 	changes := 0
 	s, err := Open(files, func(err error) { reported = err }, func(changed Files, expires time.Time) {
 		if changes++; changed != files || expires.Unix() != tomorrow.Unix() {
-			t.Errorf("reported a change of %v, valid until %v", changed, expires)
+			t.Errorf("the Store reported a change of the files %v with a certificate that expires at %v, want other values", changed, expires)
 		}
 	})
 	if err != nil {
@@ -84,27 +84,27 @@ func TestStore_ReadsChangedFiles(t *testing.T) {
 	write(t, dir, 2, tomorrow)
 	check(s)
 	if n := serial(t, s); n != 2 || changes != 1 || reported != nil {
-		t.Errorf("after a change: serial number %d, want 2, %d reports (%v)", n, changes, reported)
+		t.Errorf("after a change: serial number %d, %d reported changes, error %v, want 2, 1 and no error", n, changes, reported)
 	}
-	// The Store ignores a wrong file and reports an error.
+	// The Store ignores an invalid file and reports an error.
 	if err := os.WriteFile(files.Cert, []byte("half a certif"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	check(s)
 	if n := serial(t, s); n != 2 || reported == nil || !strings.Contains(reported.Error(), files.Cert) {
-		t.Errorf("after a wrong change: serial number %d, want 2 (%v)", n, reported)
+		t.Errorf("after an invalid change: serial number %d, error %v, want 2 and an error that names the file", n, reported)
 	}
 	reported = nil
 	check(s)
 	if serial(t, s); reported != nil {
-		t.Errorf("the same error is reported again: %v", reported)
+		t.Errorf("the same error is reported again at once, want it suppressed: %v", reported)
 	}
 	if err := s.Reload(); err == nil {
-		t.Error("Reload accepts half a certificate")
+		t.Error("Reload accepts half a certificate, want an error")
 	}
 	write(t, dir, 3, tomorrow)
 	if err := s.Reload(); err != nil || serial(t, s) != 3 {
-		t.Errorf("Reload: serial number %d, want 3 (%v)", serial(t, s), err)
+		t.Errorf("after Reload: serial number %d, error %v, want 3 and no error", serial(t, s), err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestOpen_Refuses(t *testing.T) {
 		"contains no certificate": {Cert: good.Cert, Key: good.Key, CA: good.Key},
 	} {
 		if _, err := Open(f, func(error) {}, func(Files, time.Time) {}); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("want an error that contains the text %s, got %v", name, err)
 		}
 	}
 	s, err := Open(good, func(error) {}, func(Files, time.Time) {})
@@ -124,7 +124,7 @@ func TestOpen_Refuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Server(tls.RequireAndVerifyClientCert); err == nil {
-		t.Error("client certificates are required and there is no authority")
+		t.Error("Server accepts tls.RequireAndVerifyClientCert without a CA file, want an error")
 	}
 }
 
@@ -160,6 +160,6 @@ func TestExpiryLog(t *testing.T) {
 	e.Forget()
 	e.Check(until.Add(25*time.Hour), s)
 	if !strings.Contains(out.String(), "has expired") || !strings.Contains(out.String(), s.files.Cert) {
-		t.Errorf("after Forget: %q", out.String())
+		t.Errorf("after Forget, the log contains %q, want the certificate again", out.String())
 	}
 }

@@ -22,8 +22,9 @@ type fake struct {
 	plain bool // the server has no LOCK
 	locks map[string]*fakeLock
 	token int64
-	// lose is how many of the next replies get lost after their commands were
-	// executed. down makes all commands fail before they are executed.
+	// lose is the number of the next commands whose replies get lost after the
+	// commands were executed. down makes all commands fail before they are
+	// executed.
 	lose     int
 	down     bool
 	acquired []any // the last LOCK ACQUIRE

@@ -39,8 +39,9 @@ func newHeld(ctx context.Context, a attempt, g grant) *Held {
 	return h
 }
 
-// confirm records that a command sent at g.sent has granted or renewed the lease.
-// The lease began after g.sent, so it does not end before g.sent plus the TTL.
+// confirm records that a command has granted or renewed the lease. The command
+// was sent at the time g.sent, so the lease began later and does not end before
+// g.sent plus the TTL.
 func (h *Held) confirm(g grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +114,7 @@ func (h *Held) renewOnce(ctx context.Context) bool {
 		h.cancel(err)
 		return true
 	}
-	return false // keep gives up when the lease may have ended
+	return false // keep stops trying when the lease may have ended
 }
 
 // renew renews the lease of a grant.
@@ -137,8 +138,8 @@ func (a *attempt) renew(ctx context.Context, g grant) (grant, error) {
 // Release releases the lock, so that the next client can get it at once, and
 // cancels the context. It returns ErrLost if the lock was lost before. Release
 // repeats a failed command until ctx is done or the lease may have ended. If
-// Release fails, the lease ends on its own. A call after a successful one returns
-// ErrLost.
+// Release fails, the lease ends on its own. If Release has succeeded, further
+// calls return ErrLost.
 func (h *Held) Release(ctx context.Context) error {
 	h.stop()
 	<-h.done
@@ -146,7 +147,7 @@ func (h *Held) Release(ctx context.Context) error {
 	if cause := context.Cause(h.ctx); errors.Is(cause, ErrLost) {
 		return fmt.Errorf("release lock %q: %w", h.a.key, cause)
 	}
-	unknown := false // whether an earlier try may have released the lock
+	unknown := false // whether an earlier RELEASE may have released the lock
 	pause := retryMin
 	for {
 		n, err := h.a.release(ctx, h)
@@ -164,8 +165,8 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 }
 
-// release sends one RELEASE command, and the client must not repeat it. If the
-// reply to the first RELEASE was lost, the reply to a second one would say that the
+// release sends one RELEASE command, which the client must not repeat: if the
+// reply to a RELEASE is lost, the reply to a repeated RELEASE says that the
 // owner does not hold the lock.
 func (a *attempt) release(ctx context.Context, h *Held) (int64, error) {
 	if h.plain {

@@ -136,10 +136,10 @@ func Acquire(ctx context.Context, client Client, key string, opts ...Option) (*H
 	return newHeld(ctx, a, g), nil
 }
 
-// grant is a lock that was just acquired or renewed.
+// grant is the result of a command that acquired or renewed a lock.
 type grant struct {
 	token int64
-	sent  time.Time // time before the command was sent, and so before the lease began
+	sent  time.Time // time just before the command was sent: the lease began later
 	plain bool      // the server has no LOCK command
 }
 
@@ -151,8 +151,8 @@ type attempt struct {
 	until  time.Time // end of the wait, or zero if there is no limit
 }
 
-// run tries until the lock is granted, the wait is over, ctx is done, or an error
-// is permanent.
+// run repeats its attempt until the lock is granted, the wait is over, ctx is
+// done, or an error is permanent.
 func (a *attempt) run(ctx context.Context) (grant, error) {
 	pause := retryMin
 	for {
@@ -214,8 +214,8 @@ func (a *attempt) send(ctx context.Context, client Client, wait time.Duration) (
 	}
 	g.token = token
 	if wait > 0 {
-		// The lease began with the grant, at an unknown time during the wait. Only a
-		// renewal shows how long it lasts.
+		// The lease began with the grant, at an unknown time during the wait.
+		// Only a renewal shows how long the lease lasts.
 		g.sent = time.Time{}
 	}
 	return g, err

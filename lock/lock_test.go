@@ -40,7 +40,7 @@ func TestAcquire_Free(t *testing.T) {
 		f := newFake()
 		first := must(t, f, WithOwner("a"))
 		if first.Token() != 1 || first.Owner() != "a" || first.Key() != "k" {
-			t.Errorf("token %d, owner %q, key %q", first.Token(), first.Owner(), first.Key())
+			t.Errorf("token %d, owner %q, key %q, want 1, \"a\" and \"k\"", first.Token(), first.Owner(), first.Key())
 		}
 		if _, err := Acquire(t.Context(), f, "k", WithWait(0)); !errors.Is(err, ErrTaken) {
 			t.Errorf("second owner: %v, want ErrTaken", err)
@@ -65,11 +65,11 @@ func TestAcquire_Options(t *testing.T) {
 		"limit in Redis":      {WithLimit(2), WithPlainRedis()},
 	} {
 		if _, err := Acquire(t.Context(), newFake(), "k", opts...); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: Acquire returned no error, want one", name)
 		}
 	}
 	if _, err := Acquire(t.Context(), newFake(), ""); err == nil {
-		t.Error("empty key: no error")
+		t.Error("empty key: Acquire returned no error, want one")
 	}
 }
 
@@ -93,7 +93,7 @@ func TestAcquire_Waits(t *testing.T) {
 		}
 		release(t, second)
 		if f.closed != 1 {
-			t.Errorf("%d connections of waits were closed, want 1", f.closed)
+			t.Errorf("%d connections for waits were closed, want 1", f.closed)
 		}
 	})
 }
@@ -104,7 +104,7 @@ func TestAcquire_WaitEnds(t *testing.T) {
 		first := must(t, f)
 		begun := time.Now()
 		if _, err := Acquire(t.Context(), f, "k", WithWait(5*time.Second)); !errors.Is(err, ErrTaken) {
-			t.Errorf("after the wait: %v, want ErrTaken", err)
+			t.Errorf("Acquire after the end of the wait: %v, want ErrTaken", err)
 		}
 		if waited := time.Since(begun); waited != 5*time.Second {
 			t.Errorf("waited %v, want 5s", waited)
@@ -112,20 +112,20 @@ func TestAcquire_WaitEnds(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if _, err := Acquire(ctx, f, "k"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the context: %v, want DeadlineExceeded", err)
+			t.Errorf("Acquire after the end of the context: %v, want DeadlineExceeded", err)
 		}
 		synctest.Wait()
 		f.set(func() {
 			if n := len(f.lock("k").waiters); n != 0 || f.closed != 2 {
-				t.Errorf("%d waiters are left, %d connections were closed", n, f.closed)
+				t.Errorf("%d waiters are left and %d connections were closed, want no waiter and 2 connections", n, f.closed)
 			}
 		})
 		release(t, first)
 	})
 }
 
-// TestAcquire_LostReply checks that a client whose reply is lost gets the same
-// grant.
+// TestAcquire_LostReply checks that a client gets the same grant if the reply
+// to its first command is lost.
 func TestAcquire_LostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -207,7 +207,7 @@ func TestHeld_Unproved(t *testing.T) {
 		f.set(func() { f.down = false })
 		time.Sleep(10 * time.Second)
 		if h.Context().Err() != nil {
-			t.Fatalf("after a short failure: %v", context.Cause(h.Context()))
+			t.Fatalf("after a short failure, the context was canceled with %v, want it to stay", context.Cause(h.Context()))
 		}
 		f.set(func() { f.down = true })
 		begun := time.Now()
@@ -281,7 +281,7 @@ func TestNodes_Hangs(t *testing.T) {
 	limited, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	if _, err := call(limited, nodes, "PING"); err == nil {
-		t.Fatal("a node answers that should hang")
+		t.Fatal("a command to a node that hangs got a reply, want an error")
 	}
 	next, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -345,7 +345,8 @@ func TestPlain(t *testing.T) {
 	})
 }
 
-// loser loses the replies to a command after the server has executed it.
+// loser is a client that loses the replies to a command after the server has
+// executed the command.
 type loser struct {
 	*fake
 	command string

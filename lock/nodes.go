@@ -10,10 +10,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Nodes is a Client of several nodes of one cluster. It sends each command to the
-// node that answered last. If that node does not answer, Nodes tries the others.
-// Every node of a Holdfast cluster serves every command. Use Nodes only for the
-// LOCK commands, which are safe to repeat: a command may be executed twice.
+// Nodes is a Client of several nodes of one cluster. It sends each command to
+// the node that answered last. If that node does not answer, Nodes tries the
+// other nodes, because every node of a Holdfast cluster serves every command.
+// The cluster may execute a command twice. So use Nodes only for the LOCK
+// commands, which are safe to repeat.
 type Nodes struct {
 	clients []*redis.Client
 	current atomic.Int64

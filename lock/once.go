@@ -38,7 +38,7 @@ func (o once) Do(ctx context.Context, args ...any) *redis.Cmd {
 	return o.client.Do(ctx, args...)
 }
 
-// unrepeated is a command that the clients of go-redis do not send again.
+// unrepeated is a command that the clients of go-redis send only once.
 type unrepeated struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.

@@ -16,7 +16,7 @@ import (
 const (
 	renewScript = `if redis.call("get",KEYS[1]) == ARGV[1] then
 	return redis.call("pexpire",KEYS[1],ARGV[2]) else return 0 end`
-	// releaseScript is the script with which most lock libraries release a lock.
+	// Most lock libraries release a lock with the script releaseScript.
 	// Holdfast executes it as one command, without an interpreter.
 	releaseScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 

@@ -13,8 +13,9 @@ import (
 // command that waits. A redis.Client and a redis.ClusterClient need not implement
 // it, because Acquire itself opens such a connection for them.
 type Dedicator interface {
-	// Dedicated opens a connection to the node that serves the key. The time limit
-	// of the connection must let a command wait for its reply as long as wait.
+	// Dedicated opens a connection to the node that serves the key. The
+	// connection must let a command wait for its reply for at least the
+	// duration wait.
 	Dedicated(ctx context.Context, key string, wait time.Duration) (Dedicated, error)
 }
 
@@ -32,9 +33,10 @@ const (
 	// probeEvery is the interval at which Acquire checks that the node on which it
 	// waits is alive.
 	probeEvery = 2 * time.Second
-	// probeLimit is the time that a node has to answer.
+	// probeLimit is the time within which a node must answer a probe.
 	probeLimit = 5 * time.Second
-	// replyMargin is how long after the end of a wait the reply may arrive.
+	// replyMargin is the time after the end of a wait within which the reply
+	// may still arrive.
 	replyMargin = 5 * time.Second
 )
 
@@ -114,8 +116,8 @@ func dedicate(ctx context.Context, client Client, key string, wait time.Duration
 		"lock.Dedicator", client)
 }
 
-// ownConnection opens a separate connection to the node of c. The connection does
-// not retry commands, because Acquire does.
+// ownConnection opens a separate connection to the node of c. The connection
+// does not retry commands, because Acquire retries them itself.
 func ownConnection(c *redis.Client, wait time.Duration) Dedicated {
 	opt := *c.Options()
 	opt.PoolSize, opt.MinIdleConns, opt.MaxIdleConns, opt.MaxActiveConns = 1, 0, 0, 0

@@ -7,8 +7,9 @@
 // file, it only needs to find the end of each value (rdbvalue.go). A large
 // collection is written in pieces (pieces.go).
 //
-// An import can be interrupted at any time. It keeps its position in a state file
-// and continues there. It may then send some keys again. A key that exists with the
-// same value counts as imported. A key that exists with another value does not
-// change, unless the import replaces keys.
+// An import can be interrupted at any time. It stores its position in a state
+// file, and the next import continues at that position. That import may send
+// some keys again. A key that exists with the same value counts as imported. A
+// key that exists with another value does not change, unless the import
+// replaces keys.
 package migrate

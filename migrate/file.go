@@ -12,7 +12,7 @@ import (
 type fileSummary struct {
 	size  int64
 	sum   uint64
-	sizes map[int]int64 // keys of the databases
+	sizes map[int]int64 // number of keys of each database
 }
 
 // checkFile reads an RDB file completely, so that the import refuses a damaged file
@@ -103,7 +103,7 @@ func (j *job) fileData(ctx context.Context, f *os.File) error {
 				return nil
 			}
 			err := j.functions(ctx, []string{code})
-			j.state.Functions = false // there may be more
+			j.state.Functions = false // there may be more libraries
 			return err
 		},
 		key: func(it item) error {

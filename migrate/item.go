@@ -15,15 +15,17 @@ type item struct {
 	// payload is the value in the format of DUMP, nil if reason is set.
 	payload []byte
 	life    lifetime
-	// reason says why the key cannot be imported, "" if it can.
+	// reason says why the key cannot be imported. It is "" if the key can be
+	// imported.
 	reason string
 }
 
 // lifetime is the remaining time to live of a key.
 type lifetime struct {
 	volatile bool
-	// unixMs is the end of the lifetime by the wall clock of the source, as an RDB
-	// file contains it. It is 0 for a live source, which sends the remaining time.
+	// unixMs is the end of the lifetime in Unix milliseconds, by the wall clock
+	// of the source, as an RDB file contains it. It is 0 for a running server,
+	// which sends the remaining time instead.
 	unixMs int64
 	// If unixMs is 0, end is the end of the lifetime by the monotonic clock of this
 	// process.
@@ -46,11 +48,12 @@ func (l lifetime) at(c targetClock) int64 {
 // process.
 type targetClock struct {
 	unixMs int64
-	asked  time.Time // when this process asked for unixMs, so before the target read its clock
+	asked  time.Time // time at which this process asked for unixMs, before the target read its clock
 }
 
-// now returns the time of the target's wall clock, in Unix milliseconds. The result
-// may be too high by the time that the target took to answer.
+// now returns the time of the target's wall clock, in Unix milliseconds. The
+// result may be too high, at most by the time between the question and the
+// moment at which the target read its clock.
 func (c targetClock) now() int64 { return c.unixMs + time.Since(c.asked).Milliseconds() }
 
 // lastType is the last type of a value in the RDB format of Redis 7.0. Newer
@@ -73,8 +76,8 @@ func repack(payload []byte) (repacked []byte, reason string) {
 	return rdb.Seal(payload[:n:n]), ""
 }
 
-// unsupported returns why a value of a type of the RDB format cannot be imported,
-// "" if it can.
+// unsupported returns the reason why values of the given type of the RDB format
+// cannot be imported, or "" if they can.
 func unsupported(kind byte) string {
 	switch {
 	case kind == typeModuleOld, kind == typeModule:

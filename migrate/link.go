@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// giveUpAfter is the time after which link stops repeating a command that
+	// giveUpAfter is the time after which a link stops repeating a command that
 	// fails.
 	giveUpAfter = 60 * time.Second
 	firstPause  = 50 * time.Millisecond
@@ -34,7 +34,7 @@ type Endpoint struct {
 // address. It is not safe for concurrent use.
 type link struct {
 	end  Endpoint
-	next int // index of the address to connect to
+	next int // index of the address for the next connection
 	pool *redis.Client
 	conn *redis.Conn
 	db   int
@@ -103,8 +103,8 @@ func (l *link) connect(ctx context.Context) error {
 	return err
 }
 
-// once sends commands to a database in one pipeline. If it returns an error, it has
-// no replies, and each command may have been executed or not.
+// once sends commands to a database in one pipeline. If it returns an error, it
+// returns no replies, and any of the commands may have been executed.
 func (l *link) once(ctx context.Context, db int, commands ...[]any) ([]reply, error) {
 	if err := l.connect(ctx); err != nil {
 		return nil, err
@@ -139,9 +139,9 @@ func (l *link) once(ctx context.Context, db int, commands ...[]any) ([]reply, er
 	return replies, nil
 }
 
-// send is like once, but it repeats the commands while the connection fails or the
-// server has a temporary problem, for at most a minute. So it must be harmless to
-// execute the commands twice.
+// send is like once, but it repeats the commands while the connection fails or
+// the server has a temporary problem, for at most a minute. So use it only for
+// commands that are harmless if they are executed twice.
 func (l *link) send(ctx context.Context, db int, commands ...[]any) ([]reply, error) {
 	return l.sendNew(ctx, db, func() [][]any { return commands })
 }
@@ -189,8 +189,8 @@ func (l *link) repeat(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// temporary returns the first error among the replies that may disappear by itself,
-// or nil.
+// temporary returns the first error among the replies that a later attempt may
+// not get, or nil if there is no such error.
 func temporary(replies []reply) error {
 	for _, r := range replies {
 		if r.err != nil && isTemporary(r.err) {
@@ -200,9 +200,9 @@ func temporary(replies []reply) error {
 	return nil
 }
 
-// isTemporary reports whether an error may disappear by itself. An error about
-// --max-write-time does not: the cluster always refuses a command that writes too
-// much at once.
+// isTemporary reports whether a later attempt may succeed after the error. An
+// error about --max-write-time is not temporary: the cluster always refuses a
+// command that writes too much at once.
 func isTemporary(err error) bool {
 	if strings.Contains(err.Error(), "--max-write-time") {
 		return false
@@ -215,8 +215,8 @@ func isTemporary(err error) bool {
 	return false
 }
 
-// check connects to the first address that answers. It does not wait for a server
-// that does not run.
+// check connects to the first address that answers. It fails at once if no
+// server answers.
 func (l *link) check(ctx context.Context) error {
 	var all []error
 	for range l.end.Addrs {
@@ -234,7 +234,8 @@ func (l *link) check(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// explain adds the address to an error, and the remedy if it is known.
+// explain adds the address to an error, and a hint about the remedy if it
+// recognizes the error.
 func (l *link) explain(err error) error {
 	text, hint := err.Error(), ""
 	has := func(parts ...string) bool {

@@ -12,13 +12,14 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
-// Every node executes a command as a whole and serves no other client meanwhile, so
-// the cluster refuses commands that write too much. An import therefore writes a
-// large value with many commands to a temporary key, and then renames that key.
+// Every node executes a command as a whole, and serves no other client while it
+// does. So the cluster refuses commands that write too much. An import
+// therefore writes a large value with many commands to a temporary key, and
+// then renames that key.
 const (
-	// RESTORE writes a collection of up to wholeElements elements and wholeBytes
-	// bytes. Such a RESTORE takes less time than the smallest value of
-	// --max-write-time.
+	// The import writes a collection with one RESTORE if it has at most
+	// wholeElements elements and wholeBytes bytes. Such a RESTORE takes less
+	// time than the smallest value of --max-write-time.
 	wholeElements = 4000
 	wholeBytes    = 1 << 20
 	// pieceElements and pieceBytes bound a command. A command writes at most
@@ -30,13 +31,14 @@ const (
 	// commands.
 	pipelineBytes    = 1 << 20
 	pipelineCommands = 1000
-	// temporaryTTL is the time to live of a temporary key. Each pipeline renews it.
-	// It removes the key if the import is killed.
+	// temporaryTTL is the time to live of a temporary key. Each pipeline renews
+	// this time. If the import is killed, the cluster removes the key after
+	// this time.
 	temporaryTTL = 10 * time.Minute
 )
 
-// pieceLimits bound a value that is written in pieces. They are high, because this
-// process reads the value, and the cluster only gets the pieces.
+// pieceLimits bound a value that is written in pieces. They are high, because
+// this process reads the whole value, while the cluster only gets the pieces.
 var pieceLimits = rdb.Limits{String: largestValue, Unfolded: 4 * largestValue, Elements: largestValue}
 
 // divided reports whether a payload is written in pieces, because it is a large
@@ -53,8 +55,9 @@ func divided(payload []byte) bool {
 	return w.Elements > wholeElements || w.Bytes > wholeBytes
 }
 
-// temporaryKey returns a new name for a temporary key. In a cluster with slots, it is
-// in the same slot as key, unless key contains a brace but no hash tag.
+// temporaryKey returns a new name for a temporary key. In a cluster with slots,
+// the new key is in the same slot as key, unless key contains a brace but no
+// hash tag.
 func temporaryKey(key string) string {
 	tag := key
 	if _, rest, ok := strings.Cut(key, "{"); ok {
@@ -77,15 +80,15 @@ type pieces struct {
 	db  int
 	key string // the temporary key
 
-	piece    []any // the next command, nil if it has no element
-	size     int   // its bytes
+	piece    []any // the command that is being built; nil while it has no element
+	size     int   // size of piece in bytes
 	pipeline [][]any
-	bytes    int // size of the pipeline
+	bytes    int // size of the pipeline in bytes
 }
 
-// add appends an element, given by parts, to the current command. If there is no
-// current command, or if it is full, add begins a new one with name and the temporary
-// key.
+// add appends an element, which consists of parts, to the current command. If
+// there is no current command, or if it is full, add begins a new command with
+// name and the temporary key.
 func (p *pieces) add(name string, parts ...any) error {
 	size := 0
 	for _, part := range parts {
@@ -121,8 +124,8 @@ func (p *pieces) endPiece() error {
 	return p.do(size, c...)
 }
 
-// do adds a command with about size bytes to the pipeline, and sends the pipeline if
-// it is long enough.
+// do adds a command of about size bytes to the pipeline. If the pipeline is
+// then full, do sends it.
 func (p *pieces) do(size int, words ...any) error {
 	p.pipeline = append(p.pipeline, words)
 	if p.bytes += size; p.bytes < pipelineBytes && len(p.pipeline) < pipelineCommands {
@@ -150,8 +153,8 @@ func (p *pieces) flush() error {
 	return nil
 }
 
-// refusal converts an error of the target to refused if it concerns the value.
-// Otherwise it returns the error unchanged.
+// refusal converts an error of the target to refused if the error concerns only
+// the value. It returns any other error unchanged.
 func (t *target) refusal(err error) error {
 	if isTemporary(err) || stops(err) {
 		return err
@@ -159,7 +162,8 @@ func (t *target) refusal(err error) error {
 	return refused("the cluster refuses it: " + err.Error())
 }
 
-// counters are the commands that return the number of elements.
+// counters contains, for each type, the command that returns the number of
+// elements.
 var counters = map[rdb.Type]string{
 	rdb.List: "LLEN", rdb.Set: "SCARD", rdb.Hash: "HLEN", rdb.SortedSet: "ZCARD", rdb.Stream: "XLEN",
 }
@@ -239,14 +243,14 @@ func (t *target) divide(ctx context.Context, db int, it item, clock targetClock)
 		}
 	}
 	err = t.link.repeat(ctx, func() (err error) {
-		// Each attempt writes another key. The target may execute a command of an
-		// earlier attempt late, after the connection was lost.
+		// Each attempt writes to a new temporary key. The target may execute a
+		// command of an earlier attempt late, after the connection was lost.
 		p := &pieces{ctx: ctx, to: t, db: db, key: temporaryKey(it.key)}
 		if err = p.write(it.payload); err == nil {
 			res, err = p.rename(it, end)
 		}
 		if isRefused := new(refused); res.existing || errors.As(err, isRefused) {
-			// If this fails, the key remains for temporaryTTL.
+			// If this fails, the temporary key remains for temporaryTTL.
 			_, _ = t.link.once(ctx, db, command("DEL", p.key))
 		}
 		return err
@@ -269,8 +273,9 @@ func (t *target) expire(ctx context.Context, db int, key string) error {
 	return replies[0].failed()
 }
 
-// holds reports whether the target has the key of an item. same reports whether the
-// key has the value of the item, and a time to live if the item has one.
+// holds returns two results for the key of an item. exists says whether the
+// target has the key. same says whether the key has the value of the item, and
+// has a time to live exactly if the item has one.
 func (t *target) holds(ctx context.Context, db int, it item) (exists, same bool, err error) {
 	replies, err := t.link.once(ctx, db, command("DUMP", it.key), command("PTTL", it.key))
 	if err == nil {
@@ -282,8 +287,8 @@ func (t *target) holds(ctx context.Context, db int, it item) (exists, same bool,
 	return true, it.isSame(replies[0], replies[1]), nil
 }
 
-// rename gives the temporary key its time to live and the name of the key. If the
-// target has the key, rename compares the values.
+// rename gives the temporary key the time to live and the name of the item. If
+// the target already has a key of that name, rename compares the two values.
 func (p *pieces) rename(it item, end int64) (result, error) {
 	life, rename := command("PERSIST", p.key), "RENAMENX"
 	if end != 0 {

@@ -27,7 +27,7 @@ func TestSameValue(t *testing.T) {
 		{"the same bytes", payloadOf("a", "b"), payloadOf("a", "b"), true},
 		{"another order", payloadOf("a", "b"), payloadOf("b", "a"), true},
 		{"another member", payloadOf("a", "b"), payloadOf("a", "c"), false},
-		{"a member more", payloadOf("a"), payloadOf("a", "b"), false},
+		{"one member more", payloadOf("a"), payloadOf("a", "b"), false},
 		{"one member that looks like two", payloadOf("a", "b"), payloadOf(`a" "b`), false},
 		{"damaged", payloadOf("a")[1:], payloadOf("a")[1:], false},
 	} {

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// stream writes a stream with its groups. It uses the commands that Redis uses to
-// rewrite its append-only file. It returns the number of entries. A pending
-// entry that the stream no longer contains is lost, because XCLAIM does not add it to
-// the group.
+// stream writes a stream with its groups. It uses the commands with which Redis
+// rewrites its append-only file. It returns the number of entries. A pending
+// entry that the stream no longer contains is lost, because XCLAIM does not add
+// it to the group.
 func (p *pieces) stream(r *rdb.Reader) (entries int, err error) {
 	var s stream.Stream
 	r.Stream(&s, new(container.Owner), stream.Moment{Wall: time.Now().UnixMilli()})
@@ -44,7 +44,8 @@ func (p *pieces) stream(r *rdb.Reader) (entries int, err error) {
 	return s.Entries.Len(), err
 }
 
-// last returns an ID for XADD, which does not accept 0-0.
+// last returns an ID that XADD accepts: id itself, or another ID if id is 0-0,
+// which XADD refuses.
 func last(id stream.ID) string {
 	if id == (stream.ID{}) {
 		id.Seq = 1

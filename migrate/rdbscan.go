@@ -13,7 +13,7 @@ import (
 
 // FileError says that an RDB file cannot be imported.
 type FileError struct {
-	Offset int64 // in the file
+	Offset int64 // offset in the file at which the error was found
 	Reason string
 }
 
@@ -25,7 +25,8 @@ const (
 	maxRDBVersion = 10
 )
 
-// The opcodes of an RDB file. All other bytes begin a key: they are its type.
+// The opcodes of an RDB file. Any other byte begins a key: it is the type of
+// the key's value.
 const (
 	opModuleAux   = 247
 	opFunctionOld = 246
@@ -40,15 +41,16 @@ const (
 	opEnd         = 255
 )
 
-// maxName is the longest key, name or library of functions that a scanner accepts.
+// maxName is the maximum length in bytes of a key, a name or a library of
+// functions that a scanner accepts.
 const maxName = 16 << 20
 
-// scanner reads an RDB file. It keeps one key with its value in memory at a time,
-// and a value only up to keepLimit.
+// scanner reads an RDB file. It keeps only one key with its value in memory at
+// a time, and at most keepLimit bytes of the value.
 type scanner struct {
 	r       *bufio.Reader
 	offset  int64
-	sum     uint64 // checksum of what was read
+	sum     uint64 // checksum of the bytes that were read
 	version int
 	small   [8]byte
 	// kept contains the bytes that were read since keep was called, while keeping
@@ -125,8 +127,8 @@ func (s *scanner) skip(n uint64) error {
 	return nil
 }
 
-// keep returns prefix followed by the bytes that f reads. whole is false if
-// these are more than keepLimit; b is incomplete then.
+// keep returns prefix followed by the bytes that f reads. If the result is
+// longer than keepLimit, b is incomplete and whole is false.
 func (s *scanner) keep(prefix []byte, f func() error) (b []byte, whole bool, err error) {
 	s.kept, s.keeping, s.size = append([]byte(nil), prefix...), true, len(prefix)
 	err = f()
@@ -155,7 +157,8 @@ func (s *scanner) text(limit int) (string, error) {
 	return string(text), nil
 }
 
-// visitor is called for the content of an RDB file. An error ends the scan.
+// visitor contains the functions that scan calls for the parts of an RDB file.
+// If one of them returns an error, the scan ends.
 type visitor struct {
 	key      func(item) error
 	function func(code string) error
@@ -211,7 +214,7 @@ func (s *scanner) scan(v visitor) (aux map[string]string, err error) {
 	}
 }
 
-// aux reads a pair that describes the file.
+// aux reads a name and a value that describe the file, and adds them to all.
 func (s *scanner) aux(all map[string]string) error {
 	name, err := s.text(maxName)
 	if err != nil {
@@ -244,8 +247,8 @@ func (s *scanner) passOver(op byte) error {
 		return s.bad("it contains functions in the format of a release candidate of Redis 7.0: load and save it " +
 			"with Redis 7.0 first")
 	}
-	// The data of a module that belongs to no key: an id, an opcode, a time, and
-	// then parts.
+	// This is the data of a module that belongs to no key. It consists of an
+	// id, an opcode, a time, and parts.
 	if err := s.skipLengths(3); err != nil {
 		return err
 	}

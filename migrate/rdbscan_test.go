@@ -55,21 +55,21 @@ func TestScan(t *testing.T) {
 		t.Errorf("functions %q", codes)
 	}
 	if len(items) != 4 {
-		t.Fatalf("%d keys, want 4", len(items))
+		t.Fatalf("the scanner found %d keys, want 4", len(items))
 	}
 	if got := items[0]; got.key != "a" || got.db != 0 || got.life.volatile ||
 		!bytes.Equal(got.payload, rdb.Seal([]byte("\x00\x01v"))) {
-		t.Errorf("first key %+v", got)
+		t.Errorf("the first key is not as in the file: %+v", got)
 	}
 	if got := items[1]; got.key != "set" || !got.life.volatile || got.life.unixMs != 10000 ||
 		!bytes.Equal(got.payload, rdb.Seal([]byte("\x02\x02\x01x\xc0\x07"))) {
-		t.Errorf("second key %+v", got)
+		t.Errorf("the second key is not as in the file: %+v", got)
 	}
 	if got := items[2]; got.payload != nil || !strings.Contains(got.reason, "module of Redis (AAAAAAAAB)") {
-		t.Errorf("key of a module %+v", got)
+		t.Errorf("the key of a module has a payload, or lacks the reason with the module's name: %+v", got)
 	}
 	if got := items[3]; got.payload != nil || got.db != 3 || !strings.Contains(got.reason, "accepts 50") {
-		t.Errorf("long value %+v", got)
+		t.Errorf("the key with a long value is not as wanted: %+v", got)
 	}
 }
 
@@ -80,12 +80,12 @@ func TestScan_Damaged(t *testing.T) {
 	var damaged *FileError
 	for n := range whole {
 		if _, _, err := scanAll(whole[:n], 50); !errors.As(err, &damaged) {
-			t.Errorf("cut off after %d of %d bytes: %v", n, len(whole), err)
+			t.Errorf("file cut off after %d of %d bytes: got %v, want a FileError", n, len(whole), err)
 		}
 		b := bytes.Clone(whole)
 		b[n] ^= 0x11
 		if _, _, err := scanAll(b, 50); !errors.As(err, &damaged) {
-			t.Errorf("byte %d changed: %v", n, err)
+			t.Errorf("file with byte %d changed: got %v, want a FileError", n, err)
 		}
 	}
 	for name, b := range map[string][]byte{
@@ -93,7 +93,7 @@ func TestScan_Damaged(t *testing.T) {
 		"an unknown type": file("0010", "\x63"+str("k")+str("v")),
 	} {
 		if _, _, err := scanAll(b, 50); !errors.As(err, &damaged) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want a FileError", name, err)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestRepack(t *testing.T) {
 	}
 	got, reason := repack(newer("\x00\x01v"))
 	if reason != "" || !bytes.Equal(got, rdb.Seal([]byte("\x00\x01v"))) {
-		t.Errorf("a string of version 12: %q, %s", got, reason)
+		t.Errorf("a string of version 12: got %q (reason %s), want it repacked", got, reason)
 	}
 	damaged := newer("\x00\x01v")
 	damaged[2] = 'w'
@@ -125,12 +125,13 @@ func TestRepack(t *testing.T) {
 		"newer than 7.0": newer("\x14\x00"), "module": newer("\x07\x00"), "wrong checksum": damaged, "damaged": nil,
 	} {
 		if got, reason := repack(payload); got != nil || !strings.Contains(reason, want) {
-			t.Errorf("%s: %q, %s", want, got, reason)
+			t.Errorf("want the reason %s, got the payload %q and the reason %s", want, got, reason)
 		}
 	}
 }
 
-// TestLifetime checks that a lease is not shortened on its way to the target.
+// TestLifetime checks that a key's remaining time to live does not become
+// shorter on its way to the target.
 func TestLifetime(t *testing.T) {
 	begun := time.Now()
 	l := lifetime{volatile: true, end: begun.Add(1500 * time.Millisecond)}
@@ -138,7 +139,7 @@ func TestLifetime(t *testing.T) {
 		t.Errorf("the key ends at %d, want 1500", got)
 	}
 	if got := (lifetime{}).at(targetClock{unixMs: 1000, asked: begun}); got != 0 {
-		t.Errorf("a key without a time to live ends at %d", got)
+		t.Errorf("a key without a time to live ends at %d, want 0", got)
 	}
 	if got := (lifetime{volatile: true, unixMs: 7}).at(targetClock{unixMs: 1000, asked: begun}); got != 7 {
 		t.Errorf("a key of a file ends at %d, want 7", got)

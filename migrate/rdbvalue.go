@@ -37,7 +37,7 @@ const (
 
 const streamIDSize = 16
 
-// value reads past a value of a type.
+// value reads past a value of the given type.
 func (s *scanner) value(kind byte) error {
 	switch kind {
 	case typeString, typeZipmap, 10, 11, 12, typeZiplistHash, typeListpackHash, typeListpackZSet:
@@ -116,8 +116,8 @@ func (s *scanner) skipScore() error {
 	return s.skip(uint64(n))
 }
 
-// skipStream reads past a stream. fields says whether the stream has the fields
-// that Redis 7.0 added.
+// skipStream reads past a stream. The parameter fields says whether the stream
+// has the fields that Redis 7.0 added.
 func (s *scanner) skipStream(fields bool) error {
 	if err := s.repeat(s.skipString, s.skipString); err != nil { // the nodes
 		return err

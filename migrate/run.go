@@ -9,23 +9,25 @@ import (
 	"time"
 )
 
-// stateEvery is how often an import writes its state file.
+// stateEvery is the minimum time between two writes of the state file.
 const stateEvery = 500 * time.Millisecond
 
 // Config describes an import.
 type Config struct {
-	Server *Endpoint // a running Redis, nil for a file
+	Server *Endpoint // the running server that is the source, nil for a file
 	File   string
 	DB     int    // the only database to import, -1 for all
 	Match  string // pattern for keys, "" for all
-	// Replace says whether the import overwrites keys of the cluster.
+	// Replace says whether the import overwrites keys that the cluster already
+	// has.
 	Replace bool
 	Target  Endpoint
-	// State is the path of the state file. Restart begins again even if it exists.
+	// State is the path of the state file. If Restart is set, the import begins
+	// again even if that file exists.
 	State   string
 	Restart bool
-	// Progress is called after each batch, Problem for each key that was not
-	// imported, and Note for other messages.
+	// The import calls Progress after each batch, Problem for each key that it
+	// does not import, and Note for other messages.
 	Progress func(Counts)
 	Problem  func(db int, key, reason string)
 	Note     func(string)
@@ -35,7 +37,7 @@ type Config struct {
 type Result struct {
 	Counts
 	Begun     bool // the state file belongs to this import
-	Continued bool // an earlier import
+	Continued bool // the import continued an earlier import
 	// Verified is the number of keys that both the source and the cluster have at
 	// the end. Missing is the number of keys that the source has and the cluster
 	// lacks.
@@ -115,14 +117,15 @@ func (j *job) begin(source, identity string) error {
 	return j.created(j.state.write(j.cfg.State))
 }
 
-// created notes that the state file belongs to this import, unless err is not nil.
+// created gets the result of writing the state file. If err is nil, created
+// records that the state file belongs to this import.
 func (j *job) created(err error) error {
 	j.res.Begun = err == nil
 	return err
 }
 
-// advance notes that the position in the state has changed. It writes the state file,
-// at most every stateEvery.
+// advance records that the position in the state has changed. It writes the
+// state file, but not more often than once per stateEvery.
 func (j *job) advance() error {
 	j.reached = j.state.Counts
 	if time.Since(j.saved) < stateEvery {
@@ -139,7 +142,8 @@ func (j *job) save() error {
 	return s.write(j.cfg.State)
 }
 
-// end saves the position if err is not nil, and removes the state file otherwise.
+// end ends the import with the result err. It saves the position if err is not
+// nil, and removes the state file otherwise.
 func (j *job) end(err error) error {
 	if err != nil {
 		return errors.Join(err, j.save())
@@ -174,7 +178,7 @@ func (j *job) write(ctx context.Context, items []item) error {
 		}
 	})
 	if err != nil {
-		return err // the next import repeats the batch, so it is not counted
+		return err // the next import repeats the batch, so this import does not count it
 	}
 	j.state.Counts = counts
 	for _, p := range problems {
@@ -313,7 +317,7 @@ func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 		if err != nil {
 			return err
 		}
-		// If the source does not have the key either, the key has expired or was
+		// A key that the source no longer has either has expired or was
 		// deleted.
 		still := &target{link: s.link}
 		gone, err := still.missing(ctx, db, lost)
@@ -327,8 +331,8 @@ func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 	}
 }
 
-// verified counts the keys that the cluster has, and those that it lacks. It does
-// not count a key that it lacks if the source no longer has the key either.
+// verified counts the keys that the cluster has and the keys that it lacks. It
+// ignores the keys in gone, which the source no longer has either.
 func (j *job) verified(present int, lost, gone []string) {
 	j.res.Verified += int64(present)
 	j.res.Missing += int64(len(lost) - len(gone))

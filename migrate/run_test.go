@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// TestState_CountsUpToThePosition checks that an interrupted import does not count the
-// keys after its position, because it reads them again, and that another import does
-// not take over its state file.
+// TestState_CountsUpToThePosition checks that the state of an interrupted
+// import does not count the keys after its position, because the import reads
+// these keys again when it continues. It also checks that a different import
+// does not take over the state file.
 func TestState_CountsUpToThePosition(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	begin := func(replace bool) (*job, error) {
@@ -36,11 +37,11 @@ func TestState_CountsUpToThePosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if j, err = begin(true); err == nil || !strings.Contains(err.Error(), "belongs to another import") || j.res.Begun {
-		t.Errorf("with other options: %v, %+v", err, j.res)
+		t.Errorf("import with other options: got %v, %+v, want an error", err, j.res)
 	}
 	j, err = begin(false)
 	if err != nil || !j.res.Begun || !j.res.Continued || j.state.Counts.Keys != 100 {
-		t.Errorf("continued: %v, %+v with %+v", err, j.res, j.state)
+		t.Errorf("import that continues: got %v, the result %+v and the state %+v", err, j.res, j.state)
 	}
 }
 
@@ -58,6 +59,6 @@ func TestState_KeepsDevices(t *testing.T) {
 		t.Error(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
-		t.Errorf("the file was replaced: %v, %v", info, err)
+		t.Errorf("the socket was replaced: %v, %v", info, err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// sameValue reports whether two payloads have the same value. It ignores the order
-// of elements if the type has no order, and the times at which the consumers of a
-// stream were last seen.
+// sameValue reports whether two payloads contain the same value. It ignores the
+// order of elements if the type has no order, and the times at which the
+// consumers of a stream were last seen.
 func sameValue(a, b []byte) bool {
 	kindA, partsA, okA := parts(a)
 	kindB, partsB, okB := parts(b)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	scanCount = 512 // keys that SCAN looks at
+	scanCount = 512 // number of keys that one SCAN visits
 	// batchKeys and batchBytes bound the keys and values that are in memory at the
 	// same time. A single value may be larger than batchBytes.
 	batchKeys  = 256
@@ -29,7 +29,7 @@ type server struct {
 	link    *link
 	match   string
 	runID   string
-	cluster string // id of its cluster if it is a node of Holdfast
+	cluster string // id of the server's cluster if the server is a node of Holdfast, otherwise ""
 	noMem   bool   // MEMORY USAGE is not available
 }
 
@@ -114,7 +114,8 @@ func (s *server) scan(ctx context.Context, db int, cursor string) (next string, 
 	return next, slices.Compact(keys), nil
 }
 
-// batches divides keys so that their values take at most about batchBytes.
+// batches divides keys into batches, each with values of about batchBytes at
+// most.
 func (s *server) batches(ctx context.Context, db int, keys []string) ([][]string, error) {
 	sizes, err := s.sizes(ctx, db, keys)
 	if err != nil {
@@ -147,7 +148,7 @@ func (s *server) sizes(ctx context.Context, db int, keys []string) ([]int64, err
 			return nil, err
 		}
 		for i, r := range replies {
-			s.noMem = s.noMem || r.failed() != nil // too old, or not permitted
+			s.noMem = s.noMem || r.failed() != nil // the server is too old, or the user may not run MEMORY USAGE
 			sizes[i] = r.number()
 		}
 	}
@@ -159,9 +160,9 @@ func (s *server) sizes(ctx context.Context, db int, keys []string) ([]int64, err
 	return sizes, nil
 }
 
-// read reads the values of keys. The result does not contain keys that no longer
-// exist. read requests the value and the time to live of a key in one transaction,
-// so that they belong together.
+// read reads the values of keys. The result does not contain keys that no
+// longer exist. read requests the value and the time to live of a key in one
+// transaction, so that both are from the same moment.
 func (s *server) read(ctx context.Context, db int, keys []string) ([]item, error) {
 	var commands [][]any
 	for _, k := range keys {
@@ -194,8 +195,8 @@ func (s *server) read(ctx context.Context, db int, keys []string) ([]item, error
 		}
 		it := item{db: db, key: k}
 		if ttl >= 0 {
-			// PTTL rounds down, so the real time to live is up to a millisecond
-			// longer.
+			// PTTL rounds down, so the real time to live is longer by up to a
+			// millisecond.
 			it.life = lifetime{volatile: true, end: now.Add(time.Duration(ttl+1) * time.Millisecond)}
 		}
 		it.payload, it.reason = repack([]byte(payload))

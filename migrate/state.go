@@ -11,8 +11,8 @@ import (
 // stateVersion is the version of the state file.
 const stateVersion = 1
 
-// state is the position of an import. The import keeps it in a file, so that an
-// interrupted import can continue.
+// state contains the position of an import. The import writes it to a file, so
+// that it can continue after an interruption.
 type state struct {
 	Version int    `json:"version"`
 	Source  string `json:"source"` // without a password
@@ -26,17 +26,18 @@ type state struct {
 	Databases map[int]position `json:"databases,omitempty"`
 	// Offset is the position in a file. The import has written all keys before it.
 	Offset    int64  `json:"offset,omitempty"`
-	Functions bool   `json:"functions"` // the functions are imported
+	Functions bool   `json:"functions"` // the functions have been imported
 	Counts    Counts `json:"counts"`
 }
 
-// position is a position in a database.
+// position is the position of an import in one database of a server.
 type position struct {
 	Cursor string `json:"cursor"`
 	Done   bool   `json:"done"`
 }
 
-// Counts says what an import has done.
+// Counts contains the numbers of keys, libraries and bytes that an import has
+// processed.
 type Counts struct {
 	Keys      int64 `json:"keys"`      // keys that were read from the source
 	Imported  int64 `json:"imported"`  // keys that the target has now
@@ -44,7 +45,7 @@ type Counts struct {
 	Gone      int64 `json:"gone"`      // keys that were deleted between SCAN and DUMP
 	Existing  int64 `json:"existing"`  // keys that the target has with another value
 	Skipped   int64 `json:"skipped"`   // keys that the target cannot store
-	Functions int64 `json:"functions"` // libraries
+	Functions int64 `json:"functions"` // libraries of functions that were imported
 	Bytes     int64 `json:"bytes"`     // size of the values that were sent
 	Total     int64 `json:"-"`         // expected keys, 0 if unknown
 	Earlier   int64 `json:"-"`         // the part of Keys that an interrupted import had read
@@ -67,8 +68,8 @@ func readState(path string) (*state, error) {
 	return &s, nil
 }
 
-// write writes the state file. An interrupted write leaves the old file. It does not
-// replace a device such as /dev/null.
+// write writes the state file. An interrupted write leaves the old file. write
+// does not replace a device such as /dev/null.
 func (s *state) write(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("state file: %s is not a regular file: name another one with --state", path)
@@ -92,7 +93,8 @@ func (s *state) write(path string) (err error) {
 }
 
 // continues reports whether an import can continue from the state of an earlier
-// one. The error says what to do if it must not.
+// import. If the state belongs to a different import, the error tells the
+// operator which options to use.
 func (s *state) continues(old *state, path string) (bool, error) {
 	switch {
 	case old == nil:

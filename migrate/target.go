@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// defaultBulk is the largest argument in bytes that an import sends if the cluster
-// does not report its limit (proto-max-bulk-len): the default of --max-bulk-bytes.
+// defaultBulk is the maximum size in bytes of an argument that an import sends
+// if the cluster does not report its limit (proto-max-bulk-len). It is the
+// default of --max-bulk-bytes.
 const defaultBulk = 1 << 20
 
 // target writes items into the cluster.
@@ -18,7 +19,7 @@ type target struct {
 	link    *link
 	replace bool
 	maxBulk int
-	cluster string // id
+	cluster string // id of the cluster
 }
 
 // open checks that the cluster answers and has a leader.
@@ -150,7 +151,7 @@ func (t *target) write(ctx context.Context, db int, items []item, outcome func(i
 type result struct {
 	expired  bool
 	existing bool   // the target has the key with another value
-	skipped  string // reason
+	skipped  string // why the item was not imported, or ""
 }
 
 // stopErrors contains the beginnings of errors that concern the target as a whole,
@@ -180,9 +181,10 @@ func stops(err error) bool {
 	return slices.ContainsFunc(stopErrors, func(code string) bool { return strings.HasPrefix(err.Error(), code) })
 }
 
-// compare corrects the results of the items with the given indexes. The target has
-// the keys of these items. If a key has the value of its item there, and a time to
-// live if the item has one, the item counts as imported.
+// compare corrects the results of the items with the given indexes, whose keys
+// the target already has. Such an item counts as imported if the key in the
+// target has the value of the item, and has a time to live exactly if the item
+// has one.
 func (t *target) compare(ctx context.Context, db int, items []item, indexes []int, results []result) error {
 	if len(indexes) == 0 {
 		return nil
@@ -201,9 +203,9 @@ func (t *target) compare(ctx context.Context, db int, items []item, indexes []in
 	return nil
 }
 
-// isSame reports whether the replies to DUMP and PTTL have the value of the item,
-// and a time to live if the item has one. If DUMP failed, for instance because the
-// value is too large, isSame returns false.
+// isSame reports whether the replies to DUMP and PTTL contain the value of the
+// item, and a time to live exactly if the item has one. If DUMP failed, for
+// instance because the value is too large, isSame returns false.
 func (it item) isSame(dump, ttl reply) bool {
 	if dump.err != nil || ttl.failed() != nil || (ttl.number() >= 0) != it.life.volatile {
 		return false
@@ -287,7 +289,7 @@ func (t *target) hasFunction(ctx context.Context, code string) (bool, error) {
 	return false, nil
 }
 
-// libraryName returns the name that the first line of a library's code gives:
+// libraryName returns the name in the first line of a library's code, which is
 // #!lua name=NAME.
 func libraryName(code string) string {
 	line, _, _ := strings.Cut(code, "\n")

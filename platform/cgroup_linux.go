@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// cgroupMemory returns the lowest memory limit, in bytes, of the control groups of
-// this process and of their ancestors. It returns false if none of them has a
-// limit. root is the root of the file system, / except in tests.
+// cgroupMemory returns the lowest memory limit, in bytes, among the control
+// groups of this process and the ancestors of these groups. It returns false if
+// no such group has a limit. root is the root of the file system, / except in
+// tests.
 func cgroupMemory(root string) (limit uint64, limited bool) {
 	self, err := os.ReadFile(path.Join(root, "proc/self/cgroup"))
 	if err != nil {
@@ -42,7 +43,7 @@ func cgroupMemory(root string) (limit uint64, limited bool) {
 }
 
 // readLimit reads a limit from a file of a control group. It returns false if
-// there is no such file, or no limit.
+// there is no such file, or if it contains no limit.
 func readLimit(name string) (uint64, bool) {
 	b, err := os.ReadFile(name)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCgroupMemory checks that cgroupMemory returns the lowest limit of the control
-// groups of a process and of their ancestors.
+// TestCgroupMemory checks that cgroupMemory returns the lowest limit among the
+// control groups of a process and the ancestors of these groups.
 func TestCgroupMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -17,8 +17,8 @@ func Affinity() (Processors, error) {
 	return all, err
 }
 
-// Pin restricts the thread tid to some processors. The error is ESRCH if there
-// is no such thread.
+// Pin restricts the thread with the number tid to the given processors. The
+// error is ESRCH if there is no such thread.
 func Pin(tid int, where *Processors) error { return unix.SchedSetaffinity(tid, where) }
 
 // OwnMounts gives the calling thread a mount namespace of its own, and returns

@@ -1,6 +1,7 @@
 // Package platform hides differences between Linux and macOS. It contains the
-// system calls of Holdfast for which Go's standard library has no common interface.
-// Its functions are safe for concurrent use. It is not a supported API.
+// system calls that Holdfast needs and for which Go's standard library has no
+// common interface. Its functions are safe for concurrent use. It is not a
+// supported API.
 package platform
 
 import (

@@ -25,9 +25,9 @@ func Memory() (uint64, error) {
 	return uint64(info.Totalram) * uint64(info.Unit), nil
 }
 
-// ProcessMemory returns how many bytes of memory this process may use: the
-// memory of the machine, or the limit of the process's control groups if that is
-// less.
+// ProcessMemory returns the number of bytes of memory that this process may
+// use. That is the memory of the machine, or the limit of the process's control
+// groups if that limit is lower.
 func ProcessMemory() (uint64, error) {
 	memory, err := Memory()
 	limit, limited := cgroupMemory("/")

@@ -17,7 +17,7 @@ func TestElapsed(t *testing.T) {
 	}
 	after := platform.Elapsed()
 	if d := after - before; d < 20*time.Millisecond {
-		t.Errorf("the clock advanced by %v in %v", d, time.Since(begun))
+		t.Errorf("Elapsed advanced by %v in %v, want at least 20ms", d, time.Since(begun))
 	}
 }
 
@@ -37,7 +37,7 @@ func TestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want *= 1024; got != want {
-		t.Errorf("%d bytes, /proc/meminfo has %d", got, want)
+		t.Errorf("Memory returns %d bytes, want %d as in /proc/meminfo", got, want)
 	}
 }
 
@@ -47,6 +47,6 @@ func TestKernel(t *testing.T) {
 		t.Skip(err)
 	}
 	if got := platform.Kernel(); got != strings.TrimSpace(string(want)) {
-		t.Errorf("%q, uname has %q", got, want)
+		t.Errorf("Kernel returns %q, want %q as uname prints it", got, want)
 	}
 }

@@ -1,7 +1,8 @@
-// Package timeline draws what happened over time as SVG: bands across the drawing,
-// boxes and lines in its rows, and a scale. The report of "holdfast verify" and the
-// dashboard use it. The elements of a drawing have classes; the page that shows the
-// drawing defines their style. The package is not a supported API.
+// Package timeline draws events over time as SVG: bands across the drawing,
+// boxes in its rows, and a scale with vertical lines. The report of "holdfast
+// verify" and the dashboard use it. The elements of a drawing have classes; the
+// page that shows the drawing defines their style. The package is not a
+// supported API.
 package timeline
 
 import (
@@ -26,14 +27,14 @@ var svg string
 // "timeline-rows" (for rows) and "timeline-boxes" (for boxes).
 func Templates() *template.Template { return template.Must(template.New("timeline").Parse(svg)) }
 
-// Scale maps times to positions. It maps a time outside of its range to the nearer
-// edge.
+// Scale maps times to horizontal positions. It maps a time outside of its range
+// to the nearer edge.
 type Scale struct {
 	Left, Width float64 // pixels
 	From, To    time.Duration
 }
 
-// X returns the position of a time.
+// X returns the horizontal position of a time, in pixels.
 func (s Scale) X(at time.Duration) float64 {
 	at = min(max(at, s.From), s.To)
 	return s.Left + s.Width*float64(at-s.From)/float64(s.To-s.From)
@@ -72,9 +73,9 @@ type Tick struct {
 	Label string
 }
 
-// PlaceBands places the labels of bands in several lines, so that the labels do not
-// overlap. It returns the total height of the lines. width is the width of the
-// drawing.
+// PlaceBands places the labels of bands in several lines, so that the labels do
+// not overlap. It returns the total height of the lines. The parameter width is
+// the width of the drawing in pixels.
 func PlaceBands(all []Band, width float64) (height int) {
 	var free []float64 // end of the last label in each line
 	for i := range all {
@@ -103,8 +104,8 @@ var steps = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// Step returns the distance between ticks: at least a second, and long enough that
-// a span has at most the given number of ticks.
+// Step returns the distance between ticks. It is at least a second, and long
+// enough that the span has at most the number of ticks that most allows.
 func Step(span time.Duration, most int) time.Duration {
 	i := slices.IndexFunc(steps, func(s time.Duration) bool { return span/s <= time.Duration(most) })
 	if i >= 0 {

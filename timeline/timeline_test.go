@@ -11,7 +11,7 @@ func TestScale(t *testing.T) {
 		0: 10, time.Minute: 10, 90 * time.Second: 60, 2 * time.Minute: 110, time.Hour: 110,
 	} {
 		if x := s.X(at); x != want {
-			t.Errorf("%v is at %v, want %v", at, x, want)
+			t.Errorf("the time %v is at position %v, want %v", at, x, want)
 		}
 	}
 }
@@ -21,16 +21,16 @@ func TestPlaceBands(t *testing.T) {
 	all := []Band{{X: 0, W: 5, Label: "failover"}, {X: 20, W: 5, Label: "failover"}, {X: 190, W: 2, Label: "failover"}}
 	height := PlaceBands(all, 200)
 	if all[0].Y == all[1].Y {
-		t.Error("two labels overlap")
+		t.Error("two labels overlap, want them in different lines")
 	}
 	if all[2].Y != all[0].Y {
-		t.Error("a free line is not used")
+		t.Error("the last label is not in the first line, although there is room")
 	}
 	if end := all[2].LabelX + letter*8; end > 200 {
-		t.Errorf("a label ends at %v of 200", end)
+		t.Errorf("a label ends at %v, want at most the width of 200", end)
 	}
 	if height != 10+2*bandHeight {
-		t.Errorf("height %d of two lines", height)
+		t.Errorf("PlaceBands returns the height %d, want that of two lines", height)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestStep(t *testing.T) {
 		time.Hour: 10 * time.Minute, 24 * time.Hour: 3 * time.Hour, 90 * 24 * time.Hour: 10 * 24 * time.Hour,
 	} {
 		if got := Step(span, 10); got != want || span/got > 10 {
-			t.Errorf("step of %v: %v, want %v", span, got, want)
+			t.Errorf("the step for a span of %v is %v, want %v", span, got, want)
 		}
 	}
 }

@@ -29,10 +29,12 @@ type Config struct {
 	// Endpoint is the URL of a collector that accepts OTLP over HTTP, such as
 	// http://localhost:4318. If it has no path, New adds /v1/traces.
 	Endpoint string
-	// Ratio is the share of the groups that are traced, above 0 and at most 1.
+	// Ratio is the share of the groups that the node traces, above 0 and at
+	// most 1.
 	Ratio float64
-	// ClusterID returns the id of the cluster, "" while it is not known. The ids
-	// of traces depend on it, so nothing is traced before it is known.
+	// ClusterID returns the id of the cluster, or "" while this node does not
+	// know the id. The ids of traces depend on it, so the node traces nothing
+	// before it knows the id.
 	ClusterID func() string
 	// Node and Version describe this node in the traces.
 	Node, Version string
@@ -47,11 +49,11 @@ type Tracer struct {
 	below    uint64 // a group is traced if the first bytes of its trace id are below
 	provider *sdktrace.TracerProvider
 	tracer   oteltrace.Tracer
-	cluster  atomic.Pointer[string] // id of the cluster, nil while it is not known
+	cluster  atomic.Pointer[string] // id of the cluster, nil while ClusterID returns ""
 	warned   atomic.Int64           // Unix time of the last warning
 }
 
-// warnEvery is the shortest time between two warnings that the export fails.
+// warnEvery is the minimum time between two warnings that the export fails.
 const warnEvery = time.Minute
 
 // Validate returns an error if New would refuse the endpoint or the ratio.
@@ -72,7 +74,8 @@ func (c Config) collector() (*url.URL, error) {
 	return u, nil
 }
 
-// New returns a tracer. It does not connect. The owner must call Close.
+// New returns a tracer. New does not connect to the collector. The owner must
+// call Close.
 func New(cfg Config) (*Tracer, error) {
 	u, err := cfg.collector()
 	if err != nil {
@@ -195,7 +198,7 @@ type ids struct{}
 // NewIDs implements sdktrace.IDGenerator.
 func (ids) NewIDs(ctx context.Context) (oteltrace.TraceID, oteltrace.SpanID) {
 	id, ok := ctx.Value(identityKey{}).(identity)
-	if !ok { // no caller starts such a span
+	if !ok { // no caller starts a root span without an identity
 		_, _ = rand.Read(id.trace[:])
 		_, _ = rand.Read(id.root[:])
 	}

@@ -1,8 +1,8 @@
-// Package fence protects a resource from a former owner of its lock. Such an owner
-// may have been paused, and may not know yet that its lease has ended. Each grant
-// of a lock has a fencing token that is higher than all earlier tokens. The owner
-// sends the token with each request, and the resource refuses a token that is lower
-// than one that it has seen.
+// Package fence protects a resource from a former owner of its lock. Such an
+// owner may have been paused, and may not know yet that its lease has ended.
+// Each grant of a lock has a fencing token that is higher than all earlier
+// tokens. The owner sends the token with each request, and the resource refuses
+// a token that is lower than the highest token that it has received.
 //
 // Handler performs this check for an HTTP service. A database checks the token in
 // the statement that writes: see docs/recipes/fencing.md.
@@ -18,10 +18,10 @@ import (
 // Header is the HTTP header with the fencing token of a request.
 const Header = "Lock-Token"
 
-// Handler calls next for each request whose token is at least as high as all tokens
-// that the resource has seen. The function resource returns the name of the
-// resource that a request changes, usually a part of the path. Each resource has
-// its own highest token.
+// Handler calls next for each request whose token is not lower than the token
+// of any earlier request for the same resource. The function resource returns
+// the name of the resource that a request changes, usually a part of the path.
+// Each resource has its own highest token.
 //
 // A request without a valid token gets 428 (Precondition Required), and a request
 // with an old token gets 412 (Precondition Failed). The requests of one resource
@@ -42,7 +42,8 @@ type handler struct {
 	seen map[string]*highest // guarded by mu
 }
 
-// highest is the highest token of a resource. mu is held while a request runs.
+// highest contains the highest token of a resource. Its mutex is locked while a
+// request runs.
 type highest struct {
 	mu    sync.Mutex
 	token int64

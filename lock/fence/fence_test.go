@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/lock/fence"
 )
 
-// request sends a request with a token and returns the status.
+// request sends a request with a token and returns the HTTP status.
 func request(t *testing.T, h http.Handler, path, token string) int {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPut, path, strings.NewReader("x"))
@@ -55,7 +55,7 @@ func TestHandler_OneAtATime(t *testing.T) {
 	entered, proceed := make(chan struct{}, 2), make(chan struct{})
 	h := fence.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		if running.Add(1) > 1 {
-			t.Error("two requests of one resource run at the same time")
+			t.Error("two requests for one resource run at the same time, want one after the other")
 		}
 		entered <- struct{}{}
 		<-proceed

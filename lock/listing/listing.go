@@ -28,8 +28,8 @@ type Query struct {
 	Count  int    // number of locks that one call visits
 }
 
-// List visits up to q.Count locks from cursor on. It returns the locks that match
-// q, and the next cursor, which is "0" after the last lock.
+// List visits up to q.Count locks, starting at cursor. It returns the visited
+// locks that match q, and the next cursor, which is "0" after the last lock.
 func List(ctx context.Context, d Doer, q Query, cursor string) (found []Lock, next string, err error) {
 	args := []any{"LOCK", "LIST", "COUNT", q.Count, "CURSOR", cursor}
 	if q.Match != "" {
@@ -99,13 +99,13 @@ func Describe(reply any) (Lock, error) {
 	return l, nil
 }
 
-// Text returns a field that is a text, or "" if there is no such field.
+// Text returns the value of a text field, or "" if there is no such field.
 func (l Lock) Text(name string) string {
 	s, _ := l[name].(string)
 	return s
 }
 
-// Int returns a field that is an integer, or 0 if there is no such field.
+// Int returns the value of an integer field, or 0 if there is no such field.
 func (l Lock) Int(name string) int64 {
 	n, _ := l[name].(int64)
 	return n

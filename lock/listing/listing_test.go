@@ -4,6 +4,6 @@ import "testing"
 
 func TestEscapePattern(t *testing.T) {
 	if got, want := EscapePattern(`a*?[b]\^-`), `a\*\?\[b\]\\\^\-`; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("EscapePattern returns %s, want %s", got, want)
 	}
 }

@@ -11,17 +11,17 @@ const (
 	maxOriginKey = 1024
 	// MaxOriginAsks is the maximum number of keys that one call of Add asks about.
 	MaxOriginAsks = 100
-	// missAgain is how long Add waits before it looks up a grant again that was
-	// missing in the history. A grant appears in the history a little later than in
-	// LOCK LIST.
+	// missAgain is the time after which Add looks up a grant again that was
+	// missing in the history. A grant appears in the history a little later
+	// than in LOCK LIST.
 	missAgain = 10 * time.Second
-	// maxOrigins is the maximum number of grants that Origins remembers. Each of
-	// them takes a few hundred bytes, and more if the key is long.
+	// maxOrigins is the maximum number of grants that Origins remembers. Each
+	// grant takes a few hundred bytes of memory, and more if its key is long.
 	maxOrigins = 2000
 )
 
-// Scope contains the user that read a history, and the database of the keys. A user
-// sees only the history of the keys that it may read.
+// Scope contains the user that read a history, and the database of its keys.
+// Users see only the history of keys that they may read.
 type Scope struct{ User, DB string }
 
 // Origins remembers which client took a lock, and when. It reads these facts about
@@ -69,20 +69,20 @@ func (o *Origins) put(g grant, found origin) {
 	o.all[g] = found
 }
 
-// NeedsOrigin reports whether the history must be asked which client took the lock,
-// and when. LOCK LIST and LOCK INFO do not say so about a lock that was taken
-// without LOCK ACQUIRE. For a key longer than maxOriginKey, NeedsOrigin returns
-// false.
+// NeedsOrigin reports whether only the history contains the client that took
+// the lock, and the time. LOCK LIST and LOCK INFO lack both for a lock that was
+// taken without LOCK ACQUIRE. For a key longer than maxOriginKey, NeedsOrigin
+// returns false.
 func (l Lock) NeedsOrigin() bool {
 	return l.Int("token") != 0 && l.Int("acquired-ms") == 0 && len(l.Holders()) == 0 &&
 		len(l.Text("key")) <= maxOriginKey
 }
 
-// Add looks up the locks for which NeedsOrigin is true. If the history of the node
-// contains the grant of a lock, Add adds the time and the client to the lock. ask
-// returns the replies to LOCK HISTORY key COUNT 1 for up to MaxOriginAsks keys, in
-// order. For a key that the node answered with an error, ask returns nil, and Add
-// looks up that key again after missAgain.
+// Add looks up the locks for which NeedsOrigin is true. If the history of the
+// node contains the grant of a lock, Add adds the time and the client to the
+// lock. ask returns the replies to LOCK HISTORY key COUNT 1 for up to
+// MaxOriginAsks keys, in order. If the node returned an error for a key, ask
+// returns nil for it, and Add looks up that key again after missAgain.
 func (o *Origins) Add(scope Scope, locks []Lock, ask func(keys []string) ([]any, error)) error {
 	var unknown []grant
 	var keys []string
@@ -140,8 +140,8 @@ func AskHistory(ctx context.Context, d Doer, keys []string) (replies []any, err 
 	return replies, nil
 }
 
-// originOf returns what a reply to LOCK HISTORY says about the grant with the given
-// token.
+// originOf returns the origin of the grant with the given token, as a reply to
+// LOCK HISTORY describes it.
 func originOf(reply any, token int64) (origin, error) {
 	found := origin{asked: time.Now()}
 	history, err := Describe(reply)

@@ -24,17 +24,17 @@ func TestOrigins_Lookup(t *testing.T) {
 		var o Origins
 		g := grant{Scope{"default", "0"}, "job", 3}
 		if _, known := o.get(g); known {
-			t.Errorf("%s: a grant is known that was never looked up", name)
+			t.Errorf("%s: lookup finds a grant that was never added", name)
 		}
 		o.put(g, tt.found)
 		if got, known := o.get(g); known != tt.known || known && got != tt.found {
-			t.Errorf("%s: %+v, %v, want %+v, %v", name, got, known, tt.found, tt.known)
+			t.Errorf("%s: lookup returns %+v, %v, want %+v, %v", name, got, known, tt.found, tt.known)
 		}
 	}
 }
 
-// TestOrigins_Add checks which keys Add asks for, that it adds only what the
-// history says about the current grant, and that it does not ask for a key twice.
+// TestOrigins_Add checks which keys Add asks for, that Add uses only the
+// history of the current grant, and that it does not ask for a key twice.
 func TestOrigins_Add(t *testing.T) {
 	var o Origins
 	var asked []string
@@ -67,15 +67,15 @@ func TestOrigins_Add(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(asked, want) {
-			t.Errorf("asked for %q, want %q", asked, want)
+			t.Errorf("Add asked for the keys %q, want %q", asked, want)
 		}
 		if l := locks[0]; l.Int("acquired-ms") != 1000 || l.Int("held-ms") <= 0 || l.Text("node") != "n2" ||
 			l.Int("client-id") != 7 {
-			t.Errorf("the lock has no origin: %v", l)
+			t.Errorf("the lock lacks the time and the client of the history: %v", l)
 		}
 		for _, l := range locks[1:5] {
 			if l.Int("acquired-ms") != 0 {
-				t.Errorf("the lock has an origin: %v", l)
+				t.Errorf("Add has added a time to a lock that it must not change: %v", l)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func TestOrigins_Add(t *testing.T) {
 	// user.
 	asked = nil
 	if err := o.Add(Scope{User: "ann"}, list(), ask); err != nil || len(asked) != 3 {
-		t.Errorf("asked for %q: %v", asked, err)
+		t.Errorf("for another user, Add asked for the keys %q (error: %v), want 3 keys and no error", asked, err)
 	}
 	var many []Lock
 	for i := range 2 * MaxOriginAsks {
@@ -91,11 +91,11 @@ func TestOrigins_Add(t *testing.T) {
 	}
 	asked = nil
 	if err := o.Add(Scope{}, many, ask); err != nil || len(asked) != MaxOriginAsks {
-		t.Errorf("asked for %d keys: %v", len(asked), err)
+		t.Errorf("Add asked for %d keys (error: %v), want the maximum of one call", len(asked), err)
 	}
 	broken := errors.New("connection lost")
 	err := new(Origins).Add(Scope{}, list(), func([]string) ([]any, error) { return nil, broken })
 	if !errors.Is(err, broken) {
-		t.Errorf("error %v, want %v", err, broken)
+		t.Errorf("Add returned the error %v, want %v", err, broken)
 	}
 }

@@ -29,12 +29,12 @@ type Client struct {
 	current atomic.Int64
 }
 
-// New returns a client for lock.Acquire. Each of the rueidis clients is connected
-// to one node of a cluster. Do sends a command to the client that answered last. If
-// the node of that client does not answer, Do tries the other clients. So a command
-// may be executed twice, which is safe for LOCK. One client is enough if it finds
-// the leader by itself, over Sentinel or with --cluster-mode. New does not close
-// the clients.
+// New returns a client for lock.Acquire. Each of the rueidis clients is
+// connected to one node of a cluster. Do sends a command over the client whose
+// node answered last. If the node of that client does not answer, Do tries the
+// other clients. So a command may be executed twice, which is safe for LOCK.
+// One client is enough if it finds the leader by itself, over Sentinel or with
+// --cluster-mode. New does not close the clients.
 func New(first rueidis.Client, others ...rueidis.Client) *Client {
 	return &Client{clients: append([]rueidis.Client{first}, others...)}
 }
@@ -106,8 +106,8 @@ func command(b rueidis.Builder, args []any) rueidis.Completed {
 	return built.Build()
 }
 
-// waits reports whether a command is LOCK ACQUIRE with the option WAIT. The values of
-// other options, such as META, may be any text.
+// waits reports whether a command is LOCK ACQUIRE with the option WAIT. The
+// value of another option, such as META, may be the text WAIT too.
 func waits(words []string) bool {
 	if len(words) < 4 || !strings.EqualFold(words[0], "LOCK") || !strings.EqualFold(words[1], "ACQUIRE") {
 		return false
@@ -131,7 +131,7 @@ func reply(ctx context.Context, r rueidis.RedisResult, args []any) *redis.Cmd {
 	switch {
 	case rueidis.IsRedisNil(err):
 		err = redis.Nil
-	case errors.Is(err, rueidis.ErrClosing): // package lock does not repeat the command then
+	case errors.Is(err, rueidis.ErrClosing): // package lock does not repeat a command after this error
 		err = redis.ErrClosed
 	case errors.As(err, &refused):
 		err = replyError(refused.Error())

@@ -24,7 +24,7 @@ func TestWaits(t *testing.T) {
 		"PING":                                          false,
 	} {
 		if got := waits(strings.Fields(line)); got != want {
-			t.Errorf("%s: got %t, want %t", line, got, want)
+			t.Errorf("waits(%s) is %t, want %t", line, got, want)
 		}
 	}
 }
@@ -47,11 +47,11 @@ func TestClient_Closed(t *testing.T) {
 	}
 	c := New(own)
 	if err := c.Do(t.Context(), "PING").Err(); err != nil {
-		t.Fatalf("before Close: %v", err)
+		t.Fatalf("a command before Close: %v, want no error", err)
 	}
 	own.Close()
 	if err := c.Do(t.Context(), "PING").Err(); !errors.Is(err, redis.ErrClosed) {
-		t.Errorf("after Close: %v, want %v", err, redis.ErrClosed)
+		t.Errorf("a command after Close: %v, want %v", err, redis.ErrClosed)
 	}
 	if err := errors.Join(server.Close(), <-served); err != nil && !strings.Contains(err.Error(), "closed") {
 		t.Error(err)

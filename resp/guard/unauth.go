@@ -19,7 +19,8 @@ type unauthConns struct {
 	mu     sync.Mutex
 	n      int
 	byAddr map[string]*list.List // values are *Conn, oldest first
-	// free is the time from which a connection may send without a delay, because the rate then covers all charged input: see charge.
+	// free is the time from which a connection may send without a delay,
+	// because the rate then covers all charged input: see charge.
 	free time.Time
 }
 

@@ -22,7 +22,7 @@ class AsyncNodes:
         if not self._clients:
             raise ValueError("no node")
         self._current = 0
-        self._limit = None  # time limit of a command in seconds, None for no limit but the clients' own
+        self._limit = None  # time limit of a command in seconds; None if only the limits of the clients apply
 
     @classmethod
     def from_addresses(cls, addresses, **options):
@@ -59,7 +59,7 @@ class AsyncNodes:
             raise err
 
     def limited(self, seconds):
-        """Return an AsyncNodes with the same clients, which waits for a node for at
+        """Return an AsyncNodes with the same clients, which waits for each node for at
         most this many seconds before it asks the next one."""
         nodes = AsyncNodes(self._clients)
         nodes._limit = seconds
@@ -171,7 +171,7 @@ class AsyncLock:
         task.add_done_callback(_background.discard)
 
 
-_background = set()  # asyncio keeps only weak references to tasks
+_background = set()  # keeps references to running tasks, because asyncio keeps only weak references
 
 
 async def _once(client, args):
@@ -201,7 +201,7 @@ def _connection(pool, timeout):
 
 
 async def _probe(node):
-    """Send PING to the node, and return as soon as it does not answer."""
+    """Send PING to the node at intervals, and return as soon as it does not answer."""
     pings = _connection(node.connection_pool, PROBE_LIMIT)
     try:
         while True:
@@ -217,7 +217,7 @@ async def _probe(node):
 
 
 class AsyncHeld(Lease):
-    """A lock that was acquired. It is renewed until release."""
+    """A lock that was acquired. Its lease is renewed until release."""
 
     def __init__(self, client, request, token, until):
         super().__init__(client, request, token, until)

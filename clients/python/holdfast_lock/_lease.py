@@ -5,12 +5,12 @@ import time
 
 from ._errors import LostError
 
-MIN_TTL = 0.1  # seconds; a renewal needs a round trip and a commit of the cluster
-LONGEST_WAIT = 24 * 3600  # seconds; the WAIT of LOCK ACQUIRE if the wait has no limit
-RETRY_MIN, RETRY_MAX = 0.01, 1.0  # seconds between two tries
-PROBE_EVERY, PROBE_LIMIT = 2.0, 5.0  # seconds: see _probe
-MAX_LIMIT = 10_000  # highest value of limit
-REPLY_MARGIN = 5.0  # seconds after the end of a wait in which the reply may still arrive
+MIN_TTL = 0.1  # seconds; a renewal takes a round trip and a commit, so it could come too late for a shorter ttl
+LONGEST_WAIT = 24 * 3600  # seconds; the value of WAIT in LOCK ACQUIRE if the wait has no limit
+RETRY_MIN, RETRY_MAX = 0.01, 1.0  # seconds; bounds of the pause between two tries
+PROBE_EVERY, PROBE_LIMIT = 2.0, 5.0  # seconds: the interval between two probes, and the time limit of a probe
+MAX_LIMIT = 10_000  # maximum value of the parameter limit
+REPLY_MARGIN = 5.0  # seconds after the end of a wait within which the reply may still arrive
 # The fraction of the ttl that an owner does not rely on, because the clocks of the
 # client and of the leader may run at different speeds.
 DRIFT = 0.01
@@ -60,8 +60,8 @@ class Request:
         return ["LOCK", "RELEASE", self.key, self.owner] + ([] if token is None else [token])
 
     def until(self, sent):
-        """Return the earliest time at which the lease can end if a command sent at the
-        time sent granted or renewed it. Both are times of time.monotonic."""
+        """Return the earliest time at which the lease can end, for a command that was
+        sent at the time sent and granted or renewed it. Times are those of time.monotonic."""
         return sent + self.ttl * (1 - DRIFT)
 
     def renewed(self, reply, token):
@@ -73,7 +73,7 @@ class Request:
 
 
 class Lease:
-    """What Held and AsyncHeld have in common."""
+    """The common base class of Held and AsyncHeld."""
 
     def __init__(self, client, request, token, until):
         self.token = token

@@ -63,7 +63,7 @@ class Nodes:
             raise
 
     def limited(self, seconds):
-        """Return a copy that waits for a node for at most this many seconds before it
+        """Return a copy that waits for each node for at most this many seconds before it
         asks the next one."""
         return Nodes(_limited(c, seconds) for c in self._clients)
 
@@ -79,8 +79,8 @@ class Nodes:
 class Lock:
     """A lock that a with statement holds.
 
-    client is a redis.Redis or a Nodes. ttl is the length of the lease in seconds: a
-    crashed owner keeps others waiting for up to this time. wait limits the wait for
+    client is a redis.Redis or a Nodes. ttl is the length of the lease in seconds. A
+    crashed owner keeps other clients waiting for up to this time. wait limits the wait for
     a lock that is taken, in seconds: 0 means no wait, None means no limit. owner is
     a unique text, by default a random one. meta is a text that LOCK INFO shows.
 
@@ -105,7 +105,7 @@ class Lock:
             held.release()
         except Exception:
             if kind is None:
-                raise  # an exception of the block is more important than this one
+                raise  # otherwise, keep the exception of the block, which is more important
 
     def acquire(self):
         """Take the lock and return a Held, which the caller must release.
@@ -126,7 +126,7 @@ class Lock:
                     raise
                 continue  # a wait ended early, for example because its node stopped
             except LostError:
-                continue  # the grant ended before _try could renew its lease
+                continue  # the grant ended before _try could renew the lease
             except redis.RedisError as err:
                 if unknown_command(err):
                     raise NoLockCommandError(f"the server has no LOCK command: {err}") from err
@@ -176,7 +176,7 @@ class Lock:
             conn.disconnect()
 
     def _abandon(self):
-        """Release a lock that a try with an unknown outcome may have acquired. If that
+        """Release a lock that a try with an unknown outcome may have acquired. If the release
         fails, the lease ends on its own."""
         def release():
             try:
@@ -245,11 +245,11 @@ def _shut(conn):
         try:
             sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # the socket is closed already
+            pass  # the socket has been closed already
 
 
 class Held(Lease):
-    """A lock that was acquired. It is renewed until release."""
+    """A lock that was acquired. Its lease is renewed until release."""
 
     def __init__(self, client, request, token, until):
         super().__init__(client, request, token, until)
@@ -322,7 +322,7 @@ class Held(Lease):
                 self._lose(err)
                 return
             except redis.RedisError:
-                wait = min(max(ttl / 30, RETRY_MIN), RETRY_MAX)  # _expire gives up at the end of the lease
+                wait = min(max(ttl / 30, RETRY_MIN), RETRY_MAX)  # _expire sets lost at the end of the lease
                 continue
             self._until = self._request.until(sent)
 

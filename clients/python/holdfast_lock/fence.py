@@ -1,7 +1,7 @@
 """Middleware that refuses the HTTP requests of former owners of a lock.
 
 The owner sends its fencing token with each request, in the header Lock-Token. The
-middleware keeps the highest token of each resource, and refuses lower ones.
+middleware keeps the highest token of each resource, and refuses lower tokens.
 
     app = Fence(app, lambda environ: environ["PATH_INFO"])        # WSGI
     app = AsyncFence(app, lambda scope: scope["path"])            # ASGI
@@ -28,7 +28,7 @@ _REQUIRED = ("428 Precondition Required", f"the header {HEADER} must contain the
 
 
 class _Highest:
-    """The highest token of a resource. The lock is held while a request runs."""
+    """The highest token of a resource. The attribute lock is locked while a request runs."""
 
     def __init__(self, lock):
         self.lock = lock

@@ -21,7 +21,7 @@ addresses = sys.argv[1:]
 def check(what, ok):
     if not ok:
         print("FAILED:", what, flush=True)
-        os._exit(1)  # without waiting for threads
+        os._exit(1)  # ends the process without waiting for its threads
 
 
 def until(what, holds, limit=60):
@@ -45,11 +45,11 @@ def waiting(nodes, key):
 
 
 class Proxy:
-    """A proxy of a node. It can hang, and can lose the reply to a RELEASE."""
+    """A proxy in front of a node. It can hang, and it can lose the reply to a RELEASE."""
 
     def __init__(self, address):
         self.hangs, self.loses = False, False
-        self._lost = set()  # the clients whose reply is lost
+        self._lost = set()  # the connections of clients whose next reply is lost
         host, port = address.rsplit(":", 1)
         self._node = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -73,7 +73,7 @@ class Proxy:
     def _pass_on(self, source, target, client):
         while data := source.recv(1 << 16):
             until("the proxy to continue", lambda: not self.hangs)
-            if client in self._lost and source is not client:  # the node has executed it
+            if client in self._lost and source is not client:  # this is the reply: the node has executed RELEASE
                 for s in (source, target):
                     s.shutdown(socket.SHUT_RDWR)
                 return

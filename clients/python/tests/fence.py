@@ -9,7 +9,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from holdfast_lock.fence import HEADER, AsyncFence, Fence
 
-STEPS = [  # path, token, the status that the middleware must answer
+STEPS = [  # path, token, and the status that the middleware must return
     ("/a", "", 428),
     ("/a", "0", 428),
     ("/a", "-1", 428),

@@ -67,7 +67,8 @@ func run(ctx context.Context, addrs []string) error {
 	return second.Release(ctx)
 }
 
-// put sends a request with the token of an owner, and checks the status.
+// put sends a request with the token of an owner, and returns an error if the
+// reply has another status.
 func put(ctx context.Context, service *httptest.Server, owner *lock.Held, status int) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, service.URL+"/document", strings.NewReader("text"))
 	if err != nil {
