@@ -37,7 +37,7 @@ func TestQueue(t *testing.T) {
 		t.Fatalf("Next = %v while there is no room, want nothing", got)
 	}
 	q.Leave(40)
-	// The large item must not be overtaken by d, or it could wait for ever.
+	// The large item must not be overtaken by d, or it could wait forever.
 	if got := next(); !slices.Equal(got, []string{"c"}) {
 		t.Fatalf("after b has left: Next = %v, want c", got)
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// entry proposes an entry with the given number of groups, and then notes that
-// the entry was applied while waiting groups waited for the next entry.
+// entry proposes an entry of the given number of groups and applies it. waiting
+// is the number of groups that wait for the next entry at that time.
 func (t *Wait) entry(groups, waiting int) {
 	t.Proposed(groups)
 	t.Applied(waiting, 0, time.Millisecond)

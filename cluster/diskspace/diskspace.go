@@ -43,7 +43,7 @@ func (s Status) Enough() int64 { return s.DiskReserve + s.DiskReserve/16 }
 
 // The reserve keeps room for three things. Deletions, releases and renewals of
 // locks still need room in the log. A snapshot needs room before the log can
-// become shorter. And a log segment is allocated as a whole.
+// become shorter. And a new log segment needs room for its full size at once.
 const (
 	maxDefaultReserve = 1 << 30
 	// logSegment is the default size of a log segment, in bytes. A default
@@ -126,13 +126,13 @@ type Monitor struct {
 	failing bool   // the last measurement failed; guarded by mu
 
 	// handOver is the monotonic time before which leadership is not handed
-	// over. failed counts the failed hand-overs to each voter. Both belong to
-	// Keep.
+	// over. failed counts the failed hand-overs to each voter. Only the
+	// goroutine that runs Keep uses these fields.
 	handOver time.Duration
 	failed   map[string]int
 
-	refusal atomic.Pointer[string] // nil if commands that add data are accepted
-	little  atomic.Pointer[string] // nil if a follower's entries are accepted
+	refusal atomic.Pointer[string] // error for commands that add data; nil while they are accepted
+	little  atomic.Pointer[string] // why this node, as a follower, accepts no entries; nil while it accepts them
 }
 
 // New returns a Monitor that has measured the disk once. The Monitor calls the

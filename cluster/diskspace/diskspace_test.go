@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/member"
 )
 
-// testDisks is the disk of the node n1, and the state of their disks that the
-// other nodes have reported.
+// testDisks is the disk of the node n1, and the reports of the other nodes
+// about their disks.
 type testDisks struct {
 	free  int64
 	peers map[string]Peer

@@ -192,9 +192,9 @@ func (q *Queue) Mark(f func()) {
 }
 
 // MarkOwn adds a mark after the events of a group of this node. The group may
-// not have been executed yet. The call of f gets the log index of the group's
-// entry and the group's position in that entry. Both are 0 if the queue no
-// longer has them.
+// not have been executed yet. f receives the log index of the group's entry and
+// the group's position in that entry. Both are 0 if the queue does not have
+// them.
 func (q *Queue) MarkOwn(group uint64, f func(index uint64, position int)) {
 	m := ownMark{group, f}
 	q.mu.Lock()

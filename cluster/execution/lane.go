@@ -40,8 +40,8 @@ const (
 	// laneTimes bounds how long a dry run waits in a lane, in multiples of
 	// ScriptConfig.Limit. If ScriptConfig.Wait is longer, it is the bound.
 	laneTimes = 60
-	// laneUsers is the divisor of a lane's limit: one user may have at most
-	// most/laneUsers waiting dry runs.
+	// laneUsers is the divisor of a lane's limit: a user may have
+	// most/laneUsers waiting dry runs, and no more.
 	laneUsers = 4
 	// maxLaneBytes limits the bytes of the groups whose dry runs wait in a lane.
 	maxLaneBytes = 64 << 20

@@ -237,7 +237,7 @@ type slowRead struct {
 	// scripted says that the group has scripts. Such a read has no slot of its
 	// own, because its scripts have slots: see awaitSlot.
 	scripted bool
-	slot     *fairshare.Slot // nil for none
+	slot     *fairshare.Slot // nil if the read has no slot
 	begun    time.Duration
 	// ran is the time for which the read ran. It does not include the time for
 	// which other reads had the slot.
@@ -349,8 +349,8 @@ func (s *slowRead) charge(bytes int) error {
 	return nil
 }
 
-// retainClone counts a slow read, which may use the shared clone until it calls
-// releaseClone.
+// retainClone counts a slow read. The read may use the shared clone until it
+// calls releaseClone.
 func (h *Reads) retainClone() {
 	h.mu.Lock()
 	h.users++

@@ -73,7 +73,7 @@ func (r hostedRunner) RunScript(call fsm.ScriptCall) (reply fsm.Reply) {
 		tooLong = fmt.Sprintf("ERR scripts of a transaction exceeded their common time limit (%d ms) and this one was "+
 			"rolled back", (groupTimes * h.cfg.Limit).Milliseconds())
 	}
-	ended := false // Interrupt has ended the script
+	ended := false // set when Interrupt has ended the script
 	pace := r.pace
 	if pace == nil {
 		pace = &yield.Pace{}

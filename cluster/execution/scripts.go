@@ -53,7 +53,7 @@ type runningScript struct {
 	command  [][]byte // the call of the function; must not be read after the call has ended
 }
 
-// Errors of scripts that were ended. The first is the text of Redis.
+// Errors of scripts that were ended or not run. The first is the text of Redis.
 const (
 	msgScriptKilled = "ERR Script killed by user with SCRIPT KILL..."
 	msgScriptLost   = "ERR script was ended because its node no longer leads"

@@ -52,7 +52,7 @@ type Config struct {
 	// changed. Its capacity is 1. If the Campaigner receives a token and its
 	// caller must see the change too, the Campaigner puts the token back.
 	Changed  chan struct{}
-	Stopping func() bool // this node must not become leader
+	Stopping func() bool // reports whether this node is stopping and must not become leader
 	Logger   hclog.Logger
 }
 

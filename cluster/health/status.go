@@ -32,9 +32,10 @@ type NodeStatus struct {
 	Reachable  bool   `json:"reachable"`
 	Ready      bool   `json:"ready"` // the node has a link to a leader
 	Detail     string `json:"detail,omitempty"`
-	// LastAnswer is when an unreachable member last answered the node that
-	// reports this, by that node's wall clock. It is zero if the member has not
-	// answered since that node started.
+	// LastAnswer is the time at which an unreachable member last answered the
+	// node that reports this status, by the wall clock of the reporting node.
+	// It is zero if the member has not answered since the reporting node
+	// started.
 	LastAnswer time.Time `json:"last_answer,omitzero"`
 	// SnapshotError says why no snapshot can be taken, and since when.
 	SnapshotError string `json:"snapshot_error,omitempty"`
@@ -93,8 +94,8 @@ type DiskStatus = diskspace.Status
 
 // MemoryStatus is the size of the data set as a node counts it.
 type MemoryStatus struct {
-	// DatasetBytes is the approximate memory of all keys and their values. Nodes
-	// that have applied the same entries report the same.
+	// DatasetBytes is the approximate memory of all keys and their values.
+	// Nodes that have applied the same entries report the same value.
 	DatasetBytes int64 `json:"dataset_bytes"`
 	// MaxMemory is the size above which this node, as leader, refuses commands
 	// that add data: the setting of the cluster, or else --maxmemory. It

@@ -48,8 +48,8 @@ type segment struct {
 	wall  int64  // wall clock of the first frame, in microseconds
 }
 
-// add adds a frame at an offset to the index. hashes contains the hashes of the
-// keys of the frame's events.
+// add adds the frame at the given offset to the index. hashes contains the
+// hashes of the keys of the frame's events.
 func (g *segment) add(index uint64, clock fsm.Clock, hashes []uint32, offset int64) {
 	if g.first == 0 {
 		g.first, g.wall = index, clock.Wall
@@ -59,7 +59,7 @@ func (g *segment) add(index uint64, clock fsm.Clock, hashes []uint32, offset int
 	}
 }
 
-// addFrame adds a frame that was read from the file to the index.
+// addFrame adds a frame to the index. The frame was read from the file.
 func (g *segment) addFrame(f *frame, offset int64) {
 	g.add(f.index, f.clock, nil, offset)
 	for i := range f.events {

@@ -102,9 +102,9 @@ func (p position) after(q position) bool {
 	return p.index > q.index || p.index == q.index && p.event > q.event
 }
 
-// Open opens the store in a directory, and starts its goroutine. It removes the end
-// of the newest file if a crash has torn it. If a file is damaged, it logs this and
-// continues without the damaged part.
+// Open opens the store in a directory, and starts its goroutine. It removes the
+// end of the newest file if a crash has torn it. If a file is damaged, Open
+// logs the damage and continues without the damaged part.
 func Open(cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, segmentBytes: min(cfg.Bytes/16, 256<<20), writeBytes: int(min(cfg.Bytes/16, maxWrite)),

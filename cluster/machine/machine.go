@@ -191,10 +191,10 @@ func (a *Machine) checkChain(res *fsm.Result) error {
 	return nil
 }
 
-// WhenApplied calls f once the entry at index has been applied: immediately if
-// it has been, and otherwise from the goroutine that applies it. ok is false if
-// the entry will not be applied because the node is stopping. The caller must
-// not hold waitMu.
+// WhenApplied calls f once the entry at index has been applied. If it has been
+// applied already, WhenApplied calls f itself; otherwise the goroutine that
+// applies the entry calls f. ok is false if the entry will not be applied
+// because the node is stopping. The caller must not hold waitMu.
 func (a *Machine) WhenApplied(index uint64, f func(ok bool)) {
 	if a.applied.Load() < index {
 		a.waitMu.Lock()

@@ -44,7 +44,7 @@ type entryWatch struct {
 	metrics Metrics
 
 	logged time.Duration // monotonic time of the last log line, 0 before the first
-	silent int           // slow entries since the last log line, none of which was logged
+	silent int           // number of slow entries since the last log line; none of them was logged
 }
 
 // applied records an entry. now is the monotonic time.

@@ -37,13 +37,13 @@ type Locks struct {
 	starts          lockStarts
 }
 
-// lockStarts records when grants began that LOCK ACQUIRE did not make. The
-// event that ends such a grant does not contain its beginning. Grants are
-// looked up by their fencing tokens, which ascend in the order of the grants.
-// The time is exact for the newest tokens. For an older token, it is the time
-// of a token that was given slightly earlier. The number of tokens between
-// these two is less than a thousandth of the tokens that were given since then.
-// The levels have a constant size.
+// lockStarts records the beginning of each grant that LOCK ACQUIRE did not
+// make, because the event that ends such a grant does not contain its
+// beginning. Grants are looked up by their fencing tokens, which ascend in the
+// order of the grants. The time is exact for the newest tokens. For an older
+// token, it is the time of a token that was given slightly earlier. The number
+// of tokens between these two is less than a thousandth of the tokens that were
+// given since then. The levels have a constant size.
 type lockStarts struct {
 	levels [3][]lockStart // nil until there is a grant
 	first  fsm.Pos        // oldest token that is recorded; 0 if there is none
@@ -133,7 +133,7 @@ func (l *Locks) Applied(term uint64, res *fsm.Result) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if term != l.term { // other nodes may have led between the two terms, and this node noted nothing then
+	if term != l.term { // in between, other nodes may have led, and this node recorded none of their grants
 		l.term = term
 		l.starts.forget()
 	}

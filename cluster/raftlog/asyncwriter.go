@@ -18,22 +18,22 @@ import (
 // round trip to a follower, not the sum of both.
 //
 // raft counts the leader toward the majority at once, before the entry is on
-// the leader's disk. That alone would be unsafe: an entry that is on one
-// follower and in the leader's memory is lost if the leader loses power and the
-// third node leads next. So an entry counts as committed only when it is on the
-// leader's disk too:
+// the leader's disk. That alone would be unsafe. In a cluster of three nodes, an
+// entry that is on one follower and in the leader's memory is lost if the leader
+// loses power and the third node leads next. So an entry counts as committed
+// only when it is on the leader's disk too:
 //
-//   - the state machine waits for that (await), and so does every reply, read
-//     and snapshot,
-//   - the commit index that the leader sends to followers ends before the first
+//   - The state machine waits until the entry is on disk (await). So every
+//     reply, read and snapshot waits too.
+//   - The commit index that the leader sends to followers ends before the first
 //     entry that is not on disk (durable).
 //
 // Nothing else may depend on an entry that is not on disk:
 //
 //   - Only commands are written asynchronously. A change of the members takes
-//     effect as soon as it is in the log, so when StoreLogs returns, it is on
-//     disk with everything before it. The same holds for the first entry of a
-//     term.
+//     effect as soon as it is in the log. So StoreLogs returns only when the
+//     change, and everything before it, is on disk. The same holds for the
+//     first entry of a term.
 //   - Only a leader writes asynchronously. A follower's answer to the leader
 //     says that the entries are on its disk.
 //   - A new term or a vote is stored only when all entries are on disk

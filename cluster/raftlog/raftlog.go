@@ -1,7 +1,7 @@
 // Package raftlog stores what a node of a Raft group must not forget: its log,
-// its term and vote, and its snapshots. A Log puts the guarantees that Holdfast
-// needs, and hashicorp/raft 1.7.3 does not give, between raft and the stores of
-// a data directory (package cluster/storage).
+// its term and vote, and its snapshots. A Log is between raft and the stores of
+// a data directory (package cluster/storage). It adds the guarantees that
+// Holdfast needs and hashicorp/raft 1.7.3 does not give.
 //
 // # Entries
 //
@@ -20,7 +20,7 @@
 // # Snapshots
 //
 // A snapshot is read back before it counts as complete, because raft then
-// deletes the log that it replaces. A snapshot that is older than the log is
+// deletes the entries that it replaces. A snapshot that is older than the log is
 // not installed (see Outdated). A node that received a snapshot knows the entry
 // at which the snapshot ends. If a snapshot takes the place of entries that no
 // other node has, the process ends, because raft then remembers a wrong end of

@@ -6,15 +6,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader that sends the entries after a snapshot names the entry before them,
-// which is the snapshot's last entry. hashicorp/raft 1.7.3 looks for that entry
-// in the log unless the log ends with it. If the snapshot was installed in
-// place of the log, the log does not contain that entry, and the follower
-// refuses the entries after it. The leader then goes back step by step until it
-// sends the snapshot again. The follower refuses the snapshot too, because its
-// log is ahead of the snapshot. So a member that received a snapshot and some
-// entries, and stopped before it could answer, would be left behind until the
-// next snapshot.
+// A leader's append request names the entry before the entries that it carries.
+// If those entries follow a snapshot, the named entry is the snapshot's last
+// entry. hashicorp/raft 1.7.3 looks for the named entry in the follower's log,
+// unless the log ends with it. If the snapshot was installed in place of the
+// log, the log does not contain that entry, and the follower refuses the
+// request. The leader then goes back step by step until it sends the snapshot
+// again. The follower refuses the snapshot too, because its log is ahead of the
+// snapshot. So a member that received a snapshot and some entries, and stopped
+// before it could answer, would be left behind until the next snapshot.
 //
 // The Raft paper (section 7) keeps the last index and term of a snapshot for
 // this check. So endedLog.GetLog returns that entry on nodes that do not lead.

@@ -43,9 +43,9 @@ type Config[R Reader] struct {
 	// stopping.
 	WhenApplied func(index uint64, f func(ok bool))
 	// Confirmed is called with the reads of a confirmed round, which may now
-	// run on the state of the machine. index is the lowest log index that they
-	// must include; the machine has applied it. Confirmed must return quickly,
-	// because its caller may be the goroutine that applies the log.
+	// run on the state of the machine. index is the lowest log index that the
+	// state must include; the machine has applied it. Confirmed must return
+	// quickly, because its caller may be the goroutine that applies the log.
 	Confirmed func(readers []R, index uint64)
 
 	Mono  func() time.Duration

@@ -24,7 +24,7 @@ import (
 // entries cannot delay a restart for longer.
 const snapshotAfter = 10 * time.Second
 
-// After a failure the next attempt waits for snapshotRetry, then for twice as
+// After a failure, the next attempt waits for snapshotRetry, then for twice as
 // long each time, up to snapshotRetryMax, because each attempt writes and reads
 // the whole state.
 const (
@@ -222,8 +222,8 @@ func (s *Taker) Refused(ctx context.Context, err error) {
 	}
 }
 
-// Done records the outcome of an attempt to get a snapshot: this node has
-// written one of its own state, or has accepted one of the leader.
+// Done records the outcome of an attempt to write a snapshot of this node's
+// state, or to accept a snapshot of the leader.
 func (s *Taker) Done(err error) {
 	wait := s.health.note(err, s.cfg.Mono(), s.cfg.Wall())
 	if err == nil {

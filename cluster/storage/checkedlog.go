@@ -123,8 +123,8 @@ func (c *checkedLog) GetLog(index uint64, l *raft.Log) error {
 	return c.g.fail(c.bad.at(c.disk.fileOf(index), index, "%v", err))
 }
 
-// read reads an entry from disk. It recovers because raft-wal's codec panics on
-// a malformed number.
+// read reads an entry from disk. It recovers from a panic, because raft-wal's
+// codec panics on a malformed number.
 func (c *checkedLog) read(index uint64, l *raft.Log) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -25,11 +25,11 @@ type Config struct {
 	Dir string
 
 	// NodeID is the id of the node that owns the directory. A directory that
-	// was created for one node does not open for another. Required.
+	// was created for one node cannot be opened for another node. Required.
 	NodeID string
 
 	// LogKind is LogKindWAL (the default) or LogKindBoltDB. A directory that
-	// was created with one kind does not open with the other.
+	// was created with one kind cannot be opened with the other.
 	LogKind string
 
 	// SegmentBytes is the size of a raft-wal segment, which is allocated when
@@ -41,7 +41,7 @@ type Config struct {
 	// StallAfter is how long an append or a write of term or vote may take
 	// before the watchdog calls Fatal. A deletion may take ten times as long.
 	// Default 3 s. It should be several election timeouts, so that a shorter
-	// pause of the disk costs only the leadership.
+	// pause of the disk causes only a change of leader.
 	StallAfter time.Duration
 
 	// SnapshotRetain is the number of snapshots that are kept. Default 2.

@@ -48,11 +48,11 @@
 //     or a file of the list is missing.
 //
 // Open cannot detect two kinds of damage. The first is damage inside the very
-// last batch, or the loss of the last batches as a whole, if it happened within
-// half a second after they were written and the process did not live to record
-// them. The second is a data directory that was replaced as a whole by an older
-// copy of itself. Only the other nodes can detect that, by Identity.Boot.
-//
+// last batch, or the loss of the last batches as a whole. Open misses it only
+// if the process ended within half a second after it had written these batches,
+// before it recorded them in acked. The second is a data directory that was
+// replaced as a whole by an older copy of itself. Only the other nodes can
+// detect that, by Identity.Boot.
 // # Failing disks
 //
 // Every failure of a write to the log, to stable.db or to acked is final. The

@@ -44,7 +44,8 @@ func (f *fatals) all() []error {
 	return append([]error(nil), f.errs...)
 }
 
-// config returns the config of a small node in dir. Fatal fails the test.
+// config returns the config of a small node in dir. A call of its Fatal fails
+// the test.
 func config(t testing.TB, dir, kind string) storage.Config {
 	t.Helper()
 	return storage.NoteNever(storage.Config{

@@ -316,7 +316,8 @@ func TestRotation_ErrorIsFinal(t *testing.T) {
 	// The append starts a rotation, which fails while the append returns or
 	// later.
 	first := s.Log().StoreLog(&raft.Log{Index: 1, Term: 1, Data: make([]byte, 20<<10)})
-	// raft's log cache quotes the error instead of wrapping it.
+	// raft's log cache copies the text of the error instead of wrapping the
+	// error.
 	if failure := <-fatal; first != nil && !strings.Contains(first.Error(), failure.Error()) {
 		t.Fatalf("append: %v, want nil or the failure of the rotation: %v", first, failure)
 	}

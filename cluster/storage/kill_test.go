@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// killedEnv makes the test binary the process that TestKill kills. Its value is
-// "kind dir".
+// killedEnv is the environment variable that makes the test binary write
+// without end, so that TestKill can kill it. Its value is "kind dir".
 const killedEnv = "HOLDFAST_STORAGE_VICTIM"
 
 func TestMain(m *testing.M) {

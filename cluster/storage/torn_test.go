@@ -77,7 +77,7 @@ func resetDir(t *testing.T, dir, after, path string, old []byte) {
 	writeFile(t, filepath.Join(dir, "acked"), readFile(t, filepath.Join(after, "acked")))
 }
 
-// TestWAL_TornSectors keeps any subset of the sectors of the last append.
+// TestWAL_TornSectors keeps each subset of the sectors of the last append.
 func TestWAL_TornSectors(t *testing.T) {
 	cfg, before, after := twoImages(t, storage.LogKindWAL, 5, 500)
 	path := segments(t, before)[0]
@@ -111,8 +111,8 @@ func TestWAL_TornSectors(t *testing.T) {
 	}
 }
 
-// TestBolt_TornSectors keeps any prefix of the sectors of the last append. The
-// meta page is last, because bolt orders its writes that way.
+// TestBolt_TornSectors keeps each prefix of the sectors of the last append. The
+// meta page is last, because bolt writes it last.
 func TestBolt_TornSectors(t *testing.T) {
 	cfg, before, after := twoImages(t, storage.LogKindBoltDB, 3, 60)
 	path := filepath.Join(before, "log.db")

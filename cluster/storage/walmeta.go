@@ -15,8 +15,8 @@ import (
 )
 
 // segmentList is raft-wal's list of segments (types.MetaStore). It is stored in
-// stable.db with a checksum, and not in raft-wal's own bolt file, which has
-// none.
+// stable.db with a checksum, and not in raft-wal's own bolt file, which has no
+// checksums.
 //
 // raft-wal commits the list before it creates the file of a new segment. So a
 // missing file may be the result of a crash in between, and raft-wal creates a

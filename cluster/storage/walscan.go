@@ -311,8 +311,8 @@ func (f *segmentFile) checkHeader() error {
 	return nil
 }
 
-// decodeEntry decodes an entry with raft-wal's codec. It recovers because the
-// codec panics on a malformed number.
+// decodeEntry decodes an entry with raft-wal's codec. It recovers from a panic,
+// because the codec panics on a malformed number.
 func decodeEntry(b []byte, l *raft.Log) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

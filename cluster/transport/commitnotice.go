@@ -39,8 +39,8 @@ type commitNotices struct {
 	mu     sync.Mutex
 	commit uint64 // highest index that this node has applied
 	armed  bool   // a call of fire is due
-	// armedAt is the value of commit when the due call of fire was arranged. If
-	// an append request has carried armedAt to a follower before the call,
+	// armedAt is the value of commit when the due call of fire was scheduled.
+	// If an append request has carried armedAt to a follower before the call,
 	// further append requests carry later commits, and the call leaves the
 	// follower out.
 	armedAt uint64

@@ -181,8 +181,8 @@ func (t *Transport) notify(id raft.ServerID, target raft.ServerAddress, req *raf
 // entry is committed. If this node leads, it tells the followers.
 func (t *Transport) Committed(index uint64) { t.notices.committed(index) }
 
-// Close implements raft.WithClose. The connections of requests that are on
-// their way must be closed first.
+// Close implements raft.WithClose. The caller must first close the connections
+// of requests that are on their way.
 func (t *Transport) Close() error {
 	t.notices.close()
 	err := t.NetworkTransport.Close()

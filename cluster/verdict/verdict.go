@@ -263,9 +263,10 @@ func votersThatAnswer(nodes []health.NodeStatus) (answering, witnessed int) {
 	return answering, witnessed
 }
 
-// leaderOutOfReach returns the leader if it is unreachable, or "". A node
-// counts as that leader if a reachable node with the highest term follows it
-// and some node gets answers from it.
+// leaderOutOfReach returns the id of a leader that the node that was asked does
+// not reach, or "" if there is none. A node counts as that leader if a
+// reachable node with the highest term follows it and some node gets answers
+// from it.
 func leaderOutOfReach(nodes []health.NodeStatus) string {
 	leader, highest := "", uint64(0)
 	for _, n := range nodes {

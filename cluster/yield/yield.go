@@ -3,8 +3,8 @@
 //
 // runtime.Gosched is not sufficient for that. If no other goroutine is ready,
 // the scheduler returns to the caller without polling the network. On a single
-// processor only the runtime's monitor then polls it, every 10 ms, so a
-// goroutine that computes for longer delays every message by as much.
+// processor, only the runtime's monitor then polls the network, every 10 ms. So
+// messages wait for up to 10 ms while a goroutine computes.
 package yield
 
 import "time"
