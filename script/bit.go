@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
-// fillBit fills the table of the library LuaBitOp. The library truncates
-// numbers to 32 bits, and its results are signed.
+// fillBit fills the table of the library LuaBitOp. The library reduces numbers
+// to 32 bits, and its results are signed.
 func fillBit() {
 	t := bitTable
 	unary := func(name string, f func(x uint32) uint32) {

@@ -79,8 +79,8 @@ func TestLibrary_IsNoScript(t *testing.T) {
 	}
 }
 
-// TestLibrary_LogsOnce checks that a library's log lines are written when it is
-// loaded, and not at every call.
+// TestLibrary_LogsOnce checks that the log lines of a library's own code are
+// written when the library is loaded, and not at every call of a function.
 func TestLibrary_LogsOnce(t *testing.T) {
 	t.Parallel()
 	var lines []string

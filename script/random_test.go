@@ -224,8 +224,8 @@ var named = regexp.MustCompile(`(attempt to [a-z ]*? )(?:local|upvalue|global|fi
 var aMethod = regexp.MustCompile(`method '[^']*' \(a [a-z]+ value\)`)
 
 // loose removes the parts of an answer that may differ: the names in errors,
-// and, if a program is refused and has several errors, which of them is
-// reported.
+// and the whole error of a program that is refused, because Redis may report
+// another of its errors.
 func loose(answer string) string {
 	if strings.HasPrefix(answer, "-ERR Error compiling script (new function): ") {
 		return "refused"

@@ -171,7 +171,7 @@ func redisLog(st *State, args []Value) []Value {
 	}
 	st.Step(callSteps)
 	log := st.runner.log
-	if log == nil || st.lib.loading && st.call.Register == nil { // a library logs only while it is loaded
+	if log == nil || st.lib.loading && st.call.Register == nil { // a library's own code logs only in FUNCTION LOAD
 		return nil
 	}
 	var words []string

@@ -57,7 +57,7 @@ type State struct {
 	errLine   int
 
 	coroutines map[*lua.LState]*coroutine
-	boundary   int // calls from Go inside the running coroutine: it cannot yield across them
+	boundary   int // number of calls from Go inside the running coroutine, which cannot yield across them
 
 	reply fsm.Reply
 }
@@ -114,7 +114,7 @@ func (st *State) ret2(a, b Value) []Value {
 	return st.two[:]
 }
 
-// NewString makes a string that the run pays for.
+// NewString makes a string and charges the run for it.
 func (st *State) NewString(s string) Value {
 	st.Alloc(stringBytes + len(s))
 	st.grewTo(len(s))
@@ -138,7 +138,7 @@ func (st *State) grew(n int) {
 	}
 }
 
-// NewTable makes a table that the run pays for.
+// NewTable makes a table and charges the run for it.
 func (st *State) NewTable(list, pairs int) *Table {
 	st.Alloc(tableBytes + list*valueBytes + pairs*pairBytes)
 	return st.main.CreateTable(list, pairs)
@@ -381,9 +381,9 @@ func (st *State) storeNumber(t *Table, k lua.LNumber, v Value) {
 	t.RawSetInt(i, v)
 }
 
-// storeFar charges for the nils that gopher-lua inserts in front of the index i.
-// It also records the list in st.sparse, so that length stops at its first hole,
-// as in Lua.
+// storeFar charges for the nils that gopher-lua inserts in front of the index
+// i. It also records the list in st.sparse, so that length stops at the first
+// hole of the list, as in Lua.
 func (st *State) storeFar(t *Table, i int) {
 	var have int
 	st.walk(func() { have = t.MaxN() })

@@ -296,7 +296,7 @@ func (m *matcher) expand(out *Buffer, text string, from, to int) {
 	}
 }
 
-// Buffer collects a string. Its run pays for the string as it grows.
+// Buffer collects a string, and charges the run for the string while it grows.
 type Buffer struct {
 	st  *State
 	buf bytes.Buffer

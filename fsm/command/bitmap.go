@@ -257,7 +257,7 @@ func bitpos(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			return fail
 		}
 	}
-	skip := byte(0) // the byte in which no bit is equal to bit
+	skip := byte(0) // a byte with this value contains no match
 	if bit == 0 {
 		skip = 0xff
 	}
@@ -455,8 +455,8 @@ func (op *bitOp) field(arg []byte) bool {
 	return ok && n >= 1 && (n < 64 || n == 64 && op.signed)
 }
 
-// offset parses where a field begins: the number of a bit, or # followed by a
-// multiple of the field's width.
+// offset parses the position at which a field begins: the number of a bit, or #
+// followed by a multiple of the field's width.
 func (op *bitOp) offset(arg []byte) bool {
 	unit := int64(1)
 	if len(arg) > 0 && arg[0] == '#' {

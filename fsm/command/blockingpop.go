@@ -148,8 +148,8 @@ const (
 )
 
 // parseTimeout parses a timeout in seconds and returns milliseconds, rounded
-// up. Where Redis lets a number overflow and wrap, parseTimeout returns the
-// error that Redis then gives.
+// up. A timeout that is too large becomes negative in Redis, so parseTimeout
+// returns the error for a negative timeout.
 func parseTimeout(arg []byte) (ms int64, fail fsm.Reply) {
 	f, ok := number.ParseLongDouble(arg)
 	switch {
@@ -202,7 +202,7 @@ func parseBzpopmax(args [][]byte) (fsm.BlockingCall, fsm.Reply) {
 	return parseBpop(args, keyspace.TypeZSet, popHighest)
 }
 
-// parseBpop parses the keys and the timeout.
+// parseBpop parses the keys and the timeout of a blocking pop such as BLPOP.
 func parseBpop(
 	args [][]byte, t keyspace.Type, take func(c *fsm.Ctx, key []byte) fsm.Reply,
 ) (b fsm.BlockingCall, fail fsm.Reply) {
@@ -300,7 +300,8 @@ func mpop(c *fsm.Ctx, args [][]byte, t keyspace.Type, low, high string) fsm.Repl
 }
 
 // parseMpop parses the arguments from the number of keys on. low is the keyword
-// for the first elements of a value, high the keyword for the last.
+// that selects the first elements of a value, and high is the keyword that
+// selects the last ones.
 func parseMpop(args [][]byte, at int, t keyspace.Type, low, high string) (b fsm.BlockingCall, fail fsm.Reply) {
 	num, ok := number.ParseInt(args[at])
 	switch {

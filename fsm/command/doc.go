@@ -2,7 +2,8 @@
 // function in the file of its family (string.go, generic.go, …). The row
 // contains all properties of the command: arity, flags, key positions,
 // documentation, and hooks for what the flags cannot say. Routing, MULTI,
-// COMMAND, the metrics and docs/commands.md read the row.
+// COMMAND and the metrics read the row, and docs/commands.md is generated from
+// it.
 //
 // A command reads and changes the state only through fsm.Ctx. The rules of
 // package fsm for what a log entry means apply here too: the result of a

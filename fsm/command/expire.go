@@ -185,8 +185,8 @@ func lifetimeIn(c *fsm.Ctx, unit timeUnit, arg []byte, name string) (l lifetime,
 // bits.
 const maxSeconds = (1<<63 - 1) / 1000
 
-// msgLeases is the error that a command which changes the time to live of a key
-// returns for a keyspace.Lock.
+// msgLeases is the error for a keyspace.Lock in EXPIRE and the other commands
+// that change the time to live of a key.
 const msgLeases = "ERR each owner of a shared lock has a lease of its own: use LOCK RENEW"
 
 func expire(c *fsm.Ctx, args [][]byte) fsm.Reply    { return expireGeneric(c, args, unitEX) }
@@ -254,9 +254,9 @@ func expireGeneric(c *fsm.Ctx, args [][]byte, unit timeUnit) fsm.Reply {
 }
 
 // later reports whether a ends after b. A lifetime without an end is the
-// latest. If both have the same wall-clock time, they count as equal, even if
-// the two clocks have drifted between the commands that set them. Otherwise the
-// lease clock decides.
+// latest. If both end at the same wall-clock time, they count as equal, even if
+// the two clocks have drifted between the commands that set the lifetimes.
+// Otherwise the lease clock decides.
 func later(a, b lifetime) bool {
 	switch {
 	case b.deadline == 0 && !b.past:

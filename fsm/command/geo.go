@@ -431,7 +431,7 @@ func searchArea(c *fsm.Ctx, s *geo.Shape, v *keyspace.Collection, f *geoFound, m
 type geoFlags byte
 
 const (
-	geoStores     geoFlags = 1 << iota // STORE key and STOREDIST key are allowed
+	geoStores     geoFlags = 1 << iota // the options STORE and STOREDIST are allowed
 	geoByMember                        // the middle of the area is given by a member
 	geoSearch                          // the command is GEOSEARCH or GEOSEARCHSTORE
 	geoSearchInto                      // the command is GEOSEARCHSTORE
@@ -446,7 +446,7 @@ type geoQuery struct {
 
 	withDist, withHash, withCoord bool
 
-	// stores is set if the result is stored. The argument into is the key that
+	// stores is set if the result is stored. The field into is the key that
 	// receives it.
 	stores    bool
 	into      []byte

@@ -21,7 +21,7 @@ func TestGeo_Found(t *testing.T) {
 	for _, count := range []int64{0, 1, 7, 600, 3000, 20_000, math.MaxInt64} {
 		for order := -1; order <= 1; order++ {
 			if order == 0 && count > 0 {
-				continue // parse replaces 0 with 1
+				continue // with a count, parse replaces the order 0 with 1
 			}
 			f := geoFound{order: order, count: count}
 			var all []geoPoint

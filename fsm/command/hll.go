@@ -99,7 +99,7 @@ func storeHLL(c *fsm.Ctx, o *keyspace.Object, key []byte, h hll.Value) {
 const hllProbes = 16
 
 // pfadd changes nothing if it finds broken registers. Redis keeps the changes
-// that it made before it found them.
+// that it made before it found the broken registers.
 func pfadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	o, h, fail := lookupHLL(c, args[1])
 	if fail.IsError() {

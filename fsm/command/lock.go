@@ -303,7 +303,8 @@ func parseAcquire(args [][]byte, many bool) (a acquisition, fail fsm.Reply) {
 	return a, checkLease(a.px)
 }
 
-// maxLease bounds a lease, in milliseconds, so that it can be added to any time.
+// maxLease bounds a lease, in milliseconds, so that a lease can be added to any
+// time without an overflow.
 const maxLease = 1 << 53
 
 // checkLease returns an error unless arg is a lease.
@@ -581,7 +582,7 @@ func lockInfo(c *fsm.Ctx, args [][]byte) fsm.Reply {
 const waiterFields = 18
 
 func describeWaiter(c *fsm.Ctx, n fsm.LockWaiter) fsm.Reply {
-	a, _ := parseAcquire(n.Args, true) // the command was parsed when it began to wait
+	a, _ := parseAcquire(n.Args, true) // parsed without an error before it began to wait
 	n.Addr, n.Name = a.addr, a.name
 	fields := []fsm.Reply{fsm.Bulk("owner"), fsm.Bulk(string(a.owner))}
 	fields = append(fields, describeClient(n.LockClient)...)

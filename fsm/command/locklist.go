@@ -141,7 +141,8 @@ func (l *lister) page() {
 	}
 	if !found {
 		most := int(l.count)
-		// The client asks for a second page, and probably for further ones.
+		// A cursor means that the client asks for a second page. It will
+		// probably ask for more, so one walk finds the locks of several pages.
 		keep := kept != nil && l.cursor > 0
 		if keep {
 			most = max(most, locklist.Keep(l.c.Keyspace().Len()))

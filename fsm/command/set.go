@@ -436,7 +436,7 @@ func uniteSmall(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	for _, o := range list {
 		if sum == nil {
 			v := *o.Coll
-			sum = &v // it has its own owner, so the set in the database is not changed
+			sum = &v // changes use a new owner, so they do not affect the set in the database
 			continue
 		}
 		o.Coll.Set.Ascend(0, func(e *member) bool {

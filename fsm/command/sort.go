@@ -75,8 +75,8 @@ var sortCommands = []fsm.Command{
 }
 
 // sortKeys returns the positions of the source key and of the key after the
-// last STORE, the key that SORT writes. Keys that patterns produce are not
-// known.
+// last STORE, the key that SORT writes. It does not return the keys that the
+// patterns of BY and GET select, because these depend on the data.
 func sortKeys(args [][]byte) []int {
 	pos := []int{1}
 	for i := 2; i < len(args); i++ {

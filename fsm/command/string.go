@@ -238,8 +238,8 @@ const (
 	condIFNE
 )
 
-// These are the options that a command accepts in addition to the time units,
-// which all commands accept.
+// These flags say which options parseOptions accepts in addition to the time
+// units, which it always accepts.
 const (
 	allowNXXX = 1 << iota
 	allowGet

@@ -99,7 +99,7 @@ func xreadgroupWork(w *fsm.Weigher, args [][]byte) int {
 		o, g := groupIn(w, key, q.group)
 		n, from := w.Size(key).Elems, 0
 		if o != nil {
-			n -= o.Coll.Len(keyspace.TypeStream) // what remains: entries that earlier commands may add
+			n -= o.Coll.Len(keyspace.TypeStream) // n is now the number of entries that earlier commands may add
 		}
 		switch {
 		case g == nil:
@@ -300,8 +300,8 @@ func restoreWork(w *fsm.Weigher, args [][]byte) int {
 	return v.Elements*each + v.Bytes/fsm.ScanBytes // includes reading the payload
 }
 
-// restoredSteps returns the cost of adding an element to a collection that is restored. A
-// list needs no index.
+// restoredSteps returns the cost of adding an element to a collection that is
+// restored. A list needs no index.
 func restoredSteps(t rdb.Type) int {
 	if t == rdb.List {
 		return stepsBuild
@@ -372,7 +372,7 @@ func mpopWork(w *fsm.Weigher, args [][]byte) int {
 	if n := len(args); fsm.IsWord(args[n-2], "COUNT") {
 		count, _ = number.ParseInt(args[n-1])
 	}
-	if c := args[0][0]; c == 'b' || c == 'B' { // BLMPOP, BZMPOP: after the timeout
+	if c := args[0][0]; c == 'b' || c == 'B' { // in BLMPOP and BZMPOP, the number of keys follows the timeout
 		at = 2
 	}
 	keys := numberedKeys(args, at)
@@ -472,9 +472,9 @@ func setStoreWork(w *fsm.Weigher, args [][]byte) int {
 	return differenceWork(first, sum, len(keys)) + first*(1+stepsBuild) + min(first, fewMembers)*fsm.StepsPut
 }
 
-// fewMembers is the size of a set below which its exact size does not matter
-// for the cost of storing it. It is larger than the size above which sets are
-// built as a whole, because earlier commands may make a set smaller.
+// fewMembers is the maximum number of members that the estimates count as added
+// one by one. It is larger than the size above which sets are built as a whole,
+// because earlier commands may make a set smaller.
 const fewMembers = 1024
 
 // differenceWork returns the cost of finding a difference. Either the members of the
@@ -539,7 +539,9 @@ func zremWork(w *fsm.Weigher, args [][]byte) int {
 		o := w.Find(args[1], keyspace.TypeZSet)
 		if r, fail := scoreRange(args[2], args[3]); o != nil && !fail.IsError() {
 			from, to := r.in(o.Coll)
-			n += to - from - o.Coll.Len(keyspace.TypeZSet) // plus those that earlier commands may add
+			// n becomes the number of members in the range, plus the number of those
+			// that earlier commands may add.
+			n += to - from - o.Coll.Len(keyspace.TypeZSet)
 		}
 	}
 	return min(n*2*fsm.StepsPut, w.Size(args[1]).Elems*2*stepsBuild+2*fsm.StepsPut)
@@ -596,8 +598,8 @@ const (
 	// with many arguments. Such an argument is the name of a key, or a field or
 	// a value of a hash.
 	stepsName = 40
-	// stepsScored is for the score or the member of a sorted set, in a command with
-	// many of them.
+	// stepsScored is for a score or a member in the arguments of a command that
+	// may have many of them.
 	stepsScored = 80
 	// stepsMerge is the cost of comparing elements of two sorted sequences and
 	// copying one of them.

@@ -213,7 +213,7 @@ type claim struct {
 }
 
 // parseClaim parses the arguments of XCLAIM from the minimum idle time on. now
-// is in milliseconds.
+// is the wall clock in milliseconds.
 func parseClaim(args [][]byte, now int64) (q claim, fail fsm.Reply) {
 	q.retries = -1
 	var ok bool

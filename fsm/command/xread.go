@@ -470,9 +470,9 @@ func readHistory(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after st
 	return fsm.Null
 }
 
-// groupSuspended reports whether the stream has a suspended waiter of the same
-// group. If so, a new reader must wait behind it, so that the suspended waiter
-// keeps its position.
+// groupSuspended reports whether the stream has a suspended waiter that reads
+// for the same group as q. If so, a new reader must wait behind it, so that the
+// suspended waiter keeps its position.
 func groupSuspended(c *fsm.Ctx, key []byte, q *xreadQuery) bool {
 	return q.block && !c.Atomic() && c.SuspendedWaiter(key, keyspace.TypeStream, func(args [][]byte) bool {
 		other, fail := parseStreams(args, true)

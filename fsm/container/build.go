@@ -17,8 +17,8 @@ func SeqOf[T any](o *Owner, items []T) Seq[T] {
 	}
 	var kids []kid[T] // the nodes of the level below, one more than items; nil below the leaves
 	for {
-		// The items divide a level into len(items)+1 gaps. Each node gets the
-		// same number of gaps, the items between them, and a child for each
+		// The items divide a level into len(items)+1 gaps. Each node gets about
+		// the same number of gaps, the items between them, and a child for each
 		// gap. The item between the last gap of a node and the first gap of the
 		// next node goes to the level above.
 		gaps := len(items) + 1

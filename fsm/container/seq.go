@@ -222,7 +222,7 @@ func (s *Seq[T]) delete(o *Owner, p **node[T], i int) T {
 	}
 	k := &n.kids[j]
 	var item T
-	if i == k.n { // between two children: the last item of the left one replaces it
+	if i == k.n { // the item is between two children; the last item of the left child replaces it
 		item = n.items[j]
 		s.bytes -= sizeOf(&n.items[j])
 		n.items[j] = s.delete(o, &k.node, k.n-1)

@@ -170,7 +170,8 @@ func (o *Object) UpdateEnd() {
 
 // memory estimates the size of a lock, in bytes.
 func (l *Lock) memory() int64 {
-	// The owner is stored twice, and each holder has three elements.
+	// The owner is stored twice, and each holder is an element of three
+	// containers.
 	n, bytes := int64(l.Len()), 0
 	seen := 0
 	l.Ascend(func(h *Holder) bool {
@@ -208,8 +209,9 @@ func readHolder(d *codec.Decoder, o *Object, owner *container.Owner) error {
 }
 
 // CheckLock returns an error if the lock of an object that was read from a
-// snapshot differs from what the record of the object announced. due is the
-// announced end of the first lease, and deadline is the announced deadline.
+// snapshot has too many holders, or differs from what the record of the object
+// announced. due is the announced end of the first lease, and deadline is the
+// announced deadline.
 func (o *Object) CheckLock(due, deadline int64) error {
 	l := o.Coll.Lock
 	if l.leases.At(0).deadline != due || l.last().Deadline != deadline || l.Limit > 0 && l.Len() > l.Limit {

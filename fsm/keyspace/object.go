@@ -47,9 +47,9 @@ type Object struct {
 	Key  string
 	Str  string      // the value of a string
 	Coll *Collection // the value of any other type
-	// Deadline is when the key expires, on the lease clock, 0 for never.
-	// ExpireAt is the same time on the wall clock, in milliseconds, for
-	// EXPIRETIME only.
+	// Deadline is the time on the lease clock at which the key expires, or 0
+	// for never. ExpireAt is the same time on the wall clock, in milliseconds,
+	// for EXPIRETIME only.
 	Deadline int64
 	ExpireAt int64
 	// Token is the fencing token of the key's value: see package fsm. It only

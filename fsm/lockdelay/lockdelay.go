@@ -1,5 +1,5 @@
-// Package lockdelay contains the delays of locks. During its delay, no client gets
-// a lock that was lost, so that the former owner can notice the loss.
+// Package lockdelay contains the delays of locks. No client gets a lost lock
+// during its delay, so that the former owner can notice the loss.
 package lockdelay
 
 import (

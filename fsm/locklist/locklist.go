@@ -19,7 +19,7 @@ type Lock struct {
 // LockBytes is the memory of a Lock.
 const LockBytes = 16
 
-// Oldest collects the locks with the lowest tokens, in any order.
+// Oldest accepts locks in any order and keeps those with the lowest tokens.
 type Oldest struct {
 	most int
 	heap []Lock // no lock has a higher token than its parent, which is at (i-1)/2

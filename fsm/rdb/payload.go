@@ -20,8 +20,9 @@ const (
 // Jones, here with its lowest term first.
 var jones = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
-// Checksum continues the checksum sum, which begins with 0, with the bytes of b.
-// Unlike package crc64, it does not invert the result.
+// Checksum adds the bytes of b to the checksum sum and returns the new
+// checksum. The first sum is 0. Unlike package crc64, Checksum does not invert
+// the result.
 func Checksum(sum uint64, b []byte) uint64 { return ^crc64.Update(^sum, jones, b) }
 
 // crc64Jones returns the checksum of b.

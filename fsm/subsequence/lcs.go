@@ -88,8 +88,8 @@ func (t *Table) upward(i, j int) bool {
 // Length returns the length of the longest common subsequence.
 func (t *Table) Length() int { return t.length }
 
-// Match is a run of N bytes that both strings contain, at offset A of one and
-// at offset B of the other.
+// Match is a run of N bytes that both strings contain, at offset A of the first
+// string and at offset B of the second.
 type Match struct{ A, B, N int }
 
 // Trace walks back from the end of both strings. It returns the subsequence and

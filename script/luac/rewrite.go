@@ -86,7 +86,7 @@ func (w *rewriter) position(n ast.PositionHolder, ops ...*Operand) {
 	}
 }
 
-// nest enters a statement or an expression. After every nodesPerCheck of them, it
+// nest enters a statement or an expression. After every nodesPerCheck nodes, it
 // lets other goroutines run if enough time has passed.
 func (w *rewriter) nest(line int) {
 	if w.nodes++; w.nodes%nodesPerCheck == 0 {
