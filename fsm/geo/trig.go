@@ -16,8 +16,9 @@ import "math"
 // roots and math.FMA, which rounds once on every machine, in software if
 // necessary.
 //
-// The C library that Redis uses rounds a few results in a thousand to the other
-// neighbor. Which results these are depends on the processor.
+// For a few arguments in a thousand, the C library that Redis uses returns the
+// float64 that is second closest to the true value. Which arguments these are
+// depends on the processor.
 
 // wide is the sum of two numbers: hi is the float64 closest to the sum, and lo
 // is the rest.
@@ -57,8 +58,8 @@ func (x wide) times(y wide) wide {
 
 func (x wide) minus() wide { return wide{-x.hi, -x.lo} }
 
-// These three parts add up to π/2. The first two together are as exact as a
-// wide.
+// These three parts add up to π/2. The first two together have the precision of
+// a wide.
 const (
 	halfPi     = 1.57079632679489661923
 	halfPiRest = 6.12323399573676603587e-17
@@ -147,8 +148,8 @@ func asin(x float64) float64 {
 }
 
 // arc returns the arcsine of a number between 0 and 0.5. It computes the first
-// terms of the series, which are good to 1e-4, and then applies Newton's method
-// twice. The second time, it uses all bits and also the next term of the
+// terms of the series, whose sum is accurate to 1e-4, and then applies Newton's
+// method twice. The second time, it uses all bits and also the next term of the
 // method.
 func arc(x wide) wide {
 	z := float64(x.hi * x.hi)

@@ -82,7 +82,8 @@ func TestTrig_Asin(t *testing.T) {
 		case 1:
 			x = 1 - math.Ldexp(x, -rng.IntN(53))
 		}
-		// Newton's method, from a value that is good to 50 bits: x is sin y.
+		// Newton's method, from a value that is accurate to 50 bits: x is sin
+		// y.
 		y := exact(math.Asin(x))
 		if cos := exactSin(y, 0); x < 1 {
 			for range 4 {

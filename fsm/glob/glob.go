@@ -21,8 +21,9 @@ type Matcher struct {
 // chargedSteps is the number of steps that are charged at a time.
 const chargedSteps = 1024
 
-// NewMatcher returns a matcher of a pattern. The matcher may take at most steps
-// steps and reports them to charge, chargedSteps at a time.
+// NewMatcher returns a matcher of a pattern. steps is the maximum number of
+// steps that the matcher may take. It reports its steps to charge, chargedSteps
+// at a time.
 func NewMatcher(pattern string, steps int, charge func(steps int)) Matcher {
 	return Matcher{pattern: pattern, steps: steps, charge: charge, due: steps - chargedSteps}
 }

@@ -12,10 +12,10 @@ import (
 // which IEEE 754 rounds in exactly one way.
 //
 // One thing depends on the processor: Go may skip the rounding of a product
-// that is then added to something (the language specification, Floating-point
-// operators), unless the product is converted. Every product of floats here is
-// therefore converted, which fsm's TestPurity checks. All nodes compute the
-// same integer as Redis on amd64.
+// that is then added to something, unless the product is explicitly converted
+// (the language specification, Floating-point operators). Every product of
+// floats here is therefore converted, which fsm's TestPurity checks. All nodes
+// compute the same integer as Redis on amd64.
 //
 // Counts are not stored, but all nodes must agree on them: PFCOUNT may run in a
 // group that goes through the log, and a node whose replies differ from the
