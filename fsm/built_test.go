@@ -52,7 +52,7 @@ func TestBuilt(t *testing.T) {
 		operations(t, f, n)
 		for _, key := range []string{"s", "z", "l", "h"} {
 			if got := f.call("RESTORE", "got", "0", f.dump(key), "REPLACE"); got != "+OK\r\n" {
-				t.Fatalf("RESTORE of %s: %q", key, got)
+				t.Fatalf("RESTORE of %s: %q, want OK", key, got)
 			}
 			same(t, f, fmt.Sprint("RESTORE ", key, n), "got", key)
 		}
@@ -194,7 +194,7 @@ func TestBuilt_Shared(t *testing.T) {
 				other = tt.source
 			}
 			if got := f.call(tt.change...); strings.HasPrefix(got, "-") {
-				t.Fatalf("%v: %q", tt.change, got)
+				t.Fatalf("%v: %q, want no error", tt.change, got)
 			}
 			if f.state(other) != before || f.state(key) == before {
 				t.Errorf("after %v and %v: %s must be unchanged, and %s must have changed",

@@ -109,10 +109,10 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 	binary.LittleEndian.PutUint32(data[snapshotHead:], uint32(len(data)-snapshotHead-8))
 	data = resealBlocks(data)
 	if _, err := fsm.ReadSnapshot(bytes.NewReader(data), command.NewTable()); !errors.Is(err, fsm.ErrFormat) {
-		t.Fatalf("read: %v", err)
+		t.Fatalf("ReadSnapshot with a key twice: %v, want ErrFormat", err)
 	}
 	if _, err := fsm.CheckSnapshot(bytes.NewReader(data), command.NewTable()); !errors.Is(err, fsm.ErrFormat) {
-		t.Errorf("check: %v", err)
+		t.Errorf("CheckSnapshot with a key twice: %v, want ErrFormat", err)
 	}
 	if _, err := fsm.CheckSnapshot(&brokenReader{}, command.NewTable()); !errors.Is(err, errFull) {
 		t.Errorf("check of a reader that fails: %v, want errFull", err)

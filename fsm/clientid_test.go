@@ -14,7 +14,7 @@ func TestClientIDs(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.FeatureBudget)
 	if got := f.do("_clientids 10", "_clientids 1"); got != ":1\r\n:11\r\n" {
-		t.Errorf("blocks: %q", got)
+		t.Errorf("first numbers of two blocks: %q, want 1 and 11", got)
 	}
 	whole := snapshotOf(t, f.m)
 	if f.m = restore(t, whole); !bytes.Equal(snapshotOf(t, f.m), whole) {

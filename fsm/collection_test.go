@@ -45,7 +45,7 @@ func TestCollections_Large(t *testing.T) {
 		f.group.Reset(2, 1)
 		f.add(words...)
 		if got := f.send(); got[0] != ':' {
-			t.Fatalf("%s: %q", words[0], got)
+			t.Fatalf("%s: %q, want an integer", words[0], got)
 		}
 	}
 	for i := range 300 {

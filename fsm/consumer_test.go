@@ -63,7 +63,7 @@ func TestConsumers_Large(t *testing.T) {
 		f.group.Reset(2, 1)
 		f.add(words...)
 		if got := f.send(); got[0] == '-' {
-			t.Fatalf("%s: %.100q", words[0], got)
+			t.Fatalf("%s: %.100q, want no error", words[0], got)
 		}
 	}
 	for i := range 20_000 {
@@ -205,7 +205,7 @@ func TestConsumers_TooLarge(t *testing.T) {
 		f.group.Reset(2, 1)
 		f.add("XADD", "s", "*", "f", value)
 		if got := f.send(); got[0] != '$' {
-			t.Fatalf("XADD: %.100q", got)
+			t.Fatalf("XADD: %.100q, want an ID", got)
 		}
 	}
 	if got := f.do("XREADGROUP GROUP g a STREAMS s >"); !strings.HasPrefix(got, "-ERR reply is larger") {

@@ -109,7 +109,7 @@ func TestCostly_Tracked(t *testing.T) {
 		s.add(&g)
 		ran := s.ranWhileApplying(func() { s.commit() })
 		if slices.Contains(ran, "lrange") || slices.Contains(ran, "sinter") {
-			t.Errorf("ran %v", ran)
+			t.Errorf("the machine ran %v, want no costly read", ran)
 		}
 		var b strings.Builder
 		for _, e := range s.events {

@@ -73,7 +73,7 @@ func TestDump_RoundTrip(t *testing.T) {
 	for _, key := range keys {
 		payload := f.dump(key)
 		if got := f.call("RESTORE", "copy", "0", payload, "REPLACE"); got != "+OK\r\n" {
-			t.Errorf("%s: %q", key, got)
+			t.Errorf("RESTORE of %s: %q, want OK", key, got)
 			continue
 		}
 		if again := f.dump("copy"); again != payload {
@@ -176,7 +176,7 @@ func TestRestore_Hostile(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 		if snap := snapshotOf(t, f.m); !bytes.Equal(snapshotOf(t, restore(t, snap)), snap) {
-			t.Errorf("%s: the restored machine differs", name)
+			t.Errorf("%s: the restored machine differs from the original", name)
 		}
 	}
 }
@@ -236,9 +236,9 @@ func TestLimits_Restore(t *testing.T) {
 	lp = append(append(binary.LittleEndian.AppendUint16(lp, 0xffff), s.Bytes()...), 0xff)
 	check("names", "\x13\x01\x10"+strings.Repeat("\x00", 16)+count(len(lp))+string(lp), tooLong)
 	if took := time.Since(begun); took > time.Minute {
-		t.Errorf("took %v", took)
+		t.Errorf("all calls of RESTORE took %v, want at most a minute", took)
 	} else {
-		t.Logf("took %v", took)
+		t.Logf("all calls of RESTORE took %v", took)
 	}
 	// DUMP returns no more than a reply may hold, even if the value compresses
 	// well.
@@ -267,7 +267,7 @@ func FuzzRestore(f *testing.F) {
 		m := newFeed(t)
 		if got := m.call("RESTORE", "k", "0", string(rdb.Seal(body))); got != "+OK\r\n" {
 			if got[0] != '-' || m.call("EXISTS", "k") != ":0\r\n" {
-				t.Fatalf("answers %q", got)
+				t.Fatalf("RESTORE returned %q, want OK, or an error and no key", got)
 			}
 			return
 		}

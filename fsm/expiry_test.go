@@ -125,11 +125,11 @@ func TestExpiry_Restored(t *testing.T) {
 	f.do(fsm.FeaturesCommand + " 1 " + fmt.Sprint(fsm.FeatureBudget))
 	left := f.m.Len()
 	if left == 0 || f.m.Features() != fsm.FeatureBudget {
-		t.Fatalf("%d keys are left at feature version %d", left, f.m.Features())
+		t.Fatalf("%d keys are left at feature version %d, want some at FeatureBudget", left, f.m.Features())
 	}
 	for entries := 0; f.m.Volatile() > 0; entries++ {
 		if entries > 2*fsm.ExpiryPerEntry/(fsm.ExpiryWork/fsm.ExpiryKeyWork) {
-			t.Fatalf("%d keys are left after %d entries", f.m.Volatile(), entries)
+			t.Fatalf("%d volatile keys are left after %d entries, want none", f.m.Volatile(), entries)
 		}
 		var b fsm.BatchBuilder
 		entry := b.Encode(fsm.Header{Term: 1, Stamp: f.stamp})
@@ -147,7 +147,7 @@ func TestExpiry_Restored(t *testing.T) {
 		f.m = others[entries%2]
 	}
 	if got := f.do("DBSIZE"); got != ":1\r\n" {
-		t.Errorf("DBSIZE %q", got)
+		t.Errorf("DBSIZE returned %q, want 1", got)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestRead_PendingExpiry(t *testing.T) {
 		}
 	}
 	if got, _ := f.read(now, "GET far"); got != "$1\r\nv\r\n" {
-		t.Errorf("GET far: %q", got)
+		t.Errorf("GET far: %q, want v", got)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestFeatures(t *testing.T) {
 	}
 	want(fsm.FeatureMend)
 	if got := f.do("_features 1 1"); got != ":0\r\n" {
-		t.Errorf("lower: %q", got)
+		t.Errorf("command with a lower feature version: %q, want 0", got)
 	}
 	f.raise(0)
 	want(fsm.FeatureMend)
@@ -77,7 +77,7 @@ func TestFeatures_Unknown(t *testing.T) {
 	b.Add(fsm.SessionID{NodeID: "n9", Boot: 1}, 0, 1, f.group.Bytes())
 	_, err := f.m.Apply(f.m.Applied()+1, 1, b.Encode(fsm.Header{Term: 1, Stamp: f.stamp}))
 	if !errors.Is(err, fsm.ErrVersion) || !strings.Contains(err.Error(), "feature version 99") {
-		t.Errorf("entry: %v", err)
+		t.Errorf("Apply of an unknown feature version: %v, want ErrVersion", err)
 	}
 	g := newFeed(t)
 	g.raise(fsm.FeatureMend)
@@ -88,7 +88,7 @@ func TestFeatures_Unknown(t *testing.T) {
 	}
 	whole[at+1] = 99
 	if _, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(whole)), command.NewTable()); !errors.Is(err, fsm.ErrVersion) {
-		t.Errorf("snapshot: %v", err)
+		t.Errorf("ReadSnapshot with an unknown feature version: %v, want ErrVersion", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestFeatures_Command(t *testing.T) {
 	table.Find([]byte("incr")).Feature = fsm.MaxFeatures + 1
 	table.Find([]byte("object")).FindSub([]byte("encoding")).Feature = fsm.MaxFeatures + 1
 	if got := f.do("SET k 1", "INCR k", "GET k"); got != fmt.Sprintf("+OK\r\n-ERR 'incr' needs feature version %d and the cluster uses %d: upgrade every node first\r\n$1\r\n1\r\n", fsm.MaxFeatures+1, fsm.MaxFeatures) {
-		t.Errorf("in the log: %q", got)
+		t.Errorf("group with a command of a later feature version: %q, want an error for INCR only", got)
 	}
 	for _, c := range []struct {
 		line string

@@ -55,7 +55,7 @@ func TestFunction_Replaced(t *testing.T) {
 	s.group("FUNCTION|FLUSH")
 	s.want("flush", "+OK ")
 	if _, _, bytes := s.m.Libraries(); bytes != 0 {
-		t.Errorf("%d bytes of libraries when there is none", bytes)
+		t.Errorf("%d bytes of libraries, want 0 because there is no library", bytes)
 	}
 }
 

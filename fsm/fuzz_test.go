@@ -103,7 +103,7 @@ func FuzzGroup(f *testing.F) {
 				t.Fatalf("error %v", err)
 			}
 			if table.Check(body, true) == nil {
-				t.Fatal("accepted as a read and not as a write")
+				t.Fatal("Check refuses the group for the log, but accepts it as a read")
 			}
 			return
 		}

@@ -72,7 +72,8 @@ func (w *waits) broken(unmixed bool) error {
 		case !found:
 			err = fmt.Errorf("waiter %d of %s without a node", n.origin, n.session)
 		case unmixed && w.nodes[at].id != n.session:
-			err = fmt.Errorf("waiter %d of %s, and the session of its node is %s", n.origin, n.session, w.nodes[at].id)
+			err = fmt.Errorf("waiter %d of session %s, but the session of its node is %s",
+				n.origin, n.session, w.nodes[at].id)
 		case n.served && (n.reply == nil || len(n.keys) > 0 || len(n.args) > 0):
 			err = fmt.Errorf("served waiter %d of %s with reply %q and %d keys", n.origin, n.session, n.reply, len(n.keys))
 		}
@@ -156,7 +157,7 @@ func (m *Machine) brokenExpiry() error {
 		total += n
 	}
 	if n := m.expiry.Len(); n != total {
-		return fmt.Errorf("%d keys with a deadline, %d in the index", total, n)
+		return fmt.Errorf("%d keys with a deadline, but the index has %d", total, n)
 	}
 	return nil
 }
@@ -284,7 +285,7 @@ func (m *Machine) brokenHolders(db int, o *keyspace.Object) (granted int, err er
 		if g := m.locks.find(db, h.Token); g != nil && g.Key == o.Key {
 			granted++
 		} else if g != nil {
-			err = fmt.Errorf("token %d of lock %q belongs to the grant %+v", h.Token, o.Key, g)
+			err = fmt.Errorf("token %d of lock %q has a grant of another key: %+v", h.Token, o.Key, g)
 		}
 		return err == nil
 	})

@@ -147,7 +147,7 @@ func TestRead_Writes(t *testing.T) {
 			t.Errorf("%s as a read: %v, want an error only for a write", cmd.Name, err)
 		}
 		if check := f.m.Table().Check(f.group.Bytes(), true); (check != nil) != (err != nil) {
-			t.Errorf("%s: Check says %v, Read says %v", cmd.Name, check, err)
+			t.Errorf("%s: Check returned %v, and Read %v, want both or neither to fail", cmd.Name, check, err)
 		}
 		if f.group.Write != cmd.IsWrite() || f.group.Slow != (cmd.Flags&fsm.Slow != 0) {
 			t.Errorf("%s: the group has Write %v and Slow %v, contrary to the flags of the command",

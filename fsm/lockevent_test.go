@@ -81,7 +81,7 @@ func history(t *testing.T, o *operated, lines ...string) string {
 			o.lease += ms * 1e6
 		}
 		if reply := o.do(line); strings.HasPrefix(reply, "-") {
-			t.Errorf("%s: %s", line, reply)
+			t.Errorf("%s: %s, want no error", line, reply)
 		}
 		for _, e := range o.last.Locks {
 			text := e.How
@@ -211,7 +211,7 @@ func TestLockEvents_Clients(t *testing.T) {
 	o.lease += 1e9
 	o.do("exists none")
 	if e := o.last.Locks; len(e) != 1 || e[0].How != fsm.LockExpired || e[0].LockClient != (fsm.LockClient{}) {
-		t.Errorf("expiry: %+v", e)
+		t.Errorf("events of the expiry: %+v, want the end of one grant without a client", e)
 	}
 }
 

@@ -34,7 +34,7 @@ func TestShared_Features(t *testing.T) {
 			t.Errorf("%s needs feature version %d, want %d", c.line, g.Feature, want)
 		}
 		if err := o.m.Table().CheckAt(fsm.FeatureLocks, g.Bytes(), false); err != nil {
-			t.Errorf("%s, logged by an older program: %v", c.line, err)
+			t.Errorf("Check of %s, logged by an older program: %v", c.line, err)
 		}
 		if got := o.do(c.line); got != c.before {
 			t.Errorf("%s at feature version %d: %q, want %q", c.line, fsm.FeatureLocks, got, c.before)
@@ -53,7 +53,7 @@ func TestShared_Features(t *testing.T) {
 	o.want("lock acquire x a px 1000", ":")
 	for _, line := range []string{"lock help", "lock info x", "lock list"} {
 		if got := strings.ToLower(o.do(line)); strings.Contains(got, "mode") || strings.Contains(got, "shared") {
-			t.Errorf("%s at feature version %d: %q", line, fsm.FeatureLocks, got)
+			t.Errorf("%s at feature version %d: %q, want no mention of the new options", line, fsm.FeatureLocks, got)
 		}
 	}
 	o.want("del x", ":1")
@@ -162,7 +162,7 @@ func TestShared_Many(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(found) != 1 || found[0].Type != "lock" || found[0].TTL != 7e9 {
-		t.Errorf("inspect: %+v", found)
+		t.Errorf("InspectSnapshot visited %+v, want one lock with 7 s to live", found)
 	}
 	info := f.do("LOCK INFO rw")
 	if n := strings.Count(info, "renewals"); n != keyspace.MaxHolders {

@@ -25,7 +25,7 @@ func TestNativeScripts_Spellings(t *testing.T) {
 		s.want(text, fmt.Sprintf("+OK :1 :0 -WRONGTYPE Operation against a key holding the wrong kind of value script: %s, on @user_script:%d. ", fsm.SHA1([]byte(text)), line))
 	}
 	if n := len(fsm.Spellings()); n != 448 {
-		t.Errorf("%d spellings", n)
+		t.Errorf("%d spellings, want 448", n)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestNativeScripts(t *testing.T) {
 	sha := "cf0e94b2e9ffc7e04395cf88f7583fc309985910"
 	s.group("SET|k|tok", "EVALSHA|"+sha+"|1|k|tok", "EVALSHA|"+sha+"|2|k", "EVALSHA|"+sha+"|-1|k")
 	if s.batch.Scripts() {
-		t.Error("a native script asks for a speculative execution")
+		t.Error("a batch with native scripts only asks for a speculative execution")
 	}
 	s.want("not loaded", "+OK -NOSCRIPT No matching script. Please use EVAL. -ERR Number of keys can't be greater than number of args -ERR Number of keys can't be negative ")
 	s.group("EVALSHA|" + sha + "|1|k") // the token is missing

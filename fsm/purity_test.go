@@ -134,7 +134,7 @@ func (p *purity) checkFile(tree *ast.File, info types.Info) {
 			if f := source(n.Fun); f == "float64" && len(n.Args) == 1 {
 				rounded[n.Args[0]] = true
 			} else if name, ok := strings.CutPrefix(f, "math."); ok && !slices.Contains(pureMath, name) {
-				t.Errorf("%s calls %s", fset.Position(n.Pos()), f)
+				t.Errorf("%s calls %s, which is not in pureMath", fset.Position(n.Pos()), f)
 			}
 		case *ast.BinaryExpr:
 			if n.Op != token.MUL || !floating(info.Types[n]) {

@@ -44,7 +44,7 @@ func TestReply_Append(t *testing.T) {
 		}
 	}
 	if !fsm.Error("ERR x").IsError() || fsm.OK.IsError() || fsm.Bulk("t").Text() != "t" {
-		t.Error("IsError or Text is wrong")
+		t.Error("IsError must be true for errors only, and Text must return the string")
 	}
 }
 
@@ -70,21 +70,21 @@ func TestErrorTexts(t *testing.T) {
 
 func TestReply_Inspect(t *testing.T) {
 	if r := fsm.Int(7); r.Kind() != fsm.KindInt || r.Int64() != 7 {
-		t.Errorf("integer is read as %d of kind %d", r.Int64(), r.Kind())
+		t.Errorf("integer 7 is read as %d of kind %d", r.Int64(), r.Kind())
 	}
 	if r := fsm.Boolean(true); r.Kind() != fsm.KindBoolean || r.Int64() != 1 {
-		t.Errorf("boolean is read as %d of kind %d", r.Int64(), r.Kind())
+		t.Errorf("boolean true is read as %d of kind %d", r.Int64(), r.Kind())
 	}
 	if r := fsm.Double(1.5); r.Kind() != fsm.KindDouble || r.Float64() != 1.5 {
-		t.Errorf("double is read as %v of kind %d", r.Float64(), r.Kind())
+		t.Errorf("double 1.5 is read as %v of kind %d", r.Float64(), r.Kind())
 	}
 	if r := fsm.DecimalDouble("2.50"); r.Kind() != fsm.KindDouble || r.Float64() != 2.5 || r.Text() != "2.50" || fsm.Double(2.5).Text() != "2.5" {
-		t.Errorf("decimal is read as %v, %q of kind %d", r.Float64(), r.Text(), r.Kind())
+		t.Errorf("decimal 2.50 is read as %v, %q of kind %d", r.Float64(), r.Text(), r.Kind())
 	}
 	if r := fsm.Map([]fsm.Reply{fsm.Bulk("k"), fsm.Null}); r.Kind() != fsm.KindMap || len(r.Elems()) != 2 || r.Elems()[0].Text() != "k" {
-		t.Errorf("map is read as %v of kind %d", r.Elems(), r.Kind())
+		t.Errorf("map of k is read as %v of kind %d", r.Elems(), r.Kind())
 	}
 	if got := fsm.Verbatim("x").Format() + fsm.VerbatimAs("mkd", "x").Format(); got != "txtmkd" {
-		t.Errorf("formats are %q", got)
+		t.Errorf("formats are %q, want txtmkd", got)
 	}
 }

@@ -266,7 +266,7 @@ func (s *script) line(input string) []string {
 		c := s.machines[0].Clock()
 		return []string{time.Duration(c.Lease).String() + " " + time.UnixMicro(c.Wall).UTC().Format(time.RFC3339Nano)}
 	default:
-		s.t.Fatalf("line %q", input)
+		s.t.Fatalf("unknown line %q", input)
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ func find(t testing.TB, table *fsm.Table, words []string) (*fsm.Command, [][]byt
 	t.Helper()
 	cmd := table.Find([]byte(words[0]))
 	if cmd == nil || !cmd.ArityOK(len(words)) {
-		t.Fatalf("command %q", words)
+		t.Fatalf("unknown command or wrong number of arguments: %q", words)
 	}
 	return cmd, respwire.Args(words...)
 }
@@ -331,7 +331,7 @@ func (s *script) run(g *fsm.Group) []string {
 	a := s.read(s.machines[0], g, int64(s.stamp))
 	b := s.read(s.machines[1], g, int64(s.stamp))
 	if strings.Join(a, "\n") != strings.Join(b, "\n") {
-		s.t.Errorf("machines answer a read differently:\n%q\n%q", a, b)
+		s.t.Errorf("the replies of the two machines to a read differ:\n%q\n%q", a, b)
 	}
 	return a
 }
@@ -463,7 +463,7 @@ func (s *script) onClone(words []string) []string {
 	s.t.Helper()
 	reply, err := fsm.RunOn(s.clone, s.groupOf(words).Bytes())
 	if err != nil {
-		s.t.Fatalf("on the clone: %v", err)
+		s.t.Fatalf("run the group on the clone: %v", err)
 	}
 	return show(reply)
 }

@@ -105,6 +105,6 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	if got := get(m); !strings.Contains(got, "$2 70 ") {
-		t.Errorf("settings %q", got)
+		t.Errorf("settings %q, want hz 70", got)
 	}
 }

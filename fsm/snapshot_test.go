@@ -87,7 +87,7 @@ func (f *feed) continues(lines ...string) {
 		}
 	}
 	if !bytes.Equal(snapshotOf(f.t, again.m), snapshotOf(f.t, f.m)) {
-		f.t.Error("the machines diverge")
+		f.t.Error("after the lines, the restored machine differs from the original")
 	}
 }
 
@@ -152,7 +152,7 @@ func refuse(t *testing.T, whole []byte, replacements map[string]replacement, wan
 		}
 		_, err := fsm.ReadSnapshot(bytes.NewReader(resealBlocks(data)), command.NewTable())
 		if !slices.ContainsFunc(wants, func(want error) bool { return errors.Is(err, want) }) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: error %v is not one of the expected errors", what, err)
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestMachine_Accessors(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("an entry behind the applied index did not panic")
+			t.Error("Apply of an entry before the applied index did not panic")
 		}
 	}()
 	_, _ = f.m.Apply(applied+5, 1, nil)
@@ -438,7 +438,7 @@ func TestMachine_OneHistory(t *testing.T) {
 	for i := range 50 {
 		line := fmt.Sprintf("SET k%d %d EX %d", i%7, i, 1+i)
 		if a.do(line) != b.do(line) {
-			t.Fatal("replies differ")
+			t.Fatal("the replies of the two machines differ")
 		}
 		clone := b.m.Clone()
 		if _, err := fsm.RunOn(clone, b.group.Bytes()); err != nil {
@@ -449,7 +449,7 @@ func TestMachine_OneHistory(t *testing.T) {
 		b.stamp += 3e9
 	}
 	if !bytes.Equal(snapshotOf(t, a.m), snapshotOf(t, b.m)) {
-		t.Error("states differ")
+		t.Error("the states of the two machines differ")
 	}
 	if !reflect.DeepEqual(a.m.Stats(), b.m.Stats()) {
 		t.Errorf("stats differ: %+v, %+v", a.m.Stats(), b.m.Stats())

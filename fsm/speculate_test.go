@@ -616,7 +616,8 @@ func TestSpeculation_TooLong(t *testing.T) {
 		t.Errorf("dry run of a script without end: %s, want %s", got, want)
 	}
 	if first, second, ok := fsm.SplitGroup(ends); !ok || try(first) != ":3 1 false" || try(second) != ":3 :4 2 false" {
-		t.Errorf("pieces of a group: %v, %s, %s", ok, try(first), try(second))
+		t.Errorf("SplitGroup of a group: %v, %s and %s, want the first operation and the other two",
+			ok, try(first), try(second))
 	}
 	var g fsm.Group
 	g.Reset(3, 7)
@@ -626,7 +627,7 @@ func TestSpeculation_TooLong(t *testing.T) {
 	one := slices.Clone(g.Bytes())
 	g.Transaction([]fsm.Watch{{DB: 1, Key: "k"}}, []fsm.Queued{{Cmd: incr, Args: args}, {Cmd: incr, Args: args}})
 	if first, second, ok := fsm.SplitGroup(g.Bytes()); !ok || !bytes.Equal(first, one) {
-		t.Errorf("pieces of a command and a transaction: %v, %q, %q", ok, first, second)
+		t.Errorf("SplitGroup of a command and a transaction: %v, %q and %q, want the two operations", ok, first, second)
 	} else if _, _, ok := fsm.SplitGroup(second); ok || s.table.Check(second, false) != nil || len(first)+len(second) != len(g.Bytes())+len("\x09\x07\x08somebody") {
 		t.Errorf("a transaction was divided, or the operation is not a transaction: %q", second)
 	}

@@ -77,7 +77,7 @@ func (s *starts) whole(more ...said) {
 		}
 	}
 	if a, b := snapshotOf(s.t, s.m), snapshotOf(s.t, other.m); !bytes.Equal(a, b) {
-		s.t.Fatal("the restored machine has another state")
+		s.t.Fatal("the state of the restored machine differs from the original")
 	}
 }
 

@@ -37,7 +37,7 @@ func (w *metered) group(commands ...[]string) *fsm.Group {
 		args := respwire.Args(words...)
 		cmd := w.table.Find(args[0])
 		if cmd == nil {
-			w.t.Fatalf("no command %q", words[0])
+			w.t.Fatalf("there is no command %q", words[0])
 		}
 		g.Command(cmd, 0, args)
 	}
@@ -57,7 +57,7 @@ func (w *metered) apply(commands ...[]string) *fsm.Result {
 	}
 	for _, g := range res.Groups {
 		if strings.HasPrefix(string(g.Reply), "-") {
-			w.t.Fatalf("%.100q: %s", commands, g.Reply)
+			w.t.Fatalf("%.100q: %s, want no error", commands, g.Reply)
 		}
 	}
 	return res
@@ -227,6 +227,6 @@ func TestSteps(t *testing.T) {
 		t.Errorf("SET takes %d steps, SUNIONSTORE %d, want at most 100 and at least 50000", small, large)
 	}
 	if got, _ := w.read(nil, []string{"scard", "sum"}); got != ":10000\r\n" {
-		t.Errorf("SCARD: %q", got)
+		t.Errorf("SCARD: %q, want 10000", got)
 	}
 }

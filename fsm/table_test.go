@@ -31,7 +31,7 @@ func TestTable_Rows(t *testing.T) {
 	}
 	for _, name := range []string{"", "nosuch", "GETT", strings.Repeat("x", 100), "get\x00"} {
 		if cmd := table.Find([]byte(name)); cmd != nil {
-			t.Errorf("Find(%q) = %s", name, cmd.Name)
+			t.Errorf("Find(%q) = %s, want nil", name, cmd.Name)
 		}
 	}
 	if table.Find([]byte("object")).FindSub([]byte("nosuch")) != nil || table.Find([]byte("get")).FindSub([]byte("x")) != nil {
@@ -48,7 +48,7 @@ func checkRow(t *testing.T, name string, cmd *fsm.Command) {
 		t.Errorf("%s takes arguments, but its Syntax is empty", name)
 	}
 	if strings.HasSuffix(cmd.Doc, "..") || strings.TrimSpace(cmd.Doc) != cmd.Doc {
-		t.Errorf("%s: doc is %q", name, cmd.Doc)
+		t.Errorf("%s: Doc is %q, want no spaces around it and no double period", name, cmd.Doc)
 	}
 	if cmd.Flags&fsm.Write != 0 && cmd.Flags&fsm.ReadOnly != 0 {
 		t.Errorf("%s is both a write and a read", name)
@@ -97,7 +97,7 @@ func TestTable_Check(t *testing.T) {
 	for n := 1; n < len(whole); n++ {
 		body := []byte(whole[:n])
 		if err := table.Check(body, true); err == nil && n != 2 && n != first {
-			t.Errorf("the first %d of %d bytes are accepted: %q", n, len(whole), body)
+			t.Errorf("Check accepts the first %d of %d bytes: %q", n, len(whole), body)
 		}
 	}
 	g.Command(set, 0, [][]byte{[]byte("set"), []byte("k"), []byte("v")})
@@ -110,7 +110,7 @@ func TestTable_Check(t *testing.T) {
 		"a huge count": "\x00\x01\x00\x00\xff\xff\xff\xff\x0f\x03get", "a huge transaction": "\x00\x01\x01\x00\xff\xff\xff\xff\x0f",
 	} {
 		if err := table.Check([]byte(body), false); err == nil || !documented(err) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: Check returned %v, want a documented error", what, err)
 		}
 	}
 }

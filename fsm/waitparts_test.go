@@ -159,7 +159,7 @@ func TestWaitParts(t *testing.T) {
 				for next := uint64(0); ; {
 					var names []string
 					if names, next = q.part(dead, next, state == fsm.SuspendDrop, work); len(names) == 0 {
-						t.Fatal("an empty part")
+						t.Fatal("EndList returned no waiter before the last part")
 					}
 					ended = append(ended, q.suspend(dead, state, names...).Woken...)
 					whole.run(other, 1, "GET", "nothing")
@@ -170,7 +170,7 @@ func TestWaitParts(t *testing.T) {
 				parts.run(other, 1, "GET", "nothing")
 				want = whole.suspend(dead, state).Woken
 				if parts.state() != whole.state() {
-					t.Error("the states differ")
+					t.Error("the states after removal in parts and in one entry differ")
 				}
 				if !slices.EqualFunc(ended, want, func(a, b fsm.Woken) bool {
 					return a.Origin == b.Origin && a.Pos == b.Pos && a.Reply == nil && b.Reply == nil
@@ -307,10 +307,10 @@ func TestWaitParts_Work(t *testing.T) {
 	} {
 		names, next := q.part(dead, tc.from, false, tc.work)
 		if len(names) != 2*tc.names || next != tc.next {
-			t.Errorf("from %d with %d steps: %d waiters, then %d", tc.from, tc.work, len(names)/2, next)
+			t.Errorf("EndList from %d with %d steps: %d waiters, next is %d", tc.from, tc.work, len(names)/2, next)
 		}
 		if got := work(names...) - none; got < tc.atLeast || got > 3*tc.atLeast {
-			t.Errorf("from %d with %d steps: estimated as %d steps", tc.from, tc.work, got)
+			t.Errorf("EndList from %d with %d steps: the removal is estimated as %d steps", tc.from, tc.work, got)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func TestWaitUser_Many(t *testing.T) {
 				"waits", features, got)
 		}
 		if len(res.Woken) != len(commands)-1+2 || q.m.Waiting() != 4 || before.Waiting() != len(commands)-1+6 {
-			t.Errorf("feature version %d: %d ended, %d wait, %d waited before", features, len(res.Woken), q.m.Waiting(), before.Waiting())
+			t.Errorf("feature version %d: %d waits ended, %d are left, and there were %d before",
+				features, len(res.Woken), q.m.Waiting(), before.Waiting())
 		}
 		if list := q.m.WaitersOf(dead); len(list) != 1 || !list[0].Served {
 			t.Errorf("waiters of the user: %v, want one served waiter", list)
@@ -117,7 +118,7 @@ func TestWaitUser(t *testing.T) {
 			var ended []uint64
 			for _, w := range run(9, "", change...).Woken {
 				if w.Reply != nil {
-					t.Errorf("waiter %d was served %q", w.Origin, w.Reply)
+					t.Errorf("waiter %d was served %q, want its wait to end without a reply", w.Origin, w.Reply)
 				}
 				ended = append(ended, w.Origin)
 			}

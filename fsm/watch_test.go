@@ -45,7 +45,7 @@ func TestWatch_Swapdb(t *testing.T) {
 			t.Errorf("key %s: exchanges of other databases change %q to %q", c.name, version, got)
 		}
 		if got := f.watchIn(2, "k"); got != other {
-			t.Errorf("key of another database: %q, was %q", got, other)
+			t.Errorf("version of a key of another database: %q, was %q", got, other)
 		}
 		whole := snapshotOf(t, f.m)
 		f.m = restore(t, whole)
@@ -69,10 +69,10 @@ func TestWatch_SwapdbBefore(t *testing.T) {
 		f.do("SWAPDB 0 1")
 		f.do("SWAPDB 0 1")
 		if got := f.watchIn(0, "k"); got != k {
-			t.Errorf("at feature version %d: absent key %q, was %q", features, got, k)
+			t.Errorf("at feature version %d: version of the absent key %q, was %q", features, got, k)
 		}
 		if got := f.watchIn(0, "p"); got != p {
-			t.Errorf("at feature version %d: present key %q, was %q", features, got, p)
+			t.Errorf("at feature version %d: version of the present key %q, was %q", features, got, p)
 		}
 		if got := len(snapshotOf(t, f.m)); got > size+40 { // two more replies
 			t.Errorf("at feature version %d: snapshot of %d bytes, was %d", features, got, size)

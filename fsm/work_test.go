@@ -87,11 +87,12 @@ func TestWork(t *testing.T) {
 			t.Fatal(err)
 		}
 		if light := words[0] == "copy" || words[0] == "rename" || words[0] == "move"; depends == light || plain > 2000 || steps > plain && light {
-			t.Errorf("%q: %d steps by its arguments, %d in all, depends on its keys: %v", words, plain, steps, depends)
+			t.Errorf("%q: %d steps estimated from its arguments, %d in all, depends on its keys: %v",
+				words, plain, steps, depends)
 		}
 		charged := int(w.apply(words).Steps)
 		if steps < charged/2 || steps > 20*charged+80_000 {
-			t.Errorf("%q: %d steps expected, %d charged", words, steps, charged)
+			t.Errorf("%q: %d steps estimated, %d charged", words, steps, charged)
 		}
 	}
 	// TestDivide_EndedWaits and TestWaitParts_Work have examples of the first
@@ -102,7 +103,7 @@ func TestWork(t *testing.T) {
 	}
 	for _, cmd := range w.table.Rows() {
 		if w.table.Estimated(cmd.Name) && !tried[cmd.Name] {
-			t.Errorf("no example of %s", cmd.Name)
+			t.Errorf("the work of %s is estimated, but no example tests the estimate", cmd.Name)
 		}
 	}
 }
@@ -120,7 +121,7 @@ func TestWork_Repeated(t *testing.T) {
 			}
 		}
 		if steps[1] > steps[0]+100 {
-			t.Errorf("%s: %d steps, %d with repeated keys", name, steps[0], steps[1])
+			t.Errorf("%s: %d steps estimated, %d with repeated keys, want about the same", name, steps[0], steps[1])
 		}
 	}
 }
@@ -204,21 +205,22 @@ func TestWork_Restore(t *testing.T) {
 	for _, body := range oldBodies() { // some of them are not valid
 		payload := string(rdb.Seal([]byte(body)))
 		if steps, err := w.m.GroupWork(w.group([]string{"restore", "k", "0", payload}).Bytes()); err != nil || steps > 5000 {
-			t.Errorf("%q: %d steps, %v", body, steps, err)
+			t.Errorf("%q: %d steps estimated, want at most 5000, error %v", body, steps, err)
 		}
 	}
 	for _, payload := range payloads {
 		words := []string{"restore", "restored", "0", payload, "replace"}
 		body := w.group(words).Bytes()
 		if _, depends := w.table.Weigh(body); !depends {
-			t.Error("the cost of RESTORE does not depend on its payload")
+			t.Error("Weigh reports that the arguments alone determine the work of RESTORE")
 		}
 		estimate, err := w.m.GroupWork(body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if charged := int(w.apply(words).Steps); estimate < charged || estimate > 6*charged+2000 {
-			t.Errorf("payload of %d bytes, %.20q: %d steps expected, %d charged", len(payload), payload, estimate, charged)
+			t.Errorf("payload of %d bytes, %.20q: %d steps estimated, %d charged",
+				len(payload), payload, estimate, charged)
 		}
 	}
 	for n := range 200 { // damaged payloads
@@ -383,7 +385,7 @@ func TestDivide_EndedWaits(t *testing.T) {
 		ends = append(ends, from(origin+1, fsm.UnwaitCommand, fmt.Sprint(origin+1), fmt.Sprint(pos)))
 	}
 	if _, depends := w.table.Weigh(ends[0]); !depends {
-		t.Error("the leader does not divide a batch that ends waits")
+		t.Error("Weigh reports that the arguments alone determine the work of ending a wait")
 	}
 	out, rest, _ := w.divide(limits, ends...)
 	if n, _ := out.Len(); n != 1 {
