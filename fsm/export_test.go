@@ -24,6 +24,9 @@ const (
 // one by one.
 const FewEnded = fewEnded
 
+// MaxWaitWeight is the largest weight of the waiters of one user or one node.
+const MaxWaitWeight = maxWaitWeight
+
 // MaxKeptReply is the size of the largest reply that a session keeps.
 const MaxKeptReply = maxKeptReply
 

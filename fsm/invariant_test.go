@@ -64,6 +64,7 @@ func Mixed(m *Machine) bool { return m.waits.broken(true) != nil && m.waits.brok
 func (w *waits) broken(unmixed bool) error {
 	count, bytes, positions, open := 0, 0, 0, 0
 	nodes, served, locks := make(map[string]int), make(map[string]int), make(map[string]int)
+	users, weights := make(map[string]int), make(map[string]int)
 	var err error
 	w.conns.Scan(func(n *waiter) bool {
 		nodes[n.session.NodeID]++
@@ -91,6 +92,8 @@ func (w *waits) broken(unmixed bool) error {
 		}
 		count++
 		bytes += n.size()
+		users[n.user] += n.weight()
+		weights[n.session.NodeID] += n.weight()
 		positions += len(n.keys)
 		for _, k := range n.keys {
 			if q, found := w.queues.Get(queued{k, n.pos, nil}); !found || q.w != n {
@@ -109,6 +112,14 @@ func (w *waits) broken(unmixed bool) error {
 		return fmt.Errorf("%d waiters of %d bytes in %d queue positions, but the counters are %d, %d and %d",
 			count, bytes, positions, w.count, w.bytes, w.queues.Len())
 	}
+	if w.users.Len() != len(users) {
+		return fmt.Errorf("weights of %d users, want %d", w.users.Len(), len(users))
+	}
+	for user, want := range users {
+		if got, _ := w.users.Get(user); got != want {
+			return fmt.Errorf("the waiters of user %q weigh %d, want %d", user, got, want)
+		}
+	}
 	counted := make(map[string]int)
 	last := ""
 	for i, n := range w.nodes {
@@ -120,6 +131,9 @@ func (w *waits) broken(unmixed bool) error {
 		if n.locks != locks[last] || n.passed && !n.suspended {
 			return fmt.Errorf("%d waiters of %s for locks, but the counter is %d; suspended %v, passed over %v",
 				locks[last], last, n.locks, n.suspended, n.passed)
+		}
+		if n.weight != weights[last] {
+			return fmt.Errorf("the waiters of %s weigh %d, want %d", last, n.weight, weights[last])
 		}
 		if n.served != served[last] {
 			return fmt.Errorf("%d served waiters of %s, but the counter is %d", served[last], last, n.served)

@@ -39,6 +39,58 @@ func (cmd *Command) limit() {
 	}
 }
 
+// These limits bound the open waiters.
+const (
+	// maxWaiters and maxWaiterBytes apply to all waiters of the cluster together.
+	maxWaiters     = 1 << 17
+	maxWaiterBytes = 64 << 20
+	// waiterOverhead is the memory of one argument of a waiter besides its
+	// bytes.
+	waiterOverhead = 64
+	// maxWaitWeight is the largest sum of waiter.weight of the waiters of one
+	// user, and of the waiters of one node. Some entries must visit all waiters of
+	// a user (ACL SETUSER) or of a node (SuspendCommand), and no entry may take
+	// longer than 10 ms. Visiting 12,000 waiters that wait for one key each takes
+	// less than that.
+	maxWaitWeight = 24_000
+)
+
+const (
+	msgWaiters     = "ERR too many clients wait in blocking commands"
+	msgUserWaiters = "BUSY too many clients of this user wait in blocking commands"
+	msgNodeWaiters = "BUSY too many clients of this node wait in blocking commands, use another node"
+)
+
+// overweight returns the error if n must not wait because too many clients of
+// its user or of its node wait already, and "" otherwise.
+func (c *Ctx) overweight(n *waiter) string {
+	w := &c.m.waits
+	if c.m.features < FeatureWaits {
+		return ""
+	}
+	if of, _ := w.users.Get(n.user); of+n.weight() > maxWaitWeight {
+		return msgUserWaiters
+	}
+	if at, found := w.node(n.session.NodeID); found && w.nodes[at].weight+n.weight() > maxWaitWeight {
+		return msgNodeWaiters
+	}
+	return ""
+}
+
+// weight is a measure of the time that it takes to end the wait. The keys of a
+// waiter take most of it.
+func (n *waiter) weight() int { return 1 + len(n.keys) }
+
+// addWeight adds to the sum of the weights of a user's waiters.
+func (w *waits) addWeight(user string, weight int) {
+	of, _ := w.users.Get(user)
+	if of += weight; of == 0 {
+		w.users.Delete(user)
+	} else {
+		w.users.Set(user, of)
+	}
+}
+
 // RDBWriter returns a writer of the RDB format that charges c.
 func (c *Ctx) RDBWriter() *rdb.Writer { return rdb.NewWriter(MaxReplyBytes, c.Charge, c.ChargeMemory) }
 

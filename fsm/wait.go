@@ -30,19 +30,7 @@ import (
 // The leader suspends and resumes sessions. Every term begins with all sessions
 // suspended.
 
-// These limits bound the open waiters of the whole cluster.
-const (
-	maxWaiters     = 1 << 17
-	maxWaiterBytes = 64 << 20
-	// waiterOverhead is the memory of one argument of a waiter besides its
-	// bytes.
-	waiterOverhead = 64
-)
-
-const (
-	msgWaiters    = "ERR too many clients wait in blocking commands"
-	msgSuperseded = "ERR a later start of this node has clients that wait"
-)
+const msgSuperseded = "ERR a later start of this node has clients that wait"
 
 // waits are the waiters, by connection and by key.
 type waits struct {
@@ -51,7 +39,8 @@ type waits struct {
 	nodes  []waitNode             // nodes that have waiters, sorted by id
 	count  int                    // number of open waiters
 	bytes  int
-	locks  int // number of open waiters for locks
+	locks  int                    // number of open waiters for locks
+	users  btree.Map[string, int] // sum of waiter.weight of the open waiters, by user
 }
 
 // waitNode is a node that has waiters. From FeatureMend on, all its waiters
@@ -69,6 +58,7 @@ type waitNode struct {
 	// passed is set if the node has been disconnected for so long that other
 	// waiters get the locks that its waiters wait for.
 	passed bool
+	weight int // sum of waiter.weight of the open waiters
 }
 
 // waiter is a connection in a blocking command. It is replaced and never
@@ -123,6 +113,7 @@ func newWaits() waits {
 func (w *waits) clone() waits {
 	f := *w
 	f.conns, f.queues, f.nodes = w.conns.IsoCopy(), w.queues.IsoCopy(), slices.Clone(w.nodes)
+	f.users = *w.users.IsoCopy()
 	return f
 }
 
@@ -215,6 +206,9 @@ func (c *Ctx) Wait(args [][]byte, b BlockingCall) Reply {
 	// command unless its earlier wait had ended.
 	if old := w.find(n.session.NodeID, n.origin); old != nil {
 		c.forget(old)
+	}
+	if msg := c.overweight(n); msg != "" {
+		return Error(msg)
 	}
 	w.add(n)
 	if b.Lock { // the end of the earlier wait may have freed the lock
@@ -319,6 +313,8 @@ func (w *waits) add(n *waiter) {
 	}
 	w.count++
 	w.bytes += n.size()
+	w.nodes[at].weight += n.weight()
+	w.addWeight(n.user, n.weight())
 }
 
 // dequeue removes a waiter from its queues.
@@ -345,6 +341,9 @@ func (c *Ctx) left(n *waiter, k waitKey) {
 func (w *waits) closed(n *waiter) {
 	w.count--
 	w.bytes -= n.size()
+	at, _ := w.node(n.session.NodeID)
+	w.nodes[at].weight -= n.weight()
+	w.addWeight(n.user, -n.weight())
 	if n.forLock() {
 		w.locks--
 	}
@@ -654,8 +653,7 @@ func (n *waiter) open() bool { return !n.served || n.grant != nil }
 // depends on the program (see User).
 //
 // All these waits must end in the entry that changes the rights, so the work
-// cannot be divided over several entries. Each wait takes about half a
-// microsecond.
+// cannot be divided over several entries. maxWaitWeight bounds it.
 func (c *Ctx) endWaitsOf(user string) {
 	w := &c.m.waits
 	if c.m.features < FeatureBudget || w.count == 0 {
@@ -676,7 +674,7 @@ func (c *Ctx) endWaitsOf(user string) {
 	}
 }
 
-// fewEnded is the number of waits from which endWaitsOf uses endMany.
+// fewEnded is the number of waits from which endWaitsOf and endStart use endMany.
 const fewEnded = 1000
 
 // endMany does the same as endWaits for waiters that were not served. ends
@@ -728,8 +726,24 @@ func (c *Ctx) endEarlierStart(id SessionID) {
 		return
 	}
 	if at, found := w.node(id.NodeID); found && w.nodes[at].id.Boot < id.Boot {
-		c.endWaits(w.of(w.nodes[at].id))
+		c.endStart(w.nodes[at].id)
 	}
+}
+
+// endStart ends the waits of a session.
+func (c *Ctx) endStart(id SessionID) {
+	list := c.m.waits.of(id)
+	if len(list) >= fewEnded && c.m.features >= FeatureWaits {
+		var open []*waiter
+		for _, n := range list {
+			if !n.served {
+				open = append(open, n)
+			}
+		}
+		c.endMany(open, func(n *waiter) bool { return n.session == id && !n.served })
+		list = c.m.waits.of(id)
+	}
+	c.endWaits(list)
 }
 
 // replaceStart ends the waits of earlier starts of the node that id names, so

@@ -334,7 +334,7 @@ func BenchmarkWaitEnd(b *testing.B) {
 			return []string{"LOCK", "ACQUIRE", fmt.Sprint("lock", i), "me", "PX", "60000", "WAIT", "0"}
 		},
 	}
-	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
+	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts, fsm.FeatureWaits} {
 		for kind, words := range kinds {
 			for how, end := range map[string]func(q *queue, version string) []string{
 				"user": func(q *queue, version string) []string { return []string{fsm.SetuserCommand, "bob", version, "off"} },
@@ -347,13 +347,14 @@ func BenchmarkWaitEnd(b *testing.B) {
 				"whole": func(q *queue, _ string) []string {
 					return []string{fsm.SuspendCommand, "1", "dead", "1", fsm.SuspendEnd}
 				},
+				"start": func(*queue, string) []string { return nil },
 				"part": func(q *queue, _ string) []string {
 					names, _ := q.part(dead, 0, false, 200_000)
 					return append([]string{fsm.SuspendCommand, "1", "dead", "1", fsm.SuspendEnd}, names...)
 				},
 			} {
-				for _, n := range []int{7_000, 50_000} {
-					if how == "part" && features < fsm.FeatureParts {
+				for _, n := range []int{7_000, fsm.MaxWaitWeight / 2, 50_000} {
+					if how == "part" && features < fsm.FeatureParts || n > fsm.MaxWaitWeight/2 && features >= fsm.FeatureWaits {
 						continue
 					}
 					b.Run(fmt.Sprintf("%d/%s/%s/%d", features, how, kind, n), func(b *testing.B) {
@@ -381,7 +382,11 @@ func BenchmarkWaitEnd(b *testing.B) {
 							runtime.GC()
 							before := processorTime(b)
 							b.StartTimer()
-							q.run(other, 2, words...)
+							if how == "start" {
+								q.run(fsm.SessionID{NodeID: dead.NodeID, Boot: dead.Boot + 1}, 2, "INCR", "n")
+							} else {
+								q.run(other, 2, words...)
+							}
 							b.StopTimer()
 							spent += processorTime(b) - before
 							_ = clone.Waiting()
