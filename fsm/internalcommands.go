@@ -26,7 +26,7 @@ var internalCommands = []Command{
 		Name: PositionCommand, Run: position, Arity: 1, Flags: Internal | Fast,
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(1)",
-		Doc:        "Answer the log index of the state that is read",
+		Doc:        "Return the log index of the state that is read",
 	},
 	{
 		Name: cacheCommand, Run: cacheEvaluated, Arity: 2, Flags: Internal | MayWrite,
@@ -49,7 +49,7 @@ var internalCommands = []Command{
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(1)",
 		Syntax:     "key",
-		Doc:        "Answer the version of a key, for WATCH",
+		Doc:        "Return the version of a key, for WATCH",
 	},
 	{
 		Name: ClientIDsCommand, Run: reserveClientIDs, Arity: 2, Flags: Internal | Write | Fast,

@@ -85,14 +85,14 @@ var settingCommands = []Command{
 		Name: GetSettingsCommand, Run: getSettings, Arity: 1, Flags: Internal | Fast,
 		Group: "internal", Since: "holdfast", Required: Required{Feature: FeatureMend},
 		Complexity: "O(N) where N is the number of settings of the cluster",
-		Doc:        "Answer the settings of the cluster that were ever changed, for CONFIG GET",
+		Doc:        "Return the settings of the cluster that were ever changed, for CONFIG GET",
 	},
 	{
 		Name: GetSettingCommand, Run: getSetting, Arity: 2, Flags: Internal | Fast,
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(1)",
 		Syntax:     "name",
-		Doc:        "Answer a setting of the cluster, for CONFIG GET",
+		Doc:        "Return a setting of the cluster, for CONFIG GET",
 	},
 }
 

@@ -91,13 +91,15 @@ func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
 }
 
 // Run executes the batch speculatively, and adds the groups that are to be
-// proposed to out. In three cases, it adds the remaining groups unchanged to rest,
-// for the next entry:
+// proposed to out. In these cases, it adds the remaining groups unchanged to
+// rest, for the next entry:
 //
 //   - after a group with scripts, if enough then returns true,
 //   - after a group with scripts, if out is then large,
-//   - after a group that is answered with TooLong and cannot be undone, because the
-//     clone then contains some of its effects.
+//   - after a group that exceeded a budget and cannot be undone, because the
+//     clone then contains some of its effects,
+//   - before a group without scripts that needs too much work for this entry:
+//     see postpones.
 //
 // out names all sessions of the batch, including those whose groups are all in
 // rest. A later start of a node ends the waits and refuses the groups of an

@@ -83,14 +83,14 @@ var userCommands = []Command{
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N) where N is the number of users",
 		Syntax:     "version",
-		Doc:        "All users, for ACL",
+		Doc:        "Return all users, for ACL",
 	},
 	{
 		Name: SetuserCommand, Run: setUser, Arity: 4, Flags: Internal | Write,
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N) where N is the number of users",
 		Syntax:     "username version rules",
-		Doc:        "Make or change a user, for ACL SETUSER",
+		Doc:        "Create or change a user, for ACL SETUSER",
 	},
 	{
 		Name: DelusersCommand, Run: delUsers, Arity: -2, Flags: Internal | Write,
@@ -104,7 +104,7 @@ var userCommands = []Command{
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N) where N is the number of users",
 		Syntax:     "username rules [username rules ...]",
-		Doc:        "Make the first users, for --acl-file",
+		Doc:        "Create the first users, for --acl-file",
 	},
 }
 

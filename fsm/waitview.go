@@ -77,7 +77,7 @@ var waitCommands = []Command{
 		Group:    "internal", Since: "holdfast",
 		Complexity: "O(log(N))",
 		Syntax:     "key token",
-		Doc:        "Pass on a lock whose grant could not be delivered to the client",
+		Doc:        "End a grant of a lock that could not be delivered to its client",
 	},
 	{
 		Name: SuspendCommand, Run: suspend, Arity: -5, Flags: Internal | Write | Fast,
@@ -88,7 +88,7 @@ var waitCommands = []Command{
 		Group: "internal", Since: "holdfast",
 		Complexity: "O(N)",
 		Syntax:     "term node boot <on | off | pass | end | drop> [origin position ...]",
-		Doc:        "Suspend, serve or remove the waiters of a node",
+		Doc:        "Suspend, resume or remove the waiters of a node",
 	},
 }
 

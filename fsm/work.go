@@ -363,11 +363,11 @@ func (b *BatchBuilder) Depends() bool { return b.depends }
 // Their reply is an error.
 //
 // A pipeline that needs more than one entry is not executed. Neither is a
-// single operation that is too large for one entry and that has not waited for
-// a slot of the leader yet. TooLong reports both cases. The node of the client
-// then sends the pipeline in pieces, or sends the operation again when the
-// leader has a slot for it (see ScriptBudget). So an entry exceeds its limit
-// only if it contains a single operation.
+// single operation that is too large for one entry, unless it has the slot of a
+// lane of the leader (see Lane in docs/glossary.md). TooLong reports both
+// cases. The node of the client then sends the pipeline in pieces, or sends the
+// operation again when it gets the slot. So an entry exceeds its limit only if
+// it contains a single operation.
 func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused int, err error) {
 	d := codec.Decoder{Rest: b.groups}
 	sum, full := 0, false

@@ -320,8 +320,8 @@ func TestWork_Time(t *testing.T) {
 
 // TestWork_Waits: a blocking command is charged for each key that it waits for.
 // If the command names so many keys that executing it takes longer than an
-// entry may, it is executed only in a slot of the leader. If it names far too
-// many keys, it is refused.
+// entry may, it is executed only if it has the slot of a lane of the leader. If
+// it names far too many keys, it is refused.
 func TestWork_Waits(t *testing.T) {
 	w := newMetered(t)
 	many := func(words ...string) []byte {
