@@ -143,8 +143,8 @@ type FeatureStatus struct {
 
 // RestoreStatus describes the effects of a restore or a recovery.
 type RestoreStatus struct {
-	// Quarantine is how long no lock is granted, in seconds. It is 0 if there is
-	// no quarantine.
+	// Quarantine is the time until locks are granted again, in seconds. It is 0
+	// if there is no quarantine.
 	Quarantine float64 `json:"quarantine_seconds,omitempty"`
 	// TokenEpoch is the epoch of the cluster's fencing tokens.
 	TokenEpoch uint64 `json:"token_epoch,omitempty"`

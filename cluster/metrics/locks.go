@@ -180,8 +180,8 @@ var (
 		"Grants of locks in entries of the terms in which this node led: by LOCK ACQUIRE, and by SET NX with a time "+
 			"to live and commands like it.", nil, nil)
 	descLockRefused = prometheus.NewDesc("holdfast_locks_refused_total",
-		"Commands in the terms in which this node led that got no lock, because another owner held it, another "+
-			"client waited for it, or its delay was not over. By reason: held (the command did not wait), "+
+		"Commands that got no lock in the terms in which this node led, because another owner held the lock, another "+
+			"client waited for it, or the lock delay was not over. By reason: held (the command did not wait), "+
 			"timeout (the command waited as long as it had asked for).",
 		[]string{"reason"}, nil)
 	descEnded = prometheus.NewDesc("holdfast_locks_ended_total",

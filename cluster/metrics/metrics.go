@@ -86,7 +86,7 @@ func New() *Counters {
 		ApplySeconds: histogram("apply_entry_seconds",
 			"Seconds that this node took to apply a log entry. The writes of all clients wait for it.", seconds),
 		ApplySteps: counter("apply_steps_total",
-			"Steps that the entries which this node applied cost: about ten nanoseconds each."),
+			"Steps of computation of the entries that this node has applied. A step takes about ten nanoseconds."),
 		SlowEntries: counter("apply_slow_entries_total",
 			"Log entries that this node took longer than 10 ms to apply."),
 		ReadCounters: ReadCounters{
@@ -115,7 +115,7 @@ func New() *Counters {
 				"set is larger than maxmemory. A command that was refused when it was queued for EXEC counts, and "+
 				"the failed EXEC does not."),
 		ScriptsRefused: counter("scripts_refused_total",
-			"Slow scripts that this node did not run (BUSY) because others occupied all slots."),
+			"Slow scripts that this node did not run (BUSY) because other slow scripts occupied all slots."),
 		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
 		SlowReads: counter("slow_reads_total",
 			"Groups of reads that ran on a copy-on-write clone, because they took longer than 0.5 ms or "+
@@ -226,14 +226,15 @@ var (
 	descLockHistory = prometheus.NewDesc("holdfast_lock_history_bytes",
 		"Bytes of the files with this node's history of locks (--lock-history-size).", nil, nil)
 	descMember = prometheus.NewDesc("holdfast_member_reachable",
-		"By member of the cluster: 1 if it answered when this node last asked, at most about a second ago.",
+		"By member of the cluster: 1 if the member answered the last request of this node, which asks every second.",
 		[]string{"node"}, nil)
 	descVoters = prometheus.NewDesc("holdfast_voters",
 		"Members of the cluster that vote. A majority of them must be reachable.", nil, nil)
 	descSnapshotBytes = prometheus.NewDesc("holdfast_snapshot_bytes",
 		"Size of this node's newest snapshot. Not present until there is one.", nil, nil)
 	descSnapshotTaken = prometheus.NewDesc("holdfast_snapshot_timestamp_seconds",
-		"When this node's newest snapshot was begun, in seconds since 1970. Not present until there is one.", nil, nil)
+		"Time at which this node's newest snapshot was begun, in seconds since 1970. Not present until there is one.",
+		nil, nil)
 	descWall = prometheus.NewDesc("holdfast_wall_clock_seconds",
 		"Wall clock of this node, in seconds since 1970. Subtract the time of the scrape to compare nodes.",
 		nil, nil)
