@@ -409,7 +409,7 @@ func TestACL_Scripts(t *testing.T) {
 			"EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('set','a','5')\" 0", "EXEC")
 		redis, holdfast := p.ask("ACL LOG 5")
 		// If a script takes longer than its budget, the leader runs it again,
-		// and counts its denials twice.
+		// and counts the denials of each run.
 		client, counts := regexp.MustCompile(`, client.*`), regexp.MustCompile(`(?m)^(\d+) (.* lua )`)
 		a, b := client.ReplaceAllString(denials(t, redis[0]), ""), client.ReplaceAllString(denials(t, holdfast[0]), "")
 		least, got := counts.FindAllStringSubmatch(a, -1), counts.FindAllStringSubmatch(b, -1)

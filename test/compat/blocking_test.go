@@ -84,7 +84,7 @@ func (s *scenario) finish(name string) {
 	s.p.compare(name+"> "+line, got[0], got[1])
 }
 
-// TestBlocking_AtOnce runs blocking commands that do not block.
+// TestBlocking_AtOnce runs blocking commands that get their reply at once.
 func TestBlocking_AtOnce(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, line := range []string{"BLPOP", "BLPOP q", "BRPOP q", "BLMOVE q r LEFT LEFT", "BRPOPLPUSH q r",

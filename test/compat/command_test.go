@@ -34,8 +34,9 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// laterThanRedis reports whether Redis 7.0.15 does not have a command: it comes
-// from a newer Redis, from Valkey or from Holdfast.
+// laterThanRedis reports whether a command is missing in Redis 7.0.15, because
+// it comes from a newer Redis, from Valkey or from Holdfast. since is the
+// version that introduced the command.
 func laterThanRedis(since string) bool {
 	return strings.HasPrefix(since, "8.") || strings.HasPrefix(since, "valkey") || since == "holdfast"
 }

@@ -12,7 +12,7 @@ import (
 // lib returns the code of a library with the name lib1.
 func lib(code string) string { return "#!lua name=lib1\n" + code }
 
-// load returns the line of FUNCTION LOAD for a library.
+// load returns the command FUNCTION LOAD with the code of a library.
 func load(code string) string { return fmt.Sprintf("FUNCTION LOAD REPLACE %q", code) }
 
 const oneFunction = `redis.register_function('f1', function(keys, args) return {keys, args, 1} end)`

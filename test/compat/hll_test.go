@@ -38,8 +38,8 @@ func TestHLL_Cache(t *testing.T) {
 	both(t, func(p *pair) {
 		p.Do("PFADD counted a b c", "GETRANGE counted 0 -1", "PFCOUNT counted", "PFCOUNT counted", "GET counted",
 			evalCount, "PFADD counted d", "GETRANGE counted 15 -1")
-		// Both servers use a cached count, even if a client has written it with
-		// SETRANGE.
+		// Both servers use a cached count, even if a client has written the
+		// bytes of the count.
 		p.Do(`SET k "HYLL\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\x7f\xff"`, "PFCOUNT k", "PFCOUNT k none",
 			"PFADD k", "PFCOUNT k", `SETRANGE k 8 "\xff\xff\xff\xff\xff\xff\xff\x7f"`, "PFCOUNT k", "PFADD k a",
 			"GET k", "PFMERGE k none", "PFCOUNT k none", "GET k",

@@ -35,7 +35,7 @@ func browser(t *testing.T) context.Context {
 	path := testutil.NeedProgram(t, testutil.RequireBrowser, "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
-		// As root, the user of CI, Chromium does not run with its sandbox.
+		// Chromium does not run with its sandbox as root, and CI runs as root.
 		chromedp.NoSandbox,
 		chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.WSURLReadTimeout(time.Minute),

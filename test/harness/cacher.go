@@ -49,7 +49,7 @@ func NewCacher(t testing.TB, addr, keys string, seed uint64) *Cacher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = conn.Close() }) // the test is over
+	t.Cleanup(func() { _ = conn.Close() }) // an error does not matter after the test
 	c := &Cacher{t: t, conn: conn, rnd: rand.New(rand.NewPCG(seed, 1)), keys: keys,
 		cache: make(map[string]int64), least: make(map[string]int64)}
 	for _, line := range []string{"HELLO 3", "CLIENT TRACKING ON"} {

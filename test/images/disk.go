@@ -56,8 +56,8 @@ func (c *content) resize(size int64) {
 	c.size = size
 }
 
-// change is a change that is not durable yet. It changes a file or the names in
-// a directory.
+// change is a modification that is not durable yet, of a file or of the names
+// in a directory.
 type change struct {
 	ended bool // the call has returned
 	life  int  // which process of the node made the change, counted from 0

@@ -87,7 +87,8 @@ func (p plan) produce(ctx context.Context, rep *report, jobs chan<- *job) error 
 			return err
 		}
 		if s.nodes == 1 && p.controls > 0 {
-			// Only the log's content is not stored in any other file as well.
+			// fsync has no effect on the log, because only the content of the
+			// log is stored in no other file.
 			forgets := func(path string) bool {
 				return strings.HasSuffix(path, ".wal") ||
 					strings.HasSuffix(path, "log.db")

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// load is a set of clients that write as fast as they get replies, with a short
-// pause, and record the replies. Each key is written once, with NX. Each client
-// also increments a counter of its own. So a write that was executed twice is
-// detected, as is a write that was lost.
+// load is a set of clients that write and record the replies. A client pauses
+// briefly between a reply and its next write. Each key is written once, with
+// NX. Each client also increments its own counter. So check detects a lost
+// write and a write that was executed twice.
 type load struct {
 	t       *testing.T
 	name    string

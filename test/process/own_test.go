@@ -196,8 +196,8 @@ func TestOwn_BlockedMove(t *testing.T) {
 	}
 }
 
-// TestOwn_TrackingOn checks that CLIENT TRACKING ON reports no change that was
-// acknowledged before it, by any node.
+// TestOwn_TrackingOn checks that after CLIENT TRACKING ON, a connection gets no
+// invalidation for a change that any node had acknowledged before.
 func TestOwn_TrackingOn(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

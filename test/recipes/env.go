@@ -15,13 +15,13 @@ import (
 // Env is the environment of a demonstration.
 type Env struct {
 	Addrs []string // client addresses of a cluster's nodes
-	// Others are the addresses of two more clusters, one address for each, for
-	// the recipe that needs independent clusters. If it is empty, there are
-	// none.
+	// Others contains one address of each of two more clusters, for the recipe
+	// that needs independent clusters. It is empty if there are no more
+	// clusters.
 	Others []string
-	// Middle is called once, in the middle of a demonstration. The program that
-	// runs the demonstration can inject a fault in it. Middle returns when the
-	// fault has been injected.
+	// Middle is called once, in the middle of a demonstration. It lets the
+	// program that runs the demonstration inject a fault, and returns when this
+	// is done.
 	Middle func()
 	// Log logs the steps of the demonstration.
 	Log func(format string, args ...any)

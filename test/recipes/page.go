@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A page names the file whose code it shows in a comment. Page inserts this
-// code after the comment: the part of the file between "page: begin" and "page:
-// end".
+// A comment in a page names the file whose code the page shows. Page inserts
+// this code after the comment: the part of the file between "page: begin" and
+// "page: end".
 const (
 	codeMark = "<!-- code: "
 	codeEnd  = "<!-- code end -->"

@@ -173,8 +173,8 @@ func (a *audit) waiters(node string, m *fsm.Machine) {
 	}
 }
 
-// log returns the committed entries in order. gap is the first index whose
-// entry the audit has got from no node, or 0 if there is no such index.
+// log returns the committed entries in order. gap is the first index for which
+// no node has given an entry to the audit, or 0 if there is none.
 func (a *audit) log() (log replay.Log, gap uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

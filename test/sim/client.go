@@ -53,7 +53,8 @@ func (c *client) connect() bool {
 	return false
 }
 
-// leave makes the client choose a new node at random before its next command.
+// leave disconnects the client. Before its next command, the client chooses a
+// node at random.
 func (c *client) leave() { c.home = "" }
 
 type command = []string

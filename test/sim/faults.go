@@ -336,7 +336,8 @@ func (inj *injection) clockJump() bool {
 
 // slowestLeased is the lowest rate of a clock, in millionths, in a history with
 // leader leases. A lease is safe only if the leader's clock is slower than each
-// voter's clock by less than 1 %, and some faults make a clock 0.9 ‰ too fast.
+// voter's clock by less than 1 %. The rate is above 99 %, because other faults
+// may make a voter's clock 0.9 ‰ too fast.
 const slowestLeased = 992_000
 
 // clockDrift makes a clock run at another rate. In a history without leader
@@ -416,8 +417,8 @@ func (inj *injection) addition() bool {
 
 // island cuts the leader off and then makes it remove all other nodes. With two
 // voters the leader may remove the other one on its own; with more voters it
-// may not. If it did, two different logs could be committed, and the audit
-// would report that.
+// may not. In a cluster with more voters, such a removal could lead to two
+// different committed logs, and the audit would report that.
 func (inj *injection) island() bool {
 	leader := inj.w.leader()
 	if leader == "" {

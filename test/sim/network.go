@@ -55,8 +55,8 @@ type link struct {
 
 const (
 	latency = 150 * time.Microsecond // delay of one direction, plus a random delay of up to the same length
-	// retransmit bounds the time from the end of a cut until the bytes that the
-	// link has kept arrive.
+	// retransmit is how long after the end of a cut the bytes arrive that the
+	// link has kept, at most.
 	retransmit = 200 * time.Millisecond
 )
 

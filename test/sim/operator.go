@@ -23,8 +23,8 @@ const (
 )
 
 // operatorKinds are the kinds that operate draws at random. removalOfJoining is
-// not among them: operate draws it separately, so that existing seeds kept
-// their faults when this kind was added.
+// not among them: operate draws it separately, so that the faults of existing
+// seeds did not change when this kind was added.
 var operatorKinds = []string{transferToDead, transferToDying, transferToSlow, transferToLagging,
 	removalTooMany, removalOfLeader}
 
@@ -249,8 +249,8 @@ func (inj *injection) removalOfLeader() bool {
 	return inj.w.renew(leader.id, inj.f.For)
 }
 
-// transferLeadership asks a node to transfer leadership to the node to. If that
-// is "", the cluster chooses the next leader.
+// transferLeadership asks a node to transfer leadership to the node with the ID
+// to. If the ID is "", the cluster chooses the next leader.
 func transferLeadership(n *cluster.Node, to string) error {
 	_, err := n.Transfer(context.Background(), to)
 	return err

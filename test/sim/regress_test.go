@@ -8,9 +8,9 @@ import (
 )
 
 // TestLateSnapshot reproduces a bug that seed 18, with a length of 60 s, found
-// by a replay of old requests. raft installed a snapshot once more. The
-// follower then answered for entries that it had deleted, and its process ended
-// with a panic.
+// by a replay of old requests. raft installed an old snapshot a second time.
+// After that, the follower answered requests for entries that it had deleted,
+// and its process ended with a panic.
 func TestLateSnapshot(t *testing.T) {
 	r := inBubble(t, &Schedule{Seed: 1, Scenario: lateSnapshotScenario})
 	for _, bad := range r.Violations {

@@ -69,8 +69,8 @@ func inBubble(t *testing.T, plan *Schedule) (r *Result) {
 		history = swappedAddresses
 	}
 	// raft draws its timeouts from math/rand. With the same seed, they are the
-	// same if the goroutines draw them in the same order. lint:ignore SA1019
-	// there is no other way to seed a library's use of it
+	// same if the goroutines draw them in the same order.
+	//lint:ignore SA1019 there is no other way to seed a library's use of it
 	mathrand.Seed(int64(plan.Seed))
 	begun := time.Now()
 	synctest.Test(t, func(*testing.T) { r = history(plan) })

@@ -78,10 +78,10 @@ type process struct {
 	died    atomic.Int64 // when the process died, in nanoseconds since the beginning of the history; 0 if it runs
 }
 
-// options returns the product's default options with two kinds of changes. It
-// raises CommitTimeout, whose default would only cost processor time. It lowers
-// other limits, so that a history of one minute reaches states that a cluster
-// reaches in a month.
+// options returns the product's default options with two kinds of changes.
+// CommitTimeout is higher, because its default would only cost processor time.
+// Other limits are lower, so that a history of one minute reaches states that a
+// real cluster reaches in a month.
 func options() cluster.Options {
 	o := cluster.DefaultOptions()
 	o.CommitTimeout = 50 * time.Millisecond
@@ -568,7 +568,8 @@ func (w *world) renew(id string, after time.Duration) bool {
 	return gone
 }
 
-// add permits a node to join, and reports whether that is certain.
+// add permits a node to join, and reports whether the cluster has certainly
+// recorded this.
 func (w *world) add(id string) bool {
 	for range removeTries {
 		if leader := w.leader(); leader != "" {
@@ -585,8 +586,8 @@ func (w *world) add(id string) bool {
 // transfer. A cluster with active faults may refuse some of them.
 const removeTries = 10
 
-// remove removes a node that is down from the members, and reports whether that
-// is certain.
+// remove removes a node that is down from the members, and reports whether the
+// node is certainly removed.
 func (w *world) remove(id string) bool {
 	for range removeTries {
 		if leader := w.leader(); leader != "" && leader != id {
@@ -595,8 +596,8 @@ func (w *world) remove(id string) bool {
 				if err == nil {
 					return true
 				}
-				// The error says only what this leader knows. The error is
-				// reliable once the leader has committed an entry in its term.
+				// The error is reliable only if this leader has committed an
+				// entry in its term.
 				if strings.Contains(err.Error(), "not a member") && settled(p, p.n.Status().Term) {
 					return true
 				}

@@ -41,7 +41,7 @@ func TestSizes_AreBounded(t *testing.T) {
 }
 
 // maxFolderFiles is the maximum number of product files in a folder. In a
-// larger folder, a reader does not find a file by its name.
+// larger folder, it is hard to find a file by its name.
 const maxFolderFiles = 30
 
 // TestFolders_AreSmall checks the number of product files of each folder.

@@ -303,7 +303,7 @@ func (p *pairs) numbers() (acked, sent int64, err error) {
 	return p.acked, p.sent, p.err
 }
 
-// writers contains a client of each of several nodes. stop ends their
+// writers contains one client for each of several nodes. stop ends their
 // goroutines.
 type writers struct {
 	all  []*pairs
@@ -327,7 +327,8 @@ func (s *injection) startWriters(ctx context.Context, nodes []*node) *writers {
 	return w
 }
 
-// progress waits until each client has written more numbers, or has failed.
+// progress waits until each client has written as many further numbers as more
+// says, or has failed.
 func (w *writers) progress(ctx context.Context, more int64) (acked []int64, err error) {
 	want := make([]int64, len(w.all))
 	for i, p := range w.all {

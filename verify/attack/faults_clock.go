@@ -18,7 +18,7 @@ var clockFaults = []fault{
 
 // wrongClocks changes the test clocks of the nodes for a while. The fault
 // counts only if the wall clock of the first node was wrong by at least half of
-// the offset wall.
+// the intended offset, wall.
 func (s *injection) wrongClocks(ctx context.Context, what string, nodes []*node, wall time.Duration, rate float64,
 	low, high time.Duration) (string, error) {
 	before, err := s.uptime(ctx, nodes[0])
@@ -104,8 +104,8 @@ func wallStrobe(ctx context.Context, s *injection) (string, error) {
 }
 
 // clockSlow lets clocks run slowly or not at all. Such a clock makes locks last
-// longer, never shorter. The wall clock is moved as well, so that the fault can
-// be seen.
+// longer, never shorter. clockSlow moves the wall clock as well, so that the
+// uptime of the node proves the fault.
 func clockSlow(ctx context.Context, s *injection) (string, error) {
 	nodes, err := s.clockNodes(ctx)
 	if err != nil {

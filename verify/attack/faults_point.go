@@ -25,8 +25,8 @@ const pointsPerFault = 3
 // way describes how to make a node reach a failpoint. The node is a follower
 // that has been killed.
 type way struct {
-	most int             // upper limit for the number of visits after which the process ends
-	fits func(Plan) bool // nil for all
+	most int             // largest count for which a node is armed: see Plan.Points
+	fits func(Plan) bool // reports whether the plan's cluster can reach the failpoint; nil for all plans
 	// before runs while the node is dead. If before is nil, nothing runs.
 	before func(ctx context.Context, s *injection, n *node, spec string) error
 	// meanwhile runs repeatedly until the armed node has ended. If meanwhile is

@@ -42,7 +42,7 @@ func TestPlans_Versions(t *testing.T) {
 						here++
 						seen[class]++
 						if begins := p.begins(cfg); (begins == tt.old) != (class == rollingUp || class == takenBack) {
-							t.Errorf("%s: a plan with %q starts its nodes with %s", tt.name, class, begins)
+							t.Errorf("%s: a plan with %s starts its nodes with %s", tt.name, class, begins)
 						}
 					}
 				}

@@ -30,8 +30,8 @@ type monitor struct {
 	led         time.Duration // last time at which a node said that it led
 	leaderships []Leadership
 	points      []checker.Chain
-	lost        [][]checker.Chain // points of earlier clusters: see newCluster
-	latest      map[string]uint64 // last recorded state index, by node
+	lost        [][]checker.Chain // points of the hash chains of earlier clusters: see newCluster
+	latest      map[string]uint64 // by node: log index of the last recorded state
 }
 
 // monitorEvery is the interval at which the monitor asks the nodes.

@@ -27,8 +27,8 @@ type Config struct {
 	Steps    int           // steps of an episode, 0 for stepsPerEpisode
 	Controls bool          // also run the negative controls
 	Load     load.Config   // the load, without addresses
-	// Traffic is the number of commands before each step. Quiet is the length
-	// of an episode without faults.
+	// Traffic is the number of commands that the load completes before each
+	// step. Quiet is the length of an episode without faults.
 	Traffic int
 	Quiet   time.Duration
 	Out     io.Writer // progress, one line per episode
@@ -74,7 +74,7 @@ type EpisodeReport struct {
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
-	Holds       []checker.Hold `json:"-"` // grants of locks, for the chart, as are the next two fields
+	Holds       []checker.Hold `json:"-"` // grants of locks; like the next two fields, for the chart
 	Samples     []load.Sample  `json:"-"`
 	Leaderships []Leadership   `json:"leaders"`
 	Duration    time.Duration  `json:"duration_ns"`

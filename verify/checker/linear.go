@@ -87,8 +87,8 @@ func span(history []*Op) (from, to time.Duration) {
 
 // Draw writes porcupine's page about one key. The page shows the longest order
 // that explains the history, and where that order ends. In porcupine a client
-// does one thing at a time. Draw therefore gives a client whose command has no
-// outcome another name for its later commands.
+// does one thing at a time. So after a command of unknown outcome, Draw gives
+// the client another name for its later commands.
 func Draw(w io.Writer, history []*Op, health *Health, limit time.Duration) error {
 	model := keyModel(health)
 	all := operations(history)

@@ -117,7 +117,7 @@ func Locks(holds []Hold, refusals []Refusal, health *Health) LockResult {
 	return res
 }
 
-// overlaps finds two owners that could both rely on the lock at one moment.
+// overlaps finds two owners that could rely on the lock at the same moment.
 // Either the cluster granted the lock twice, or the lock expired early.
 func overlaps(all []*Hold, health *Health) []Violation {
 	var bad []Violation
@@ -139,8 +139,8 @@ func overlaps(all []*Hold, health *Health) []Violation {
 	return bad
 }
 
-// lost finds owners whose lock was no longer theirs, according to a reply,
-// before their time was over.
+// lost finds owners that lost the lock before the end of its time to live,
+// according to a reply.
 func lost(all []*Hold, health *Health) []Violation {
 	var bad []Violation
 	for _, h := range all {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// delays makes the views after from show a delay of the lock that ends at end.
+// delays adds a lock delay that ends at the time end to the views between from
+// and end.
 func (s *lockStory) delays(from, end int) {
 	for _, v := range s.h.Views {
 		if millis(from) <= v.Clock && v.Clock < millis(end) {
@@ -14,8 +15,8 @@ func (s *lockStory) delays(from, end int) {
 	}
 }
 
-// delayStories are histories of a lock with a delay of half a second, and the
-// checks that must fail.
+// delayStories contains histories of a lock with a delay of half a second, each
+// with the checks that must fail.
 var delayStories = []struct {
 	what  string
 	build func(s *lockStory)

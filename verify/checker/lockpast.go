@@ -267,8 +267,9 @@ func LockPastOf(node, lock string, reply respwire.Value) LockPast {
 		return cmp.Or(cmp.Compare(a.Token, b.Token), -cmp.Compare(a.Acquired, b.Acquired))
 	})
 	full := len(past.Grants) >= MostGrants // older grants are not in the reply
-	// A restore ends a grant, and the lock in the backup has the same token. The
-	// history also contains the end of the restored grant, without its beginning.
+	// A restore ends a grant, and the restored lock has the same token. So the
+	// history may contain a token twice; for the restored grant it has only the
+	// end.
 	past.Grants = slices.CompactFunc(past.Grants, func(a, b LockGrant) bool {
 		return a.Token == b.Token && (a.Acquired == 0 || b.Acquired == 0)
 	})

@@ -69,7 +69,8 @@ var (
 	twoPermits = LockMode{Limit: 2}
 )
 
-// lockStories are histories of one lock, and the checks that must fail.
+// lockStories contains histories of one lock, each with the checks that must
+// fail.
 var lockStories = []struct {
 	what  string
 	build func(s *lockStory)

@@ -81,8 +81,9 @@ func TestMessages(t *testing.T) {
 		return Publish{Channel: "c", ID: id, Call: millis(call), Return: millis(ret)}
 	}
 	with := func(p Publish, o Outcome) Publish { p.Outcome = o; return p }
-	// listen returns a subscription that was confirmed at 10, and that was left
-	// or lost at 100.
+	// listen returns a subscription that was confirmed at 10 and ended at 100:
+	// by UNSUBSCRIBE if left is true, otherwise because the connection was
+	// lost.
 	listen := func(left bool, ids ...string) Subscription {
 		l := Subscription{Channel: "c", Node: "n1", Call: millis(8), Since: millis(10), Left: Forever, Ended: millis(100)}
 		if left {

@@ -283,10 +283,10 @@ func (c *client) breakLocks() {
 const (
 	// viewLocksEvery is the interval between two views of the locks.
 	viewLocksEvery = 20 * time.Millisecond
-	// lostConnection is how long before a client notices the loss of its
-	// connection the node may have died. The order of waiters is not checked in
-	// an interval around that moment: it begins lostConnection before it and
-	// ends lockSettles after it.
+	// lostConnection bounds the time from the death of a node until a client
+	// notices the loss of its connection. The order of waiters is not checked
+	// from lostConnection before the client notices the loss until lockSettles
+	// after it.
 	lostConnection = 500 * time.Millisecond
 	lockSettles    = 300 * time.Millisecond
 	// lateView is how late a view may be. If a view is later, the order and the

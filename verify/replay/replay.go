@@ -130,10 +130,9 @@ type session struct {
 }
 
 // walk reads the entries in order. It skips what the state machine skips:
-// entries behind the term fence, and groups of a session whose numbers were
-// executed before. It calls operation for each operation that is executed. It
-// calls entry with the lease clock of each entry that counts, and with -1 for
-// each other entry.
+// entries that the term fence excludes, and groups that were executed before.
+// It calls operation for each operation that is executed. It calls entry with
+// the lease clock of each entry that counts, and with -1 for each other entry.
 func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.RecordOp)) error {
 	sessions := make(map[string]*session) // by node
 	features := 0

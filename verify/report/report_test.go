@@ -118,7 +118,8 @@ func TestChart_Panels(t *testing.T) {
 	}
 }
 
-// A history without answers has no panels, and one without a leader no lane.
+// A history without replies has no panels, and a history without a leader has
+// no lane.
 func TestChart_Empty(t *testing.T) {
 	for _, samples := range [][]attack.Sample{nil, {{At: time.Hour, Took: 1, Commands: 1}}} {
 		c := draw(&attack.EpisodeReport{Duration: 30 * time.Millisecond, Samples: samples})

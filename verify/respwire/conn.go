@@ -47,8 +47,8 @@ func Connect(addr string, limit time.Duration) (*Conn, error) {
 	return c, nil
 }
 
-// Do sends one command on a connection of its own and reads the reply. limit
-// bounds each step. The error is only that of the connection: see NoError.
+// Do sends one command on a new connection and reads the reply. limit bounds
+// each step. The error is only that of the connection: see NoError.
 func Do(addr string, limit time.Duration, args ...string) (Value, error) {
 	c, err := Connect(addr, limit)
 	if err != nil {
