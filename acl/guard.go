@@ -44,7 +44,7 @@ func ScriptCatalog(t *fsm.Table) *Catalog {
 func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 	cmd := g.catalog.Resolve(args)
 	if cmd == nil {
-		return "" // an unknown command: its call fails anyway
+		return "" // the command is unknown, so the call of the script fails in any case
 	}
 	kept := users.Find(name)
 	if kept == nil && name == DefaultUser {

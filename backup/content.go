@@ -24,7 +24,8 @@ type Content struct {
 	LongestTTL int64 `json:"longest_ttl"`
 	// Locks lists the values of type lock, and the strings and hashes with a
 	// time to live, because lock libraries use these as locks. If there are
-	// more than maxLocks, it contains those with the longest time to live.
+	// more than maxLocks such keys, it contains the keys with the longest time
+	// to live.
 	Locks []Lock `json:"locks"`
 }
 

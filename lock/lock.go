@@ -58,7 +58,7 @@ type options struct {
 type Option func(*options)
 
 // WithTTL sets the length of the lease, at least MinTTL. The default is 30 s.
-// A crashed owner keeps others waiting for up to this time.
+// If an owner crashes, other clients wait for the lock for up to this time.
 func WithTTL(ttl time.Duration) Option { return func(o *options) { o.ttl = ttl } }
 
 // WithWait limits the time that Acquire waits for a lock that is taken. With 0,
@@ -170,7 +170,7 @@ func (a *attempt) run(ctx context.Context) (grant, error) {
 		case errors.Is(err, ErrTaken) || !transient(err):
 			return grant{}, err
 		case a.expired():
-			// The outcome of the last try is not known.
+			// The last try has an unknown outcome.
 			a.abandon(false)
 			return grant{}, err
 		}

@@ -196,8 +196,8 @@ func TestHeld_Lost(t *testing.T) {
 	})
 }
 
-// TestHeld_Unproved checks that the context of an owner that cannot renew its lease
-// is canceled before the lease ends, and that a short failure does not cancel it.
+// TestHeld_Unproved checks the context of an owner that cannot renew its lease.
+// The context is canceled before the lease ends, but not after a short failure.
 func TestHeld_Unproved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

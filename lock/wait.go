@@ -30,8 +30,8 @@ type Dedicated struct {
 }
 
 const (
-	// probeEvery is the interval at which Acquire checks that the node on which it
-	// waits is alive.
+	// probeEvery is the interval at which a waiting Acquire probes whether its
+	// node is alive.
 	probeEvery = 2 * time.Second
 	// probeLimit is the time within which a node must answer a probe.
 	probeLimit = 5 * time.Second

@@ -139,7 +139,7 @@ func (j *job) rewind(f *os.File, keepLimit int) (*scanner, error) {
 	return newScanner(f, keepLimit)
 }
 
-// verifyFile compares the keys of the file with those of the cluster.
+// verifyFile checks that the cluster has the keys of the file.
 func (j *job) verifyFile(ctx context.Context, f *os.File) error {
 	s, err := j.rewind(f, 0)
 	if err != nil {

@@ -53,8 +53,8 @@ type scanner struct {
 	sum     uint64 // checksum of the bytes that were read
 	version int
 	small   [8]byte
-	// kept contains the bytes that were read since keep was called, while keeping
-	// is set.
+	// While keeping is true, kept contains the bytes that were read since the
+	// call of keep.
 	kept      []byte
 	keeping   bool
 	keepLimit int

@@ -305,8 +305,8 @@ func (j *job) database(ctx context.Context, s *server, db int) error {
 	return nil
 }
 
-// verifyDatabase compares the keys of a server's database with those of the
-// cluster.
+// verifyDatabase checks that the cluster has the keys of a database of the
+// source.
 func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 	for cursor := "0"; ; {
 		next, keys, err := s.scan(ctx, db, cursor)

@@ -67,8 +67,8 @@ var notAudited = []string{
 	"sync", "psync",
 }
 
-// alsoAudited are the commands without the flag Admin that change what other
-// clients rely on.
+// alsoAudited are the commands without the flag Admin that change data or locks
+// on which other clients rely.
 var alsoAudited = []string{
 	"flushall", "flushdb", "swapdb", "lock|break",
 	"script|flush", "script|kill",
@@ -163,8 +163,8 @@ var ruleWords = []string{
 }
 
 // auditRule returns a rule of ACL SETUSER as the audit log prints it. It hides
-// passwords, and every argument that may be a mistyped password: one that lacks the
-// first character of a rule, or one that contains two rules.
+// passwords, and every argument that may be a mistyped password: an argument
+// that does not begin like a rule, or an argument that contains two rules.
 func auditRule(rule []byte) []byte {
 	switch {
 	case len(rule) == 0:
@@ -254,9 +254,9 @@ func (c *conn) auditRefused(r *row, args [][]byte, text string) {
 	}
 }
 
-// auditLogin logs a failed login. known says whether there is a user of that name.
-// If there is none, the name is not logged, because clients confuse the arguments
-// of AUTH, and the name may be a password.
+// auditLogin logs a failed login. known says whether a user with that name
+// exists. If there is none, the name is not logged, because clients confuse the
+// arguments of AUTH, and the name may be a password.
 func (c *conn) auditLogin(name string, known bool, result string) {
 	a := &c.srv.audit
 	if a.log == nil {

@@ -41,8 +41,8 @@ func (a *auditLines) take(t *testing.T) (lines []map[string]any) {
 	return lines
 }
 
-// TestAudit checks which commands appear in the audit log, with which result, and
-// that no password appears in it.
+// TestAudit checks which commands the audit log contains, with which results,
+// and that it contains no password.
 func TestAudit(t *testing.T) {
 	var log auditLines
 	s := serve(t, newFake(t), func(c *resp.Config) {

@@ -227,8 +227,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestHooks checks that the server counts and logs, by reason, what the guard
-// refuses.
+// TestHooks checks that the server counts and logs the connections that the
+// guard refuses, by reason.
 func TestHooks(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer
@@ -398,9 +398,9 @@ func TestConfig_NoLeader(t *testing.T) {
 	}
 }
 
-// TestAdmin_Outcome: if the outcome of a change of members is unknown, the error
-// says what the operator must check. If the change was not made, the error has a
-// code after which clients retry.
+// TestAdmin_Outcome checks the errors for a change of members. If the outcome
+// is unknown, the error tells the operator what to check. If the change was not
+// made, the error has a code after which clients retry.
 func TestAdmin_Outcome(t *testing.T) {
 	f := newFake(t)
 	var fails error
@@ -436,8 +436,8 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestAbsent checks that commands that are not supported return errors that
-// clients understand.
+// TestAbsent checks that unsupported commands return errors that clients
+// understand.
 func TestAbsent(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	for _, name := range []string{"SENTINEL MASTERS", "REPLCONF x", "MIGRATE x 0"} {

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/pubsub"
 )
 
-// conn is one client connection. Its fields belong to the goroutine that serves
-// it, except for those whose comments say otherwise.
+// conn is one client connection. Only the goroutine that serves the connection
+// may use the fields, unless their comments say otherwise.
 type conn struct {
 	srv     *Server
 	net     net.Conn
@@ -59,7 +59,8 @@ type conn struct {
 	info clientInfo
 }
 
-// activity is what a connection did last. Any goroutine may read it.
+// activity describes the last command of a connection. Any goroutine may read
+// it.
 type activity struct {
 	last  atomic.Int64           // time of the last command, in Unix nanoseconds
 	doing atomic.Pointer[string] // name of the last command

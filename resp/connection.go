@@ -351,8 +351,9 @@ func quit(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// reset returns the connection to the state of a new one, except for what
-// CLIENT SETINFO has set. Redis keeps that too.
+// reset returns the connection to the state of a new connection. As in Redis,
+// it keeps the name and version of the client library that CLIENT SETINFO has
+// set.
 func reset(c *conn, args [][]byte) fsm.Reply {
 	c.setMulti(nil)
 	c.tx.watch = nil

@@ -76,16 +76,16 @@ func TestTransaction_SessionCommandsInPlace(t *testing.T) {
 	n := len(f.groups())
 	c.expect("MULTI", "+OK", "PING", "+QUEUED", "SELECT 3", "+QUEUED", "EXEC", "*2\n+PONG\n+OK")
 	if got := len(f.groups()); got != n {
-		t.Errorf("a block without data made %d groups", got-n)
+		t.Errorf("a transaction without commands on data made %d groups, want none", got-n)
 	}
 	if info := c.do("CLIENT INFO"); !strings.Contains(info, " db=3 ") {
-		t.Errorf("SELECT in the block had no effect: %s", info)
+		t.Errorf("SELECT in the transaction had no effect after it, want database 3: %s", info)
 	}
 }
 
 // TestTransaction_UsesExecutorInPlace runs a connection command inside a
-// transaction. The command runs a group of its own. Afterwards, the replies of
-// the transaction must still be available.
+// transaction. The command runs a group of its own. After that group, the
+// replies of the transaction must still be available.
 func TestTransaction_UsesExecutorInPlace(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	c.send("SET key 12345", "MULTI", "GET key", "MEMORY USAGE key", "GET key", "EXEC")
@@ -98,7 +98,7 @@ func TestWatch(t *testing.T) {
 	for _, proto := range []struct{ hello, broken string }{{"HELLO 2", "*-1"}, {"HELLO 3", "_"}} {
 		c.do(proto.hello)
 		c.expect("SET a 1", "+OK", "WATCH a", "+OK")
-		other.expect("SET a 1", "+OK") // setting the same value is a change too
+		other.expect("SET a 1", "+OK") // SET with the same value counts as a change too
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "SET a 2", "+QUEUED", "EXEC", proto.broken)
 		// EXEC has removed the watch.
 		c.expect("MULTI", "+OK", "PING", "+QUEUED", "SET a 3", "+QUEUED", "EXEC", "*2\n+PONG\n+OK")
@@ -134,8 +134,8 @@ func TestWatch_TooMany(t *testing.T) {
 	c.expect("WATCH"+keys, "+OK", "WATCH"+keys, "-ERR too many watched keys", "UNWATCH", "+OK", "WATCH"+keys, "+OK")
 }
 
-// TestPipeline_Order mixes data commands and connection commands. Every reply must
-// be in its position.
+// TestPipeline_Order mixes commands on data and connection commands. The
+// replies must be in the order of the commands.
 func TestPipeline_Order(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	var lines, replies []string
@@ -210,7 +210,7 @@ func TestPipeline_Groups(t *testing.T) {
 		groups := f.groups()[before:]
 		for _, n := range groups {
 			if n > tc.most {
-				t.Errorf("%s: a group of %d operations, want at most %d", name, n, tc.most)
+				t.Errorf("%s: a group has %d operations, want at most %d", name, n, tc.most)
 			}
 		}
 		if len(groups) < tc.least {
@@ -219,9 +219,9 @@ func TestPipeline_Groups(t *testing.T) {
 	}
 }
 
-// TestPipeline_Splitting checks that small reads and writes share a group, and
-// that reads and writes are in separate groups after a group that delayed other
-// clients: see splitting.
+// TestPipeline_Splitting checks that small reads and writes share a group.
+// After a group that delayed other clients, reads and writes must be in
+// separate groups: see splitting.
 func TestPipeline_Splitting(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -259,10 +259,10 @@ func TestPipeline_Splitting(t *testing.T) {
 	// With tracking, the group of the reads also contains the operation that
 	// returns the log index.
 	if got := sizes([]string{"SET other v", "LRANGE l 0 0", "GET k", "SET other v"}); got != "[1 3 1]" {
-		t.Errorf("costly reads that are tracked: groups of %s operations", got)
+		t.Errorf("costly reads that are tracked: groups of %s operations, want [1 3 1]", got)
 	}
 	if got := sizes([]string{"SET other v", "STRLEN k", "SET other v"}); got != "[3]" {
-		t.Errorf("cheap reads that are tracked: groups of %s operations", got)
+		t.Errorf("cheap reads that are tracked: groups of %s operations, want [3]", got)
 	}
 }
 
@@ -318,7 +318,7 @@ func TestReset(t *testing.T) {
 	info := c.do("CLIENT INFO")
 	for _, want := range []string{" name= ", " db=0 ", " resp=2 ", " multi=-1 ", " flags=N ", " lib-name=lib "} {
 		if !strings.Contains(info, want) {
-			t.Errorf("after RESET: no %q in %s", want, info)
+			t.Errorf("after RESET, CLIENT INFO lacks %q: %s", want, info)
 		}
 	}
 }
@@ -331,7 +331,7 @@ func TestReadonly(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if got, want := fmt.Sprint(f.locals), "[false true false false false true false]"; got != want {
-		t.Errorf("reads were local: %v, want %v (from WATCH to EXEC none is)", got, want)
+		t.Errorf("the groups were local: %v, want %v (no group is local between WATCH and EXEC)", got, want)
 	}
 }
 
@@ -358,8 +358,9 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestErrors_Unclassified checks what an error without an outcome means: for a
-// group with writes, the outcome is unknown; a read fails with that error.
+// TestErrors_Unclassified checks the replies for an error that does not state
+// an outcome. For a group with writes, the reply says that the outcome is
+// unknown. For a read, the reply contains that error.
 func TestErrors_Unclassified(t *testing.T) {
 	f := newFake(t)
 	f.before = func(*fsm.Group) error { return errors.New("line\r\nbreak") }
@@ -408,7 +409,7 @@ func TestStop(t *testing.T) {
 	short, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	if err := s.Stop(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Stop while a pipeline runs: %v, want deadline exceeded", err)
+		t.Errorf("Stop while a pipeline runs returned %v, want deadline exceeded", err)
 	}
 	idle.send("SET a 2")
 	idle.wantEOF()
@@ -416,7 +417,7 @@ func TestStop(t *testing.T) {
 	if err := s.Stop(context.Background()); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
-	if err := s.Close(); err != nil { // returns at once, because the replies have been sent
+	if err := s.Close(); err != nil { // Close returns at once, because the replies have been sent
 		t.Errorf("Close: %v", err)
 	}
 	c.want("+OK", "+PONG", "$1\n1")
@@ -438,7 +439,7 @@ func TestStop_EndsSleepAndPause(t *testing.T) {
 	paused.wantMaybe("+OK")
 }
 
-// wantMaybe accepts a reply or the end of the connection.
+// wantMaybe expects either the given reply or the end of the connection.
 func (c *client) wantMaybe(want string) {
 	c.t.Helper()
 	if got, err := c.reply(); err == nil && got != want+"\n" || err != nil && !errors.Is(err, io.EOF) {
@@ -468,7 +469,7 @@ func TestAuth(t *testing.T) {
 			case strings.Contains(got, "ERR wrong number of arguments for") && !cmd.ArityOK(n):
 			case strings.Contains(got, "EXECABORT Transaction discarded because of: wrong number") && !cmd.ArityOK(n):
 			default:
-				t.Errorf("%s before AUTH: %q", line, got)
+				t.Errorf("%s before AUTH: got %q, want NOAUTH", line, got)
 			}
 		}
 	}
@@ -481,7 +482,7 @@ func TestAuth(t *testing.T) {
 		"RESET", "+RESET", "GET a", noauth)
 	d := dial(t, s)
 	if r := d.do("HELLO 3 AUTH default secret SETNAME bob"); !strings.HasPrefix(r, "%7\n") {
-		t.Errorf("HELLO with AUTH: %q", r)
+		t.Errorf("HELLO with AUTH: got %q, want a map of 7 entries", r)
 	}
 	d.expect("CLIENT GETNAME", "$3\nbob", "GET a", "_")
 	e := dial(t, s)
@@ -515,9 +516,9 @@ func TestPipeline_AfterLargeCommand(t *testing.T) {
 	c.expect("SET a "+strings.Repeat("x", 300<<10), "+OK", "SET a 1", "+OK", "GET a", "$1\n1")
 }
 
-// TestCompareRights checks that a command that compares a value with an
-// argument needs the right to read the key, alone and in a transaction, and
-// that COMMAND reports it.
+// TestCompareRights checks commands that compare a value with an argument. They
+// need the right to read the key, alone and in a transaction, and COMMAND
+// reports this access.
 func TestCompareRights(t *testing.T) {
 	const denied = "-NOPERM this user has no permissions to access one of the keys used as arguments"
 	s := serve(t, newFake(t))
@@ -535,8 +536,9 @@ func TestCompareRights(t *testing.T) {
 }
 
 // TestPipeline_Long checks that a long pipeline of writes is divided into large
-// groups, although redcon reads 4 KiB at a time, and that the order is kept. A
-// pipeline whose replies are long is divided into small groups: see conn.more.
+// groups, although redcon reads only 4 KiB at a time. The commands must stay in
+// order. A pipeline with long replies is divided into small groups: see
+// conn.more.
 func TestPipeline_Long(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -563,7 +565,7 @@ func TestPipeline_Long(t *testing.T) {
 	}
 	// Without the method more, there are more than 150 groups.
 	if len(groups) > 75 {
-		t.Errorf("%d groups, want at most 75", len(groups))
+		t.Errorf("the pipeline made %d groups, want at most 75", len(groups))
 	}
 	c.expect("SET v "+strings.Repeat("x", 100), "+OK")
 	lines = nil
@@ -572,12 +574,12 @@ func TestPipeline_Long(t *testing.T) {
 	}
 	_, groups = last(lines)
 	if most := slices.Max(groups); most > 300 {
-		t.Errorf("a group of %d operations, although their replies are long", most)
+		t.Errorf("a group has %d operations although their replies are long, want smaller groups", most)
 	}
 }
 
-// TestPipeline_LargeCommands mixes commands that are larger than a group with small
-// ones.
+// TestPipeline_LargeCommands mixes commands that are larger than a group with
+// small commands.
 func TestPipeline_LargeCommands(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))

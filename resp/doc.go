@@ -1,7 +1,7 @@
 // Package resp implements the client port. It speaks RESP2 and RESP3, keeps the
 // state of each connection (protocol, database, name, queued transaction) and
-// sends the replies. Package fsm defines what data commands do. An Executor
-// decides where they are executed and how current their results are.
+// sends the replies. Package fsm implements the commands on data. An Executor
+// decides on which node they are executed and how current their results are.
 //
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.

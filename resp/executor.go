@@ -10,8 +10,9 @@ import (
 // Executor runs groups for one connection, one at a time.
 type Executor interface {
 	// Do runs a group and returns the replies of its operations, one after the
-	// other. The replies are valid until the next Do. local allows stale reads from
-	// this node. The errors are those that errors.go translates.
+	// other. The replies are valid until the next Do. local allows stale reads
+	// from this node. errorText in errors.go translates the errors that Do may
+	// return.
 	//
 	// If early is not nil, Do may call it once, on another goroutine, with the
 	// replies that Do is about to return. early must not block.

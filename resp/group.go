@@ -19,14 +19,15 @@ const (
 	maxGroupOps   = 1024
 )
 
-// batch is what a connection keeps for the group that it builds and runs.
+// batch contains the state of a connection that belongs to the group which it
+// builds and runs.
 type batch struct {
 	rows      []*row   // commands of the group, for metrics
 	audited   [][]byte // arguments of the group's only command, if the audit log contains it
 	first     [][]byte // arguments of the group's first command, for the slow log
 	reads     []string // keys that the group reads and that tracking will remember
 	splitting splitting
-	// ownEvents is what mayCauseOwnEvents returned when the group was sent.
+	// ownEvents is the result of mayCauseOwnEvents when the group was sent.
 	ownEvents bool
 	front     fsm.Front
 	// traced are the groups of the pipeline that are traced and whose replies have
@@ -370,12 +371,12 @@ func (c *conn) evict(bytes int64) {
 // splitting counts the groups of a connection in which reads and writes stay in
 // separate groups.
 //
-// A group that contains a write goes through the log with all its reads: the
+// A group that contains a write goes through the log with all its reads. The
 // leader executes the costly reads while other writes wait, and all nodes
-// execute the others. For a pipeline of small reads and writes, that is the
-// fastest way. If a group turns out to be slow or its replies large, the next
-// splitGroups groups of the connection that write are split, so that such a
-// connection delays other clients once and not with each pipeline.
+// execute the cheap reads. For a pipeline of small reads and writes, that is
+// the fastest way. But if such a group is slow or has large replies, the
+// connection splits its next splitGroups groups that write. So the connection
+// delays other clients once, and not with each pipeline.
 type splitting int
 
 const (

@@ -303,7 +303,7 @@ func (c *conn) largeTransaction(m *multi, large *fsm.Reply, start time.Time) fsm
 	return fsm.Array(interleaved)
 }
 
-// trackFirst is called before a transaction is executed. It runs those commands
+// trackFirst is called before a transaction is executed. It runs the commands
 // of the transaction that turn on tracking: CLIENT TRACKING ON and CLIENT
 // CACHING YES. Reads that precede them in the transaction are then tracked too.
 // That causes unneeded invalidations, but none is missed. CLIENT CACHING NO is

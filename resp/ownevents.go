@@ -11,10 +11,11 @@ import (
 )
 
 // A connection that tracks keys or has subscribed to channels receives the
-// events of its own commands: the invalidation of a key that it changed, the
-// message that it published. As in Redis, such an event directly follows the
-// reply of the command that caused it. A client that has read the reply
-// therefore has the invalidation already, or reads it before the next reply.
+// events of its own commands: for example the invalidation of a key that it
+// changed, or a message that it published. As in Redis, such an event directly
+// follows the reply of the command that caused it. A client that has read the
+// reply therefore has the invalidation already, or reads it before the next
+// reply.
 //
 // The reply comes from the leader. Invalidations and messages come from this
 // node's state machine, which may be behind the leader. So the connection

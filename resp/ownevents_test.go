@@ -155,9 +155,10 @@ func TestOwn_Pieces(t *testing.T) {
 	}
 }
 
-// TestOwn_PieceUnknown checks a group that is executed in pieces and whose first
-// pieces have no known position in the log. The messages of these pieces come
-// before the reply of the first piece whose position is known.
+// TestOwn_PieceUnknown checks a group that is executed in pieces, where the
+// node does not know the positions of the first pieces in the log. The messages
+// of these pieces come before the reply of the first piece whose position is
+// known.
 func TestOwn_PieceUnknown(t *testing.T) {
 	f := newFake(t)
 	f.inPieces = true
@@ -260,9 +261,8 @@ func TestOwn_Blocking(t *testing.T) {
 	c.want("$1\nx", invalid("to"), "+PONG")
 }
 
-// TestOwn_OthersDoNotWait checks that a connection that neither tracks nor
-// subscribes does not wait, and that a connection that cannot receive events
-// does not wait either.
+// TestOwn_OthersDoNotWait checks that a connection does not wait for events if
+// it neither tracks nor subscribes, or if it cannot receive events.
 func TestOwn_OthersDoNotWait(t *testing.T) {
 	f, _ := follower(t) // the events are never delivered
 	s := serve(t, f)

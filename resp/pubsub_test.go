@@ -83,9 +83,9 @@ func TestPubSub_Restricted(t *testing.T) {
 	c.want(push(">", "message", "x", "z"), ">3\n$11\nunsubscribe\n$1\nx\n:0")
 }
 
-// TestPubSub_NothingBehind checks that messages for a subscription come before
-// the reply that ends it or that changes the protocol. After that reply a
-// client could not recognize them.
+// TestPubSub_NothingBehind checks that the messages for a subscription come
+// before the reply to a command that ends the subscription or changes the
+// protocol. After that reply, a client could not recognize the messages.
 func TestPubSub_NothingBehind(t *testing.T) {
 	for _, c := range []struct{ proto, line, mark, reply string }{
 		{"2", "RESET", "*", "+RESET"},
@@ -116,9 +116,9 @@ func TestPubSub_NothingBehind(t *testing.T) {
 	}
 }
 
-// TestPubSub_SlowSubscriber checks that a subscriber that does not read is
-// disconnected when too much data waits for it, and that it does not delay
-// other subscribers.
+// TestPubSub_SlowSubscriber checks that the server disconnects a subscriber
+// that does not read when too much data waits for it, and that this subscriber
+// does not delay other subscribers.
 func TestPubSub_SlowSubscriber(t *testing.T) {
 	for _, limit := range []struct {
 		name   string

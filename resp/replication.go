@@ -282,7 +282,7 @@ func (c *conn) transferWithin(node string, limit time.Duration) fsm.Reply {
 }
 
 // absentRows are the commands of a Redis server that have no function here but
-// that an operator may try. The reply says what to do instead. COMMAND does not
+// that an operator may try. The reply names an alternative. COMMAND does not
 // list them.
 //
 // Commands that a client library may probe for are not in this list. They get

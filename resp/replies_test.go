@@ -53,9 +53,9 @@ func (c *client) readSlowly(want string) {
 }
 
 // TestReplies_NotRead checks clients that request much data and read nothing.
-// The node keeps little memory for them, does not run their further commands, and
-// serves other clients meanwhile. When the clients read at last, they get all
-// replies.
+// The node keeps little memory for them, does not run their further commands,
+// and serves other clients meanwhile. When the clients finally read, they get
+// all replies.
 func TestReplies_NotRead(t *testing.T) {
 	const clients, times, size = 20, 10, 7 << 20
 	f := newFake(t)

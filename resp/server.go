@@ -192,7 +192,7 @@ type Server struct {
 	conns map[uint64]*conn
 }
 
-// diagnostics is what the server records for operators.
+// diagnostics contains the records that the server makes for operators.
 type diagnostics struct {
 	monitors monitorStream
 	slowlog  slow.Log
@@ -221,7 +221,8 @@ type processRun struct {
 	started time.Time
 }
 
-// lifecycle contains what the server needs to stop: see Stop and Close.
+// lifecycle contains the state that the server needs in order to stop: see Stop
+// and Close.
 type lifecycle struct {
 	closing    atomic.Bool
 	stopping   chan struct{}   // closed when closing is set; ends pauses and sleeps
@@ -382,8 +383,9 @@ func (s *Server) Close() error {
 	return ignoreClosed(err)
 }
 
-// Wait waits for the goroutines that Close does not wait for. Closing the cluster
-// may be what ends these goroutines, so call Wait after both have been closed.
+// Wait waits for the goroutines that Close does not wait for. Some of these
+// goroutines may end only when the cluster is closed. So call Wait after both
+// the server and the cluster have been closed.
 func (s *Server) Wait() { s.life.users.Wait() }
 
 // refuseWork makes handle refuse pipelines.
@@ -508,7 +510,7 @@ func (s *Server) handle(rc redcon.Conn, first redcon.Command) {
 	c.serve(first, rc.ReadPipeline())
 }
 
-// hooks returns hooks that count and log what the guard refuses.
+// hooks returns the hooks that count and log the refusals of the guard.
 func (s *Server) hooks() guard.Hooks {
 	return guard.Hooks{
 		ProtocolError: func(g *guard.Conn, reason string) {

@@ -52,7 +52,8 @@ func (c *cachingClient) next() string {
 	}
 }
 
-// round sends a pipeline of reads and writes, and caches what was read.
+// round sends a pipeline of reads and writes, and caches the values that it
+// reads.
 func (c *cachingClient) round(optin bool) {
 	var lines []string
 	var got []func(reply string)
@@ -134,8 +135,8 @@ func TestTracking_NeverStale(t *testing.T) {
 				}
 			}
 			delivered := make(chan struct{})
-			// This goroutine is the node. It applies what the leader's machine
-			// has executed, at random times.
+			// This goroutine acts as the node. It applies the entries that the
+			// leader's machine has executed, at random times.
 			go func() {
 				defer close(delivered)
 				rng := rand.New(rand.NewPCG(1, 2))

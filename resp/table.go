@@ -28,8 +28,9 @@ type row struct {
 	// command on data, it lists only the subcommands that the connection executes
 	// itself; the rows of all its subcommands are in cmd.
 	sub []row
-	// final is set if the command ends the node. The audit log then has a line
-	// when the command begins, and another one only if the command fails.
+	// final is set if the command ends the node. The audit log then contains a
+	// line for the start of the command, and a second line only if the command
+	// fails.
 	final bool
 
 	// The following fields are computed when the table is built.
@@ -62,7 +63,7 @@ type hooks struct {
 	granted func(c *conn, args [][]byte, reply []byte)
 	// answered is called after the reply has been written.
 	answered func(c *conn)
-	// tracks returns how the command changes what the connection tracks.
+	// tracks returns the effect of the command on the connection's tracking.
 	tracks func(args [][]byte) trackingChange
 	// secrets calls hide with the index of each argument that may be a password.
 	// MONITOR and the slow log do not show these arguments.
@@ -321,9 +322,9 @@ func ConnectionCommands() []fsm.Command {
 	return out
 }
 
-// NewCatalog returns the catalog of all commands: those of the state machine's
-// table and those that this package executes, including those of a Sentinel
-// port.
+// NewCatalog returns the catalog of all commands: the commands of the state
+// machine's table, and the commands that this package executes, including the
+// commands of a Sentinel port.
 func NewCatalog(machine *fsm.Table) *acl.Catalog {
 	rows := clientPortRows(machine)
 	for name, r := range indexRows(sentinelFamilies()...) {

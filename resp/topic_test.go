@@ -78,10 +78,10 @@ func TestPubsub_Limits(t *testing.T) {
 	w.expect("CLIENT TRACKING ON BCAST PREFIX "+long, "+OK")
 }
 
-// TestTracking_BroadcastRights checks that a connection in BCAST mode receives no
-// invalidations of keys that its user may not read, nor does the connection that
-// it redirects to. When the rights change, the client receives an invalidation of
-// all keys.
+// TestTracking_BroadcastRights checks that a connection in BCAST mode receives
+// no invalidations of keys that its user may not read. The same holds for a
+// connection to which it redirects its invalidations. When the rights change,
+// the client receives an invalidation of all keys.
 func TestTracking_BroadcastRights(t *testing.T) {
 	s := serve(t, newFake(t))
 	admin := dial(t, s)

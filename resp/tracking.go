@@ -68,7 +68,7 @@ func clientTracking(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// trackingChange is the effect of a command on what the connection tracks. EXEC
+// trackingChange is the effect of a command on the connection's tracking. EXEC
 // must know it before it runs the transaction: see trackFirst.
 type trackingChange int
 
@@ -195,7 +195,8 @@ func (c *conn) track() (keys []string) {
 	return c.batch.reads
 }
 
-// tracked ends what track began. It returns the replies without the log index.
+// tracked registers the reads that track has announced. It returns the replies
+// without the log index.
 func (c *conn) tracked(keys []string, out []byte, err error) []byte {
 	if keys == nil {
 		return out

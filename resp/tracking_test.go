@@ -191,9 +191,10 @@ func TestTracking_CachingOnce(t *testing.T) {
 	c.want(invalid("l"))
 }
 
-// TestTracking_ReadInTransaction checks that the connection commands of a
-// transaction, which run before the replies are written, do not send an
-// invalidation of a value ahead of the reply that contains the value.
+// TestTracking_ReadInTransaction checks a transaction that reads a value and
+// contains connection commands. These commands run before the replies are
+// written, but they must not send an invalidation of the value ahead of the
+// reply that contains it.
 func TestTracking_ReadInTransaction(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))

@@ -51,8 +51,8 @@ type accounts struct {
 	logins       guard.LoginThrottle
 	openChannels atomic.Bool // acl-pubsub-default is allchannels
 	// confirmed means that this node has read the users of the cluster
-	// linearizably since it started. Before that, a default user that needs no
-	// password may only mean that the node does not know the users yet.
+	// linearizably since it started. Before that, the default user may seem to
+	// need no password only because the node does not know the users yet.
 	confirmed atomic.Bool
 	replaced  atomic.Bool // SetDefaultPassword was called
 }
@@ -71,9 +71,9 @@ type identity struct {
 	unconfirmed atomic.Pointer[acl.User]
 }
 
-// seedOf returns the first users of a cluster in the form in which the state
-// stores them: those of --acl-file, and a default user with the password of
-// --requirepass.
+// seedOf returns the first users of a cluster, in the form in which the state
+// stores users. These are the users of --acl-file, and a default user with the
+// password of --requirepass.
 func seedOf(catalog *acl.Catalog, users []*acl.User, password string) []fsm.User {
 	var out []fsm.User
 	if password != "" {
@@ -242,10 +242,11 @@ func (c *conn) become(a *account, authed bool) {
 }
 
 // limitInput sets the limits of a connection that has not authenticated. If the
-// default user needs no password, the limits are those after a login; otherwise,
-// they are those before a login. While the users are not confirmed, the default
-// user that this node knows decides, because the first command of a client may be a
-// large one. Any goroutine may call limitInput.
+// default user needs no password, the limits for authenticated connections
+// apply. Otherwise, the stricter limits before a login apply. While the users
+// are not confirmed, the default user that this node knows decides, because the
+// first command of a client may be a large one. Any goroutine may call
+// limitInput.
 func (c *conn) limitInput() {
 	c.mu.Lock()
 	authed := c.info.authed
@@ -302,8 +303,8 @@ func (c *conn) authError(r *row, args [][]byte) string {
 // a node has no leader, and says no more than the HTTP port. MULTI must not be
 // refused: if it were, and the users were confirmed before the next command of
 // the same pipeline, the commands of the transaction would run one by one. The
-// commands between MULTI and EXEC are admitted one by one, and EXEC aborts the
-// transaction if one of them was refused.
+// server checks the commands between MULTI and EXEC one by one. If it refuses
+// one of them, EXEC aborts the transaction.
 func (r *row) isOpen(args [][]byte) bool {
 	switch r.fullName() {
 	case "ping", "echo", "select", "client|setname", "client|setinfo", "client|getname", "client|id", "client|reply",
@@ -501,7 +502,7 @@ const oldFeaturesAttempts = 200
 const lockDelayChecks = 100
 
 // bootstrapUsers reads the users of the cluster as soon as there is a leader,
-// and writes those that are missing.
+// and writes the users that are missing.
 func (s *Server) bootstrapUsers() {
 	users := userClient{s, s.cluster.NewExecutor()}
 	t := time.NewTicker(bootstrapEvery)

@@ -134,8 +134,8 @@ func TestClientList_Commands(t *testing.T) {
 	}
 }
 
-// TestUsers_ReplacedPassword checks the clients that log in to a node that has
-// no leader, with a password that only this node accepts: they lose their
+// TestUsers_ReplacedPassword checks clients that log in while their node has no
+// leader, with a password that only this node accepts. They lose their
 // connections as soon as the node has read the users of the cluster.
 func TestUsers_ReplacedPassword(t *testing.T) {
 	f := newFake(t)
@@ -163,8 +163,8 @@ func TestUsers_ReplacedPassword(t *testing.T) {
 	}
 }
 
-// TestUsers_KeptPassword checks that a client that logs in before the users are
-// confirmed keeps its connection if its password is that of the cluster.
+// TestUsers_KeptPassword checks a client that logs in before the users are
+// confirmed, with the password of the cluster. It keeps its connection.
 func TestUsers_KeptPassword(t *testing.T) {
 	f := newFake(t)
 	dial(t, serve(t, f)).expect("CONFIG SET requirepass secret", "+OK")
@@ -234,8 +234,8 @@ func TestUsers_Transaction(t *testing.T) {
 	c.expect("EXISTS a b", ":2")
 }
 
-// TestUsers_FirstCommandIsLarge checks that the first command of a client of a
-// cluster without passwords may be longer than what a client may send before a
+// TestUsers_FirstCommandIsLarge checks a cluster without passwords. There, the
+// first command of a client may be longer than the limit that applies before a
 // login.
 func TestUsers_FirstCommandIsLarge(t *testing.T) {
 	f := newFake(t)

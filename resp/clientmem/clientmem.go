@@ -12,11 +12,10 @@ import (
 	"github.com/holdfast-kv/holdfast/platform"
 )
 
-// Budget bounds the bytes that all clients of this node occupy together:
-// replies and messages that they have not read, commands that are incomplete,
-// and commands that are queued for EXEC. Amounts below freeBytes are not
-// counted, except for messages. So ordinary commands are never delayed by the
-// limit and do not use its lock.
+// Budget bounds the bytes that all clients of this node occupy together: unread
+// replies and messages, incomplete commands, and commands that are queued for
+// EXEC. Amounts below freeBytes are not counted, except for messages. So
+// ordinary commands are never delayed by the limit and do not use its lock.
 //
 // A reply that would exceed the limit waits for room before the node builds it.
 // To make room, the node closes connections that occupy memory and whose
@@ -59,9 +58,9 @@ type Account struct {
 	progress atomic.Int64 // when the client last read or sent something, in Unix nanoseconds
 	// busy is true while the node executes a command for which the client
 	// waits. It is false while the node writes replies to the socket and while
-	// a blocking command waits: the bytes that the connection occupies at those
-	// times are replies that the client has not read, or commands that it has
-	// sent too early.
+	// a blocking command waits. At those times, the connection occupies bytes
+	// because the client has not read its replies, or has sent commands too
+	// early.
 	busy atomic.Bool
 }
 

@@ -47,8 +47,8 @@ func socket(t *testing.T) (g *Conn, client net.Conn) {
 	return g, client
 }
 
-// TestMore reads a long pipeline as the server does: a Read of 4 KiB, then what
-// More returns. The commands must be complete and in order.
+// TestMore reads a long pipeline as the server does: with a Read of 4 KiB and
+// then calls of More. The commands must be complete and in order.
 func TestMore(t *testing.T) {
 	in := append(numbered(30000), "BAD FRAME\r\n*1\r\n*1\r\n"...)
 	g, client := socket(t)
@@ -142,8 +142,8 @@ func TestMore_NotAllowed(t *testing.T) {
 			t.Errorf("More(-1) returned %d bytes, want none", len(packet))
 		}
 	}
-	// Without a socket of its own, for instance with TLS, More cannot know what has
-	// arrived.
+	// If the connection is not a plain socket, for instance with TLS, More
+	// cannot read further input without waiting.
 	g = New(&feed{in: numbered(2000)}, DefaultLimits(), Hooks{})
 	g.SetAuthenticated(true)
 	n, err := g.Read(make([]byte, 4096))

@@ -1,12 +1,12 @@
 // Package guard protects the client port from clients. A [Conn] wraps the
 // socket of one client. It checks the frames and the limits of a command before
 // the RESP parser sees a byte of it. A [Listener] limits the number of
-// connections, and the number and the rate of those that have not
-// authenticated. A [LoginThrottle] limits how fast passwords can be tried.
-// [Limits] are the settings of all three.
+// connections. It also limits the number and the input rate of the connections
+// that have not authenticated. A [LoginThrottle] limits how fast passwords can
+// be tried. [Limits] are the settings of all three.
 //
-// The package does not know what the commands mean, and it imports nothing of
-// the server behind it.
+// The package does not know the meaning of commands. It does not depend on the
+// server behind it.
 package guard
 
 import (
@@ -59,8 +59,7 @@ import (
 // client is silent between commands.
 //
 // Only the connection's goroutine may call Read. All other methods are safe for
-// concurrent use. The guard sets the deadlines of the connection; others must
-// not.
+// concurrent use. Only the guard may set the deadlines of the connection.
 type Conn struct {
 	net.Conn
 	limits *Limits
@@ -270,8 +269,8 @@ func (g *Conn) Write(p []byte) (int, error) {
 	return sent, nil
 }
 
-// TryWrite sends what the socket accepts without waiting, and returns the
-// number of bytes. It ignores errors, because the next Write returns them.
+// TryWrite sends as many bytes of p as the socket accepts without waiting, and
+// returns their number. It ignores errors, because the next Write returns them.
 func (g *Conn) TryWrite(p []byte) (sent int) {
 	if !g.writeMu.TryLock() {
 		return 0
@@ -615,10 +614,10 @@ func (g *Conn) refuse(scratch []byte) error {
 	return io.EOF
 }
 
-// linger closes the sending side of c and reads the remaining input, until
-// the given time at most. If a socket is closed with unread input, the kernel
-// sends a reset, which can destroy the last line before the client has read it.
-// Errors are ignored, because the caller closes c anyway.
+// linger closes the sending side of c and reads the remaining input, until the
+// given time at most. If a socket is closed with unread input, the kernel sends
+// a reset, which can destroy the last line before the client has read it.
+// linger ignores errors, because its caller closes c afterwards.
 func linger(c net.Conn, scratch []byte, until time.Time) {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil || c.SetReadDeadline(until) != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// A feed is a connection with fixed input. It keeps what is written to it and counts
-// the calls of SetReadDeadline.
+// A feed is a connection with fixed input. It stores the bytes that are written
+// to it, and counts the calls of SetReadDeadline.
 type feed struct {
 	net.Conn         // nil: no other method may be called
 	in        []byte // input that is still to be read

@@ -9,9 +9,9 @@ import (
 )
 
 // TestEarlyConns checks that Accept waits while the first commands of other
-// connections are executed, and that a connection is counted from Accept until it
-// waits for input, and again from its first input until its next Read, ReadAhead or
-// Close.
+// connections are executed. It also checks when a connection counts: from
+// Accept until it waits for input, and again from its first input until its
+// next Read, ReadAhead or Close.
 func TestEarlyConns(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

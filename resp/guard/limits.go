@@ -6,8 +6,8 @@ import (
 )
 
 // Limits are the limits of a client connection. This package enforces them,
-// except those on messages, subscriptions and client memory. A Listener copies
-// them when it is created, so a change does not affect open connections.
+// except the limits on messages, subscriptions and client memory. A Listener
+// copies them when it is created, so a change does not affect open connections.
 //
 // Where Redis has the same limit, the error is the text of Redis 7.0.15. The
 // comment of each such field quotes the error.

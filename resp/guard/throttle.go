@@ -82,8 +82,8 @@ func LoginPenalty(n int) time.Duration {
 	return min(firstPenalty<<min(n-1, MaxWrongPasswords), maxPenalty)
 }
 
-// throttleKeys returns the keys under which a login is counted: first that of
-// the user at the address, and then that of the address.
+// throttleKeys returns the two keys under which a login is counted: first the
+// key of the user at the address, and then the key of the address alone.
 func throttleKeys(ip, user string) [2]throttleKey {
 	if len(user) > maxThrottleUser {
 		sum := sha256.Sum256([]byte(user))
@@ -163,7 +163,7 @@ const (
 
 // Done ends a login that Reserve admitted. A success resets the failures of the
 // user at the address. The failures of the address stay; otherwise a client
-// with one valid password could continue to guess others.
+// with a valid password could continue to guess the passwords of other users.
 func (t *LoginThrottle) Done(addr net.Addr, user string, outcome LoginOutcome, now time.Time) {
 	ip := throttleAddr(addr)
 	if ip == "" {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestLoginThrottle_ManyConnections checks that an address that opens a
-// connection for each guess makes no more progress than an address that waits
-// for each answer.
+// TestLoginThrottle_ManyConnections checks that a client gains nothing by
+// opening a connection for each guess: it makes no more progress than a client
+// that waits for each answer.
 func TestLoginThrottle_ManyConnections(t *testing.T) {
 	var l LoginThrottle
 	now := time.Unix(1000, 0)
@@ -144,8 +144,8 @@ func TestLoginThrottle_OtherClients(t *testing.T) {
 	}
 }
 
-// TestLoginThrottle_Memory checks that user names of refused logins take no
-// memory, and that long names are not kept.
+// TestLoginThrottle_Memory checks that the user names of refused logins take no
+// memory, and that long names are not stored.
 func TestLoginThrottle_Memory(t *testing.T) {
 	var l LoginThrottle
 	now := time.Unix(1000, 0)

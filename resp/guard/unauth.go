@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// unauthConns are the open connections of a listener that have not authenticated.
-// Their number and their rate of input are limited, so that clients that do not log
-// in cannot keep others from logging in.
+// unauthConns are the open connections of a listener that have not
+// authenticated. Their number and their rate of input are limited, so that they
+// cannot keep other clients from logging in.
 //
-// When the limit on all such connections, or on those of one address, is reached,
-// the listener closes the oldest one in favor of a new connection. That seldom hits
-// a client that logs in, because such a client is unauthenticated only briefly.
-// unauthConns is safe for concurrent use.
+// One limit applies to all such connections, another to those of one address.
+// If a new connection exceeds the limit per address, the listener closes the
+// oldest connection from that address. If it exceeds the other limit, the
+// listener closes the oldest connection of the address that has the most. A
+// client that logs in is seldom hit, because it is unauthenticated only
+// briefly. unauthConns is safe for concurrent use.
 type unauthConns struct {
 	mu     sync.Mutex
 	n      int

@@ -39,8 +39,8 @@ type Outbox struct {
 	// serving is false. Messages that this command caused stay in the queue
 	// until its reply is written. It is 0 if there is no such command.
 	waiter fsm.Pos
-	size   int // bytes of the messages in queue and of those being written
-	count  int // number of messages in queue and of those being written
+	size   int // bytes of the messages in queue and of the messages that are being written
+	count  int // number of messages in queue and of messages that are being written
 	// ranked is the part of size and count that has been reported to the memory
 	// for clients: see rankLocked.
 	ranked int64

@@ -53,9 +53,9 @@ func TestOutbox_Flood(t *testing.T) {
 	}
 }
 
-// TestOutbox_Begin checks that a message that was queued before a pipeline, and
-// that the outbox's goroutine has not written yet, is written before the replies of
-// the pipeline. After a blocking command, the message follows the reply.
+// TestOutbox_Begin checks a message that was queued before a pipeline and that
+// the outbox's goroutine has not written yet. It is written before the replies
+// of the pipeline. After a blocking command, the message follows the reply.
 func TestOutbox_Begin(t *testing.T) {
 	for _, test := range []struct {
 		name  string

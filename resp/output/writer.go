@@ -75,7 +75,7 @@ const (
 	ReplyOn ReplyMode = iota
 	ReplyOff
 	ReplySkipNext // the last command was CLIENT REPLY SKIP
-	ReplySkip     // the current command is the one after CLIENT REPLY SKIP
+	ReplySkip     // the current command is the command after CLIENT REPLY SKIP
 )
 
 // Failed reports whether the client can receive nothing more.
@@ -144,14 +144,14 @@ func (w *Writer) putLocked(b []byte) {
 	w.cfg.Memory.Add(-int64(len(b)))
 }
 
-// Send sends what redcon has collected.
+// Send sends the output that redcon has collected.
 func (w *Writer) Send() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.sendLocked()
 }
 
-// sendLocked sends what redcon has collected. An error ends the connection.
+// sendLocked sends the output that redcon has collected. An error ends the connection.
 func (w *Writer) sendLocked() {
 	w.unsent = 0
 	w.cfg.Memory.BeginWait()
@@ -242,9 +242,10 @@ func (w *Writer) messages(next func() []byte, sent func()) error {
 	}
 }
 
-// messagesLocked writes messages while no pipeline runs. If a slot is free, it
-// sends what the socket accepts. If the socket accepts nothing, messagesLocked
-// waits without a slot, and then sends a small part.
+// messagesLocked writes messages while no pipeline runs. With a slot of
+// Pushers, it sends as many bytes as the socket accepts without waiting. If the
+// socket accepts nothing, messagesLocked waits without a slot, and then sends a
+// small part.
 func (w *Writer) messagesLocked(b []byte) error {
 	for len(b) > 0 {
 		n, err := w.trySend(b[:min(len(b), strideBytes)]), error(nil)
@@ -261,8 +262,9 @@ func (w *Writer) messagesLocked(b []byte) error {
 	return nil
 }
 
-// trySend sends what the socket accepts without waiting, as soon as pushers has a
-// free slot. It returns 0 if the connection is encrypted.
+// trySend waits for a free slot of Pushers. Then it sends as many bytes as the
+// socket accepts without waiting, and returns their number. It returns 0 if the
+// connection is encrypted.
 func (w *Writer) trySend(b []byte) (n int) {
 	g, ok := w.cfg.Net.(*guard.Conn)
 	if !ok || w.cfg.Pushers == nil {

@@ -232,8 +232,8 @@ func (h *Hub) Leave(c *Subscriber) {
 	h.Untrack(c.id)
 }
 
-// listsLocked returns the patterns that may match a channel: those whose
-// literal prefixes are prefixes of the channel.
+// listsLocked returns the patterns that may match a channel. Their literal
+// prefixes are prefixes of the channel.
 func (h *Hub) listsLocked(channel string) (lists [][]*topic) {
 	if h.patterns.len() > 0 {
 		h.patterns.walk(channel, func(_ string, r *topicList) { lists = append(lists, r.list()) })
@@ -479,8 +479,8 @@ func AppendPush(dst []byte, proto, n int) []byte {
 	return fsm.AppendHead(dst, '*', int64(n))
 }
 
-// Forbidden returns the ids of those given connections that have a subscription
-// which their user's rules no longer allow.
+// Forbidden returns the ids of the given connections that have a forbidden
+// subscription: one that the rules of the connection's user no longer allow.
 func (h *Hub) Forbidden(of map[uint64]bool) []uint64 {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

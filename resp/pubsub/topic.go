@@ -89,7 +89,7 @@ func (r *topicList) list() []*topic { return r.topics[:len(r.topics):len(r.topic
 func (r *topicList) add(t *topic) { r.topics = append(r.topics, t) }
 
 // remove counts a topic that is gone. Once half of the topics are gone, remove
-// copies the others into a new list, so its amortized cost is constant.
+// copies the rest into a new list. So the amortized cost of remove is constant.
 func (r *topicList) remove() {
 	if r.gone++; 2*r.gone < len(r.topics) {
 		return

@@ -514,9 +514,9 @@ func (t *tracking) changed(index uint64, e *fsm.Event) {
 // this node has missed events. A command that empties several databases causes
 // one invalidation. flushed sends the invalidations and forgets the readings
 // piece by piece, and releases the lock in between. A read that is settled
-// meanwhile compares its log index with flushedAt, so flushedAt is set first:
-// otherwise the connection could cache the reply of a read from before the
-// flush after it has received the invalidation.
+// meanwhile compares its log index with flushedAt. So flushedAt is set first.
+// Otherwise, a connection that has already received the invalidation could
+// cache the reply of a read from before the flush.
 func (t *tracking) flushed(index uint64, e *fsm.Event) {
 	last := t.emptied
 	t.emptied = e
@@ -543,8 +543,8 @@ func (t *tracking) flushed(index uint64, e *fsm.Event) {
 // allKeys encodes the null that stands for all keys in an invalidation.
 func allKeys(proto int) []byte { return fsm.Null.Append(nil, proto) }
 
-// entryDone sends the invalidations that wait for the end of an entry: those of
-// BCAST mode, one for each prefix. The caller must not hold the hub's lock.
+// entryDone sends the invalidations of BCAST mode, which wait for the end of an
+// entry: one for each prefix. The caller must not hold the hub's lock.
 func (t *tracking) entryDone(index uint64) {
 	t.emptied = nil
 	if len(t.changedKeys) == 0 {
@@ -634,9 +634,11 @@ func (b *broadcast) readable(keys []string, u *acl.User) []string {
 	return of
 }
 
-// send sends a connection the keys of the group. It leaves out the keys that
-// the connection has changed itself, in NOLOOP mode, and the keys that its
-// user, or the user of the connection that it redirects to, may not read.
+// send sends a connection the keys of the group. In NOLOOP mode, it leaves out
+// the keys that the connection has changed itself. It also leaves out the keys
+// that the connection's user may not read. If the connection redirects to
+// another connection, the user of that connection must be allowed to read the
+// keys too.
 func (b *broadcast) send(id uint64) {
 	tr := b.t.clients[id]
 	keys := b.readable(b.group.changedKeys, tr.c.conn.Rules())

@@ -196,8 +196,8 @@ func TestTracking_AllPending(t *testing.T) {
 }
 
 // TestTracking_FlushUnderWay checks a read of a key while all keys are being
-// dropped. Whether the reading is kept depends on the log index of the read, and
-// not on whether the walk has reached the key.
+// dropped. Only the log index of the read decides whether the reading stays,
+// and not the progress of the walk.
 func TestTracking_FlushUnderWay(t *testing.T) {
 	for _, c := range []struct {
 		at    uint64

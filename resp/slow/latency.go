@@ -21,7 +21,8 @@ type Latency struct {
 	events map[string]*series
 }
 
-// maxSamples is the number of samples that are kept for each event, as in Redis.
+// maxSamples is the maximum number of samples that are stored for each event,
+// as in Redis.
 const maxSamples = 160
 
 // series contains the samples of one event, at most one per second, newest last.

@@ -1,5 +1,5 @@
 // Package wire reads encoded replies: their boundaries, the errors in them and
-// their strings. It neither copies nor changes what it reads.
+// their strings. It neither copies nor changes the replies.
 package wire
 
 import (
@@ -62,8 +62,8 @@ func MayHoldError(b []byte) bool {
 	return len(b) > 0 && (b[0] == '-' || bytes.Contains(b, []byte("\n-")))
 }
 
-// EachError calls f with every error line of a complete reply, including those
-// in arrays, without the minus sign and the line end.
+// EachError calls f with every error line of a complete reply, including the
+// errors in arrays. The line has no minus sign and no line end.
 func EachError(b []byte, f func(line []byte)) {
 	for len(b) > 0 {
 		head, payload, _ := Head(b)
