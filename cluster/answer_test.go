@@ -50,7 +50,7 @@ func TestForwarder_AnswersEarly(t *testing.T) {
 		results = append(results, r)
 	}
 	if !fsm.TooLong(results[10].Reply) {
-		t.Fatal("the reply for a script that takes too long has another form")
+		t.Fatal("fsm.TooLong does not recognize the reply: the test must use the reply of a script that takes too long")
 	}
 	if fw.deliver(slices.Concat(results[:60], results[50:])) { // ten results arrive twice
 		t.Error("deliver wants a new link, although no group was refused")

@@ -230,8 +230,8 @@ func TestWaits_GroupGone(t *testing.T) {
 	c.forgotten()
 }
 
-// TestWaits_FollowerDies: a follower dies. Its waiters get no elements, and they
-// delay the other waiters only until the cluster drops them.
+// TestWaits_FollowerDies: a follower dies. Its waiters get no elements, and
+// they delay the other waiters only until the leader suspends or removes them.
 func TestWaits_FollowerDies(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

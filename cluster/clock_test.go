@@ -35,7 +35,7 @@ func TestTTL_ThroughLeaders(t *testing.T) {
 	c := start(t, 3)
 	cl := c.client("n2")
 	// granted is read before the request, so the lock has lived for slightly
-	// less than the time since granted.
+	// less than time.Since(granted).
 	granted := time.Now()
 	var moved time.Duration
 	lived := func() time.Duration { return time.Since(granted) + moved }

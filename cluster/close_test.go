@@ -30,7 +30,7 @@ func TestHandOver(t *testing.T) {
 		}
 		cancel()
 		if took := time.Since(begun); took > 5*time.Second {
-			t.Errorf("handing over took %v", took)
+			t.Errorf("handing over took %v, want at most 5s", took)
 		} else {
 			t.Logf("handed over in %v", took)
 		}
@@ -45,7 +45,7 @@ func TestHandOver(t *testing.T) {
 	}
 	l.check("n1")
 	if l.unknown.Load() > 0 {
-		t.Errorf("%d unknown outcomes", l.unknown.Load())
+		t.Errorf("%d unknown outcomes, want 0", l.unknown.Load())
 	}
 	c.caughtUp()
 }
@@ -69,7 +69,7 @@ func TestHandOver_NobodyThere(t *testing.T) {
 	c.stop(leader)
 	r := awaitResult(t, "group at a node that stops", waits)
 	if !errors.Is(r.err, outcome.ErrUnknown) && !errors.Is(r.err, outcome.ErrClosed) && !errors.Is(r.err, outcome.ErrNoLeader) {
-		t.Errorf("group at a node that stops: %q, %v", r.reply, r.err)
+		t.Errorf("group at a node that stops: %q, %v, want the error unknown, closed or no leader", r.reply, r.err)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestClose_AnyTime(t *testing.T) {
 								return
 							}
 							if err != nil && !errors.Is(err, outcome.ErrUnknown) && !errors.Is(err, outcome.ErrNoLeader) {
-								t.Errorf("%v: %v", cmd, err)
+								t.Errorf("%v: %v, want no error, or the error closed, unknown or no leader", cmd, err)
 								return
 							}
 						}

@@ -35,14 +35,14 @@ func TestCostly_NodesApplyWritesOnly(t *testing.T) {
 	}
 	pipeline = append(pipeline, []string{"INCR", "z"}, lcs, []string{"GET", "z"})
 	if got, err := on.pipeline(pipeline...); err != nil || got != "+OK\r\n"+strings.Repeat(":0\r\n", 20)+":2\r\n:0\r\n"+bulk("2") {
-		t.Errorf("pipeline: %q, %v", clip(got), err)
+		t.Errorf("pipeline: %q, %v, want the replies of all commands", clip(got), err)
 	}
 	if got, err := on.transaction([]string{"INCR", "z"}, lcs, lcs, []string{"INCR", "z"}); err != nil || got != "*4\r\n:3\r\n:0\r\n:0\r\n:4\r\n" {
-		t.Errorf("transaction: %q, %v", clip(got), err)
+		t.Errorf("transaction: %q, %v, want the replies of all commands", clip(got), err)
 	}
 	refused, err := on.transaction([]string{"INCR", "z"}, lcs, lcs, lcs, lcs, lcs, lcs, lcs, lcs, []string{"INCR", "z"})
 	if err != nil || !strings.HasPrefix(refused, "-BUSY the reads of a transaction") {
-		t.Errorf("transaction beyond the budget: %q, %v", clip(refused), err)
+		t.Errorf("transaction beyond the budget: %q, %v, want a refusal", clip(refused), err)
 	}
 	c.caughtUp()
 	for _, id := range c.ids() {
@@ -105,7 +105,7 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 		on.must(t, "RPUSH", "huge"+id, huge, huge)
 		got, err := on.do("EVAL", "INCR n\nLRANGE huge"+id+" 0 -1", "2", "huge", "n")
 		if err != nil || !strings.HasPrefix(got, "-ERR script writes and returns more than 1 MiB and was rolled back") {
-			t.Errorf("%s: a script with a reply of 1.2 MB: %q, %v", id, clip(got), err)
+			t.Errorf("%s: a script that writes, with a reply of 1.2 MB: %q, %v, want a refusal", id, clip(got), err)
 		}
 		on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
 		// The reply of a script that only reads may be larger, whatever the

@@ -41,7 +41,7 @@ func (l *audience) Applied(index uint64, events []fsm.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if index <= l.index {
-		l.t.Errorf("events of entry %d after those of %d", index, l.index)
+		l.t.Errorf("received the events of entry %d after the events of entry %d", index, l.index)
 	}
 	l.index = index
 	for _, e := range events {
@@ -94,7 +94,7 @@ func TestEvents_InLogOrder(t *testing.T) {
 					c.crash(dead)
 				}
 				if reply, err := cl.do("publish", "news", id+"-"+strconv.Itoa(i)); err != nil || reply != ":0\r\n" {
-					t.Errorf("publish answered %q, %v", reply, err)
+					t.Errorf("publish answered %q, %v, want 0", reply, err)
 				}
 			}
 		})
@@ -111,7 +111,7 @@ func TestEvents_InLogOrder(t *testing.T) {
 		t.Errorf("the listeners received different messages, or in different order:\n%v\n%v", a, b)
 	}
 	if missedA+missedB != 0 {
-		t.Errorf("%d and %d events were missed", missedA, missedB)
+		t.Errorf("the two listeners have missed %d and %d events, want 0", missedA, missedB)
 	}
 	next := make(map[string]int)
 	for i, m := range a {
@@ -167,7 +167,7 @@ func TestEvents_OwnDelivered(t *testing.T) {
 	mark := func() (was func() bool, by chan int) {
 		first, last := cl.s.Sent()
 		if first != last || last == 0 {
-			t.Fatalf("sent groups %d to %d", first, last)
+			t.Fatalf("the command was sent as groups %d to %d, want one group", first, last)
 		}
 		by = make(chan int, 1)
 		c.node(id).OwnEventsDelivered(last, func(uint64, int) {
@@ -179,19 +179,19 @@ func TestEvents_OwnDelivered(t *testing.T) {
 	for i := range 20 {
 		cl.want(t, ":0\r\n", "publish", "news", strconv.Itoa(i))
 		was, by := mark()
-		// With the next entry, the follower learns that the one before it is
+		// With the next entry, the follower learns that the previous entry is
 		// committed.
 		eventually(t, "the mark to be called", func() bool {
 			other.want(t, ok, "set", "k", strconv.Itoa(i))
 			return was()
 		})
 		if n := <-by; n != i+1 {
-			t.Fatalf("received %d messages, want %d", n, i+1)
+			t.Fatalf("the listener had received %d messages when the mark was called, want %d", n, i+1)
 		}
 	}
 	cl.must(t, "get", "k")
 	if first, last := cl.s.Sent(); first != 0 || last != 0 {
-		t.Errorf("a read was sent as groups %d to %d", first, last)
+		t.Errorf("a read was sent as groups %d to %d, want no group", first, last)
 	}
 	cl.want(t, ":0\r\n", "publish", "news", "last")
 	was, _ := mark()
@@ -248,7 +248,7 @@ func TestEvents_OwnPieces(t *testing.T) {
 			}
 			first, last := cl.s.Sent()
 			if first == last {
-				t.Fatalf("%s at %s: not executed in pieces", tc.name, id)
+				t.Fatalf("%s at %s: the group was not executed in pieces", tc.name, id)
 			}
 			delivered := make(chan struct{})
 			c.node(id).OwnEventsDelivered(last, func(uint64, int) { close(delivered) })
@@ -288,7 +288,7 @@ func TestWaits_Own(t *testing.T) {
 		w.group.Command(w.node.Table().Find([]byte("blpop")), 0, [][]byte{nil, []byte("q"), []byte("0")})
 		out, err := w.s.Block(&w.group, 7, true)
 		if _, _, waits := fsm.Waiting(out); err != nil || !waits {
-			t.Fatalf("BLPOP answered %q, %v", out, err)
+			t.Fatalf("BLPOP answered %q, %v, want a reply that says that it waits", out, err)
 		}
 		if _, err := cl.transaction([]string{"publish", "news", strconv.Itoa(i)}, []string{"rpush", "q", "x"}); err != nil {
 			t.Fatal(err)
@@ -303,7 +303,7 @@ func TestWaits_Own(t *testing.T) {
 			by <- len(m)
 		})
 		if n := <-by; n != i+1 {
-			t.Fatalf("received %d messages, want %d", n, i+1)
+			t.Fatalf("the listener had received %d messages when the mark was called, want %d", n, i+1)
 		}
 	}
 }

@@ -134,7 +134,8 @@ func (n *Node) Vote(id, addr string, index uint64) error {
 }
 
 // Raise proposes a higher feature version and does not wait for the outcome. In
-// the product, a call that a leader ends early has the same effect.
+// the product, the same happens if a leader's call ends before its outcome is
+// known.
 func (n *Node) Raise(next int) {
 	ld := n.leaderships.current()
 	ld.forwarder.command(n.machine.Table(), [][]byte{[]byte(fsm.FeaturesCommand), decimal(ld.term), decimal(uint64(next))})
@@ -164,7 +165,7 @@ func (n *Node) Expel(ctx context.Context, id string, index uint64) error {
 	return n.members.expel(ctx, id, index)
 }
 
-// AddMember does what Add does, until the node stops.
+// AddMember is like Add, without learner, and gives up when the node stops.
 func (n *Node) AddMember(id, addr string) error {
 	_, err := n.Add(n.ctx, id, addr, false)
 	return err
@@ -176,7 +177,7 @@ func (n *Node) RemoveMember(id string) error {
 	return err
 }
 
-// TransferLeadership does what Transfer does, until the node stops.
+// TransferLeadership is like Transfer, and gives up when the node stops.
 func (n *Node) TransferLeadership(to string) error {
 	_, err := n.Transfer(n.ctx, to)
 	return err

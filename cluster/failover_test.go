@@ -33,10 +33,10 @@ func TestExactlyOnce_Transfers(t *testing.T) {
 	l.progress(20)
 	l.check("n1")
 	if l.unknown.Load() > 0 {
-		t.Errorf("%d unknown outcomes although no node was stopped", l.unknown.Load())
+		t.Errorf("%d unknown outcomes although no node was stopped, want 0", l.unknown.Load())
 	}
 	if leaderships < 10 {
-		t.Errorf("only %d transfers succeeded", leaderships)
+		t.Errorf("only %d transfers succeeded, want at least 10", leaderships)
 	}
 	c.caughtUp()
 }

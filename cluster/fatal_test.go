@@ -64,7 +64,7 @@ func TestFatal_LogWriteFails(t *testing.T) {
 	c.wantFatal("n1", "bad file descriptor")
 	c.stop("n1")
 	if got := awaitResult(t, "write to a broken disk", r); got.err == nil {
-		t.Errorf("a write to a broken disk was answered with %q", got.reply)
+		t.Errorf("a write to a broken disk was answered with %q, want an error", got.reply)
 	}
 }
 

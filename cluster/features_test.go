@@ -106,7 +106,7 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.features(fsm.MaxFeatures)
 	c.caughtUp()
 	if st := c.node(c.leader()).Status(); st.FeaturesBlocked != "" {
-		t.Errorf("still reported as blocked: %s", st.FeaturesBlocked)
+		t.Errorf("the raise of the feature version is still reported as blocked: %s", st.FeaturesBlocked)
 	}
 	// Restarts keep the feature version, from the log and from a snapshot.
 	if err := c.node("n2").Snapshot(); err != nil {

@@ -406,10 +406,10 @@ func (c *testCluster) transfer(to string) {
 	})
 }
 
-// isolate cuts a node off from all others, in both directions.
+// isolate cuts a node off from all other nodes, in both directions.
 func (c *testCluster) isolate(id string) { c.cutOff(id, c.others(id)...) }
 
-// cutOff cuts a node off from some others, in both directions.
+// cutOff cuts a node off from some other nodes, in both directions.
 func (c *testCluster) cutOff(id string, others ...string) {
 	for _, other := range others {
 		c.net.hold(id, other)

@@ -113,7 +113,8 @@ func TestForwarder_LargeGroups(t *testing.T) {
 	done(2) // the first large group; the next one gets number 5
 	sent(l, 1, 2, 3, 4, 5)
 
-	// A new leader gets what the earlier one had, and then the waiting group.
+	// A new leader gets the sent group that it lacks, and then the waiting
+	// group.
 	fw.unlinked(&l)
 	var second numbers
 	fw.linked(&second, 4)
@@ -213,7 +214,7 @@ func TestChangeError(t *testing.T) {
 	} {
 		var typed *outcome.Error
 		if got := changeError(err); outcome.Of(got) != want || !errors.As(got, &typed) {
-			t.Errorf("%v: %v, outcome %d, want %d", err, got, outcome.Of(got), want)
+			t.Errorf("changeError(%v) returned %v, outcome %d, want outcome %d", err, got, outcome.Of(got), want)
 		}
 	}
 	if err := changeError(nil); err != nil {
@@ -224,7 +225,7 @@ func TestChangeError(t *testing.T) {
 	transport := outcome.NewChangeUnknown(raft.ErrLeadershipLost)
 	stale := singleRaft(t).AddNonvoter("x", "x:1", 1<<40, 0).Error()
 	if got := changeError(stale); outcome.Of(got) != outcome.NotExecuted {
-		t.Errorf("change of an older configuration: %v, outcome %d", stale, outcome.Of(got))
+		t.Errorf("change of an older configuration: %v, outcome %d, want the outcome not executed", stale, outcome.Of(got))
 	}
 
 	// These are the texts for a leader that has transferred its leadership and

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// add permits the node id to join.
+// add permits the node with this id to join.
 func (c *testCluster) add(id string) {
 	c.t.Helper()
 	eventually(c.t, id+" to be added", func() bool {
@@ -33,8 +33,9 @@ func (c *testCluster) add(id string) {
 	})
 }
 
-// listed asks the node with the id at. It reports whether the node with the id
-// id is a member, and whether that node is a voter.
+// listed reports whether a node is a member, and whether it is a voter,
+// according to another node. id names the node in question, and at names the
+// node that listed asks.
 func (c *testCluster) listed(at, id string) (voter, ok bool) {
 	for _, m := range c.node(at).ClusterStatus(context.Background()) {
 		if m.ID == id {

@@ -302,7 +302,7 @@ func TestJoin_CutShort(t *testing.T) {
 	})
 	for _, m := range c.node(c.leader("n1", "n2", "n3")).ClusterStatus(context.Background()) {
 		if m.ID == "n4" && m.Voter {
-			t.Error("a member without data votes")
+			t.Error("n4 has no data and is a voter, want a non-voter")
 		}
 	}
 	c.crash("n4")
@@ -429,7 +429,7 @@ func TestJoin_VotesWhenCaughtUp(t *testing.T) {
 	c.client("n2").want(t, ok, "SET", "k", "v") // needs two of three voters; two of four would not be enough
 	for _, m := range c.node("n1").ClusterStatus(context.Background()) {
 		if m.ID == "n4" && m.Voter {
-			t.Error("a member without data votes")
+			t.Error("n4 has no data and is a voter, want a non-voter")
 		}
 	}
 }

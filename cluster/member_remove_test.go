@@ -31,10 +31,10 @@ func TestRemove_EndsTheQuorum(t *testing.T) {
 	}
 	c.client("n2").want(t, ok, "SET", "k", "v")
 	if done, err := c.node("n2").Remove(t.Context(), "n3", false); err != nil || done != "n3 is removed" {
-		t.Fatalf("remove n3, which is down: %q, %v", done, err)
+		t.Fatalf("remove n3, which is down: %q, %v, want the note that n3 is removed", done, err)
 	}
 	if done, err := c.node("n1").Remove(t.Context(), "n2", false); err != nil || done != "n2 is removed" {
-		t.Fatalf("remove n2, which leaves n1 alone: %q, %v", done, err)
+		t.Fatalf("remove n2, which leaves n1 alone: %q, %v, want the note that n2 is removed", done, err)
 	}
 	c.client("n1").want(t, bulk("v"), "GET", "k")
 	for _, force := range []bool{false, true} {
@@ -68,7 +68,7 @@ func TestRemove_Force(t *testing.T) {
 	c.net.refuse(rpc.ServiceAdmin, "n3") // n3 is alive, and cannot report it
 	wantRefused(t, "removal", c.node("n2").RemoveMember("n2"), "removing n2 would leave 2 voters, 1 of them reachable")
 	if done, err := c.node("n2").Remove(t.Context(), "n2", true); err != nil || done != "n2 is removed" {
-		t.Fatalf("forced removal of n2: %q, %v", done, err)
+		t.Fatalf("forced removal of n2: %q, %v, want the note that n2 is removed", done, err)
 	}
 	c.client("n1").want(t, ok, "SET", "k", "v")
 }

@@ -143,7 +143,7 @@ func TestAdd_Learner(t *testing.T) {
 	c.ready("n4", "n5")
 	eventually(t, "n5 to vote", func() bool { voter, _ := c.listed(leader, "n5"); return voter })
 	if voter, _ := c.listed(leader, "n4"); voter {
-		t.Error("a learner votes")
+		t.Error("n4 was added as a learner and is a voter, want a non-voter")
 	}
 	eventually(t, "n4 to be promoted", func() bool {
 		_, err := c.node("n4").Promote(t.Context(), "n4")

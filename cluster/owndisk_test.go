@@ -116,7 +116,7 @@ func TestOwnDisk_Slow(t *testing.T) {
 	letGo()
 	for id, r := range writes {
 		if res := awaitResult(t, "write through "+id, r); res.err != nil || res.reply != ok {
-			t.Errorf("write through %s: %q, %v", id, res.reply, res.err)
+			t.Errorf("write through %s: %q, %v, want OK", id, res.reply, res.err)
 		}
 	}
 	for _, id := range c.ids() {
@@ -156,7 +156,7 @@ func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	// The node has sent the write to the next leader, or it reports that the
 	// outcome is unknown.
 	if res := awaitResult(t, "write that was lost with the leadership", lost); res.err == nil && res.reply != ok {
-		t.Errorf("write that was lost with the leadership: %q", res.reply)
+		t.Errorf("write that was lost with the leadership: %q, want OK or an error", res.reply)
 	}
 	for _, id := range c.ids() {
 		if st := c.node(id).Status(); st.LastIndex < st.Commit {

@@ -33,14 +33,14 @@ func TestPacking_HeavyWrites(t *testing.T) {
 	}
 	pipeline = append(pipeline, []string{"INCR", "n"})
 	if got, err := on.pipeline(pipeline...); err != nil || got != strings.Repeat(":1000\r\n", 8)+":1\r\n" {
-		t.Errorf("pipeline: %q, %v", clip(got), err)
+		t.Errorf("pipeline: %q, %v, want the replies of all commands", clip(got), err)
 	}
 	if n := metric(t, c.node(leader), entries) - before; n < 4 {
 		t.Errorf("8 unions took %v entries, want at least 4", n)
 	}
 	// This takes 6 ms, so it waits for its slot.
 	if got, err := on.transaction(union, union, union, []string{"INCR", "n"}); err != nil || got != "*4\r\n:1000\r\n:1000\r\n:1000\r\n:2\r\n" {
-		t.Errorf("transaction: %q, %v", clip(got), err)
+		t.Errorf("transaction: %q, %v, want the replies of all commands", clip(got), err)
 	}
 	for range 40 {
 		many = append(many, union)

@@ -232,7 +232,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 
 			caught, flow := c.net.straggle(way.service, f, leader, way.passes)
 			if c.net.reset(way.service, f, leader) == 0 {
-				t.Fatal("no stream to break")
+				t.Fatal("there was no stream to break")
 			}
 			select {
 			case <-caught:
@@ -306,7 +306,7 @@ func TestUnknownOutcome(t *testing.T) {
 			// The abandoned numbers do not block later groups.
 			n := cl.number(t, "GET", "n")
 			if n < 1 || n > 3 {
-				t.Errorf("counter is %d after one acknowledged and two unknown increments", n)
+				t.Errorf("counter is %d after one acknowledged and two unknown increments, want 1 to 3", n)
 			}
 			for i := range int64(10) {
 				if got := c.client(at).number(t, "INCR", "n"); got != n+i+1 {

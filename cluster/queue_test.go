@@ -182,7 +182,7 @@ func (q *queue) consume(id string, origin uint64, moves bool) {
 			} else if !moves && len(lines) == 6 {
 				q.popped[lines[4]]++
 			} else {
-				q.c.t.Errorf("reply to %v is %q", command, reply)
+				q.c.t.Errorf("the reply to %v is %q, which has the wrong number of lines", command, reply)
 			}
 		}
 		q.mu.Unlock()
@@ -296,25 +296,25 @@ func (q *queue) check(cl *client) {
 	for x := range q.pushed {
 		if found[x] == 0 {
 			missing++
-			t.Logf("%s: %s is missing", q.name, x)
+			t.Logf("%s: element %s is missing", q.name, x)
 		}
 	}
 	for x, n := range found {
 		if n > 1 {
 			twice++
-			t.Errorf("%s: %s was popped %d times", q.name, x, n)
+			t.Errorf("%s: element %s was popped %d times, want at most once", q.name, x, n)
 		}
 		if !q.pushed[x] && !q.maybe[x] {
-			t.Errorf("%s: no client has pushed %s", q.name, x)
+			t.Errorf("%s: element %s was found, but no client has pushed it", q.name, x)
 		}
 	}
 	t.Logf("%s: %d pushes acknowledged, %d unknown, %d popped, %d moved, %d left, %d missing, %d twice, %d pops with an unknown outcome",
 		q.name, len(q.pushed), len(q.maybe), len(q.popped), len(taken), len(left), missing, twice, q.unsure)
 	if q.timeout == 0 && !q.restarts && q.unsure > 0 {
-		t.Errorf("%s: the outcome of %d pops is not known although all clients live and have time", q.name, q.unsure)
+		t.Errorf("%s: the outcome of %d pops is not known although no client dies or stops waiting, want 0", q.name, q.unsure)
 	}
 	if missing > q.unsure {
-		t.Errorf("%s: %d elements are missing, and only %d pops have an unknown outcome", q.name, missing, q.unsure)
+		t.Errorf("%s: %d elements are missing, but only %d pops with an unknown outcome can have taken one", q.name, missing, q.unsure)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestClientWatch(t *testing.T) {
 			t.Errorf("%s: the read ended with %v, want an error that says that it was not executed", id, err)
 		}
 		if l.watched == 0 || l.open != 0 {
-			t.Errorf("%s: %d watches, %d of them not stopped", id, l.watched, l.open)
+			t.Errorf("%s: the session began %d watches and did not stop %d of them, want at least one and none", id, l.watched, l.open)
 		}
 		eventually(t, "the leader has ended the read", func() bool { return c.node(leader).SlowReadsWaiting() == 0 })
 		if got, err := on.do("STRLEN", "a"); err != nil || got != ":1600\r\n" {

@@ -251,7 +251,7 @@ func TestRead_Local(t *testing.T) {
 				}
 				n, err := integer(reply)
 				if err != nil || n < last {
-					t.Errorf("local read on %s went from %d to %q", id, last, reply)
+					t.Errorf("local reads on %s returned %d and then %q, want no smaller number", id, last, reply)
 					return
 				}
 				last = n
@@ -389,7 +389,7 @@ func TestRead_VouchOfMinority(t *testing.T) {
 	eventually(t, "the old leader to give up", func() bool { return c.node(old).Status().Role != "leader" })
 	c.net.heal()
 	if r := awaitResult(t, "the read", read); r.err == nil && r.reply != bulk("after") {
-		t.Errorf("a minority answered a read with %q", r.reply)
+		t.Errorf("a minority answered a read with %q, want the new value or an error", r.reply)
 	}
 	c.ready(old, follower)
 	c.caughtUp()

@@ -39,7 +39,7 @@ func TestReplies_Large(t *testing.T) {
 	// With a write in the same group, the read goes through the log.
 	reply, err := cl.pipeline([]string{"INCR", "n"}, mget)
 	if err != nil || reply != ":1\r\n"+want.String() {
-		t.Errorf("INCR and MGET in one group: %d bytes, %v: %.200s", len(reply), err, reply)
+		t.Errorf("INCR and MGET in one group: got %d bytes, %v: %.200s; want all values", len(reply), err, reply)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestReplies_ManyOperations(t *testing.T) {
 		}
 		reply, err := c.client(id).pipeline(cmds...)
 		if err != nil || reply != want.String() {
-			t.Errorf("1024 operations through %s: %q, %v", id, clip(reply), err)
+			t.Errorf("1024 operations through %s: %q, %v, want 1 to 1024", id, clip(reply), err)
 		}
 	}
 	c.caughtUp()
@@ -124,7 +124,7 @@ func TestReplies_SlowReads(t *testing.T) {
 				for range 5 {
 					reply, err := cl.do("KEYS", "key:*")
 					if err != nil || !strings.HasPrefix(reply, "*1000\r\n") || strings.Count(reply, "key:") != 1000 {
-						t.Errorf("KEYS through %s: %q, %v", cl.node.Status().ID, clip(reply), err)
+						t.Errorf("KEYS through %s: %q, %v, want 1000 keys", cl.node.Status().ID, clip(reply), err)
 						return
 					}
 				}

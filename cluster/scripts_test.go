@@ -171,7 +171,7 @@ func TestScripts_Kill(t *testing.T) {
 	}
 	during(3 * c.options.HeartbeatTimeout)
 	if now := c.node(leader).Status(); now.Term != term || now.Role != "leader" {
-		t.Errorf("%s is %s of term %d now, not leader of %d", leader, now.Role, now.Term, term)
+		t.Errorf("%s is %s of term %d now, want leader of term %d", leader, now.Role, now.Term, term)
 	}
 	select {
 	case text := <-reply:
@@ -217,7 +217,7 @@ func TestFunctions_Kill(t *testing.T) {
 		b.want(t, "-BUSY Redis is busy running a script. You can only call "+strings.Join(of.kill, " ")+" or SHUTDOWN NOSAVE.\r\n", of.other...)
 		stats, err := b.do("FUNCTION", "STATS")
 		if want := "$7\r\ncommand\r\n*4\r\n$5\r\nFCALL\r\n$4\r\nLOOP\r\n$1\r\n0\r\n$1\r\nx\r\n"; err != nil || strings.Contains(stats, want) != (of.call[0] == "FCALL") {
-			t.Errorf("stats while %s runs: %q, %v", of.call[0], stats, err)
+			t.Errorf("FUNCTION STATS while %s runs: %q, %v, want the command only if it is FCALL", of.call[0], stats, err)
 		}
 		b.want(t, ok, of.kill...)
 		if got, want := <-reply, "-ERR Script killed by user with SCRIPT KILL...\r\n"; got != want {
@@ -270,7 +270,7 @@ func TestScripts_Time(t *testing.T) {
 				cl := c.client(id)
 				for range 5 {
 					if got, err := cl.do("EVAL", "INCR wrong\nspin", "0"); err != nil || !strings.HasPrefix(got, "-ERR script exceeded its time limit (30 ms)") {
-						t.Errorf("a script that loops: %q, %v", got, err)
+						t.Errorf("a script that loops: %q, %v, want the error about the time limit", got, err)
 						return
 					}
 				}
@@ -308,7 +308,7 @@ func TestScripts_OthersGoOn(t *testing.T) {
 		}
 		c.client(rest[1]).want(t, ok, "SCRIPT", "KILL")
 		if got := awaitResult(t, "a script that loops", looping); got.reply != "-ERR Script killed by user with SCRIPT KILL...\r\n" {
-			t.Errorf("the script answered %q, %v", got.reply, got.err)
+			t.Errorf("the script answered %q, %v, want the error of SCRIPT KILL", got.reply, got.err)
 		}
 		c.client(rest[1]).want(t, bulk("v"), "GET", "k")
 	}
@@ -358,7 +358,7 @@ func TestScripts_Compile(t *testing.T) {
 			t.Errorf("a write answered %q, %v, want 1", got.reply, got.err)
 		}
 	case <-time.After(waitLimit):
-		t.Error("the compilation of a script held up a write")
+		t.Error("a write waited for the compilation of a script")
 	}
 	close(r.finish)
 	if got := awaitResult(t, "a large script", large); got.reply != bulk("v") {
@@ -456,7 +456,7 @@ func TestScripts_Transaction(t *testing.T) {
 	spin := []string{"EVAL", "INCR wrong\nspin", "0"}
 	got, err := c.client("n2").transaction([]string{"INCR", "a"}, spin, spin, spin, spin, []string{"INCR", "a"})
 	if err != nil || !strings.HasPrefix(got, "*6\r\n:1\r\n-ERR script exceeded its time limit (60 ms)") || !strings.HasSuffix(got, "\r\n:2\r\n") || strings.Count(got, "-ERR") != 4 {
-		t.Errorf("transaction answered %q, %v", got, err)
+		t.Errorf("transaction answered %q, %v, want two integers and four errors about the time limit", got, err)
 	}
 	if runs, want := l.runs.Load(), int64(1+2+4); runs != want { // the brief run; two dry runs; the execution
 		t.Errorf("%d runs, want %d", runs, want)

@@ -61,7 +61,7 @@ func TestSilent_OneFollower(t *testing.T) {
 		}
 	}
 	if c.node(hearing).Status().LeaderSilent {
-		t.Error("the follower that hears the leader reports it silent")
+		t.Error("the follower that hears the leader reports that the leader is silent")
 	}
 	c.net.heal()
 	c.ready(deaf)

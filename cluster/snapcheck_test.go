@@ -170,7 +170,7 @@ func TestSnapshot_Unreadable(t *testing.T) {
 			}
 			good, _ := m.snapshotFiles(t)
 			if st := n.Status(); st.SnapshotError != "" || len(good) != 1 {
-				t.Fatalf("snapshots %v, status %q", good, st.SnapshotError)
+				t.Fatalf("snapshots %v, status %q, want one snapshot and no error", good, st.SnapshotError)
 			}
 			c.client("n1").want(t, ok, "SET", "behind", "the good one")
 			c.fill("n1", 200)
@@ -209,7 +209,7 @@ func TestSnapshot_Unreadable(t *testing.T) {
 				t.Fatal(err)
 			}
 			if st := c.node("n1").Status(); st.SnapshotError != "" {
-				t.Errorf("after a good snapshot the status says %q", st.SnapshotError)
+				t.Errorf("after a good snapshot, the status says %q, want no error", st.SnapshotError)
 			}
 		})
 	}
@@ -235,7 +235,7 @@ func TestSnapshot_Retry(t *testing.T) {
 	before := bad.tries.Load()
 	during(4 * time.Second) // the next attempt is not due before 32 s
 	if n := bad.tries.Load() - before; n > 1 {
-		t.Errorf("%d attempts in 4 s, the log is full of them", n)
+		t.Errorf("%d attempts in 4 s, want at most 1", n)
 	}
 	bad.set(snapshotsGood)
 	c.members["n1"].clock.advance(5 * time.Minute)
@@ -300,7 +300,7 @@ func TestSnapshot_UnreadableFromLeader(t *testing.T) {
 			c.caughtUp(c.ids()...)
 			c.client("n3").want(t, "$3\r\nnew\r\n", "GET", "k")
 			if st := c.node("n3").Status(); st.SnapshotError != "" {
-				t.Errorf("n3 still says %q", st.SnapshotError)
+				t.Errorf("after a good snapshot, n3 still says %q, want no error", st.SnapshotError)
 			}
 		})
 	}

@@ -54,7 +54,7 @@ func TestStarts_SlowDisk(t *testing.T) {
 	eventually(t, "an entry to be in flight", func() bool { return c.node("n2").Status().LastIndex > before })
 	c.restartWithinEntry(letGo)
 	if res := awaitResult(t, "entry in flight", flying); res.err != nil && !errors.Is(res.err, outcome.ErrUnknown) {
-		t.Errorf("entry in flight: %v", res.err)
+		t.Errorf("entry in flight: %v, want no error or ErrUnknown", res.err)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestStarts_SlowScript(t *testing.T) {
 	<-g.entered
 	c.restartWithinEntry(func() { close(g.letGo) })
 	if res := awaitResult(t, "script", script); res.err != nil && !errors.Is(res.err, outcome.ErrUnknown) {
-		t.Errorf("script: %v", res.err)
+		t.Errorf("script: %v, want no error or ErrUnknown", res.err)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestClusterStatus_Busy(t *testing.T) {
 		}
 		for _, l := range st.Links {
 			if !l.Alive {
-				t.Errorf("%s gets no answers from %s", st.ID, l.To)
+				t.Errorf("the status says that %s gets no answers from %s, want answers", st.ID, l.To)
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func TestTransfer_TargetIsDown(t *testing.T) {
 		err := c.node("n2").TransferLeadership("n3") // any node accepts the request
 		wantRefused(t, "transfer to a node that is down", err, "n3 does not answer")
 		if took := time.Since(begun); took > 5*c.options.HeartbeatTimeout {
-			t.Errorf("the refusal took %v", took)
+			t.Errorf("the refusal took %v, want at most five heartbeat timeouts", took)
 		}
 		c.client("n2").want(t, ok, "SET", "k", fmt.Sprint(i))
 	}
@@ -132,7 +132,7 @@ func TestTransfer_AskedTooLate(t *testing.T) {
 			t.Errorf("asked at %s: %v: outcome %d, want unknown", asked, err, got)
 		}
 		if err != nil && strings.Contains(err.Error(), "leads again") {
-			t.Errorf("asked at %s: %v", asked, err)
+			t.Errorf("transfer asked at %s: %v, which says that n1 leads again; want an unknown outcome", asked, err)
 		}
 	}
 	for _, flow := range flows {

@@ -39,7 +39,7 @@ func (c *testCluster) crowd(id string) {
 				args = []string{"lock", "acquire", "lock", fmt.Sprint("owner", i), "px", "60000", "wait", "0"}
 			}
 			if reply, err := w.tryBlock(args); err != nil {
-				c.t.Errorf("%v: %q, %v", args, reply, err)
+				c.t.Errorf("%v: %q, %v, want no error", args, reply, err)
 			}
 		})
 	}
@@ -77,7 +77,7 @@ func TestWaitParts_Dead(t *testing.T) {
 			t.Errorf("the client that waits for the lock got %q, want a fencing token", reply)
 		}
 	case <-time.After(waitLimit):
-		t.Error("the living client does not get the lock")
+		t.Error("the client of the other node does not get the lock")
 	}
 	if _, err := lock.s.Unblock(); err != nil { // claims the grant
 		t.Error(err)

@@ -91,9 +91,9 @@ func (m *Mux) welcome(c *conn) (hello Hello, handler func(*Stream), layer *raftL
 		handler = m.handlers[hello.Service]
 	}
 	if handler != nil || layer != nil {
-		// The connection must be marked before the answer is sent: a dialer
-		// that has read the answer must not lose its connection to make room
-		// for another.
+		// The connection must be marked before the answer is sent. Once a
+		// dialer has read the answer, its connection must not be closed to make
+		// room for another connection.
 		m.welcomedLocked(c)
 	}
 	m.mu.Unlock()
@@ -268,7 +268,7 @@ type throttle struct {
 	mu      sync.Mutex
 	next    time.Time // earliest time of the next line
 	pause   time.Duration
-	skipped int // lines suppressed since the last one
+	skipped int // lines suppressed since the last line
 }
 
 // allow reports whether a line may be written now, and how many lines were

@@ -51,8 +51,8 @@ type keyring struct {
 	optional bool
 }
 
-// authenticator proves to another node that this node has one secret of the
-// cluster, and checks the other node's proof.
+// authenticator contains one secret. With it, a node proves to another node
+// that it has this secret, and checks the other node's proof.
 type authenticator struct {
 	secret   []byte
 	proofKey []byte

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Dial opens a stream for service s to the node at addr. A to that is not empty
-// is the id that this node must have. ctx and Config.HandshakeTimeout bound
-// only the dialing. The stream lives until it is closed, breaks, or the Mux is
-// closed.
+// Dial opens a stream for service s to the node at addr. If the parameter to is
+// not empty, it is the id that this node must have. ctx and
+// Config.HandshakeTimeout bound only the dialing. The stream lives until it is
+// closed, breaks, or the Mux is closed.
 //
 // The error is, or wraps, *RefusedError if the node refused, ErrNotPeer if
 // another program answers at addr, ErrHandshakeTimeout, ErrWrongNode,
@@ -142,8 +142,9 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 }
 
 // seal begins the records of a connection. transcript is what both sides have
-// sent in the handshake, the dialer first. key is the secret that both sides have
-// proven to have, or nil. It fails if SetSecrets has removed the secret meanwhile.
+// sent in the handshake, the dialer first. key is the secret that both sides
+// have proven to have, or nil. seal fails if SetSecrets has removed the secret
+// meanwhile.
 func (m *Mux) seal(c *conn, key *authenticator, transcript ...[]byte) error {
 	if key == nil {
 		c.seal(transcript...)

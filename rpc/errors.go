@@ -29,9 +29,9 @@ var (
 	ErrSecret = errors.New("rpc: cluster secret does not match")
 
 	// ErrNotMember reports that the dialer is not a member of the acceptor's
-	// cluster. An error of Config.Authorize that wraps it makes the acceptor
-	// refuse with ReasonNotMember, and a RefusedError with that reason matches
-	// it.
+	// cluster. If an error of Config.Authorize wraps ErrNotMember, the acceptor
+	// refuses with ReasonNotMember. A RefusedError with that reason matches
+	// ErrNotMember.
 	ErrNotMember = errors.New("not a member of this cluster")
 
 	// ErrWrongNode reports that a node other than the expected one accepted the

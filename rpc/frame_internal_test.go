@@ -128,7 +128,7 @@ func FuzzFrame(f *testing.F) {
 			typ, payload, err := whole.next()
 			typ2, payload2, err2 := dripping.next()
 			if fmt.Sprint(err) != fmt.Sprint(err2) || typ != typ2 || !bytes.Equal(payload, payload2) {
-				t.Fatalf("splitting the bytes changed the frame: %d %d %v, %d %d %v", typ, len(payload), err, typ2, len(payload2), err2)
+				t.Fatalf("frame read in whole: type %d, %d bytes, %v; in pieces: type %d, %d bytes, %v; want the same", typ, len(payload), err, typ2, len(payload2), err2)
 			}
 			if len(payload) > limit {
 				t.Fatalf("got %d bytes over a limit of %d", len(payload), limit)
@@ -141,7 +141,7 @@ func FuzzFrame(f *testing.F) {
 				t.Fatal("frames differ from what was sent")
 			}
 			if err == io.EOF && len(again) != len(wire) {
-				t.Fatalf("clean end after %d of %d bytes", len(again), len(wire))
+				t.Fatalf("io.EOF after %d of %d bytes, want io.ErrUnexpectedEOF", len(again), len(wire))
 			}
 			return
 		}

@@ -68,7 +68,7 @@ func FuzzHandshake(f *testing.F) {
 		_ = c.(*net.TCPConn).CloseWrite()
 		if _, err := io.Copy(io.Discard, c); err != nil {
 			if ne, ok := err.(net.Error); ok && ne.Timeout() {
-				t.Errorf("the port holds a connection whose client has stopped sending")
+				t.Errorf("the port keeps a connection open whose client has stopped sending")
 			}
 		}
 	})

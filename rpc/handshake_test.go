@@ -185,7 +185,7 @@ func TestDial_ErrWrongNode(t *testing.T) {
 			t.Errorf("got %v, want %v", err, rpc.ErrWrongNode)
 		}
 		if got, want := calls, 1; got != want {
-			t.Errorf("acceptor was asked for its identity %d times, want %d", got, want)
+			t.Errorf("the acceptor called Self %d times, want %d", got, want)
 		}
 	})
 }

@@ -137,8 +137,8 @@ func appendRefusal(dst []byte, reason Reason, text string) []byte {
 	return append(dst, text...)
 }
 
-// sealBody writes the length of a body into the two bytes before the body. The
-// body starts at the offset from and ends with msg.
+// sealBody writes the length of the body into the two bytes before the body.
+// The body is msg[from:].
 func sealBody(msg []byte, from int) ([]byte, error) {
 	size := len(msg) - from
 	if size > maxHello {

@@ -56,7 +56,7 @@ func TestAnswer_RoundTrip(t *testing.T) {
 	if _, reason, _, err := decodeAnswer(bytes.NewReader(msg)); err != nil || reason != ReasonWrongNode {
 		t.Errorf("refusal in another layout: got reason %d, %v, want ReasonWrongNode", reason, err)
 	}
-	msg[len(magic)+1] = statusOK // the welcome of a later node is not
+	msg[len(magic)+1] = statusOK // the welcome of a later node is not understood
 	var unknown layoutError
 	if _, _, _, err := decodeAnswer(bytes.NewReader(msg)); !errors.As(err, &unknown) {
 		t.Errorf("welcome in another layout: got %v, want a layoutError", err)
@@ -94,7 +94,7 @@ func TestReadPrelude_Limits(t *testing.T) {
 	// A body over the limit must be refused without waiting for its bytes.
 	_, _, err := readPrelude(io.MultiReader(strings.NewReader(magic+"\x01\xff\xff"), iotest.ErrReader(errors.New("read on"))))
 	if err == nil || !strings.Contains(err.Error(), "65535 bytes exceeds the limit of 4096 bytes") {
-		t.Errorf("got %v, want the limit named", err)
+		t.Errorf("got %v, want an error that names the limit", err)
 	}
 	if _, _, err := readPrelude(strings.NewReader("")); err != io.EOF {
 		t.Errorf("nothing: got %v, want %v", err, io.EOF)
@@ -124,7 +124,7 @@ func FuzzPrelude(f *testing.F) {
 		if h, _, err := readPrelude(r); err == nil {
 			again, err := appendPrelude(nil, h, nil)
 			if err != nil {
-				t.Fatalf("what was read cannot be sent: %v", err)
+				t.Fatalf("a hello that was read cannot be encoded again: %v", err)
 			}
 			if back, _, err := readPrelude(bytes.NewReader(again)); err != nil || back != h {
 				t.Fatalf("got %+v, %v, want %+v", back, err, h)

@@ -40,8 +40,8 @@ type Mux struct {
 	closeErr  error
 
 	mu sync.Mutex
-	// wg.Add is called only under mu while closed is false; otherwise Close
-	// might miss a goroutine.
+	// After Listen, a goroutine of wg is started only under mu and while closed
+	// is false. Otherwise Close might miss it.
 	closed   bool
 	handlers map[Service]func(*Stream)
 	layer    *raftLayer // nil until RaftLayer is called, and after the layer's Close

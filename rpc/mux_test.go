@@ -26,7 +26,7 @@ func TestListen_Addresses(t *testing.T) {
 	wildcard := tcpNode("a")
 	wildcard.BindAddr = "0.0.0.0:0"
 	if _, err := rpc.Listen(wildcard); err == nil || !strings.Contains(err.Error(), "AdvertiseAddr is required") {
-		t.Errorf("wildcard: got %v, want it to ask for AdvertiseAddr", err)
+		t.Errorf("wildcard: got %v, want an error that asks for AdvertiseAddr", err)
 	}
 	for _, bad := range []string{"0.0.0.0:7", "[::]:7", ":7", "no-port"} {
 		cfg := tcpNode("a")
@@ -76,7 +76,7 @@ func TestListen_RejectsBadConfig(t *testing.T) {
 			t.Errorf("%s: got no error", name)
 			m.Close()
 		} else if !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: got %v, want it named", name, err)
+			t.Errorf("%s: got %v, want an error that names the field", name, err)
 		}
 	}
 }

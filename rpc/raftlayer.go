@@ -20,8 +20,8 @@ var _ raft.StreamLayer = (*raftLayer)(nil)
 
 // RaftLayer returns the layer for raft.NetworkTransport. From the first call
 // on, raft connections are accepted. The transport calls the layer's Close,
-// which refuses further connections and closes all existing ones, dialed and
-// accepted, so that the transport's readers end. The Mux stays open. After
+// which refuses further connections and closes all existing connections, dialed
+// and accepted, so that the transport's readers end. The Mux stays open. After
 // Close, the next call of RaftLayer returns a new layer.
 func (m *Mux) RaftLayer() raft.StreamLayer {
 	m.mu.Lock()

@@ -65,7 +65,7 @@ type sealedConn struct {
 // recordCheck is the checksum or authentication state of one direction of a
 // connection.
 type recordCheck struct {
-	sum uint32 // CRC32C of everything so far, without a secret
+	sum uint32 // without a secret: CRC32C of the handshake and of all payloads so far
 
 	mac   cipher.AEAD // nil without a secret
 	count uint64      // number of records so far
