@@ -112,11 +112,11 @@ const (
 	FeatureLease = 10
 
 	// FeatureWaits changes the meaning of entries in this way:
-	//   - A blocking command is an error if it would have to wait and too many
+	//   - A blocking command that would have to wait gets an error if too many
 	//     clients of its user or of its node wait already (see maxWaitWeight).
-	//   - When a node has started again, the entry that ends the waits of its
-	//     earlier start ends the open ones before the served ones. This may
-	//     change the order in which other waiters are served.
+	//   - When a node has started again, one entry ends the waits of its
+	//     earlier start. This entry ends the open waits before the served
+	//     ones. This may change the order in which other waiters are served.
 	FeatureWaits = 11
 
 	// MaxFeatures is the highest feature version that this program knows.

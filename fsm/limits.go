@@ -48,10 +48,10 @@ const (
 	// bytes.
 	waiterOverhead = 64
 	// maxWaitWeight is the largest sum of waiter.weight of the waiters of one
-	// user, and of the waiters of one node. Some entries must visit all waiters of
-	// a user (ACL SETUSER) or of a node (SuspendCommand), and no entry may take
-	// longer than 10 ms. Visiting 12,000 waiters that wait for one key each takes
-	// less than that.
+	// user, and of the waiters of one node. Some entries must visit all waiters
+	// of a user (ACL SETUSER) or of a node (SuspendCommand), and no entry may
+	// take longer than 10 ms. Visiting 12,000 waiters that wait for one key
+	// each takes less than 10 ms.
 	maxWaitWeight = 24_000
 )
 
@@ -77,11 +77,12 @@ func (c *Ctx) overweight(n *waiter) string {
 	return ""
 }
 
-// weight is a measure of the time that it takes to end the wait. The keys of a
-// waiter take most of it.
+// weight is a measure of the time that it takes to end the wait of n. Most of
+// this time is for the keys of the waiter.
 func (n *waiter) weight() int { return 1 + len(n.keys) }
 
-// addWeight adds to the sum of the weights of a user's waiters.
+// addWeight adds weight, which may be negative, to the sum of the weights of a
+// user's waiters.
 func (w *waits) addWeight(user string, weight int) {
 	of, _ := w.users.Get(user)
 	if of += weight; of == 0 {

@@ -653,7 +653,7 @@ func (n *waiter) open() bool { return !n.served || n.grant != nil }
 // depends on the program (see User).
 //
 // All these waits must end in the entry that changes the rights, so the work
-// cannot be divided over several entries. maxWaitWeight bounds it.
+// cannot be divided over several entries. maxWaitWeight bounds the work.
 func (c *Ctx) endWaitsOf(user string) {
 	w := &c.m.waits
 	if c.m.features < FeatureBudget || w.count == 0 {

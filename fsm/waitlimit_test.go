@@ -38,20 +38,20 @@ func TestWaitLimit(t *testing.T) {
 		}
 		q.run(other, 1, fsm.SetuserCommand, "bob", "0", "on")
 		version := strconv.FormatUint(uint64(q.m.Users().Find("bob").Version), 10)
-		half := make([][]string, fsm.MaxWaitWeight/4) // two of weight for each
+		half := make([][]string, fsm.MaxWaitWeight/4) // each wait has the weight 2
 		for i := range half {
 			half[i] = []string{"BLPOP", "own" + strconv.Itoa(i), "0"}
 		}
 		q.wait(dead, "bob", half...)
 		q.wait(other, "bob", half[2:]...)
-		many := []string{"BLPOP", "a", "b", "c", "d", "0"} // five of weight
+		many := []string{"BLPOP", "a", "b", "c", "d", "0"} // this wait has the weight 5
 		want("more keys than there is room for", ask(other, 100_000, "bob", many...), busyUser)
 		want("two keys", ask(other, 100_001, "bob", "BLPOP", "a", "b", "0"), "waits")
 		want("the limit of the user", ask(dead, 100_000, "bob", "BLPOP", "a", "0"), busyUser)
 		want("another user", ask(other, 100_002, "alice", "BLPOP", "z", "0"), "waits")
 		q.run(other, 1, "RPUSH", "list", "x")
 		if got := ask(dead, 100_000, "bob", "BLPOP", "list", "0"); got != "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n" {
-			t.Errorf("a command that need not wait: %q", got)
+			t.Errorf("a command that need not wait: %q, want the element at once", got)
 		}
 		want("a connection that waits again", ask(other, 100_001, "bob", "BLPOP", "a", "c", "0"), "waits")
 
@@ -93,18 +93,18 @@ func TestWaitLimit_Start(t *testing.T) {
 		q.wait(dead, "bob", append(commands, acquire("first"), acquire("second"))...)
 		q.wait(other, "bob", []string{"BLPOP", "q", "0"}, acquire("third"))
 		q.run(other, 9, "RPUSH", "own3", "x") // serves a client of the earlier start
-		q.run(other, 9, "DEL", "lock")        // grants the lock to its client "first"
+		q.run(other, 9, "DEL", "lock")        // grants the lock to the client with the owner "first"
 		q.suspend(dead, fsm.SuspendOn)
 		q.run(other, 9, "RPUSH", "q", "x")
 		res := q.run(fsm.SessionID{NodeID: dead.NodeID, Boot: dead.Boot + 1}, 1, "INCR", "n")
 		if list := q.m.WaitersOf(dead); len(list) != 0 {
-			t.Errorf("feature version %d: %d waiters of the earlier start are left", features, len(list))
+			t.Errorf("feature version %d: %d waiters of the earlier start are left, want 0", features, len(list))
 		}
 		if got := served(res); !slices.Equal(got, []uint64{1, 2}) {
-			t.Errorf("feature version %d: %v served, want both clients of the other node", features, got)
+			t.Errorf("feature version %d: connections %v were served, want 1 and 2 of the other node", features, got)
 		}
 		if got, want := len(res.Woken), len(commands)+2+2; got != want {
-			t.Errorf("feature version %d: %d woken, want %d", features, got, want)
+			t.Errorf("feature version %d: %d waits ended, want %d", features, got, want)
 		}
 		q.state()
 	}
