@@ -37,8 +37,8 @@
 // consecutive numbers. The machine executes a group only if its number is the
 // next one. It answers a repeated number with the reply that it kept, and
 // refuses a number that would leave a gap. This is the client session of
-// Ongaro's dissertation, 6.3. What the dissertation calls the client is here
-// the node to which a Redis client is connected.
+// Ongaro's dissertation, 6.3. In the terms of the dissertation, the node to
+// which a Redis client is connected is the client.
 //
 // # Commands
 //
