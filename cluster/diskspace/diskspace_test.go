@@ -50,7 +50,7 @@ func TestDisk_HandOver(t *testing.T) {
 	var d *Monitor
 	disks.Transfer = func(_ context.Context, next string) error {
 		if d.Full() == "" {
-			t.Error("commands that add data are accepted during a hand-over")
+			t.Error("Full returns no error during a hand-over, want an error")
 		}
 		asked = append(asked, next)
 		return errors.New("no votes")
@@ -74,7 +74,7 @@ func TestDisk_RefusalText(t *testing.T) {
 			disks.peers[id] = Peer{Alive: true, Applied: 1, Disk: Status{DiskLow: true, DiskFull: full}}
 		}
 		if text, _ := d.decide(d.measure(), voters("n1", "n2", "n3")); !strings.Contains(text, want) {
-			t.Errorf("followers full: %v: %q does not contain %q", full, text, want)
+			t.Errorf("followers full: %v: the refusal is %q, want a text with %q", full, text, want)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func TestDisk_LowHysteresis(t *testing.T) {
 			disks.peers[id] = Peer{Alive: true, Applied: 1, Disk: st}
 		}
 		if text, _ := d.decide(st, voters("n1", "n2", "n3")); !strings.Contains(text, c.says) {
-			t.Errorf("%s free: %q does not contain %q", size(c.free), text, c.says)
+			t.Errorf("%s free: the refusal is %q, want a text with %q", size(c.free), text, c.says)
 		}
 	}
 }

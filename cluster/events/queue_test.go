@@ -21,7 +21,7 @@ func TestQueue_Overflow(t *testing.T) {
 		t.Errorf("the queue contains %+v, want a note that events up to 2 are missing, and the events of 3", got)
 	}
 	if q.bytes != 0 || len(q.take()) != 0 {
-		t.Error("queue is not empty after take")
+		t.Error("the queue is not empty after take")
 	}
 }
 

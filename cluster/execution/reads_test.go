@@ -183,7 +183,7 @@ func TestSlowRead_Slots(t *testing.T) {
 			t.Errorf("%d reads wait, want 60", got)
 		}
 		if w.h.clone != nil {
-			t.Error("there is a clone for reads that wait")
+			t.Error("a clone exists although all reads wait for a slot, want none")
 		}
 		w.write([]string{"set", "text", "b"}) // no goroutine holds the lock
 		first.Leave()
@@ -195,7 +195,7 @@ func TestSlowRead_Slots(t *testing.T) {
 		}
 		w.h.retainClone()
 		if w.h.cloned(w.entries) == clone {
-			t.Error("the clone is kept although no read uses it")
+			t.Error("cloned returns the clone of reads that have ended, want a new one")
 		}
 		clone = w.h.cloned(w.entries)
 		w.write([]string{"set", "text", "c"})

@@ -330,7 +330,8 @@ func TestStore_Torn(t *testing.T) {
 			l.want(Query{Key: "k"}, want)
 			l.s.Close()
 			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, whole) {
-				t.Fatalf("after %d bytes and %q: the file differs from the original (error %v)", size, tail, err)
+				t.Fatalf("file cut at %d bytes, with %q at its end: after replay it differs from the original (error %v)",
+					size, tail, err)
 			}
 		}
 	}

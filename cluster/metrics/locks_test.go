@@ -72,7 +72,7 @@ func TestLocks(t *testing.T) {
 func TestLockStarts(t *testing.T) {
 	var s lockStarts
 	if _, known := s.of(5); known {
-		t.Error("of finds the beginning of a grant before any grant was recorded")
+		t.Error("lockStarts.of finds the beginning of a grant before any grant was recorded")
 	}
 	const first, last = 1000, 1000 + 5<<20
 	for token := fsm.Pos(first); token <= last; token++ {
@@ -88,7 +88,7 @@ func TestLockStarts(t *testing.T) {
 		}
 	}
 	if _, known := s.of(first - 1); known {
-		t.Error("of finds a token that is older than the first one that was recorded")
+		t.Error("lockStarts.of finds a token that is older than the first one that was recorded")
 	}
 	s.forget()
 	s.note(last+10, 7)
@@ -96,7 +96,7 @@ func TestLockStarts(t *testing.T) {
 		t.Errorf("after forget: lease %d, known %v, want 7, true", lease, known)
 	}
 	if _, known := s.of(last); known {
-		t.Error("of finds a token that forget has removed")
+		t.Error("lockStarts.of finds a token that forget has removed")
 	}
 }
 

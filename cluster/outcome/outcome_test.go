@@ -35,7 +35,7 @@ func TestOutcomes(t *testing.T) {
 		for _, hidden := range []error{outcome.NewUnknown(err), outcome.NewUnknown(wrap(err)), wrap(outcome.NewUnknown(err))} {
 			check("unknown", hidden, unknown)
 			if !errors.Is(hidden, outcome.ErrUnknown) {
-				t.Errorf("%v is not ErrUnknown", hidden)
+				t.Errorf("errors.Is(%v, ErrUnknown) = false, want true", hidden)
 			}
 			for other := range base {
 				if other != outcome.ErrUnknown && errors.Is(hidden, other) {

@@ -33,7 +33,7 @@ func TestTicker(t *testing.T) {
 		want("at rest", time.Second)
 		tk.Next(false)
 		if !tk.Resting() {
-			t.Error("the ticker does not rest")
+			t.Error("Resting = false after a second without Touch, want true")
 		}
 		go func() {
 			time.Sleep(300 * time.Millisecond)
@@ -42,7 +42,7 @@ func TestTicker(t *testing.T) {
 		}()
 		want("touched", 300*time.Millisecond)
 		if tk.Resting() {
-			t.Error("the ticker rests after Touch")
+			t.Error("Resting = true after Touch, want false")
 		}
 		tk.Next(false)
 		want("after Touch", 100*time.Millisecond)

@@ -66,7 +66,7 @@ func mustWait(t *testing.T, what string, f func() error) (done chan error) {
 	synctest.Wait()
 	select {
 	case err := <-done:
-		t.Errorf("%s did not wait for the disk: %v", what, err)
+		t.Errorf("%s did not wait for the disk, and returned %v", what, err)
 		done <- err
 	default:
 	}

@@ -94,7 +94,7 @@ func TestStaleEnd(t *testing.T) {
 			stop := begin()
 			first := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(members)}
 			if !appendEntries(2, 0, 0, append([]*raft.Log{first}, entries(2, 2, c.own)...)).Success {
-				t.Fatal("the entries of term 2 were refused")
+				t.Fatal("the entries of term 2 were refused, want success")
 			}
 			install := &raft.InstallSnapshotRequest{
 				RPCHeader: header(), SnapshotVersion: raft.SnapshotVersionMax, Term: 3,
@@ -103,7 +103,7 @@ func TestStaleEnd(t *testing.T) {
 			}
 			var resp raft.InstallSnapshotResponse
 			if err := from.InstallSnapshot("n1", "n1", install, &resp, strings.NewReader("data")); err != nil || !resp.Success {
-				t.Fatalf("the snapshot was refused: %v", err)
+				t.Fatalf("InstallSnapshot: error %v, want success", err)
 			}
 			if c.want == nil {
 				if len(ended) > 0 {
@@ -126,7 +126,7 @@ func TestStaleEnd(t *testing.T) {
 			}
 			defer stop()
 			if !appendEntries(3, c.snapshot, 3, entries(3, c.snapshot+1, c.snapshot+2)).Success {
-				t.Error("entries after the snapshot are refused")
+				t.Error("the entries after the snapshot were refused, want success")
 			}
 		})
 	}

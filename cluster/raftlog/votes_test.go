@@ -102,7 +102,7 @@ func TestVoteGuard(t *testing.T) {
 		t.Errorf("vote of a node without a log: %v, want %v", err, errVoteGuarded)
 	}
 	if _, err := stable.GetUint64([]byte(keyLastVoteTerm)); err == nil {
-		t.Error("the vote was stored nevertheless")
+		t.Error("the vote was stored, although SetUint64 returned an error")
 	}
 	if _, err := (voteGuard{unreadable{}, joined, settling}).GetUint64([]byte(keyCurrentTerm)); !errors.Is(err, errDisk) {
 		t.Errorf("the term from a disk that fails: error %v, want errDisk", err)

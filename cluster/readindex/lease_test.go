@@ -97,7 +97,7 @@ func (f *fixture) round() {
 	rd, q := f.begin()
 	f.r.Ack(q.id, 5, q.nonce, true, true)
 	if !rd.confirmed {
-		f.t.Fatal("the round was not confirmed")
+		f.t.Fatal("the read of the round was not confirmed")
 	}
 	f.want(true)
 }

@@ -37,12 +37,12 @@ func TestAhead(t *testing.T) {
 	for i := 0; len(want) < size; i++ {
 		b := bytes.Repeat([]byte{byte(1 + i%200)}, min(5000, size-len(want)))
 		if n, err := f.WriteAt(b, int64(len(want))); n != len(b) || err != nil {
-			t.Fatalf("append %d: %d, %v", i, n, err)
+			t.Fatalf("append %d: wrote %d bytes, error %v, want all bytes", i, n, err)
 		}
 		want = append(want, b...)
 		ahead := w.data[len(want):f.zeroed]
 		if !bytes.Equal(w.data[:len(want)], want) || len(bytes.Trim(ahead, "\x00")) > 0 {
-			t.Fatalf("after append %d the file does not hold the appends and zeros after them", i)
+			t.Fatalf("after append %d the file does not contain the appends followed by zeros", i)
 		}
 		if rest := w.data[f.zeroed:]; len(bytes.Trim(rest, "\xee")) > 0 {
 			t.Fatalf("after append %d bytes were written after the zeros", i)

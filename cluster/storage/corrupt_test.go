@@ -94,7 +94,7 @@ func TestWAL_Flip(t *testing.T) {
 				switch {
 				case errors.As(err, &c):
 				case err != nil:
-					t.Fatalf("flip at %d: %v", o, err)
+					t.Fatalf("flip at %d: Open returned %v, want success or a CorruptError", o, err)
 				default:
 					last, _ := s.Log().LastIndex()
 					want := uint64(156)
@@ -264,15 +264,15 @@ func TestBolt_Flip(t *testing.T) {
 			case errors.As(err, &c):
 				refused++
 				if c.File != path {
-					t.Fatalf("flip at %d of %s: %v", o, name, err)
+					t.Fatalf("flip at %d of %s: %v, want a CorruptError that names this file", o, name, err)
 				}
 				back()
 			case err != nil:
-				t.Fatalf("flip at %d of %s: %v", o, name, err)
+				t.Fatalf("flip at %d of %s: Open returned %v, want success or a CorruptError", o, name, err)
 			default:
 				wantLog(t, s, entries(1, 60, 200))
 				if term, err := s.Stable().GetUint64([]byte("CurrentTerm")); err != nil || term != 9 {
-					t.Fatalf("flip at %d of %s: term %d, %v", o, name, term, err)
+					t.Fatalf("flip at %d of %s: term %d, error %v, want term 9", o, name, term, err)
 				}
 				closeStores(t, s)
 				writeFile(t, path, b)
@@ -280,7 +280,7 @@ func TestBolt_Flip(t *testing.T) {
 		}
 		t.Logf("%s: %d of %d flips refused, the others in free space", name, refused, len(offs))
 		if refused < 10 {
-			t.Errorf("%s: only %d of %d flips refused", name, refused, len(offs))
+			t.Errorf("%s: Open refused only %d of %d flips, want at least 10", name, refused, len(offs))
 		}
 	}
 }
@@ -369,7 +369,7 @@ func TestSmallFiles_Flip(t *testing.T) {
 			var c *storage.CorruptError
 			// A changed format number may equal the number of a newer release.
 			if !errors.Is(err, storage.ErrFormat) && (!errors.As(err, &c) || c.File != path) {
-				t.Fatalf("flip at %d: %v", o, err)
+				t.Fatalf("flip at %d: Open returned %v, want ErrFormat or a CorruptError that names the file", o, err)
 			}
 			back()
 		}
@@ -419,7 +419,7 @@ func TestGetLog_CorruptWhileOpen(t *testing.T) {
 			at += i + 1
 		}
 		if n == 0 {
-			t.Fatal("entry not found in the file")
+			t.Fatal("the file does not contain the data of entry 17")
 		}
 		var l raft.Log
 		err := s.Log().GetLog(17, &l)
@@ -431,7 +431,7 @@ func TestGetLog_CorruptWhileOpen(t *testing.T) {
 			t.Fatalf("Fatal was called with %v, want one call with the error of GetLog", got)
 		}
 		if err := s.Log().StoreLog(entry(41, 1)); err == nil {
-			t.Fatal("a write after the failure succeeded")
+			t.Fatal("StoreLog after the failure succeeded, want an error")
 		}
 		if s.Err() != err {
 			t.Fatalf("Err: %v, want the error of GetLog", s.Err())

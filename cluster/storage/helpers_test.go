@@ -54,7 +54,7 @@ func config(t testing.TB, dir, kind string) storage.Config {
 		LogKind:      kind,
 		SegmentBytes: 16 << 10,
 		StallAfter:   time.Minute,
-		Fatal:        func(err error) { t.Errorf("Fatal(%v)", err) },
+		Fatal:        func(err error) { t.Errorf("Fatal was called with %v, want no call", err) },
 	})
 }
 
@@ -310,7 +310,7 @@ func wantCorrupt(t testing.TB, cfg storage.Config, file string) {
 		}
 		for _, part := range []string{c.File, "holdfast member remove n1", cfg.Dir} {
 			if !bytes.Contains([]byte(err.Error()), []byte(part)) {
-				t.Fatalf("message %q does not name %q", err, part)
+				t.Fatalf("message %q, want a text with %q", err, part)
 			}
 		}
 	}

@@ -160,7 +160,7 @@ func TestWatchdog_StoppedProcess(t *testing.T) {
 	last = last.Add(time.Hour)
 	for range 7 {
 		if err := w.tick(last, last.Add(w.interval)); err != nil {
-			t.Fatalf("age %v: %v", x.age, err)
+			t.Fatalf("a write of age %v is reported as a stall: %v", x.age, err)
 		}
 		last = last.Add(w.interval)
 	}
@@ -240,7 +240,7 @@ func TestStable_ErrorIsFinal(t *testing.T) {
 		"append":    s.Log().StoreLog(&raft.Log{Index: 1, Term: 1}),
 	} {
 		if err == nil {
-			t.Errorf("%s after the failure succeeded", name)
+			t.Errorf("%s after the failure succeeded, want an error", name)
 		}
 	}
 	if len(fatal) != 1 {
@@ -287,14 +287,15 @@ func TestGuard_Open(t *testing.T) {
 		g := &guard{fatal: func(error) { fatal = true }, log: hclog.NewNullLogger()}
 		if tt.opened {
 			if err := g.open(); err != nil {
-				t.Errorf("%s: open without a failure: %v", tt.name, err)
+				t.Errorf("%s: open before any failure returned %v, want nil", tt.name, err)
 			}
 		}
 		if err := g.fail(tt.err); err != tt.err || fatal != tt.fatal {
-			t.Errorf("%s: fail returned %v, fatal: %v", tt.name, err, fatal)
+			t.Errorf("%s: fail returned %v, fatal was called: %v; want the failure, and a call as in the case",
+				tt.name, err, fatal)
 		}
 		if err := g.open(); err != tt.err {
-			t.Errorf("%s: open returned %v", tt.name, err)
+			t.Errorf("%s: open returned %v, want the failure", tt.name, err)
 		}
 	}
 }
@@ -322,7 +323,7 @@ func TestRotation_ErrorIsFinal(t *testing.T) {
 		t.Fatalf("append: %v, want nil or the failure of the rotation: %v", first, failure)
 	}
 	if err := s.Log().StoreLog(&raft.Log{Index: 2, Term: 1}); err == nil {
-		t.Fatal("append after a failed rotation succeeded")
+		t.Fatal("append after a failed rotation succeeded, want an error")
 	}
 	if len(fatal) != 0 {
 		t.Fatal("Fatal was called again")
@@ -358,11 +359,11 @@ func TestOpen_CrashWhileNew(t *testing.T) {
 			for boot := range uint64(2) {
 				s, err := Open(cfg)
 				if err != nil {
-					t.Fatalf("%s, %d files: %v", kind, n, err)
+					t.Fatalf("%s, crash after %d files: Open returned %v, want success", kind, n, err)
 				}
 				id := s.Identity()
 				if id.Boot != boot+1 || id.Instance != node.Instance {
-					t.Fatalf("%s, %d files: %+v", kind, n, id)
+					t.Fatalf("%s, crash after %d files: identity %+v, want the next boot of the same instance", kind, n, id)
 				}
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
@@ -405,7 +406,7 @@ func TestAcked_Follows(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for n := onDisk(); n.index != 20 || n.term != 4 || n.stable != 1; n = onDisk() {
 		if time.Now().After(deadline) {
-			t.Fatalf("the file contains %+v", n)
+			t.Fatalf("the file contains %+v, want index 20, term 4 and stable 1", n)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -424,7 +425,7 @@ func TestSpan(t *testing.T) {
 		s.push(uint64(i)+10, term, 5)
 	}
 	if s.first != 10 || s.last() != 15 || s.bytes != 30 || s.lastTerm() != 7 {
-		t.Fatalf("%+v", s)
+		t.Fatalf("after the pushes: %+v, want entries 10 to 15, 30 bytes and the last term 7", s)
 	}
 	for i, want := range []uint64{1, 1, 3, 3, 3, 7} {
 		if got := s.term(uint64(i) + 10); got != want {
@@ -433,18 +434,18 @@ func TestSpan(t *testing.T) {
 	}
 	s.dropTo(12)
 	if s.first != 13 || s.term(13) != 3 || s.bytes != 15 {
-		t.Fatalf("after dropTo: %+v", s)
+		t.Fatalf("after dropTo(12): %+v, want entries from 13 with term 3 and 15 bytes", s)
 	}
 	s.dropFrom(15)
 	if s.last() != 14 || s.lastTerm() != 3 || s.bytes != 10 {
-		t.Fatalf("after dropFrom: %+v", s)
+		t.Fatalf("after dropFrom(15): %+v, want entries up to 14 with term 3 and 10 bytes", s)
 	}
 	s.push(15, 3, 1)
 	if s.lastTerm() != 3 || len(s.terms) != 1 {
-		t.Fatalf("after push: %+v", s)
+		t.Fatalf("after push(15, 3, 1): %+v, want one run of term 3", s)
 	}
 	s.dropTo(99)
 	if !s.empty() || s.last() != 0 || s.first != 0 || s.bytes != 0 {
-		t.Fatalf("after dropTo of all: %+v", s)
+		t.Fatalf("after dropTo of all entries: %+v, want an empty span", s)
 	}
 }

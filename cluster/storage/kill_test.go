@@ -106,7 +106,7 @@ func TestKill(t *testing.T) {
 				what, num, _ := strings.Cut(sc.Text(), " ")
 				n, err := strconv.ParseUint(num, 10, 64)
 				if err != nil {
-					t.Fatalf("the process printed: %s", sc.Text())
+					t.Fatalf("the process printed a line without a number: %s", sc.Text())
 				}
 				reported[what] = n
 				if what == "cut" {

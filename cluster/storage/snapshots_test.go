@@ -63,7 +63,7 @@ func TestSnapshots_Cancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := sink.Close(); err == nil {
-		t.Fatal("Close after Cancel says that the snapshot is complete")
+		t.Fatal("Close after Cancel returned nil, want an error")
 	}
 	left, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
 	if err != nil || len(left) != 0 {
@@ -83,7 +83,7 @@ func TestSnapshots_CloseFailsTwice(t *testing.T) {
 	remove(t, filepath.Join(cfg.Dir, "snapshots", sink.ID()+".tmp"))
 	for i := range 2 {
 		if err := sink.Close(); err == nil {
-			t.Fatalf("Close %d says that the snapshot is complete", i+1)
+			t.Fatalf("call %d of Close returned nil, want an error", i+1)
 		}
 	}
 	store(t, s, entries(1, 10, 10)...)

@@ -214,7 +214,7 @@ func TestLog_ReadWhileCompacting(t *testing.T) {
 					var l raft.Log
 					err := s.Log().GetLog(first+i%3, &l)
 					if err != nil && err != raft.ErrLogNotFound {
-						t.Errorf("GetLog: %v", err)
+						t.Errorf("GetLog: %v, want success or ErrLogNotFound", err)
 						return
 					}
 					if err == nil {
@@ -261,13 +261,13 @@ func TestLog_RefusesGaps(t *testing.T) {
 				setTerm(t, s, 9)
 				store(t, s, entries(1, 10, 10)...)
 				if err := s.Log().StoreLogs(tc.ls); err == nil {
-					t.Fatal("StoreLogs accepted the entries")
+					t.Fatal("StoreLogs accepted the entries, want an error")
 				}
 				if got := f.all(); len(got) != 1 || !errors.Is(got[0], tc.want) {
 					t.Fatalf("Fatal was called with %v, want %v", got, tc.want)
 				}
 				if err := s.Log().StoreLog(entry(11, 1)); err == nil {
-					t.Fatal("a write after the failure succeeded")
+					t.Fatal("StoreLog after the failure succeeded, want an error")
 				}
 				wantLog(t, s, entries(1, 10, 10))
 			})
@@ -294,13 +294,13 @@ func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 		}
 		deleteRange(t, s, 1, 10)
 		if err := s.Log().StoreLog(entry(11, 1)); err == nil {
-			t.Fatal("StoreLog left a gap after the snapshot")
+			t.Fatal("StoreLog accepted a gap after the snapshot, want an error")
 		}
 		if got := f.all(); len(got) != 1 || !errors.Is(got[0], storage.ErrGap) {
 			t.Fatalf("Fatal was called with %v, want ErrGap", got)
 		}
 		closeStores(t, s)
-		cfg.Fatal = func(err error) { t.Errorf("Fatal(%v)", err) }
+		cfg.Fatal = func(err error) { t.Errorf("Fatal was called with %v, want no call", err) }
 		s = open(t, cfg)
 		store(t, s, entry(6, 1))
 	})
@@ -406,7 +406,7 @@ func TestIdentity(t *testing.T) {
 		s := open(t, cfg)
 		first := s.Identity()
 		if first.NodeID != "n1" || len(first.Instance) != 32 || first.Boot != 1 || first.ClusterID != "" || first.Format != 1 {
-			t.Fatalf("identity of a new directory: %+v", first)
+			t.Fatalf("identity of a new directory: %+v, want n1, boot 1, format 1, a 128-bit instance and no cluster", first)
 		}
 		for range 2 {
 			if err := s.SetClusterID("c1", true); err != nil {
@@ -472,7 +472,7 @@ func TestConfig_Validate(t *testing.T) {
 		"segments": {Dir: t.TempDir(), NodeID: "n", SegmentBytes: 100},
 	} {
 		if _, err := storage.Open(cfg); err == nil {
-			t.Errorf("%s: Open accepted the config", name)
+			t.Errorf("%s: Open accepted the config, want an error", name)
 		}
 	}
 }
@@ -490,7 +490,7 @@ func TestClose_RefusesWrites(t *testing.T) {
 			"SetJoined":    s.SetJoined(1, 1),
 		} {
 			if err == nil {
-				t.Errorf("%s after Close succeeded", name)
+				t.Errorf("%s after Close succeeded, want an error", name)
 			}
 		}
 	})

@@ -42,7 +42,7 @@ func TestWAL_TornAtEveryByte(t *testing.T) {
 		writeFile(t, path, b)
 		s, err := storage.Open(cfg)
 		if err != nil {
-			t.Fatalf("cut at %d of %d..%d: %v", cut, start, end, err)
+			t.Fatalf("Open with a cut at %d of %d..%d: %v, want success", cut, start, end, err)
 		}
 		want := uint64(12)
 		if bytes.Equal(b, full) {
@@ -99,7 +99,7 @@ func TestWAL_TornSectors(t *testing.T) {
 		writeFile(t, path, b)
 		s, err := storage.Open(cfg)
 		if err != nil {
-			t.Fatalf("sectors %b: %v", set, err)
+			t.Fatalf("Open with the sectors %b: %v, want success", set, err)
 		}
 		want := entries(1, 12, 60)
 		if set == 1<<len(sectors)-1 {
@@ -140,7 +140,7 @@ func TestBolt_TornSectors(t *testing.T) {
 		writeFile(t, filepath.Join(before, "acked"), acked)
 		s, err := storage.Open(cfg)
 		if err != nil {
-			t.Fatalf("%d sectors of %d: %v", n, len(sectors), err)
+			t.Fatalf("Open with %d sectors of %d: %v, want success", n, len(sectors), err)
 		}
 		want := uint64(12)
 		if n == len(sectors) {
@@ -206,6 +206,6 @@ func TestRaftWAL_SealedTail(t *testing.T) {
 	}
 	defer w.Close()
 	if err := w.StoreLog(&raft.Log{Index: 2}); !errors.Is(err, wal.ErrSealed) {
-		t.Fatalf("append to a sealed tail: %v, raft-wal v0.4.2 says ErrSealed", err)
+		t.Fatalf("append to a sealed tail: %v, want ErrSealed as from raft-wal v0.4.2", err)
 	}
 }

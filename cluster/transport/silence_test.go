@@ -25,7 +25,7 @@ func TestSilence_FollowsPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSilence(200*time.Millisecond, time.Second)
 		if _, known := s.Left("n1"); known {
-			t.Error("Left knows a node that has sent nothing")
+			t.Error("Left: known = true for a node that has sent nothing, want false")
 		}
 		s.beat()
 		left(t, s, 200*time.Millisecond)
@@ -101,10 +101,10 @@ func TestSilence_Off(t *testing.T) {
 	s := NewSilence(0, time.Second)
 	s.beat()
 	if _, known := s.Left("n1"); known {
-		t.Error("Left knows a node although no node counts as silent")
+		t.Error("Left: known = true although no node counts as silent, want false")
 	}
 	var none *Silence
 	if _, known := none.Left("n1"); known {
-		t.Error("a nil Silence knows a node")
+		t.Error("Left of a nil Silence: known = true, want false")
 	}
 }
