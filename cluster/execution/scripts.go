@@ -121,8 +121,8 @@ func (h *Scripts) Runner(done <-chan struct{}) fsm.ScriptRunner {
 	return hostedRunner{h: h, done: done}
 }
 
-// PacedRunner is like Runner, for scripts that run on one goroutine, which yields
-// according to pace.
+// PacedRunner is like Runner, for scripts that run on one goroutine. That
+// goroutine yields according to pace.
 func (h *Scripts) PacedRunner(done <-chan struct{}, pace *yield.Pace) fsm.ScriptRunner {
 	if h.cfg.Interpreter == nil {
 		return nil

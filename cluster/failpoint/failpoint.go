@@ -20,8 +20,9 @@ type armedPoint struct {
 	left  atomic.Int64
 }
 
-// Arm makes the process end at a failpoint: at "append-synced:3" when it
-// reaches that failpoint for the third time, at "append-synced" the first time.
+// Arm makes the process end at the failpoint that spec names. With
+// "append-synced:3", the process ends when it reaches that failpoint for the
+// third time. With "append-synced", it ends the first time.
 func Arm(spec string) error {
 	name, number, counted := strings.Cut(spec, ":")
 	if !slices.Contains(All(), name) {

@@ -12,11 +12,12 @@ import (
 )
 
 // Slots is a number of slots for work of one kind. A free slot goes to the user
-// that has had the least processor time recently. Among the connections of that
-// user, it goes to the connection that has had the least. Among the work of
-// that connection, it goes to the work that arrived first. Work that runs for
-// longer than a slice gives its slot to waiting work and waits to get it back.
-// So short work waits for few slices, no matter how much work the others have.
+// that has had the least slot time recently. Among the connections of that
+// user, it goes to the connection that has had the least slot time. Among the
+// work of that connection, it goes to the work that arrived first. Work that
+// runs for longer than a slice gives its slot to waiting work and waits to get
+// it back. So short work waits for few slices, no matter how much work the
+// others have.
 type Slots struct {
 	mono  func() time.Duration // the time since an arbitrary moment
 	slice time.Duration

@@ -35,11 +35,11 @@ import (
 // checked when it joins.
 //
 // One case remains: a member whose program is replaced by an older one after
-// the member has reported. No order of messages can exclude that, because a
-// stopped process reports nothing. It is equivalent to a downgrade after the
-// raise: the older program stops at the entry of the raise, or at the first
-// snapshot of the leader after it, with an error that says so, before it changes
-// anything.
+// the member has reported. No order of messages can exclude this case, because
+// a stopped process reports nothing. The case is equivalent to a downgrade
+// after the raise. The older program stops at the entry of the raise, or at the
+// first snapshot of the leader after it. It stops with an error that names the
+// reason, before it changes anything.
 //
 // Programs older than fsm.FeatureMend report nothing, and take the feature
 // version from each TermStart. So while the feature version is below

@@ -5,8 +5,8 @@ import "errors"
 // Errors of a client's group, each with its outcome. Only package resp
 // translates them to the wire.
 var (
-	// ErrNoLeader means that the node did not send the group because it knew no
-	// leader for cluster.Config.LeaderWait.
+	// ErrNoLeader means that the node did not send the group, because for
+	// cluster.Config.LeaderWait the node knew no leader.
 	ErrNoLeader = NewNotExecuted(true, "no leader")
 	// ErrCrowded means that the node did not send a large group, because for
 	// cluster.Config.ResolveWait the group has waited for the outcome of

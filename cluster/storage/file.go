@@ -23,7 +23,8 @@ func syncPath(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// syncTree syncs all files below dir, and their names.
+// syncTree syncs all files below dir, and the directories that contain their
+// names.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

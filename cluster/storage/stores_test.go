@@ -307,7 +307,7 @@ func TestLog_RefusesGapBehindSnapshot(t *testing.T) {
 }
 
 // TestOpen_RemovesLogBehindInstalledSnapshot covers a crash between the end of
-// an InstallSnapshot and the deletion of the log that it replaces.
+// an InstallSnapshot and the deletion of the log that the snapshot replaces.
 func TestOpen_RemovesLogBehindInstalledSnapshot(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		for name, tc := range map[string]struct {

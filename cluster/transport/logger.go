@@ -16,8 +16,9 @@ const repeatEvery = 30 * time.Second
 // tries again several times a second and logs every failure. A node that is
 // down, or that was added and has not been started, would thus fill the
 // leader's log. The leader also sends a snapshot again and again to a member
-// that does not accept it. repeatLogger logs the first failure, and then one in
-// every repeatEvery. It logs the others at the debug level.
+// that does not accept it. repeatLogger logs the first failure, and after that
+// one failure in each period of repeatEvery. It logs the others at the debug
+// level.
 type repeatLogger struct {
 	hclog.Logger
 

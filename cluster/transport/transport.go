@@ -260,9 +260,9 @@ func (t *Transport) RequestPreVote(
 	return again(func() error { return t.NetworkTransport.RequestPreVote(id, target, args, resp) })
 }
 
-// again repeats a request while it fails because of a broken connection, at
-// most maxIdle times. A connection is also broken if this node has closed it because
-// its secret was replaced.
+// again repeats a request at most maxIdle times, while it fails because of a
+// broken connection. A connection also counts as broken if this node has closed
+// it because the node's secret was replaced.
 func again(request func() error) error {
 	err := request()
 	for range maxIdle {
