@@ -188,7 +188,7 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 		return s, 0, err
 	}
 	if made := keys - keysBefore; r.writes && float64(made) < 0.98*float64(count) {
-		return s, 0, fmt.Errorf("%d commands at %s made only %d keys", count, addr, made)
+		return s, 0, fmt.Errorf("%d commands at %s created only %d keys", count, addr, made)
 	}
 	errorsAfter, err := stat(addr, "stats", "total_error_replies")
 	if err != nil {

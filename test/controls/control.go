@@ -62,7 +62,7 @@ func simulate(
 	}
 	o.histories = len(ran)
 	if o.by == "" {
-		return o, fmt.Errorf("NOT FOUND in %d histories: no violation matches %q; reported were: %s",
+		return o, fmt.Errorf("NOT FOUND in %d histories: no violation matches %q; the reported ones are: %s",
 			o.histories, want, firstLines(others))
 	}
 	var errs []error
@@ -132,7 +132,7 @@ func startImages(ctx context.Context, program, holdfast, dir string, want *regex
 		}
 		others = append(others, v.What...)
 	}
-	return "", fmt.Errorf("NOT FOUND in %d images: no violation matches %q; reported were: %s",
+	return "", fmt.Errorf("NOT FOUND in %d images: no violation matches %q; the reported ones are: %s",
 		report.Images, want, firstLines(others))
 }
 
@@ -175,7 +175,7 @@ func attack(ctx context.Context, program, holdfast, dir string, d demand) (strin
 		}
 		others = append(others, e.Failure)
 	}
-	return "", fmt.Errorf("NOT FOUND: no violation matches %q; reported were: %s", d.want, firstLines(others))
+	return "", fmt.Errorf("NOT FOUND: no violation matches %q; the reported ones are: %s", d.want, firstLines(others))
 }
 
 // runTests runs tests of a package. At least one of them must fail, with output
@@ -204,7 +204,7 @@ func runTests(ctx context.Context, program, dir string, d demand) (string, error
 			return firstLine(line), nil
 		}
 	}
-	return "", fmt.Errorf("NOT FOUND: no line matches %q; the tests said:\n%s", d.want, tail(out))
+	return "", fmt.Errorf("NOT FOUND: no line matches %q; the tests printed:\n%s", d.want, tail(out))
 }
 
 // tail returns the end of the output of a program.

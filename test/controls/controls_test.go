@@ -162,7 +162,7 @@ func TestSimulate(t *testing.T) {
 	}{
 		{"found", plans, reports{"fencing: x", "queue: y"}, nil, ""},
 		{"not found", plans, nil, nil, "NOT FOUND in 2 histories"},
-		{"found by another checker", plans, reports{"fencing: x"}, nil, "reported were: fencing: x"},
+		{"found by another checker", plans, reports{"fencing: x"}, nil, "the reported ones are: fencing: x"},
 		{"found without the bug too", plans, reports{"queue: y"}, reports{"queue: y"},
 			"the schedule of seed 1 fails too"},
 		{"no schedules", nil, reports{"queue: y"}, nil, "no schedules"},

@@ -180,7 +180,7 @@ func parseCall(text string) (*call, error) {
 		case '"': // strings are in hex, so the next quote ends this one
 			n := strings.IndexByte(rest[i+1:], '"')
 			if n < 0 {
-				return nil, fmt.Errorf("%.100q: a string does not end", text)
+				return nil, fmt.Errorf("%.100q contains a string that does not end", text)
 			}
 			i += n + 1
 		case '[', '{', '(':

@@ -46,7 +46,7 @@ func barrierDemo(ctx context.Context, e *Env) error {
 				return err
 			}
 			if n := reached[p].Load(); n != workers {
-				return fmt.Errorf("the barrier of phase %d opened when %d of %d had arrived", p, n, workers)
+				return fmt.Errorf("the barrier of phase %d opened when %d of %d workers had arrived", p, n, workers)
 			}
 		}
 		return nil

@@ -34,7 +34,7 @@ func (s *store) write(token int64, text string) error {
 	defer s.mu.Unlock()
 	if token < s.highest {
 		s.refused++
-		return fmt.Errorf("token %d after %d: %w", token, s.highest, errLost)
+		return fmt.Errorf("write with token %d after token %d: %w", token, s.highest, errLost)
 	}
 	s.highest = token
 	s.history = append(s.history, fmt.Sprint(token, " ", text))

@@ -79,7 +79,7 @@ func idempotentDemo(ctx context.Context, e *Env) error {
 	}
 	for n := range messages {
 		if id := fmt.Sprint("message-", n); handled[id] != 1 {
-			return fmt.Errorf("%s handled %d times", id, handled[id])
+			return fmt.Errorf("%s was handled %d times, want once", id, handled[id])
 		}
 	}
 	return nil

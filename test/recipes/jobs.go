@@ -121,7 +121,7 @@ func jobsDemo(ctx context.Context, e *Env) error {
 	}
 	for job, n := range done {
 		if n != 1 {
-			return fmt.Errorf("%s was done %d times", job, n)
+			return fmt.Errorf("%s was done %d times, want once", job, n)
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func onceDemo(ctx context.Context, e *Env) error {
 				return err
 			}
 			if got := ran[n].Load(); got != 1 {
-				return fmt.Errorf("job %d ran %d times", n, got)
+				return fmt.Errorf("job %d ran %d times, want once", n, got)
 			}
 		}
 		return nil

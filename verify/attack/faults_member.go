@@ -360,7 +360,7 @@ func (s *injection) damage(ctx context.Context, what string,
 		// may be an older snapshot. The checkers verify that the cluster served
 		// no wrong data. No check requires that the node notices the damage.
 		return "", errors.Join(s.rejoin(ctx, n),
-			fmt.Errorf("%s in %s at offset %d of %d bytes had no effect", what, name, at, used))
+			fmt.Errorf("the node did not notice %s in %s at offset %d of %d bytes", what, name, at, used))
 	}
 	if err := s.rejoin(ctx, n); err != nil {
 		return "", err

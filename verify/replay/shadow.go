@@ -323,13 +323,13 @@ func (s *Shadow) compareKey(db int, key string) error {
 	return nil
 }
 
-// unknown returns an error if a key that KEYS has listed is absent from the
-// reply of DUMP. known reports whether the reply contains the key.
+// unknown returns an error if DUMP returned null for a key that KEYS has
+// listed. known is true if DUMP returned a value.
 func (s *Shadow) unknown(known bool, key string) error {
 	if known {
 		return nil
 	}
-	return fmt.Errorf("no DUMP of key %q", key)
+	return fmt.Errorf("DUMP returned null for the key %q, which KEYS had listed", key)
 }
 
 // RedisResult is the result of CheckRedis.
