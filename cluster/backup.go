@@ -78,7 +78,7 @@ func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	}
 	if step := string(args[0]); step == "begin" || step == "data" {
 		// Check the disks here, because the leader does not refuse the steps of
-		// a restore: they do not count as commands that add data.
+		// a restore: these steps do not count as commands that add data.
 		if full := n.disk.Full(); full != "" {
 			return errors.New("the restore is refused: " + strings.TrimPrefix(full, "MISCONF "))
 		}

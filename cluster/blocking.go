@@ -260,8 +260,8 @@ func (ws *waits) giveUp() {
 }
 
 // Waiters whose replies have arrived may remain in the machine for keepSweeps
-// sweeps, or until there are keepArrived of them. One group then removes them
-// all.
+// sweeps, or until there are keepArrived such waiters. One group then removes all
+// of these waiters.
 const (
 	keepSweeps  = 10
 	keepArrived = 128

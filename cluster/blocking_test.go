@@ -308,7 +308,7 @@ func TestWaits_Snapshot(t *testing.T) {
 	if _, err := cl.do("rpush", "q", "one"); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 300 { // more than a snapshot leaves in the log
+	for i := range 300 { // more entries than a snapshot leaves in the log
 		cl.want(t, ok, "set", "k", strconv.Itoa(i))
 	}
 	for _, id := range c.others(late) {

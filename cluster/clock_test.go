@@ -93,7 +93,7 @@ func TestTTL_ReadOfPendingExpiryCommits(t *testing.T) {
 		expired := stats(c.node("n1")).Expired
 		cl.want(t, absent, "GET", "k")
 		if got := c.node("n1").Status().Commit; got != before+1 {
-			t.Errorf("read of an expired key through %s: log went from %d to %d, want one entry more", reader, before, got)
+			t.Errorf("read of an expired key through %s: the commit index went from %d to %d, want one entry more", reader, before, got)
 		}
 		if got := stats(c.node("n1")).Expired; got != expired+1 {
 			t.Errorf("read of an expired key through %s expired %d keys, want 1", reader, got-expired)

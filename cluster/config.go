@@ -200,7 +200,7 @@ type Options struct {
 
 	// FastFailover lets a node campaign at once when its leader's process has
 	// ended, that is, when the connection is closed and the port refuses new
-	// ones.
+	// connections.
 	FastFailover bool
 }
 

@@ -77,7 +77,7 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 
 		read := "ECHO " + strconv.Itoa(i) + "\nGET big" // differs for each node, so that the script is not in the cache yet
 		before := logged()
-		for range 3 { // the first one puts the script into the cache; the others begin as reads
+		for range 3 { // the first command puts the script into the cache; the later commands begin as reads
 			on.want(t, bulk(value), "EVAL", read, "1", "big")
 		}
 		on.want(t, "*1\r\n:1\r\n", "SCRIPT", "EXISTS", sha1Of(read))
@@ -108,9 +108,9 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 			t.Errorf("%s: a script that writes, with a reply of 1.2 MB: %q, %v, want a refusal", id, clip(got), err)
 		}
 		on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
-		// The reply of a script that only reads may be larger, whatever the
-		// form of the command, even if the script takes long or is not in the
-		// cache.
+		// The reply of a script that only reads may be larger than 1 MiB,
+		// whatever the form of the command, even if the script takes long or is
+		// not in the cache.
 		list := "LRANGE huge" + id + " 0 -1"
 		both := "*2\r\n" + bulk(huge) + bulk(huge)
 		fresh := c.client(id) // no script of this connection was executed as a read

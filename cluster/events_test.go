@@ -140,7 +140,7 @@ func TestEvents_MissedBySnapshot(t *testing.T) {
 	l := c.listen(late)
 	c.isolate(late)
 	cl := c.client(c.leader(c.others(late)...))
-	for i := range 300 { // more than a snapshot leaves in the log
+	for i := range 300 { // more entries than a snapshot leaves in the log
 		cl.want(t, ok, "set", "k", strconv.Itoa(i))
 	}
 	for _, id := range c.others(late) {

@@ -108,7 +108,7 @@ func TestFeatures_Upgrade(t *testing.T) {
 	if st := c.node(c.leader()).Status(); st.FeaturesBlocked != "" {
 		t.Errorf("the raise of the feature version is still reported as blocked: %s", st.FeaturesBlocked)
 	}
-	// Restarts keep the feature version, from the log and from a snapshot.
+	// A restarted node gets the feature version from its snapshot and its log.
 	if err := c.node("n2").Snapshot(); err != nil {
 		t.Error(err)
 	}

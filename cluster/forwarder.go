@@ -65,8 +65,8 @@ type link interface {
 // reply or by passing the call back to the forwarder with requeue.
 type readLink interface {
 	read(c *call)
-	// forget gives up a read. If the link has the read, it will not end the
-	// read's call. Otherwise, forget returns false.
+	// forget gives up a read. It returns true if the link has the read: the
+	// link then no longer ends the read's call. Otherwise, it returns false.
 	forget(c *call) bool
 }
 
@@ -93,7 +93,7 @@ func (fw *forwarder) recent() int64 {
 // sessionOf returns the session of a node's current start. The session's name
 // contains the identity of the data directory. A node that joins again with an
 // empty directory counts its starts from 1 again, and its session must differ
-// from the earlier ones.
+// from its earlier sessions.
 func sessionOf(h rpc.Hello) fsm.SessionID {
 	return fsm.SessionID{NodeID: h.NodeID + "@" + h.Instance, Boot: h.Boot}
 }
@@ -532,9 +532,9 @@ func (fw *forwarder) drained() bool {
 
 func anyCall(*call) bool { return true }
 
-// close ends all calls and refuses new ones. Calls that were never sent end as
-// not executed, the others as unknown. close waits for the goroutines that are
-// answering calls.
+// close ends all calls and refuses new calls. Calls that were never sent end as
+// not executed, and calls that were sent end as unknown. close waits for the
+// goroutines that are answering calls.
 func (fw *forwarder) close() {
 	fw.mu.Lock()
 	fw.closed = true

@@ -72,7 +72,7 @@ var eventually = testutil.Eventually
 
 // waitLimit is how long a condition may take to become true. It is far more than
 // any condition needs, so that only a condition that never becomes true reaches
-// it.
+// the limit.
 const waitLimit = slowdown * 30 * time.Second
 
 // during waits for d, while the nodes and the other goroutines of a test
@@ -350,7 +350,7 @@ func (c *testCluster) stop(id string) {
 }
 
 // crash ends a node in such a way that the other nodes see a process that has
-// died: first its connections break and its port refuses new ones, and only
+// died: first its connections break and its port refuses new connections. Only
 // then is the node closed.
 func (c *testCluster) crash(id string) {
 	c.t.Helper()

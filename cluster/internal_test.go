@@ -101,7 +101,7 @@ func TestForwarder_LargeGroups(t *testing.T) {
 	done(1)
 	write(largeRoom, 0) // 2
 	write(largeGroup+1, 0)
-	write(100, 2*largeRoom) // its connection had a large reply
+	write(100, 2*largeRoom) // the connection of this group had a large reply
 	write(largeGroup, 0)    // 3
 	write(10, 0)            // 4
 	sent(l, 1, 2, 3, 4)

@@ -181,8 +181,8 @@ func (ld *leadership) next() (*fsm.BatchBuilder, proposal, bool) {
 }
 
 // commitWaitLocked waits until the expected number of groups has arrived, or
-// until there is other work to do. mu must be held, and is released when
-// commitWaitLocked returns.
+// until there is other work to do. The caller must hold mu, and commitWaitLocked
+// releases it.
 func (ld *leadership) commitWaitLocked(wait time.Duration) {
 	select { // discard an earlier token
 	case <-ld.work:

@@ -121,8 +121,8 @@ type remoteLink struct {
 	term   uint64 // the term of the leadership
 	// vouched says that the leader knows frameVouched.
 	vouched atomic.Bool
-	// pieces and cancels report whether the leader knows readPiece and
-	// frameCancel.
+	// pieces reports whether the leader knows readPiece, and cancels reports
+	// whether it knows frameCancel.
 	pieces, cancels func() bool
 	promise         func(d time.Duration) error // raftlog.Log.Promise
 

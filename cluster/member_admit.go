@@ -194,8 +194,8 @@ func (ms *membership) notAdded(req adminRequest) error {
 	return fmt.Errorf("%s is not a member of this cluster: to let it in, run \"%s\"", req.Node, command)
 }
 
-// wrongAddress returns the error for a node that was added with another address
-// than the one it advertises.
+// wrongAddress returns the error for a node that advertises another address than
+// the address with which it was added.
 func wrongAddress(m member.Member, addr string) error {
 	return fmt.Errorf("%s was added with the address %s, but this node advertises %s: "+
 		"correct --advertise-peer-addr, or remove it and add it again", m.ID, m.Addr, addr)

@@ -171,8 +171,8 @@ func (ms *membership) promote(m member.Member) error {
 	return ms.vote(m, index)
 }
 
-// vote makes a member a voter. It fails if a later configuration than the one
-// at index exists.
+// vote makes a member a voter. index is the log index of the configuration that
+// the caller has checked. vote fails if a later configuration exists.
 func (ms *membership) vote(m member.Member, index uint64) error {
 	added := ms.raft.running().AddVoter(raft.ServerID(m.ID), raft.ServerAddress(m.Addr), index, adminTimeout)
 	if err := ms.changed(ms.ctx, added); err != nil {

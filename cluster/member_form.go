@@ -51,8 +51,8 @@ type founder struct {
 	phase string     // what the node waits for until it has joined; "" afterwards
 }
 
-// form waits until raft may start. It returns a configuration if this node is
-// the one that writes the first configuration, and nil otherwise.
+// form waits until raft may start. If this node is to write the first
+// configuration, form returns that configuration. Otherwise it returns nil.
 func (f *founder) form() (*raft.Configuration, error) {
 	empty, err := f.stores.Empty()
 	if err != nil {
@@ -100,7 +100,7 @@ func (f *founder) formOnce() (c *raft.Configuration, done bool, err error) {
 	mine := f.stores.Identity()
 	var absent []string
 	var refused error // why the first member that refused this node did so
-	var differs error // a node without data has other --peers
+	var differs error // the error about the first node without data whose --peers differ
 	clusterID := mine.ClusterID
 	known := f.features.Reports() // highest feature version that all nodes found so far know
 	for _, p := range f.cfg.Peers {
@@ -193,7 +193,7 @@ func (f *founder) join(p Peer, r adminReply) error {
 		return nil // a founding node without entries yet: the first leader may need its vote
 	case r.Leader == "" && mine.ClusterID == "" && known:
 		return fmt.Errorf("%w for the cluster to have a leader, "+
-			"because only a leader can say whether this node may join: %s knows it as a member", errWaiting, p.ID)
+			"because only a leader can say whether this node may join: %s lists this node as a member", errWaiting, p.ID)
 	case r.Leader == "":
 		return fmt.Errorf("%w for the cluster to have a leader", errWaiting)
 	}

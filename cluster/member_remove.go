@@ -102,8 +102,8 @@ func (ms *membership) tellRemoved(ctx context.Context, m member.Member) {
 	}
 }
 
-// expel removes a node. It fails if a later configuration than the one at index
-// exists.
+// expel removes a node. index is the log index of the configuration that the
+// caller has checked. expel fails if a later configuration exists.
 func (ms *membership) expel(ctx context.Context, id string, index uint64) error {
 	return ms.changed(ctx, ms.raft.running().RemoveServer(raft.ServerID(id), index, enqueueTimeout(ctx)))
 }

@@ -4,5 +4,5 @@ package cluster_test
 
 const underRace = false
 
-// slowdown stretches the timeouts of the tests' clusters.
+// slowdown is a factor of the timeouts of the tests' clusters.
 const slowdown = 1

@@ -38,7 +38,7 @@ func TestPacking_HeavyWrites(t *testing.T) {
 	if n := metric(t, c.node(leader), entries) - before; n < 4 {
 		t.Errorf("8 unions took %v entries, want at least 4", n)
 	}
-	// This takes 6 ms, so it waits for its slot.
+	// This transaction takes 6 ms, so it waits for its slot.
 	if got, err := on.transaction(union, union, union, []string{"INCR", "n"}); err != nil || got != "*4\r\n:1000\r\n:1000\r\n:1000\r\n:2\r\n" {
 		t.Errorf("transaction: %q, %v, want the replies of all commands", clip(got), err)
 	}

@@ -219,7 +219,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 	for _, way := range []struct {
 		service rpc.Service
 		name    string
-		passes  int // writes of the dialer; a write stream is open when it has asked for its session
+		passes  int // number of the dialer's writes that pass; after one, a write stream has asked for its session
 	}{{rpc.ServiceWrite, "write", 1}, {rpc.ServiceRead, "read", 0}} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
@@ -250,7 +250,7 @@ func TestPartition_StreamsOutOfOrder(t *testing.T) {
 				}
 			}
 			want(f, ":2\r\n", "INCR", "n")
-			c.crash(other) // from here on the leader needs the node's confirmation for every read
+			c.crash(other) // from here on the leader needs the confirmation of f for every read
 			want(leader, bulk("2"), "GET", "n")
 			want(f, bulk("2"), "GET", "n")
 			if got := c.log.Count(linked); got != links+1 {

@@ -18,9 +18,9 @@ import (
 type raftInstance struct {
 	*environment
 
-	// mu guards the fields below. Both are nil until run has set them, and do
-	// not change afterwards. A part that has seen the instance therefore also
-	// sees the transport.
+	// mu guards instance and transport. Both are nil until run sets them
+	// together, and do not change afterwards. A part that has seen the instance
+	// therefore also sees the transport.
 	mu        sync.Mutex
 	instance  *raft.Raft
 	transport *transport.Transport

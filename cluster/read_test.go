@@ -365,8 +365,8 @@ func TestRead_Large(t *testing.T) {
 func TestRead_VouchOfMinority(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5, func(o *cluster.Options) {
-		// The old leader keeps its leadership for longer than the others need for an
-		// election.
+		// The old leader keeps its leadership for longer than the other nodes need
+		// for an election.
 		o.HeartbeatTimeout, o.LeaseTimeout = slowdown*4*time.Second, slowdown*4*time.Second
 		o.LeaderWait = slowdown * 20 * time.Second
 	})

@@ -31,7 +31,7 @@ import (
 // Kinds of reads, in a read frame.
 const (
 	readQuick = iota
-	readSlow  // runs on its own goroutine, not on the one that serves the stream
+	readSlow  // runs on its own goroutine, not on the goroutine that serves the stream
 	readDryRun
 
 	// readPiece is a flag that a node adds if it can run reads with large
@@ -189,7 +189,7 @@ func (s *Session) inPieces() ([]byte, error) {
 		switch {
 		case err == nil && len(replies)+len(reply) <= fsm.MaxReplyBytes:
 			replies = append(replies, reply...)
-		case err == nil: // executed, and the pieces after it are executed too
+		case err == nil: // this piece was executed, and the pieces after it are executed too
 			replies = fsm.RefuseGroup(replies, piece.Body, fsm.ReplyTooLarge)
 		case len(replies) > 0, len(todo) > 0 && outcome.Of(err) == outcome.Executed:
 			return nil, outcome.ErrUnknown // a part was executed, and another part perhaps not

@@ -447,8 +447,8 @@ func TestScripts_Pipeline(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestScripts_Transaction checks that the dry run of a transaction ends with
-// its first script that loops, however many there are.
+// TestScripts_Transaction checks that the dry run of a transaction ends at the
+// first script that loops, however many such scripts the transaction contains.
 func TestScripts_Transaction(t *testing.T) {
 	t.Parallel()
 	l := newLines()

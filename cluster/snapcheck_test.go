@@ -111,8 +111,8 @@ func (s *badSink) Written() (io.ReadCloser, error) {
 		if err != nil {
 			return nil, err
 		}
-		// This snapshot decodes, but it is not the one that was written. Only
-		// the store's checksum shows that.
+		// This snapshot decodes, but it is not the snapshot that was written.
+		// Only the store's checksum shows the difference.
 		_, err = f.WriteAt([]byte{0xff}, 40)
 		if err := f.Close(); err != nil {
 			return nil, err

@@ -21,7 +21,7 @@ func TestClusterStatus_Busy(t *testing.T) {
 			t.Fatalf("%s has %d keys, want 1", id, st.Keys)
 		}
 	}
-	// The entry waits for the readers, and the other readers wait for the entry.
+	// The entry waits for the readers below, and later readers wait for the entry.
 	release, set := make(chan struct{}), make(chan error, 1)
 	views := make(chan struct{}, 3)
 	for _, id := range c.ids() {

@@ -35,7 +35,7 @@ func TestAdmission_WhileOneIsSilent(t *testing.T) {
 }
 
 // TestAdmission_WritesNothing: a node that was not added asks again and again
-// to join. Refusing it must not write to the log.
+// to join. The refusals must not write to the log.
 func TestAdmission_WritesNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

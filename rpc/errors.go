@@ -65,14 +65,14 @@ type Reason byte
 
 // The numbers are part of the protocol: never reuse one.
 const (
-	ReasonUnauthorized Reason = 1 // Config.Authorize returned an error; the text is that of the error
+	ReasonUnauthorized Reason = 1 // Config.Authorize returned an error; the refusal has the text of this error
 	ReasonNoService    Reason = 2 // the service has no handler, or none yet: the dialer may try again
 	ReasonWrongNode    Reason = 3 // the acceptor is not the node that Hello.To names
 	ReasonMalformed    Reason = 4 // the hello cannot be decoded
 	ReasonLayout       Reason = 5 // the acceptor does not know this layout of the handshake
 	ReasonSecret       Reason = 6 // the two secrets differ, or only one of the two nodes has a secret
 	// The number 7 is taken by statusChallenge.
-	ReasonNotMember Reason = 8 // Config.Authorize returned ErrNotMember; the text is that of the error
+	ReasonNotMember Reason = 8 // Config.Authorize returned ErrNotMember; the refusal has the text of this error
 )
 
 // RefusedError is the error of Dial for a connection that the acceptor refused.

@@ -284,8 +284,8 @@ func redisClient(err error) bool {
 	return errors.As(err, &n) && describeProtocol(n.first) == "looks like a Redis client"
 }
 
-// describeProtocol returns, for the log, the protocol to which the first bytes of
-// another program seem to belong.
+// describeProtocol returns a text for the log that says to which protocol the
+// first bytes of another program seem to belong.
 func describeProtocol(first []byte) string {
 	switch c := first[0]; {
 	case c == 0x16:

@@ -201,7 +201,8 @@ func (m *Mux) admit(c *conn) {
 	m.mu.Lock()
 	full := m.accepted >= m.cfg.MaxConns
 	if full {
-		// Connections without a finished handshake must not block new ones.
+		// Connections without a finished handshake must not block new
+		// connections.
 		if oldest := m.handshaking.Front(); oldest != nil {
 			victim = oldest.Value.(*conn)
 			m.forgetLocked(victim)

@@ -88,7 +88,7 @@ func TestSealedConn_CarriesBytes(t *testing.T) {
 				for len(w.left) > 0 {
 					k, err := w.Write(left[n:])
 					if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-						t.Fatalf("seed %d: %v", seed, err)
+						t.Fatalf("seed %d: continued write: %v", seed, err)
 					}
 					n += k
 				}

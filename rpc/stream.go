@@ -51,7 +51,7 @@ type Stream struct {
 	// goroutine may write meanwhile, so that frames keep their order.
 	writing  bool
 	accepted uint64 // bytes ever put into the outbox
-	written  uint64 // bytes ever written; the others are in the queue
+	written  uint64 // bytes ever written; the queue has accepted-written bytes
 	err      error  // why the stream ended; nil while it lives
 }
 
