@@ -38,7 +38,7 @@ func TestLane_Short(t *testing.T) {
 			}()
 		}
 		begun := time.Now()
-		for range 100 { // a short script at the same time
+		for range 100 { // run short scripts while the long ones run
 			since := time.Now()
 			p, refusal := short.enter(scriptWorker(99, ""), 100, time.Hour, stop)
 			if refusal != "" {

@@ -105,7 +105,7 @@ func TestScriptHost_Slots(t *testing.T) {
 	if got := run(h.Runner(done), fsm.DryRun); got != "OK" {
 		t.Errorf("a read with a slot: %q, want OK", got)
 	}
-	enter("slow", msgScriptRoom) // the slots that it waited for have not been freed
+	enter("slow", msgScriptRoom) // the only slot for slow scripts is still occupied
 	slow()
 	enter("slow", "")()
 	if h.reads.Free() != 2 || h.slowSlots.Free() != 1 {

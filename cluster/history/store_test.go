@@ -194,7 +194,7 @@ func TestStore_Shared(t *testing.T) {
 	l.add(share(3, "c"), ends(2, "k", "b", fsm.LockReleased))
 	l.want(Query{Key: "k"}, "3 c 203-0 held 0; 2 b 2-203 released 201; 1 a 1-0 held 202")
 	l.want(Query{Key: "k", From: at(203)}, "3 c 203-0 held 0; 2 b 2-203 released 201; 1 a 1-0 held 202")
-	l.add(begins(4, "k", "w")) // the history lacks the ends of the other grants
+	l.add(begins(4, "k", "w")) // the exclusive grant shows that the other grants have ended, but their ends are missing
 	l.want(Query{Key: "k", To: at(100)}, "2 b 2-203 released 201; 1 a 1-0 unknown 0")
 }
 
@@ -235,13 +235,13 @@ func TestStore_RestoredToken(t *testing.T) {
 // COUNT grants.
 func TestStore_RestoredTwice(t *testing.T) {
 	l := newLog(t, MinBytes)
-	l.add(begins(1, "k", "a")) // 1
+	l.add(begins(1, "k", "a")) // index 1
 	l.add(ends(1, "k", "a", fsm.LockReleased))
-	l.add(begins(2, "k", "b")) // 3
+	l.add(begins(2, "k", "b")) // index 3
 	l.add(fsm.LockEvent{Kind: fsm.LocksReplaced})
-	l.add(ends(2, "k", "b", fsm.LockReleased)) // 5
+	l.add(ends(2, "k", "b", fsm.LockReleased)) // index 5
 	l.add(fsm.LockEvent{Kind: fsm.LocksReplaced})
-	l.add(ends(2, "k", "b", fsm.LockExpired)) // 7
+	l.add(ends(2, "k", "b", fsm.LockExpired)) // index 7
 	l.add(begins(3, "k", "c"))
 	l.want(Query{Key: "k"}, "3 c 8-0 held 0; 2 b 3-7 expired 0; 1 a 1-2 released 1")
 	l.want(Query{Key: "k", Count: 2}, "3 c 8-0 held 0; 2 b 3-7 expired 0")
@@ -323,7 +323,7 @@ func TestStore_Torn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if size < len(segmentMagic) && tail != "" {
-				continue // another kind of damage
+				continue // a file with a damaged header is no torn write
 			}
 			l.open()
 			l.replay(0)

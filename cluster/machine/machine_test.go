@@ -74,7 +74,7 @@ func TestMachine_Spent(t *testing.T) {
 		m.Apply(&raft.Log{Index: i + 1, Term: 1, Type: raft.LogCommand, Data: entry})
 		step *= 2
 	}
-	if got, want := m.Spent(), 21*time.Millisecond; got != want { // three steps each
+	if got, want := m.Spent(), 21*time.Millisecond; got != want { // each of the three entries takes three steps
 		t.Errorf("spent %v, want %v", got, want)
 	}
 	if want := []time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}; !slices.Equal(reports, want) {

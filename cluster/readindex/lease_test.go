@@ -221,7 +221,7 @@ func TestLease_Renewed(t *testing.T) {
 	read(0)
 	f.now++
 	read(1)
-	read(0) // the round is running
+	read(0) // the round that renews the lease is running
 	q := f.asked[len(f.asked)-1]
 	f.now += 40 * time.Millisecond
 	f.r.Ack(q.id, 5, q.nonce, true, true)

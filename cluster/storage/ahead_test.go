@@ -14,7 +14,7 @@ type written struct {
 	types.WritableFile
 	data   []byte
 	writes []int64 // offsets of the writes
-	err    error   // error of the writes after the first, if set
+	err    error   // error of all writes but the first; nil for none
 }
 
 func (w *written) WriteAt(b []byte, at int64) (int, error) {

@@ -21,8 +21,8 @@ import (
 type fakeDisk struct {
 	*raft.InmemStore
 	appends atomic.Int64
-	gate    chan struct{} // if set, a write waits until it is closed
-	err     error         // if set, a write fails with it
+	gate    chan struct{} // if set, a write waits until gate is closed
+	err     error         // if set, a write fails with err
 }
 
 func (d *fakeDisk) fileOf(uint64) string { return "fake.log" }
@@ -87,7 +87,7 @@ func TestWatchdog_StalledAppend(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { stored = c.StoreLog(&raft.Log{Index: 1, Term: 1}) })
 
-		err := <-fatal // while the write is still blocked
+		err := <-fatal // the write is still blocked when Fatal is called
 		var stall *StallError
 		if !errors.As(err, &stall) || stall.Op != "append" {
 			t.Fatalf("Fatal was called with %v, want a StallError of an append", err)
@@ -176,7 +176,7 @@ func TestStoreLogs_ErrorIsFinal(t *testing.T) {
 	if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, broken) {
 		t.Fatalf("StoreLog: %v, want the error of the disk", err)
 	}
-	d.err = nil // the retry would succeed
+	d.err = nil // the disk works again, so a retry would succeed
 	if err := c.StoreLog(&raft.Log{Index: 1, Term: 1}); !errors.Is(err, broken) {
 		t.Fatalf("the retry returned %v, want the first error", err)
 	}

@@ -31,7 +31,7 @@ func readSnapshot(t testing.TB, s *storage.Stores, id string) []byte {
 func TestSnapshots_RoundTrip(t *testing.T) {
 	s, cfg := newNode(t, "")
 	store(t, s, entries(1, 30, 10)...)
-	data := bytes.Repeat([]byte("0123456789"), 350<<10) // more than several buffers
+	data := bytes.Repeat([]byte("0123456789"), 350<<10) // larger than several buffers
 	snapshot(t, s, 5, 1, []byte("old"))
 	snapshot(t, s, 10, 1, []byte("older than the last"))
 	id := snapshot(t, s, 20, 1, data)
@@ -106,7 +106,7 @@ func TestSnapshots_Leftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Dir = image(t, cfg.Dir)
-	remove(t, filepath.Join(cfg.Dir, "snapshots", old, "state.bin")) // half deleted
+	remove(t, filepath.Join(cfg.Dir, "snapshots", old, "state.bin")) // as if the deletion of this snapshot was interrupted
 	open(t, cfg)
 	left, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots"))
 	if err != nil || len(left) != 1 || left[0].Name() != id {
@@ -132,7 +132,7 @@ func TestSnapshots_Corrupt(t *testing.T) {
 	} {
 		path := filepath.Join(dir, f.id, f.name)
 		b := readFile(t, path)
-		if f.id == old { // its state is not read, so neither is the description of the state
+		if f.id == old { // Open does not read this state, so it does not check the fields that describe the state
 			b = b[:bytes.Index(b, []byte(`"Size"`))]
 		}
 		for o := 0; o < len(b); o += 1 + len(b)/150 {

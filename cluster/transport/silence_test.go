@@ -32,7 +32,7 @@ func TestSilence_FollowsPauses(t *testing.T) {
 		time.Sleep(60 * time.Millisecond)
 		left(t, s, 140*time.Millisecond)
 		s.beat()
-		left(t, s, 200*time.Millisecond) // twice the longest pause (60 ms) plus the margin is less
+		left(t, s, 200*time.Millisecond) // the shortest time, because twice the longest pause (60 ms) plus the margin is less
 
 		// Heartbeats become late, so the limit rises at once.
 		time.Sleep(150 * time.Millisecond)

@@ -90,7 +90,7 @@ func socketPair(t *testing.T) (a, b net.Conn) {
 		if closing := f.Close(); err != nil || closing != nil {
 			t.Fatal(err, closing)
 		}
-		t.Cleanup(func() { _ = conns[i].Close() }) // only the end of the test matters
+		t.Cleanup(func() { _ = conns[i].Close() }) // a failure to close must not fail the test
 	}
 	return conns[0], conns[1]
 }
@@ -98,7 +98,7 @@ func socketPair(t *testing.T) (a, b net.Conn) {
 // TestNow_IsSafeForConcurrentUse checks that goroutines that yield all the time
 // neither wait forever nor open more descriptors than allowed.
 func TestNow_IsSafeForConcurrentUse(t *testing.T) {
-	Now() // the runtime opens descriptors of its own for the first poll
+	Now() // the first poll makes the runtime open descriptors of its own
 	before := descriptors(t)
 	var all sync.WaitGroup
 	for range 4 * maxPollers {
