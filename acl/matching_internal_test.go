@@ -68,7 +68,7 @@ func TestCheck_BoundsSteps(t *testing.T) {
 		// costs a fixed number of steps, and each selector is checked at least
 		// once.
 		if m.left < -5000 {
-			t.Errorf("%s: the check exceeded its budget by %d steps", c.name, -m.left)
+			t.Errorf("%s: the check exceeded its budget by %d steps, want at most 5000", c.name, -m.left)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestParseFile_NamesLines(t *testing.T) {
 	text := "user a on >p ~* +get\n\n# no comments\nuser b +nope\nuser\nuser a off\r\n  user c on (+get ~x\nuser d on nopass (~a +get) (%R~b +set)\r\n"
 	users, err := acl.ParseFile(catalog(), "users.acl", text)
 	if err == nil {
-		t.Fatal("no error")
+		t.Fatal("ParseFile returned no error for a file with invalid lines")
 	}
 	want := `users.acl:3: should start with user keyword followed by the username
 users.acl:4: user "b": Error in ACL SETUSER modifier '+nope': Unknown command or category name in ACL
@@ -129,7 +129,7 @@ users.acl:7: user "c": Unmatched parenthesis in acl selector starting at '(+get'
 		t.Errorf("error\n%s\nwant\n%s", err, want)
 	}
 	if len(users) != 2 || users[0].Name != "a" || users[1].Name != "d" {
-		t.Errorf("users %v", users)
+		t.Errorf("ParseFile returned the users %v, want a and d", users)
 	}
 }
 

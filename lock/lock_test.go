@@ -218,12 +218,12 @@ func TestHeld_Unproved(t *testing.T) {
 		f.set(func() {
 			end := f.lock("k").until
 			if !time.Now().Before(end) || time.Since(begun) < time.Second {
-				t.Errorf("the context of the owner ended %v before the end of the lease", time.Until(end))
+				t.Errorf("the context ended %v before the end of the lease, want it to end shortly before", time.Until(end))
 			}
 		})
 		f.set(func() { f.down = false })
 		if err := h.Release(t.Context()); err != nil {
-			t.Errorf("Release of a lock that is still held: %v", err)
+			t.Errorf("Release of a lock that is still held returned %v, want nil", err)
 		}
 	})
 }
@@ -374,7 +374,7 @@ func TestPlain_Abandons(t *testing.T) {
 		synctest.Wait()
 		f.set(func() {
 			if owner := f.lock("k").owner; owner != "" {
-				t.Errorf("%q holds the lock after Acquire has returned an error", owner)
+				t.Errorf("%q holds the lock after Acquire has returned an error, want the lock free", owner)
 			}
 		})
 	})

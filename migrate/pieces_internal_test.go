@@ -32,7 +32,7 @@ func TestSameValue(t *testing.T) {
 		{"damaged", payloadOf("a")[1:], payloadOf("a")[1:], false},
 	} {
 		if got := sameValue(tt.a, tt.b); got != tt.want {
-			t.Errorf("%s: %v", tt.what, got)
+			t.Errorf("%s: sameValue is %v, want the opposite", tt.what, got)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestSameValue(t *testing.T) {
 func TestTemporaryKey(t *testing.T) {
 	for key, tag := range map[string]string{"k": "{k}", "a{b}c{d}": "{b}", "{b": "{{b}", "": "{}"} {
 		if got := temporaryKey(key); !strings.HasPrefix(got, "holdfast:import:") || !strings.HasSuffix(got, tag) {
-			t.Errorf("%q: %q", key, got)
+			t.Errorf("the temporary key of %q is %q, want the prefix of the import and the hash tag at its end", key, got)
 		}
 	}
 }

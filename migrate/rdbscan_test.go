@@ -52,7 +52,7 @@ func TestScan(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.Equal(codes, []string{"#!lua name=lib"}) {
-		t.Errorf("functions %q", codes)
+		t.Errorf("the scanner found the functions %q, want one library", codes)
 	}
 	if len(items) != 4 {
 		t.Fatalf("the scanner found %d keys, want 4", len(items))

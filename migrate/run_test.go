@@ -24,7 +24,7 @@ func TestState_CountsUpToThePosition(t *testing.T) {
 	}
 	j, err := begin(false)
 	if err != nil || !j.res.Begun || j.res.Continued {
-		t.Fatalf("%v, %+v", err, j.res)
+		t.Fatalf("the first import: got %v and the result %+v, want a new state file", err, j.res)
 	}
 	j.state.Counts.Keys = 100
 	j.state.Databases[0] = position{Cursor: "7"}

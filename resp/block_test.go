@@ -42,7 +42,7 @@ func TestBlock(t *testing.T) {
 	b.send("BRPOP x q 0")
 	awaitBlocked(t, other, "2")
 	if list := other.do("CLIENT LIST"); strings.Count(list, " flags=b ") != 2 || !strings.Contains(list, " cmd=brpop ") {
-		t.Errorf("CLIENT LIST: %s", list)
+		t.Errorf("CLIENT LIST does not show two blocked clients: %s", list)
 	}
 	other.expect("RPUSH q 1 2 3", ":3")
 	a.want("*2\n$1\nq\n$1\n1")
@@ -232,7 +232,7 @@ func TestBlock_Revoked(t *testing.T) {
 				admin.expect("RPUSH q x", ":1")
 				second.want("*2\n$1\nq\n$1\nx")
 				if log := admin.do("ACL LOG 1"); !strings.Contains(log, "bob") {
-					t.Errorf("ACL LOG: %q", log)
+					t.Errorf("ACL LOG does not contain the user bob: %q", log)
 				}
 				first.expect("PING", "+PONG")
 				return

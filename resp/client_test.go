@@ -59,14 +59,14 @@ func TestClient_Info(t *testing.T) {
 	c.send("CLIENT SETNAME bob", "SELECT 2", "CLIENT SETINFO LIB-NAME lib", "CLIENT SETINFO LIB-VER 1.2", "CLIENT NO-TOUCH ON")
 	c.want("+OK", "+OK", "+OK", "+OK", "+OK")
 	if r := c.do("CLIENT INFO"); !infoLine.MatchString(r) {
-		t.Errorf("CLIENT INFO: %q", r)
+		t.Errorf("CLIENT INFO returned %q, want one line with all fields of Redis", r)
 	}
 	d := dial(t, s)
 	d.send("MULTI", "GET a", "GET b")
 	d.want("+OK", "+QUEUED", "+QUEUED")
 	list := c.do("CLIENT LIST")
 	if n := strings.Count(list, "id="); n != 2 || !strings.Contains(list, " flags=x db=0 ") || !strings.Contains(list, " multi=2 ") || !strings.Contains(list, " cmd=multi ") {
-		t.Errorf("CLIENT LIST: %s", list)
+		t.Errorf("CLIENT LIST returned %s, want two connections, one of them in a transaction", list)
 	}
 	for line, want := range map[string]int{
 		"CLIENT LIST TYPE normal": 2, "CLIENT LIST TYPE pubsub": 0, "CLIENT LIST TYPE REPLICA": 0,
@@ -78,7 +78,7 @@ func TestClient_Info(t *testing.T) {
 	}
 	c.do("HELLO 3")
 	if r := c.do("CLIENT LIST ID 99"); r != "=4\ntxt:\n" {
-		t.Errorf("empty CLIENT LIST in RESP3: %q", r)
+		t.Errorf("CLIENT LIST without a match returned %q in RESP3, want an empty verbatim string", r)
 	}
 }
 
@@ -220,10 +220,10 @@ func TestMetrics(t *testing.T) {
 	c.expect("CONFIG RESETSTAT", "+OK")
 	info = c.do("INFO commandstats errorstats stats")
 	if strings.Contains(info, "cmdstat_get:") || strings.Contains(info, "errorstat_") || !strings.Contains(info, "total_error_replies:0\r\n") {
-		t.Errorf("INFO after CONFIG RESETSTAT:\n%s", info)
+		t.Errorf("after CONFIG RESETSTAT, want no statistics in INFO, got\n%s", info)
 	}
 	if got := metric(t, s, "holdfast_command_seconds", "command", "get"); got != 4 {
-		t.Errorf("CONFIG RESETSTAT set a counter of /metrics back to %v", got)
+		t.Errorf("after CONFIG RESETSTAT, the counter of GET in /metrics is %v, want 4 as before", got)
 	}
 }
 
@@ -318,7 +318,7 @@ func TestInfo(t *testing.T) {
 	}
 	c.do("HELLO 3")
 	if r := c.do("INFO cluster"); r != "=34\ntxt:# Cluster\r\ncluster_enabled:0\r\n\n" {
-		t.Errorf("INFO cluster in RESP3: %q", r)
+		t.Errorf("INFO cluster returned %q in RESP3, want a verbatim string", r)
 	}
 }
 
@@ -336,7 +336,7 @@ func TestReplicas(t *testing.T) {
 		"MULTI", "+OK", "SET a 1", "+QUEUED", "WAIT 1 0", "+QUEUED", "EXEC", "*2\n+OK\n:1",
 	)
 	if r := c.do("INFO replication"); !strings.Contains(r, "connected_slaves:1\r\n") {
-		t.Errorf("INFO: %s", r)
+		t.Errorf("INFO replication lacks connected_slaves:1: %s", r)
 	}
 }
 
@@ -423,16 +423,16 @@ func TestSnapshots(t *testing.T) {
 	c := dial(t, serve(t, f))
 	c.expect("BGSAVE", "+Background saving started")
 	if got := <-asked; got != "snapshot" {
-		t.Errorf("BGSAVE asked for %q", got)
+		t.Errorf("BGSAVE requested %q from the cluster, want \"snapshot\"", got)
 	}
 	c.expect("BGSAVE SCHEDULE", "-ERR Background save already in progress", "SAVE", "-ERR Background save already in progress",
 		"BGREWRITEAOF", "-ERR Background save already in progress", "BGSAVE x", "-ERR syntax error")
 	close(leave)
 	testutil.Eventually(t, "the snapshot is taken", func() bool { return c.do("BGREWRITEAOF") == "+Background append only file rewriting started\n" })
-	testutil.Eventually(t, "SAVE", func() bool { return c.do("SAVE") == "+OK\n" })
+	testutil.Eventually(t, "SAVE to return OK", func() bool { return c.do("SAVE") == "+OK\n" })
 	var at int64
 	if _, err := fmt.Sscanf(c.do("LASTSAVE"), ":%d", &at); err != nil || time.Now().Unix()-at > 60 {
-		t.Errorf("LASTSAVE: %d, %v", at, err)
+		t.Errorf("LASTSAVE returned %d, %v, want a time within the last minute", at, err)
 	}
 }
 
@@ -447,7 +447,7 @@ func TestAbsent(t *testing.T) {
 	}
 	for _, name := range []string{"REPLICAOF a 1", "SLAVEOF a 1", "PSYNC", "SYNC"} {
 		if r := c.do(name); !strings.Contains(r, "is not supported: ") {
-			t.Errorf("%s: %q", name, r)
+			t.Errorf("%s returned %q, want an error that says that it is not supported", name, r)
 		}
 		name, _, _ := strings.Cut(name, " ")
 		c.expect("COMMAND INFO "+name, "*1\n$-1")
@@ -458,7 +458,7 @@ func TestHelp(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	for _, name := range []string{"CLIENT", "COMMAND", "CONFIG", "MEMORY", "SLOWLOG", "LATENCY", "MODULE", "ACL"} {
 		if r := c.do(name + " HELP"); !strings.HasPrefix(r, "*") || !strings.Contains(r, "+HELP\n") || !strings.HasPrefix(strings.SplitN(r, "\n", 2)[1], "+"+name+" <subcommand>") {
-			t.Errorf("%s HELP: %q", name, r)
+			t.Errorf("%s HELP returned %q, want the list of its subcommands", name, r)
 		}
 	}
 }

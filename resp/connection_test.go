@@ -111,7 +111,7 @@ func TestWatch(t *testing.T) {
 			c.expect("WATCH a", "+OK")
 			other.expect("SET a 4", "+OK")
 			if r := c.do(forget); r != "+OK\n" && r != "+RESET\n" {
-				t.Fatalf("%s: %q", forget, r)
+				t.Fatalf("%s returned %q, want OK or RESET", forget, r)
 			}
 			c.do(proto.hello)
 			c.expect("MULTI", "+OK", "SET a 5", "+QUEUED", "EXEC", "*1\n+OK")
@@ -443,7 +443,7 @@ func TestStop_EndsSleepAndPause(t *testing.T) {
 func (c *client) wantMaybe(want string) {
 	c.t.Helper()
 	if got, err := c.reply(); err == nil && got != want+"\n" || err != nil && !errors.Is(err, io.EOF) {
-		c.t.Fatalf("got %q, %v", got, err)
+		c.t.Fatalf("got %q, %v, want either the given reply or the end of the connection", got, err)
 	}
 }
 
@@ -595,7 +595,7 @@ func TestPipeline_LargeCommands(t *testing.T) {
 		go c.send(lines...)
 		for i := range lines {
 			if reply, err := c.reply(); err != nil || reply != "+OK\n" {
-				t.Fatalf("round %d, reply %d: %q, %v", round, i, reply, err)
+				t.Fatalf("round %d, reply %d: got %q, %v, want OK", round, i, reply, err)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func TestEarly_FullSocket(t *testing.T) {
 	}
 	for i := range times - 1 {
 		if got, err := c.reply(); err != nil || got != fmt.Sprintf("$%d\n%s\n", len(value), value) {
-			t.Fatalf("reply %d differs: %v", i+1, err)
+			t.Fatalf("reply %d is not the whole value (error: %v)", i+1, err)
 		}
 	}
 	c.expect("GET n", "$-1")

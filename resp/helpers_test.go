@@ -387,7 +387,7 @@ func serveUnconfirmed(t testing.TB, f *fakeCluster, change ...func(*resp.Config)
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("close server: %v", err)
+			t.Errorf("Close of the server returned %v, want nil", err)
 		}
 	})
 	return s

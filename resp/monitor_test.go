@@ -55,7 +55,7 @@ func TestMonitor_Lines(t *testing.T) {
 		}
 	}
 	if all := strings.Join(got, ""); strings.Contains(all, "secret") {
-		t.Errorf("a password is shown: %s", all)
+		t.Errorf("the MONITOR stream contains a password: %s", all)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestSlowlog_Pipeline(t *testing.T) {
 	c.send("SET a 1", "SET b 2", "SET c 3")
 	c.want("+OK", "+OK", "+OK")
 	if got := c.do("SLOWLOG GET 1"); !strings.Contains(got, "*4\n$3\nSET\n$1\na\n$1\n1\n$37\n... (2 more commands of the pipeline)\n") {
-		t.Errorf("got %q", got)
+		t.Errorf("SLOWLOG GET returned %q, want one entry with a note about 2 more commands", got)
 	}
 }
 
@@ -152,14 +152,14 @@ func TestLatency_Events(t *testing.T) {
 	c.expect("DEBUG SLEEP 0.02", "+OK", "LATENCY LATEST", "*0", "CONFIG SET latency-monitor-threshold 10", "+OK", "DEBUG SLEEP 0.02", "+OK")
 	var second, ms, most int
 	if _, err := fmt.Sscanf(c.do("LATENCY LATEST"), "*1\n*4\n$7\ncommand\n:%d\n:%d\n:%d\n", &second, &ms, &most); err != nil || ms < 20 || most < ms {
-		t.Errorf("latest: %d, %d ms, %d at most, %v", second, ms, most, err)
+		t.Errorf("LATENCY LATEST: second %d, latest %d ms, maximum %d ms, error %v, want at least 20 ms", second, ms, most, err)
 	}
 	c.expect("LATENCY HISTORY command", fmt.Sprintf("*1\n*2\n:%d\n:%d", second, ms), "LATENCY HISTORY fast-command", "*0")
 	if got := c.do("LATENCY GRAPH command"); !strings.Contains(got, fmt.Sprintf("command - high %d ms, low %d ms (all time high %d ms)\n", ms, ms, most)) {
-		t.Errorf("graph: %q", got)
+		t.Errorf("LATENCY GRAPH returned %q, want the high and the low of the sample", got)
 	}
 	if got := c.do("LATENCY DOCTOR"); !strings.Contains(got, "command: 1 seconds with events") {
-		t.Errorf("doctor: %q", got)
+		t.Errorf("LATENCY DOCTOR returned %q, want one second with events", got)
 	}
 	c.expect("LATENCY RESET other", ":0", "LATENCY RESET other command", ":1", "LATENCY LATEST", "*0")
 }
@@ -185,7 +185,7 @@ func TestMemory_Stats(t *testing.T) {
 	}
 	for _, line := range []string{"MEMORY DOCTOR", "MEMORY MALLOC-STATS"} {
 		if got := c.do(line); !strings.HasPrefix(got, "=") {
-			t.Errorf("%s: %q", line, got)
+			t.Errorf("%s returned %q, want a verbatim string", line, got)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestPubSub_Delivery(t *testing.T) {
 	if err := b.conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "nobody has subscribed to news", func() bool { return pub.do("PUBSUB NUMSUB news") == "*2\n$4\nnews\n:0\n" })
+	testutil.Eventually(t, "the subscriptions to news to end", func() bool { return pub.do("PUBSUB NUMSUB news") == "*2\n$4\nnews\n:0\n" })
 }
 
 // TestPubSub_NothingFromBefore checks that a subscription does not receive a
@@ -110,7 +110,7 @@ func TestPubSub_NothingBehind(t *testing.T) {
 			}
 			sub.send("PING")
 			if got, err := sub.reply(); err != nil || got != "+PONG\n" && got != "*2\n$4\npong\n$0\n\n" {
-				t.Fatalf("PING: got %q, %v", got, err)
+				t.Fatalf("PING: got %q, %v, want a reply to PING and no message", got, err)
 			}
 		})
 	}
@@ -144,7 +144,7 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 				return reply == ":1\n"
 			})
 			if left, err := io.Copy(io.Discard, slow.conn); err != nil && !strings.Contains(err.Error(), "reset") {
-				t.Errorf("read %d bytes: %v", left, err)
+				t.Errorf("the slow subscriber read %d more bytes and then got %v, want the end of the connection", left, err)
 			}
 			pub.expect("PUBLISH news end", ":1")
 			fast.want(push("*", "message", "news", "end"))

@@ -130,7 +130,7 @@ func (p *parser) count() int {
 	l := p.line()
 	n, err := strconv.Atoi(l[1:])
 	if err != nil {
-		p.t.Fatalf("line %q: %v", l, err)
+		p.t.Fatalf("the line %q does not contain a count: %v", l, err)
 	}
 	return n
 }
@@ -175,7 +175,7 @@ func (p *parser) commands() map[string]described {
 	out := make(map[string]described)
 	for range p.count() {
 		if n := p.count(); n != 10 {
-			p.t.Fatalf("an entry of %d elements", n)
+			p.t.Fatalf("an entry of COMMAND has %d elements, want 10", n)
 		}
 		name := p.text()
 		var d described
@@ -204,7 +204,7 @@ func TestRecorded_CommandInfo(t *testing.T) {
 	theirs := commandInfo(t, connect(t, "unix", redis(t)))
 	ours := commandInfo(t, dial(t, serve(t, newFake(t))))
 	if len(ours) < 70 {
-		t.Errorf("%d commands", len(ours))
+		t.Errorf("COMMAND of Holdfast returns %d commands, want at least 70", len(ours))
 	}
 	compareCommands(t, ours, theirs)
 }
@@ -216,7 +216,7 @@ func compareCommands(t *testing.T, ours, theirs map[string]described) {
 		want, known := theirs[name]
 		if !known {
 			if newer[name] == "" {
-				t.Errorf("%s: Redis does not know it", name)
+				t.Errorf("Redis does not have the command %s, and the list newer does not contain it", name)
 			}
 			continue
 		}

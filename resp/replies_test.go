@@ -131,7 +131,7 @@ func TestReplies_Tracking(t *testing.T) {
 	c.expect("CLIENT TRACKING ON", "+OK")
 	ran := len(f.groups())
 	c.send("GET first", "GET big", "GET last")
-	testutil.Eventually(t, "the first piece", func() bool { return len(f.groups()) > ran })
+	testutil.Eventually(t, "the first piece to run", func() bool { return len(f.groups()) > ran })
 	other.expect("SET first 2", "+OK", "SET last 2", "+OK")
 	c.readSlowly("$1\r\n1\r\n" + big + "$1\r\n2\r\n")
 	for _, key := range []string{"first", "last"} {
@@ -154,7 +154,7 @@ func evicted(c *client) (n int) {
 	c.t.Helper()
 	_, rest, ok := strings.Cut(c.do("INFO stats"), "evicted_clients:")
 	if _, err := fmt.Sscan(rest, &n); err != nil || !ok {
-		c.t.Fatal("INFO without evicted_clients", err)
+		c.t.Fatal("INFO stats has no number evicted_clients: ", err)
 	}
 	return n
 }
@@ -172,7 +172,7 @@ func TestClientMemory_Replies(t *testing.T) {
 		c := connectSlow(t, s)
 		ran := len(f.groups())
 		c.send("GET big")
-		testutil.Eventually(t, "the reply", func() bool { return len(f.groups()) > ran })
+		testutil.Eventually(t, "the group with GET to run", func() bool { return len(f.groups()) > ran })
 		all = append(all, c)
 	}
 	slow := dial(t, s)
@@ -190,7 +190,7 @@ func TestClientMemory_Replies(t *testing.T) {
 		if b, err := io.ReadAll(io.LimitReader(c.r, int64(len(want)))); err != nil || len(b) < len(want) {
 			closed++
 		} else if !bytes.Equal(b, []byte(want)) {
-			t.Error("the connection that was not closed got another reply")
+			t.Error("the connection that was not closed got other bytes than the reply to GET")
 		}
 	}
 	if closed != 1 {
@@ -259,7 +259,7 @@ func TestClientMemory_Input(t *testing.T) {
 		t.Errorf("%d connections were closed, want 1", n)
 	}
 	third.expect("MULTI", "+OK", "SET a "+value, "+QUEUED", "DISCARD", "+OK")
-	testutil.Eventually(t, "all to be given back", func() bool {
+	testutil.Eventually(t, "all memory of clients to be released", func() bool {
 		return strings.Contains(third.do("INFO memory"), "mem_clients_normal:0\r")
 	})
 }
@@ -288,7 +288,7 @@ func TestClientMemory_Messages(t *testing.T) {
 		other.do("PUBLISH news " + payload)
 		for i := range readers {
 			if got, err := readers[i].reply(); err != nil || got != "*3\n$7\nmessage\n$4\nnews\n$1048576\n"+payload+"\n" {
-				t.Fatalf("reader %d got %d bytes, %v", i, len(got), err)
+				t.Fatalf("reader %d got %d bytes, %v, want the whole message", i, len(got), err)
 			}
 		}
 	}
@@ -321,7 +321,7 @@ func TestClientMemory_Messages(t *testing.T) {
 	})
 	for i, c := range readers {
 		if got := c.do("PING"); got != "*2\n$4\npong\n$0\n\n" {
-			t.Errorf("reader %d: %q", i, got)
+			t.Errorf("reader %d got %q, want the reply to PING", i, got)
 		}
 	}
 	for _, c := range silent {
@@ -329,7 +329,7 @@ func TestClientMemory_Messages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testutil.Eventually(t, "all to be given back", func() bool {
+	testutil.Eventually(t, "all memory of clients to be released", func() bool {
 		return strings.Contains(other.do("INFO memory"), "mem_clients_normal:0\r")
 	})
 }
@@ -341,7 +341,7 @@ func (c *client) closed() {
 		c.t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, c.r); errors.Is(err, os.ErrDeadlineExceeded) {
-		c.t.Fatal("connection was not closed")
+		c.t.Fatal("the server did not close the connection within the time limit")
 	}
 }
 
@@ -364,7 +364,7 @@ func TestClientMemory_Busy(t *testing.T) {
 	deaf := connectSlow(t, s)
 	ran := len(f.groups())
 	deaf.send("GET big")
-	testutil.Eventually(t, "the reply", func() bool { return len(f.groups()) > ran })
+	testutil.Eventually(t, "the group with GET to run", func() bool { return len(f.groups()) > ran })
 	waiting := dial(t, s)
 	waiting.send("GET big")
 	waiting.readSlowly(want)
@@ -373,7 +373,7 @@ func TestClientMemory_Busy(t *testing.T) {
 	if n := evicted(other); n != 1 {
 		t.Errorf("%d connections were closed, want 1", n)
 	}
-	testutil.Eventually(t, "all to be given back", func() bool {
+	testutil.Eventually(t, "all memory of clients to be released", func() bool {
 		return strings.Contains(other.do("INFO memory"), "mem_clients_normal:0\r")
 	})
 }
@@ -430,7 +430,7 @@ func TestReplies_Hello(t *testing.T) {
 			c.readSlowly("*4\r\n" + versions.before)
 			hello, err := c.reply()
 			if head := hello[:min(len(hello), 1)]; err != nil || head != map[string]string{"2": "*", "3": "%"}[versions.from] {
-				t.Errorf("HELLO %s in a transaction with %s, which began with %s: %.40q, %v", versions.to, key, versions.from, hello, err)
+				t.Errorf("HELLO %s in a transaction that reads the key %s and that began with RESP%s: got %.40q, %v, want a reply in the old version", versions.to, key, versions.from, hello, err)
 			}
 			c.readSlowly(value + versions.before + versions.after)
 		}

@@ -107,7 +107,7 @@ func TestPause(t *testing.T) {
 			t.Errorf("GET took %v, want 2s", got)
 		}
 		if r, err := d.reply(); r != "+OK\n" {
-			t.Errorf("CLIENT PAUSE: %q, %v", r, err)
+			t.Errorf("CLIENT PAUSE during a pause got %q, %v, want +OK", r, err)
 		}
 		time.Sleep(time.Second) // the pause ends, by the clock of the bubble
 		a.expect("CLIENT PAUSE 5000 WRITE", "+OK", "CLIENT PAUSE 10 WRITE", "+OK")

@@ -26,7 +26,7 @@ func TestTrace(t *testing.T) {
 	c.send("MULTI", "INCR a", "EXEC")
 	c.want("+OK", "+QUEUED", "*1\n:2")
 	want := []string{"1 set true", "0 get true", "2 exec true"}
-	testutil.Eventually(t, "three traces", func() bool {
+	testutil.Eventually(t, "three recorded groups", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(got) >= len(want)

@@ -58,11 +58,11 @@ func TestACLLog_LongKey(t *testing.T) {
 	admin.expect("ACL SETUSER ann on >x ~user:* +get", "+OK")
 	ann.expect("AUTH ann x", "+OK")
 	if got := ann.do("GET " + strings.Repeat("k", 100_000)); !strings.HasPrefix(got, "-NOPERM") {
-		t.Fatalf("GET: %q", got)
+		t.Fatalf("GET of a forbidden key returned %q, want NOPERM", got)
 	}
 	log := admin.do("ACL LOG 1")
 	if !strings.Contains(log, "\n"+strings.Repeat("k", 1024)+"…\n") || len(log) > 2000 {
-		t.Errorf("ACL LOG: %q", log)
+		t.Errorf("ACL LOG returned %q, want an entry with the first 1024 bytes of the key", log)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestPermits_LockList(t *testing.T) {
 	e := dial(t, s)
 	e.expect("AUTH eve x", "+OK")
 	if got := e.do("LOCK LIST"); !strings.Contains(got, "secret") {
-		t.Errorf("LOCK LIST of a user who may read all keys: %q", got)
+		t.Errorf("LOCK LIST of a user that may read all keys returned %q, want the lock \"secret\"", got)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestClientList_Commands(t *testing.T) {
 	c := dial(t, s)
 	c.expect("PING", "+PONG", "GET k", "$-1")
 	if got := c.do("CLIENT LIST"); strings.Contains(got, "commands=") {
-		t.Errorf("CLIENT LIST has another field than in Redis: %q", got)
+		t.Errorf("CLIENT LIST has the field commands, which Redis does not have: %q", got)
 	}
 	if list := s.ClientList(); !strings.HasSuffix(list, " commands=3\n") {
 		t.Errorf("clients: %q", list)
@@ -159,7 +159,7 @@ func TestUsers_ReplacedPassword(t *testing.T) {
 	b.expect("AUTH old", "-WRONGPASS invalid username-password pair or user is disabled.", "AUTH new", "+OK")
 	c.send("GET k")
 	if got, err := c.reply(); err == nil {
-		t.Errorf("GET with a replaced password: %q", got)
+		t.Errorf("a client whose password was replaced got %q, want the end of its connection", got)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestHandler_OneAtATime(t *testing.T) {
 	close(proceed)
 	for range 2 {
 		if code := <-done; code != http.StatusOK {
-			t.Errorf("status %d", code)
+			t.Errorf("a request got the status %d, want 200", code)
 		}
 	}
 }

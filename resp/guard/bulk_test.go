@@ -93,7 +93,7 @@ func TestMore(t *testing.T) {
 		t.Errorf("More returned %d of %d bytes", more, len(want))
 	}
 	if cap(g.buf) > bufSize {
-		t.Errorf("a buffer of %d bytes was kept", cap(g.buf))
+		t.Errorf("the guard still has a buffer of %d bytes, want at most bufSize", cap(g.buf))
 	}
 	reply := make([]byte, 100)
 	n, err := client.Read(reply)

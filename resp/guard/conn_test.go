@@ -107,10 +107,10 @@ func TestThroughReader(t *testing.T) {
 	r := redcon.NewReader(g)
 	cmd, err := r.ReadCommand()
 	if err != nil || string(cmd.Raw) != in || len(cmd.Args) != 8 || string(cmd.Args[7]) != value {
-		t.Fatalf("got %d bytes, %d arguments, %v", len(cmd.Raw), len(cmd.Args), err)
+		t.Fatalf("redcon parsed a command of %d bytes with %d arguments, %v, want the large command", len(cmd.Raw), len(cmd.Args), err)
 	}
 	if cmd, err = r.ReadCommand(); err != nil || string(cmd.Raw) != pingLine {
-		t.Fatalf("got %q, %v", cmd.Raw, err)
+		t.Fatalf("redcon parsed %q, %v, want PING", cmd.Raw, err)
 	}
 	if _, err = r.ReadCommand(); err != io.EOF {
 		t.Fatalf("got %v, want EOF", err)
@@ -486,7 +486,7 @@ func TestPad(t *testing.T) {
 		}
 		far.Close()
 		if cmd, ok := <-commands; ok {
-			t.Errorf("got %q", cmd)
+			t.Errorf("redcon parsed %q after the end of the connection, want no command", cmd)
 		}
 		g.Close()
 	})
@@ -581,7 +581,7 @@ func TestWriteIsWhole(t *testing.T) {
 	}
 	for _, line := range lines {
 		if line != strings.Repeat(line[:1], 3000) {
-			t.Fatalf("two Writes are mixed: %s", short(line))
+			t.Fatalf("a line contains bytes of two Writes: %s", short(line))
 		}
 	}
 }
@@ -654,7 +654,7 @@ func readNumber(s string) (int64, bool) {
 
 func TestLimitsValidate(t *testing.T) {
 	if err := DefaultLimits().Validate(); err != nil {
-		t.Errorf("default: %v", err)
+		t.Errorf("Validate of the default limits returned %v, want nil", err)
 	}
 	for name, spoil := range map[string]func(*Limits){
 		"MaxArgs":          func(l *Limits) { l.MaxArgs = 0 },

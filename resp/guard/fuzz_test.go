@@ -82,7 +82,7 @@ func throughRedcon(t *testing.T, in []byte, l Limits, auth bool, next func() int
 		if cmd, res.err = r.ReadCommand(); res.err == nil {
 			res.commands = append(res.commands, cmd.Raw)
 			if canonical := encode(nil, cmd.Args); !bytes.Equal(canonical, cmd.Raw) {
-				t.Fatalf("redcon got %q, which is not the plain form %q", cmd.Raw, canonical)
+				t.Fatalf("redcon got %q, want the canonical form %q", cmd.Raw, canonical)
 			}
 		}
 		bounded(t, g, l, len(in))
@@ -105,7 +105,7 @@ func throughSizes(t *testing.T, in []byte, l Limits, auth bool, next func() int,
 		var n int
 		n, res.err = g.Read(p)
 		if n == 0 && res.err == nil || n > 0 && res.err != nil {
-			t.Fatalf("Read returned %d, %v", n, res.err)
+			t.Fatalf("Read returned %d, %v, want either bytes or an error", n, res.err)
 		}
 		out = append(out, p[:n]...)
 		bounded(t, g, l, len(in))

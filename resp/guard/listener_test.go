@@ -163,7 +163,7 @@ func TestListenerBacksOff(t *testing.T) {
 		var pauses []time.Duration
 		l := NewListener(fake, DefaultLimits(), Hooks{AcceptError: func(err error, pause time.Duration) {
 			if !errors.Is(err, syscall.EMFILE) {
-				t.Errorf("got %v", err)
+				t.Errorf("the hook AcceptError got %v, want EMFILE", err)
 			}
 			pauses = append(pauses, pause)
 		}})

@@ -82,7 +82,7 @@ func TestLoginThrottle(t *testing.T) {
 	fail := func(addr net.Addr, user string, at time.Time) {
 		t.Helper()
 		if _, ok := l.Reserve(addr, user, at); !ok {
-			t.Errorf("login of %s from %v is refused", user, addr)
+			t.Errorf("the login of %s from %v is refused, want it admitted", user, addr)
 		}
 		l.Done(addr, user, LoginFailed, at)
 	}
@@ -113,7 +113,7 @@ func TestLoginThrottle(t *testing.T) {
 		fail(&net.TCPAddr{IP: net.IPv4(11, byte(i>>16), byte(i>>8), byte(i))}, "u", now)
 	}
 	if len(l.by) > maxThrottled {
-		t.Errorf("%d entries are kept", len(l.by))
+		t.Errorf("the throttle has %d entries, want at most maxThrottled", len(l.by))
 	}
 }
 
@@ -131,7 +131,7 @@ func TestLoginThrottle_OtherClients(t *testing.T) {
 		return ok && wait == 0
 	}
 	if !good(now) {
-		t.Fatal("the first login is refused")
+		t.Fatal("the first login must wait or is refused, want it admitted at once")
 	}
 	for n := range 60_000 { // ten minutes of 100 attempts a second
 		at := now.Add(time.Duration(n) * 10 * time.Millisecond)
@@ -157,11 +157,11 @@ func TestLoginThrottle_Memory(t *testing.T) {
 		}
 	}
 	if len(l.by) > freeLoginsAll+50 {
-		t.Errorf("%d entries", len(l.by))
+		t.Errorf("the throttle has %d entries, want none for the refused logins (at most freeLoginsAll+50)", len(l.by))
 	}
 	for key := range l.by {
 		if len(key.user) > maxThrottleUser {
-			t.Fatalf("a key of %d bytes", len(key.user))
+			t.Fatalf("a stored user name has %d bytes, want at most maxThrottleUser", len(key.user))
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 	testutil.Eventually(t, "3 unauthenticated connections are open", func() bool { return s.Unauthenticated() == 3 && s.Open() == 3 })
 	for i, c := range silent[:7] {
 		if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("connection %d: %v", i, err)
+			t.Errorf("connection %d: got the error %v, want the end of the connection", i, err)
 		}
 	}
 	for range 5 {
@@ -36,7 +36,7 @@ func TestListenerMaxUnauthAddr(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(c, got); err != nil || string(got) != "+OK\r\n" {
-			t.Fatalf("login: %q, %v", got, err)
+			t.Fatalf("the login got %q, %v, want +OK", got, err)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestTracking_Sweep(t *testing.T) {
 		t.Errorf("counted %d keys with %d readings, want 1 key with %d readings", keys, items, len(tr.keys["k"]))
 	}
 	if r := tr.keys["k"][1]; r == nil || !r.armed {
-		t.Error("the reading of an open connection was removed")
+		t.Error("the reading of an open connection was removed, want it to stay")
 	}
 	tr.offLocked(1)
 	if keys, items, _ := h.TrackedSizes(); keys != 0 || items != 0 {
@@ -119,7 +119,7 @@ func TestTracking_Slices(t *testing.T) {
 		return others(h, func() { h.Arm(2, []string{"kept"}) })
 	})
 	if keys, items, _ := h.TrackedSizes(); keys != 1 || items != 1 {
-		t.Errorf("the sweep left %d keys with %d readings", keys, items)
+		t.Errorf("the sweep left %d keys with %d readings, want none", keys, items)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestTracking_AllPending(t *testing.T) {
 	h.Arm(1, keys)
 	h.Settle(1, keys, 1, false)
 	if got, readings, _ := h.TrackedSizes(); got != 0 || readings != 0 {
-		t.Errorf("%d keys with %d readings are left", got, readings)
+		t.Errorf("%d keys with %d readings are left, want none", got, readings)
 	}
 }
 

@@ -60,13 +60,13 @@ func TestLatency(t *testing.T) {
 	s.Record(false, 5*time.Millisecond)
 	all := s.Events()
 	if len(all) != 2 || all[0].Name != "command" || all[1].Name != "fast-command" || all[1].Most != 7 {
-		t.Fatalf("events %v", all)
+		t.Fatalf("got the events %v, want command and fast-command with a maximum of 7 ms", all)
 	}
 	if text := all[1].Graph(time.Now()); !strings.HasPrefix(text, "fast-command - high 7 ms, low 7 ms (all time high 7 ms)\n") {
-		t.Errorf("graph %q", text)
+		t.Errorf("Graph returned %q, want it to begin with the high and the low", text)
 	}
 	if text := s.Report(); !strings.Contains(text, "command: 1 seconds with events, 5 ms on average, 5 ms at most.\n") {
-		t.Errorf("report %q", text)
+		t.Errorf("Report returned %q, want a line about the event command", text)
 	}
 	if n := s.Reset([]string{"command", "other"}); n != 1 || len(s.Events()) != 1 {
 		t.Errorf("%d events were deleted", n)

@@ -55,7 +55,7 @@ func FuzzReplyLen(f *testing.F) {
 		}
 		n := Len(b)
 		if n < 0 || n > len(b) {
-			t.Fatalf("Len(%q) = %d", b, n)
+			t.Fatalf("Len(%q) = %d, want 0 to the length of the argument", b, n)
 		}
 		if want := slowReplyLen(b); n != want {
 			t.Fatalf("Len(%q) = %d, want %d", b, n, want)
@@ -68,7 +68,7 @@ func FuzzReplyLen(f *testing.F) {
 			EachError(b[:n], func(line []byte) {
 				errors++
 				if bytes.ContainsAny(line, "\n") {
-					t.Fatalf("error line %q in %q", line, b)
+					t.Fatalf("EachError passed the line %q of %q, want one without a line end", line, b)
 				}
 			})
 			if errors > 0 && !MayHoldError(b[:n]) {
