@@ -209,8 +209,8 @@ type RaftOptions struct {
 	// HeartbeatTimeout is the minimum time for which a follower waits for a
 	// message from its leader before it campaigns; the maximum is twice as
 	// long. Failover after a loss of the network takes one to two times this
-	// timeout. It must stay well above the slowest fsync of a healthy disk,
-	// because heartbeats wait for fsyncs.
+	// timeout. HeartbeatTimeout must stay well above the slowest fsync of a
+	// healthy disk, because heartbeats wait for fsyncs.
 	HeartbeatTimeout time.Duration
 	// LeaderSilence is the shortest time for which the leader may send nothing
 	// before the other voters elect another leader, if a majority of the voters

@@ -193,7 +193,7 @@ func (f *founder) join(p Peer, r adminReply) error {
 		return nil // a founding node without entries yet: the first leader may need its vote
 	case r.Leader == "" && mine.ClusterID == "" && known:
 		return fmt.Errorf("%w for the cluster to have a leader, "+
-			"because only a leader can say whether this node may join: %s lists this node as a member", errWaiting, p.ID)
+			"because only a leader can say whether this node may join: %s lists the node as a member", errWaiting, p.ID)
 	case r.Leader == "":
 		return fmt.Errorf("%w for the cluster to have a leader", errWaiting)
 	}

@@ -6,7 +6,7 @@ package cluster_test
 // that is copied, which makes tests with many megabytes take minutes.
 const underRace = true
 
-// slowdown stretches the timeouts of the tests' clusters. The race detector
+// slowdown is a factor of the timeouts of the tests' clusters. The race detector
 // makes everything several times slower, and without longer timeouts there
 // would be an election every half second.
 const slowdown = 3

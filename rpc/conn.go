@@ -24,7 +24,7 @@ type conn struct {
 }
 
 // PeerID returns the id of the node that opened the connection, if
-// raftLayer.Accept has returned it.
+// raftLayer.Accept has returned the connection. Otherwise, it returns "".
 func (c *conn) PeerID() string { return c.peer }
 
 // Close closes the connection and removes it from the Mux's tables.
