@@ -16,7 +16,7 @@ var Categories = []string{"keyspace", "read", "write", "set", "sortedset", "list
 // Command is a command or subcommand to which rules can refer.
 type Command struct {
 	*fsm.Command
-	Full string // "config|get"
+	Full string // full name, such as "config|get"
 
 	id         int
 	parent     *Command

@@ -120,9 +120,9 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 }
 
 // need returns the access that a key pattern must grant to a command. a
-// describes how the command uses the key. It returns 0 for a command that
-// neither reads nor changes the value (EXISTS, TYPE). Any pattern that matches
-// the key then suffices.
+// describes how the command uses the key. need returns 0 for a command that
+// neither reads nor changes the value (EXISTS, TYPE). Then any pattern that
+// matches the key suffices.
 func need(a fsm.Access) (n access) {
 	for _, flag := range strings.Fields(a.Flags) {
 		switch flag {

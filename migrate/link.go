@@ -215,8 +215,8 @@ func isTemporary(err error) bool {
 	return false
 }
 
-// check connects to the first address that answers. It fails at once if no
-// server answers.
+// check connects to the first address that answers. If no server answers, check
+// fails without waiting for a server to start.
 func (l *link) check(ctx context.Context) error {
 	var all []error
 	for range l.end.Addrs {

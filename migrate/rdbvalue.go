@@ -136,7 +136,7 @@ func (s *scanner) skipGroup(fields bool) error {
 	if err := s.skipString(); err != nil {
 		return err
 	}
-	lengths := 2 // the last delivered id
+	lengths := 2 // the two numbers of the last delivered id
 	if fields {
 		lengths++ // number of entries read
 	}

@@ -36,8 +36,8 @@ type auditBucket struct {
 	suppressed int       // number of lines suppressed since the last written line
 }
 
-// allow reports whether a line may be written, and how many were suppressed
-// before it.
+// allow reports whether a line may be written now, and how many lines were
+// suppressed before it.
 func (b *auditBucket) allow(now time.Time) (suppressed int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -169,12 +169,12 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 		case reply != nil:
 			return reply, nil
 		}
-		// Otherwise, a missing result has one of two causes. The cluster has dropped this
-		// node's waiters while the node was not connected to the leader; the
-		// client need not know that, and the command waits again. Or the
-		// cluster has ended the waits of this user because the user's rules
-		// have changed. This node may not have applied that change yet, so it
-		// reads the current users first.
+		// Otherwise, a missing result has one of two causes. Either the cluster
+		// has dropped this node's waiters while the node was not connected to
+		// the leader. The client need not know that, and the command waits
+		// again. Or the cluster has ended the waits of this user because the
+		// user's rules have changed. This node may not have applied that change
+		// yet, so it reads the current users first.
 		if err := c.users().refresh(); err != nil {
 			c.srv.log.Debug("cannot read users before a blocking command waits again", "client", c.id, "error", err)
 		}

@@ -57,12 +57,12 @@ type Executor interface {
 	WatchClient(watch func() (left <-chan struct{}, stop func(), err error))
 }
 
-// executor is the executor of a connection. Some client commands run as several
-// groups: a change with a read after it, or a blocking command that is run again.
-// The outcome of such a command is not the outcome of its last group. So executor
-// remembers whether a group of the client command has changed the state, or may
-// have changed it. After that, no later error of the same command says that the
-// command was not executed.
+// executor wraps the Executor of a connection. Some client commands run as
+// several groups: a change with a read after it, or a blocking command that is
+// run again. The outcome of such a command is not the outcome of its last
+// group. So executor remembers whether a group of the client command has
+// changed the state, or may have changed it. After that, no later error of the
+// same command says that the command was not executed.
 type executor struct {
 	Executor
 	changed bool

@@ -346,8 +346,8 @@ func (c *conn) setReserved(n int64) {
 }
 
 // trackedPieces is like tracked, for a group that was run in pieces. The pieces
-// read at different log indices, so every change since track counts: there may
-// be too many invalidations, but never too few.
+// have read at different log indices, so every change since the call of track
+// counts. There may be too many invalidations, but never too few.
 func (c *conn) trackedPieces(keys []string) {
 	if keys != nil {
 		c.srv.hub.Settle(c.id, keys, 0, true)

@@ -116,9 +116,9 @@ const startHeap = 4 << 20
 
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
-// memoryStats prints Redis' fields in Redis' order. Fields that do not apply are 0.
-// Go does not report which part of the heap is data. So memoryStats counts the heap
-// beyond that of a process without data as data.
+// memoryStats prints Redis' fields in Redis' order. Fields that do not apply
+// are 0. Go does not report which part of the heap is data. So memoryStats
+// counts the part of the heap that exceeds startHeap as data.
 func memoryStats(c *conn, args [][]byte) fsm.Reply {
 	f := c.srv.footprint()
 	var out []fsm.Reply

@@ -217,8 +217,8 @@ func TestOwn_Modes(t *testing.T) {
 	c.want("+OK", "+OK", "$1\n1", invalid("a", "b"))
 	c.send("SET a 2", "PING")
 	c.want("+OK", invalid("a"), "+PONG")
-	// When the write of a connection is answered, the connection that receives
-	// events on its behalf has received them.
+	// When a connection gets the reply to its write, the connection to which it
+	// redirects its invalidations has already received the invalidation.
 	to, from := dial(t, s), dial(t, s)
 	to.do("HELLO 3")
 	id := strings.Trim(to.do("CLIENT ID"), ":\n")

@@ -132,8 +132,9 @@ func sunsubscribe(c *conn, args [][]byte) fsm.Reply {
 }
 
 // subscribe is linearizable. Messages that were published before the call are
-// not delivered, even if this node has not applied them yet. Messages published
-// after its reply are delivered, whichever node they are published through.
+// not delivered, even if this node has not applied them yet. Messages that are
+// published after the reply are delivered, through whichever node a client
+// publishes them.
 func (c *conn) subscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	hub := c.srv.hub
 	fresh, bytes := c.sub.Fresh(kind, names)
@@ -196,8 +197,9 @@ func (c *conn) topicRefusal(kind pubsub.Kind, more int) string {
 }
 
 // unsubscribe leaves topics, or all topics of a kind if names is empty. Like
-// subscribe, it is linearizable: messages acknowledged before it are delivered
-// before its reply, even if this node has not applied them yet.
+// subscribe, it is linearizable: messages that were acknowledged before the
+// call are delivered before the reply, even if this node has not applied them
+// yet.
 func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 	leave := make([]string, len(names))
 	for i, b := range names {

@@ -184,7 +184,7 @@ type Server struct {
 	run        processRun
 	life       lifecycle
 
-	pause        atomic.Pointer[pause] // nil while clients are not paused
+	pause        atomic.Pointer[pause] // the pause in force; nil while clients are not paused
 	blocked      atomic.Int64          // connections in a blocking command that waits
 	maxEventWait time.Duration         // the constant maxEventWait, except in tests
 

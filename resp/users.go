@@ -507,8 +507,8 @@ func (s *Server) bootstrapUsers() {
 	users := userClient{s, s.cluster.NewExecutor()}
 	t := time.NewTicker(bootstrapEvery)
 	defer t.Stop()
-	old := 0    // attempts at which the feature version of the cluster was too low
-	checks := 0 // reads of the setting lock-delay that are left
+	old := 0    // number of attempts at which the feature version of the cluster was too low
+	checks := 0 // number of reads of the setting lock-delay that are still to be made
 	bootstrapped := false
 	for {
 		select {

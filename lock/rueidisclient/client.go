@@ -66,7 +66,7 @@ func (c *Client) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
 // ends.
 func (c *Client) Dedicated(_ context.Context, _ string, _ time.Duration) (lock.Dedicated, error) {
 	client := c.clients[c.current.Load()]
-	own, _ := client.Dedicate() // Close ends the connection instead of returning it to the pool
+	own, _ := client.Dedicate() // Close ends the connection, so it does not return to the pool
 	return lock.Dedicated{Conn: &dedicated{own}, Probe: New(client), Close: func() error {
 		own.Close()
 		return nil

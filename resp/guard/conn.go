@@ -196,11 +196,11 @@ func (g *Conn) NetConn() net.Conn { return g.Conn }
 // Authenticated returns the last value of SetAuthenticated.
 func (g *Conn) Authenticated() bool { return g.auth.Load() }
 
-// SetAuthenticated records whether the client has authenticated. This selects
-// the limits and deadlines from the next command on. If the handler of AUTH
-// calls it, that is the command after AUTH. If RESET sets auth back to false,
-// the later commands of the same batch have already been checked with the wider
-// limits.
+// SetAuthenticated records whether the client has authenticated. The value
+// selects the limits and deadlines from the next command on. If the handler of
+// AUTH calls SetAuthenticated, the next command is the command after AUTH. If
+// RESET sets auth back to false, the later commands of the same batch have
+// already been checked with the wider limits.
 func (g *Conn) SetAuthenticated(auth bool) {
 	if evicted := g.setAuthenticated(auth); evicted != nil {
 		g.owner.evict(evicted) // not under lifeMu: two guards that evict each other would deadlock

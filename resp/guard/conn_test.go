@@ -261,8 +261,8 @@ type bubble struct {
 	*Conn
 	peer    net.Conn
 	started time.Time
-	timeout string        // kind in the Timeout hook
-	after   time.Duration // time of the Timeout hook
+	timeout string        // the kind that the hook Timeout received
+	after   time.Duration // time from the start until the call of the hook Timeout
 	err     error         // the last error of Read
 	got     bytes.Buffer
 	done    chan struct{}

@@ -389,7 +389,7 @@ func ask(network, addr, in, want string, closes bool) (string, error) {
 		_, err = io.Copy(&out, c)
 	}
 	if closes && errors.Is(err, syscall.ECONNRESET) {
-		err = nil // closed with unread input
+		err = nil // the server has closed the connection with unread input
 	}
 	c.Close()
 	<-sent

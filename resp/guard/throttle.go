@@ -55,8 +55,8 @@ const (
 	// throttleRefuse is the maximum wait. An attempt that would wait longer is
 	// refused.
 	throttleRefuse = 5 * time.Second
-	// throttleTrust is how long after a successful login the user is exempt from
-	// the limit of the address.
+	// throttleTrust is the time after a successful login during which the user
+	// is exempt from the limit of the address.
 	throttleTrust = 24 * time.Hour
 	// maxThrottled bounds the number of entries. When it is reached, the entries
 	// whose window is over are dropped. If that is not enough, all are dropped.

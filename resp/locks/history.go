@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
-// defaultCount is the number of grants in the reply without COUNT.
+// defaultCount is the maximum number of grants in the reply to a LOCK HISTORY
+// without COUNT.
 const defaultCount = 100
 
 const (

@@ -80,7 +80,7 @@ type Hub struct {
 	// seq is the last number that was given to a topic or subscription.
 	seq uint64
 	// subscriptions is the number of subscriptions. bytes is an estimate of the
-	// memory that they and the BCAST prefixes occupy.
+	// memory that the subscriptions and the BCAST prefixes occupy.
 	subscriptions, bytes int
 	// expecting is the number of subscriptions in progress: see Expect.
 	expecting int

@@ -73,9 +73,9 @@ func (t *Mode) Refuses(next *Mode) string {
 }
 
 // overlapRefusal returns the error for a new prefix that overlaps with another
-// prefix of the connection, or "". The error names the first such prefix, and the
-// prefix with which it overlaps: an existing one if possible, otherwise another new
-// one.
+// prefix of the connection, or "". The error names the first such prefix, and
+// the prefix with which it overlaps: an existing prefix if possible, otherwise
+// another new prefix.
 func overlapRefusal(there, added []string) string {
 	i := firstOverlap(there, added)
 	if i < 0 {

@@ -119,7 +119,7 @@ func TestTracking_Slices(t *testing.T) {
 		return others(h, func() { h.Arm(2, []string{"kept"}) })
 	})
 	if keys, items, _ := h.TrackedSizes(); keys != 1 || items != 1 {
-		t.Errorf("the sweep left %d keys with %d readings, want none", keys, items)
+		t.Errorf("the sweep left %d keys with %d readings, want 1 key with 1 reading", keys, items)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestLog_Wants(t *testing.T) {
 
 func TestLatency(t *testing.T) {
 	var s Latency
-	s.Record(true, time.Hour) // nothing is recorded
+	s.Record(true, time.Hour) // Threshold is 0, so nothing is recorded
 	s.Threshold.Store(5)
 	s.Record(true, 4*time.Millisecond)
 	if all := s.Events(); len(all) != 0 {
