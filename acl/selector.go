@@ -248,8 +248,8 @@ func (s *selector) applyCommand(c *Catalog, sign byte, name string) error {
 		return errUnknown
 	case cmd.parent != nil:
 		return errFirstArg
-	// Redis accepts a name with blanks, and then prints a text for the rule
-	// that it cannot parse.
+	// Redis accepts a name with blanks. But Redis cannot parse the text that
+	// ACL LIST then prints for this rule.
 	case sub == "" || hasBlank(sub):
 		return errSyntax
 	case cmd.subs == nil:

@@ -179,8 +179,8 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 	case rule[0] == '(' && rule[len(rule)-1] == ')':
 		s := newSelector(c, o.AllChannels)
 		for _, r := range fields(rule[1:max(1, len(rule)-1)]) {
-			// Redis accepts a rule that ends with ), and then prints a text for
-			// the rule that it cannot parse.
+			// Redis accepts a rule that ends with ). But Redis cannot parse the
+			// text that ACL LIST then prints for this rule.
 			if strings.HasSuffix(r, ")") {
 				return errSyntax
 			}

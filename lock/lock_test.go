@@ -361,8 +361,8 @@ func (l loser) Do(ctx context.Context, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// TestPlain_Abandons checks that Acquire releases the lock if it gives up and an
-// attempt may have acquired the lock.
+// TestPlain_Abandons checks that a failed Acquire releases the lock if one of
+// its attempts may have acquired the lock.
 func TestPlain_Abandons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -21,8 +21,8 @@ const (
 	longPause   = time.Second
 )
 
-// Endpoint is a server, or a cluster. For a cluster, each address is that of a
-// node.
+// Endpoint is a server, or a cluster. The addresses of a cluster are those of
+// its nodes.
 type Endpoint struct {
 	Name           string // for errors: "source" or "target"
 	Addrs          []string

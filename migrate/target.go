@@ -210,7 +210,7 @@ func (it item) isSame(dump, ttl reply) bool {
 	if dump.err != nil || ttl.failed() != nil || (ttl.number() >= 0) != it.life.volatile {
 		return false
 	}
-	// Compare the bytes first. They are almost always the same if the import
+	// Compare the bytes first. They are almost always equal if the import
 	// continues after an interruption.
 	return dump.text() == string(it.payload) || sameValue([]byte(dump.text()), it.payload)
 }

@@ -177,9 +177,9 @@ func memoryStats(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Map(out)
 }
 
-// keyOverhead is the approximate memory of a key in bytes, beyond the bytes of
-// its name and its value: the object, its node in the tree, and the allocator's
-// rounding.
+// keyOverhead is the approximate memory of a key in bytes, without its name and
+// its value. It consists of the object, its node in the tree, and the
+// allocator's rounding.
 const keyOverhead = 160
 
 func memoryUsage(c *conn, args [][]byte) fsm.Reply {

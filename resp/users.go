@@ -556,7 +556,7 @@ func (s *Server) bootstrapUsers() {
 // with the password of --requirepass, so that all nodes need the same password.
 func (c userClient) bootstrap() error {
 	s := c.srv
-	if s.cfg.Mode == Sentinel { // the client port writes the users
+	if s.cfg.Mode == Sentinel { // the client port of the node writes the users, not the Sentinel port
 		return c.refresh()
 	}
 	if err := c.beforeChange(); err != nil {

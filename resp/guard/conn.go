@@ -170,8 +170,8 @@ const (
 	lingerSize  = 256 << 10
 )
 
-// bufs contains unused buffers of bufSize bytes. Most connections
-// need one only briefly.
+// bufs contains unused buffers of bufSize bytes. Most connections need a buffer
+// only briefly.
 var bufs = sync.Pool{New: func() any { return new([bufSize]byte) }}
 
 // New returns a Conn around c. The connection counts as unauthenticated;

@@ -58,8 +58,9 @@ const (
 	// throttleTrust is the time after a successful login during which the user
 	// is exempt from the limit of the address.
 	throttleTrust = 24 * time.Hour
-	// maxThrottled bounds the number of entries. When it is reached, the entries
-	// whose window is over are dropped. If that is not enough, all are dropped.
+	// maxThrottled bounds the number of entries. When this number is reached,
+	// the throttle drops the entries whose window is over. If that is not
+	// enough, it drops all entries.
 	maxThrottled = 10000
 	// maxThrottleUser is the maximum length, in bytes, of a user name that is
 	// stored. A longer name is replaced by its hash.
