@@ -137,8 +137,9 @@ func (ws *waits) end(origin uint64, w *wait, left bool) {
 	ws.mu.Unlock()
 }
 
-// askAgain is delivered to a wait for a lock whose owner has got the lock by another
-// command: the connection has to end the wait and to execute the command again.
+// askAgain is delivered to a wait for a lock if the owner has got the lock by
+// another command. The connection must then end the wait and execute the
+// command of the wait again.
 var askAgain = []byte{}
 
 // look reads the state of a wait from the machine, and delivers the reply if

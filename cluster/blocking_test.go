@@ -512,9 +512,9 @@ func (c *testCluster) mended(ids ...string) {
 	}
 }
 
-// TestWaits_UnblockWithoutLeader: a wait ends while its node is cut off. An
-// element was given to the client, so the reply must not say that the command
-// was not executed.
+// TestWaits_UnblockWithoutLeader ends a wait on a node that is cut off. The
+// other nodes have given an element to this wait, and its node does not know
+// that. So the reply must not say that the command was not executed.
 func TestWaits_UnblockWithoutLeader(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

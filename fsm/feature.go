@@ -68,9 +68,9 @@ const (
 	//   - Values of the type lock exist (see keyspace.Lock).
 	//   - LOCK INFO and LOCK LIST describe values of this type, and LOCK HELP
 	//     describes the new options.
-	//   - A grant whose renewal was answered does not pass to the next waiter
-	//     (see answered), and a node must claim every grant that its waiter
-	//     got.
+	//   - A grant does not pass to the next waiter if it was renewed (see
+	//     answered).
+	//   - A node must claim every grant that its waiter got.
 	FeatureShared = 7
 
 	// FeatureHistory changes the meaning of entries in this way:

@@ -368,8 +368,9 @@ const (
 	DryRun
 	// DryRunPassed is for a group whose dry run has ended by itself.
 	DryRunPassed
-	// GivenUp is for a group whose dry run was cut. Its other operations are
-	// executed, and the script that takes too long is answered with an error.
+	// GivenUp is for a group whose dry run was cut. The script that takes too
+	// long is answered with an error, and the other operations of the group are
+	// executed.
 	GivenUp
 )
 

@@ -563,7 +563,7 @@ func TestPipeline_Long(t *testing.T) {
 	if want := "$5\n19999\n"; reply != want {
 		t.Errorf("got %q, want %q", reply, want)
 	}
-	// Without the method more, there are more than 150 groups.
+	// Without conn.more, the pipeline would be divided into more than 150 groups.
 	if len(groups) > 75 {
 		t.Errorf("the pipeline made %d groups, want at most 75", len(groups))
 	}

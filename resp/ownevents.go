@@ -49,8 +49,8 @@ func (c *conn) mayCauseOwnEvents() bool {
 // executed in pieces, each of them is a piece with its own position in the log.
 type piece struct {
 	op int // position of the piece's first operation in the whole group
-	// at is the position of the piece in the log, with Op 0. It is nil while
-	// the position is not known.
+	// at is the position of the piece in the log. Op is 0 in this Cause. at is
+	// nil while the position is not known.
 	at atomic.Pointer[pubsub.Cause]
 }
 

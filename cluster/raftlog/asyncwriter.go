@@ -40,7 +40,8 @@ import (
 //     (orderedStable). Until then, the node answers no later leader and no
 //     candidate.
 //
-// A failed write is final, as in cluster/storage, which ends the process.
+// After a failed write, all later writes fail too. cluster/storage then ends
+// the process.
 type asyncWriter struct {
 	raft.LogStore // on disk
 	leads         func() bool

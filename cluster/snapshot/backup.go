@@ -63,8 +63,8 @@ func NewBackups(node string, m *machine.Machine, log hclog.Logger) *Backups {
 }
 
 // Begin makes a clone of the state and starts to write the clone's snapshot.
-// The backup ends when ctx ends. spawn starts a goroutine, and the node waits
-// for that goroutine when it stops.
+// The backup ends when ctx ends. spawn starts a goroutine. When the node stops,
+// it waits for that goroutine.
 func (b *Backups) Begin(ctx context.Context, spawn func(func())) (BackupInfo, error) {
 	clone := b.machine.Clone()
 	clone.ForBackup()

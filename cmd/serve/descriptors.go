@@ -26,10 +26,10 @@ func enoughDescriptors(maxClients int, limit uint64) error {
 	if limit >= need {
 		return nil
 	}
-	remedy := fmt.Sprintf("raise it to %d (LimitNOFILE= of systemd, --ulimit nofile= of Docker, ulimit -Hn)", need)
+	remedy := fmt.Sprintf("raise this limit to %d (LimitNOFILE= of systemd, --ulimit nofile= of Docker, ulimit -Hn)", need)
 	if limit > ownDescriptors {
 		remedy += fmt.Sprintf(", or set --max-clients to %d or less", limit-ownDescriptors)
 	}
-	return fmt.Errorf("--max-clients is %d, which needs %d file descriptors, and the process may open %d: %s",
+	return fmt.Errorf("--max-clients is %d, which needs %d file descriptors, but the process may open only %d: %s",
 		maxClients, need, limit, remedy)
 }

@@ -13,7 +13,7 @@ func TestEnoughDescriptors(t *testing.T) {
 	}{
 		{10_000, 10_512, ""},
 		{10_000, ^uint64(0), ""}, // unlimited
-		{10_000, 4_096, "needs 10512 file descriptors, and the process may open 4096: raise it to 10512 "},
+		{10_000, 4_096, "needs 10512 file descriptors, but the process may open only 4096: raise this limit to 10512 "},
 		{10_000, 4_096, "or set --max-clients to 3584 or less"},
 		{1, 512, "needs 513"},
 	} {

@@ -133,8 +133,8 @@ type Pages struct {
 	pages []page // in the order of their last use, the latest one last
 }
 
-// page has the locks that a walk found. Their tokens are at least from and less
-// than next.
+// page contains the locks that a walk found. For the token t of each lock,
+// from <= t < next.
 type page struct {
 	query      Query
 	from, next keyspace.Pos

@@ -300,11 +300,15 @@ func continued(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// TestSleep_IsNotSynchronisation allows time.Sleep in two cases only. In a
-// synctest bubble, it moves the clock. In a test, it may pace a loop that polls
-// a condition, if a comment on the same line says what is polled. In the
-// program, a goroutine that sleeps cannot be stopped. In a test, the right
-// length of any other sleep depends on the speed of the machine.
+// TestSleep_IsNotSynchronisation checks that time.Sleep is called in two cases
+// only:
+//   - in a test that uses synctest, where it advances the fake clock;
+//   - in a test, to pace a loop that polls a condition, if a comment on the same
+//     line says what is polled.
+//
+// Other sleeps are forbidden for two reasons. In the program, a goroutine that
+// sleeps cannot be stopped. In a test, the right length of the sleep depends on
+// the speed of the machine.
 func TestSleep_IsNotSynchronisation(t *testing.T) {
 	for _, s := range sources(t) {
 		polls := make(map[int]bool) // lines with a comment that says what the loop polls
