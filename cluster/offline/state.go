@@ -147,8 +147,8 @@ func (o *State) read(s *storage.Stores) error {
 		return fmt.Errorf("read log: %w", err)
 	}
 	if last > o.LastIndex && first > o.LastIndex+1 {
-		return fmt.Errorf("the log begins at index %d, but the snapshot ends at index %d: entries between them are missing",
-			first, o.LastIndex)
+		return fmt.Errorf("the log begins at index %d, but the snapshot ends at index %d: "+
+			"the entries between them are missing", first, o.LastIndex)
 	}
 	for i := o.LastIndex + 1; i <= last; i++ {
 		var l raft.Log

@@ -26,7 +26,8 @@ func enoughDescriptors(maxClients int, limit uint64) error {
 	if limit >= need {
 		return nil
 	}
-	remedy := fmt.Sprintf("raise this limit to %d (LimitNOFILE= of systemd, --ulimit nofile= of Docker, ulimit -Hn)", need)
+	remedy := fmt.Sprintf("raise this limit to %d "+
+		"(LimitNOFILE= of systemd, --ulimit nofile= of Docker, ulimit -Hn)", need)
 	if limit > ownDescriptors {
 		remedy += fmt.Sprintf(", or set --max-clients to %d or less", limit-ownDescriptors)
 	}
