@@ -48,8 +48,8 @@ type wait struct {
 	// pos identifies the waiter. It is 0 until the reply to the command has
 	// arrived.
 	pos fsm.Pos
-	// early is a reply that arrived before pos was known, for the waiter that
-	// earlyPos identifies.
+	// early is a reply that arrived before pos was known. earlyPos identifies
+	// the waiter that gets this reply.
 	early    []byte
 	earlyPos fsm.Pos
 	// own means that the reply must come from this node's own state machine,

@@ -24,7 +24,7 @@ type pipeline struct {
 	waitSlot bool          // propose waits for room in the window
 	taken    bool          // propose has taken an entry that is not in inflight yet
 	paused   bool          // nothing is proposed: see pause
-	quiet    chan struct{} // the channel that pause returned, until no entry is in flight and it is closed; then nil
+	quiet    chan struct{} // the channel that pause returned; nil once it is closed, and after resume
 	arrivals trace.Arrivals
 }
 

@@ -335,7 +335,8 @@ func TestJoin_VoteWithoutLog(t *testing.T) {
 	c.open("n2")
 	eventually(t, "n2 to be let in", func() bool { return c.log.Count("n2: joined cluster") > 0 })
 	c.cutOff("n2", "n1")
-	// n3 may have been a candidate before, on a slow machine.
+	// On a slow machine, n3 may have campaigned already. So the test first
+	// counts the log lines that exist before n2 and n3 are connected.
 	granted, won := c.log.Count("n3.raft: pre-vote granted: from=n2"), c.log.Count("n3.raft: election won")
 	denied := c.log.Count("n3.raft: pre-vote denied: from=n2")
 	c.net.admit(rpc.ServiceRaft, "n2")

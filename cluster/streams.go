@@ -298,9 +298,9 @@ func (r *readServer) cancelLocked(rd *remoteRead) {
 	}
 }
 
-// ended returns a channel that is closed when the read is canceled, because
-// nothing waits for its replies then. The channel is also closed when the
-// leadership ends, because the stream ends then.
+// ended returns a channel that is closed when the read is canceled. Nothing
+// waits for the replies to a canceled read, so its execution can stop. When the
+// leadership ends, the stream ends too, and all reads of the stream are canceled.
 func (r *readServer) ended(rd *remoteRead) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -358,10 +358,10 @@ func (c *Ctx) effects() (Reply, error) {
 type ScriptBudget byte
 
 const (
-	// Briefly is for a group without a dry run. If one of its scripts is cut,
-	// no part of the group is proposed, and the group gets the special reply
-	// that the function TooLong recognizes. A group of several operations is
-	// then executed in pieces: see SplitGroup.
+	// Briefly is for a group that has not had a dry run. If one of its scripts
+	// exceeds a budget, the leader cuts the group: it proposes no part of the
+	// group and returns the special reply that the function TooLong recognizes.
+	// A group of several operations is then executed in pieces: see SplitGroup.
 	Briefly ScriptBudget = iota
 	// DryRun is for a script outside the log: in the leader's dry run, or in a
 	// read.

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// The words and lines that commands are made of: $ stands for a key, # for a
-// number.
+// These texts are the parts of random commands. worldLines are templates of
+// commands, in which $ stands for a key, # for a number, and ~ for a space in an
+// argument. worldWords are arguments; a $ in worldWords stands for itself.
 var (
 	worldKeys  = []string{"a", "b", "l", "m", "s", "z", "h", "x", "y"}
 	worldWords = strings.Fields("a b l m s z h x y a b l m s z h x y 0 1 2 -1 5 10 1.5 inf -inf 9223372036854775807 v NX XX GT LT GET EX PX EXAT PXAT KEEPTTL PERSIST IFEQ IFNE DB REPLACE MATCH COUNT TYPE * [a-b] string ENCODING IDLETIME REFCOUNT 1700000050 ASYNC BEFORE AFTER LEFT RIGHT RANK MAXLEN LIMIT CH INCR BYSCORE BYLEX REV WITHSCORES WITHVALUES WEIGHTS AGGREGATE MAX MIN - + [a (b (1 ~ MINID 1-1 $ > g c1 GROUP STREAMS BLOCK STORE FORCE JUSTID IDLE FIELDS u8 i5 SET INCRBY OVERFLOW FAIL 13.4 52.5 km FROMLONLAT BYRADIUS ANY CREATE MKSTREAM DESTROY BY ALPHA DESC AND OR NOT 100 " + strings.Repeat("a", 70))

@@ -21,7 +21,7 @@ type Wait struct {
 	// plus the number of groups that were waiting when that entry was applied.
 	expected int
 	last     int           // groups in the last entry
-	took     time.Duration // time from the last entry's stamp until it was applied
+	took     time.Duration // time from the encoding of the last entry until that entry was applied
 
 	enough int // number of groups that end the current wait; 0 if the proposer does not wait
 	missed int // consecutive waits in which the groups did not arrive, up to maxMissed
@@ -29,9 +29,8 @@ type Wait struct {
 }
 
 const (
-	// maxCommitWait bounds a wait. A second bound is twice the time that the
-	// last entry took: clients that were answered need about as long as that
-	// entry took to send their next command.
+	// maxCommitWait bounds a wait. A second bound is twice Wait.took: a client
+	// that was answered needs about Wait.took until it sends its next command.
 	maxCommitWait = 2 * time.Millisecond
 	// maxMissed limits the back-off: a wait is tried at least every 2^maxMissed
 	// entries.
@@ -39,10 +38,10 @@ const (
 )
 
 // Applied notes that the last entry was applied. took is the time from the
-// stamp of that entry until it was applied. waiting is the number of groups
-// that were waiting for the next entry at that time. block is the number of
-// groups of the last entry that block: their clients were not answered, and
-// will not send a command.
+// encoding of that entry until it was applied. waiting is the number of groups
+// that were waiting for the next entry when the last entry was applied. block
+// is the number of groups of the last entry that block: their clients were not
+// answered, and will not send a command.
 func (t *Wait) Applied(waiting, block int, took time.Duration) {
 	t.expected, t.took = max(t.last-block, 0)+waiting, took
 }

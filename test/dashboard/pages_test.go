@@ -273,9 +273,9 @@ func TestLeaderKill(t *testing.T) {
 	page.shows("Healthy: tolerates 1 more failure")
 }
 
-// TestNoMajority checks what the pages show when the cluster has no leader. If
-// its data does not arrive, a page first shows that it is loading. Then it
-// shows the reason why it cannot load.
+// TestNoMajority checks what the pages show when the cluster has no leader.
+// While a page waits for its data, it shows that it is loading. After that, it
+// shows why it could not load the data.
 func TestNoMajority(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")

@@ -69,7 +69,7 @@ type change struct {
 
 	// For a directory: name refers to node from now on. If node is nil, the
 	// name is removed.
-	name, old string // the name that a rename removes, "" if none
+	name, old string // old: the name that a rename removes, "" if none
 	node      *node
 }
 

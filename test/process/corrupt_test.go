@@ -143,8 +143,9 @@ func find(t *testing.T, file, text string) int {
 	return at
 }
 
-// flipAt changes one bit in every occurrence of a text in a file. A bbolt file
-// contains old copies of its pages, which bbolt no longer reads.
+// flipAt changes one bit in every occurrence of a text in a file. Changing only
+// the first occurrence may have no effect, because a bbolt file also contains
+// old copies of its pages, which bbolt no longer reads.
 func flipAt(t *testing.T, file, text string) {
 	t.Helper()
 	find(t, file, text)

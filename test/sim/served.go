@@ -63,7 +63,7 @@ var workloads = []workload{
 		(*remote).lockDelayer}},
 }
 
-// lockWork is the workload of locks with queues.
+// lockWork is the name of the workload in which clients wait for locks.
 const lockWork = "locks"
 
 // Workloads returns the names of the workloads.

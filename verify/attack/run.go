@@ -70,7 +70,7 @@ type EpisodeReport struct {
 	// end. Checks that were not made for that reason prove nothing.
 	Failure string `json:"failure,omitempty"`
 	// Caught is set for a negative control. It names the check that found the
-	// injected fault.
+	// violation.
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
