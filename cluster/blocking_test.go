@@ -382,7 +382,7 @@ func TestWaits_ServedWhileCutOff(t *testing.T) {
 	c.caughtUp()
 	c.isolate(cut)
 	cl.want(t, ":1\r\n", "rpush", "q", "one")
-	cl.want(t, ":0\r\n", "llen", "q") // the element was given to the client
+	cl.want(t, ":0\r\n", "llen", "q") // the element was given to w
 	eventually(t, "the waiters that were not served to be forgotten", func() bool {
 		left := 0
 		cl.node.View(func(m *fsm.Machine) { left = m.Waiting() })

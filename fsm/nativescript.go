@@ -268,8 +268,8 @@ func compareAndDelete(s *nativeRun) Reply {
 	})
 }
 
-// springUnlock returns 1 or null, because Spring's script returns true or
-// false.
+// springUnlock returns 1 or null. Spring's script returns true or false, and
+// Redis replies with 1 for true and with null for false.
 func springUnlock(s *nativeRun) Reply {
 	return s.ifHeld(Null, func(o *keyspace.Object) Reply {
 		s.EndLock(o, LockReleased)

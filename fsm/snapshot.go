@@ -443,11 +443,11 @@ func (l *snapshotLoader) object(d *codec.Decoder) error {
 	l.groups = groups
 	if o.Type == keyspace.TypeLock {
 		if l.due, l.until = o.Due(), o.Deadline; l.m.features < FeatureShared {
-			return fmt.Errorf("lock %q at feature version %d: %w", o.Key, l.m.features, ErrFormat)
+			return fmt.Errorf("key %q has type lock, unknown to feature version %d: %w", o.Key, l.m.features, ErrFormat)
 		}
 	}
 	if o.Mark != keyspace.NoLock && l.m.features < FeatureHistory {
-		return fmt.Errorf("mark of key %q at feature version %d: %w", o.Key, l.m.features, ErrFormat)
+		return fmt.Errorf("key %q has a lock mark, unknown to feature version %d: %w", o.Key, l.m.features, ErrFormat)
 	}
 	l.open, l.openIn, l.missing, l.big = o, db, elements, o.Coll != nil && o.Coll.Big
 	l.objects++

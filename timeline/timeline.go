@@ -104,8 +104,9 @@ var steps = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// Step returns the distance between ticks. It is at least a second, and long
-// enough that the span has at most the number of ticks that most allows.
+// Step returns the distance between the ticks of a time line of length span. The
+// distance is at least a second. The parameter most is the maximum number of
+// such distances that fit into span.
 func Step(span time.Duration, most int) time.Duration {
 	i := slices.IndexFunc(steps, func(s time.Duration) bool { return span/s <= time.Duration(most) })
 	if i >= 0 {

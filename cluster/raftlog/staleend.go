@@ -12,19 +12,21 @@ import (
 // errStaleEnd ends the process, because only a restart repairs the state of
 // raft.
 //
-// hashicorp/raft 1.7.3 stores the end of its log in memory, apart from the log.
-// Suppose that a snapshot replaces entries that only this node has, from an old
-// leader, and that those entries reach at least as far as the snapshot. raft
-// then empties the log and keeps the old end in memory. From then on it refuses
-// all entries that follow the snapshot, and receives the same snapshot again
-// and again, until a newer snapshot passes the remembered end. In a quiet
-// cluster that never happens. When raft starts, it reads the end from the disk.
+// hashicorp/raft 1.7.3 keeps a copy of the last log index in memory. The log of
+// this node may end with entries of an old leader that no other node has.
+// Suppose that the node then receives a snapshot, and that those entries reach
+// at least as far as the snapshot. raft empties the log, but does not change
+// its copy of the last log index. From then on, raft refuses all entries that
+// follow the snapshot, so the leader sends the same snapshot again and again.
+// This lasts until a newer snapshot goes beyond the copied log index. A cluster
+// without writes takes no newer snapshot. A restart helps, because raft then
+// reads the last log index from the disk.
 //
 // The problem occurs only if the leader itself received its snapshot from
 // another leader, so that its log has no entries before the snapshot. Any other
 // leader sends the entries, which replace the end of this node's log correctly.
 var errStaleEnd = errors.New("a snapshot took the place of entries that no other node has: " +
-	"the node must start again to continue after it")
+	"restart the node so that it can receive the entries after the snapshot")
 
 // endedLog is a log that notices when a snapshot has emptied it as errStaleEnd
 // describes. Its GetLog also returns the entry before the first one in the log:

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// xreadLogged is the name of the command by which the log contains an XREAD
-// with BLOCK. Such an XREAD is logged because it may wait.
+// xreadLogged is the name of the command that the log contains in place of an
+// XREAD with BLOCK. Such an XREAD is logged because it may wait.
 const xreadLogged = "_xread"
 
 var xreadCommands = []fsm.Command{

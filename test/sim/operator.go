@@ -132,7 +132,9 @@ func (inj *injection) transferToSlow() bool {
 	late := d.effects().late
 	d.slowDown(time.Duration(inj.f.Much))
 	for begun := time.Now(); time.Since(begun) < inj.f.For; <-time.After(askEvery) {
-		_ = transferLeadership(leader.n, target) // if the transfer succeeds, this node no longer leads
+		// Any result is correct. Once a transfer has succeeded, the old leader
+		// refuses further requests.
+		_ = transferLeadership(leader.n, target)
 	}
 	d.slowDown(0)
 	return d.effects().late > late
