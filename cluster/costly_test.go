@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,8 +105,8 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 		huge := strings.Repeat("y", 600_000)
 		on.must(t, "RPUSH", "huge"+id, huge, huge)
 		got, err := on.do("EVAL", "INCR n\nLRANGE huge"+id+" 0 -1", "2", "huge", "n")
-		if err != nil || !strings.HasPrefix(got, "-ERR script writes and returns more than 1 MiB and was rolled back") {
-			t.Errorf("%s: a script that writes, with a reply of 1.2 MB: %q, %v, want a refusal", id, clip(got), err)
+		if err != nil || !strings.HasPrefix(got, "-ERR script returns more than 1 MiB and was rolled back") {
+			t.Errorf("%s: a script with a reply of 1.2 MB: %q, %v", id, clip(got), err)
 		}
 		on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
 		// The reply of a script that only reads may be larger than 1 MiB,
@@ -122,8 +123,45 @@ func TestCostly_LargeRepliesOfScripts(t *testing.T) {
 		}
 		fresh.want(t, both, "EVAL_RO", "ECHO ro\n"+list, "1", "huge")
 		got, err = c.client(id).transaction([]string{"EVAL", list, "1", "huge"})
-		if err != nil || got != "*1\r\n"+both {
-			t.Errorf("%s: a script with a large reply in a transaction: %q, %v", id, clip(got), err)
+		if err != nil || !strings.HasPrefix(got, "*1\r\n-ERR script returns more than 1 MiB") {
+			t.Errorf("%s: a script with a reply of 1.2 MB in a transaction: %q, %v", id, clip(got), err)
+		}
+		one := []string{"EVAL", "LINDEX huge" + id + " 0", "1", "huge"}
+		got, err = c.client(id).transaction(one, []string{"INCR", "n"}, one)
+		if err != nil || !strings.HasPrefix(got, "-EXECABORT Transaction discarded because of: ERR script returns more than 1 MiB") {
+			t.Errorf("%s: two scripts with replies of 600 kB in a transaction: %q, %v", id, clip(got), err)
+		}
+		on.want(t, bulk(strconv.Itoa(writes)), "GET", "n")
+		got, err = c.client(id).transaction([]string{"EVAL", "GET big", "1", "big"})
+		if want := "*1\r\n" + bulk(value); err != nil || got != want {
+			t.Errorf("%s: a script with a reply of 300 kB in a transaction: %q, %v", id, clip(got), err)
+		}
+	}
+}
+
+// A pipeline of scripts whose replies together are large is divided, so that no
+// entry contains many of them.
+func TestCostly_PipelineOfReplies(t *testing.T) {
+	t.Parallel()
+	c := scripted(t, newLines(), patient) // no script takes too long
+	leader := c.leader()
+	value := strings.Repeat("x", 50_000)
+	c.client(leader).must(t, "SET", "value", value)
+	bytes := func() float64 { return metric(t, c.node(leader), "holdfast_proposer_entry_bytes_sum") }
+	last := func() uint64 { return c.node(leader).Status().LastIndex }
+	const scripts = 40
+	for i, id := range []string{leader, c.others(leader)[0]} {
+		call := []string{"EVAL", "INCR n\nGET value", "2", "n", "value"}
+		bytesBefore, lastBefore := bytes(), last()
+		replies, err := c.client(id).pipeline(slices.Repeat([][]string{call}, scripts)...)
+		if err != nil || replies != strings.Repeat(bulk(value), scripts) {
+			t.Fatalf("%s: %d scripts: %q, %v", id, scripts, clip(replies), err)
+		}
+		c.client(id).want(t, bulk(strconv.Itoa((i+1)*scripts)), "GET", "n")
+		// One refusal of the whole pipeline, one of each half, and four quarters.
+		grown, n := bytes()-bytesBefore, last()-lastBefore
+		if grown < scripts*float64(len(value)) || n < 7 {
+			t.Errorf("%s: %.0f bytes in %d entries, want at least 7 entries", id, grown, n)
 		}
 	}
 }

@@ -90,6 +90,9 @@ func (ld *leadership) runDryGroup(body []byte, t *execution.DryRun) ([]byte, err
 	case cut:
 		return []byte{dryRunCut}, nil
 	}
+	if refusal, refused := fsm.RefuseReply(body, replies); refused {
+		return append([]byte{dryRunCut}, refusal...), nil
+	}
 	return []byte{dryRunEnded}, nil
 }
 
@@ -173,14 +176,7 @@ func (s *Session) inPieces() ([]byte, error) {
 					fsm.Piece{Body: first, Read: reads(first)})
 				continue
 			}
-			read := false
-			if !s.logging && (fsm.TooLarge(reply) || c.logged > largeGroup) {
-				reply, read, err = s.scriptAsRead()
-			}
-			if !read && err == nil {
-				reply, err = s.sendAfterDryRun()
-				s.logging = c.logged > largeGroup
-			}
+			reply, err = s.single(fsm.TooLarge(reply))
 		}
 		if err == nil && !piece.Read && s.piece != nil {
 			s.piece(c.last, op)
@@ -198,6 +194,31 @@ func (s *Session) inPieces() ([]byte, error) {
 		}
 	}
 	return replies, nil
+}
+
+// single executes the group of the call, which has a single operation that
+// exceeded a budget: as a read if that is possible, and otherwise after a dry
+// run. large says that the reply of its script is large.
+func (s *Session) single(large bool) (reply []byte, err error) {
+	c := &s.call
+	tried := !s.logging && (large || c.logged > largeGroup)
+	if tried {
+		reply, read, err := s.scriptAsRead()
+		if read || err != nil {
+			return reply, err
+		}
+	}
+	reply, err = s.sendAfterDryRun()
+	s.logging = c.logged > largeGroup
+	if err != nil || tried || !fsm.ReplyRefused(reply) {
+		return reply, err
+	}
+	// Only the dry run has shown that the reply is too large for the log.
+	asRead, read, err := s.scriptAsRead()
+	if read || err != nil {
+		return asRead, err
+	}
+	return reply, nil
 }
 
 // scriptAsRead executes the group of the call as a read if the group is a
@@ -234,9 +255,9 @@ func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
 	}
 }
 
-// onlyAsRead begins the error of a script that EVAL_RO and EVALSHA_RO refuse
-// because its first line does not say that it only reads: see package script.
-// EVAL and EVALSHA execute the script.
+// onlyAsRead begins the error of a script or function that EVAL_RO, EVALSHA_RO
+// and FCALL_RO refuse because it does not have the flag no-writes: see package
+// script. EVAL, EVALSHA and FCALL execute it.
 var onlyAsRead = []byte("-ERR Can not execute a script with write flag")
 
 // knowsScript reports whether the text of a script is in the cache, as far as

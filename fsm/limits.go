@@ -132,8 +132,8 @@ func refusalOf(op byte, text string) string {
 	return text
 }
 
-// RefuseGrowth appends an error in place of each reply of an encoded group.
-// Every operation of the group can make the data set grow.
+// RefuseGrowth appends an error in place of each reply of an encoded group, for
+// example of a group whose operations all can make the data set grow.
 func RefuseGrowth(dst, body []byte, text string) []byte {
 	var r groupReader
 	if r.open(body) != nil {

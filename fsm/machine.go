@@ -509,22 +509,6 @@ type draw struct {
 	draws uint64 // calls of Ctx.Random
 }
 
-// scripting is the part of a Ctx for scripts and costly reads.
-type scripting struct {
-	rec    *recorder   // collects the effects of an operation in a Speculation, else nil
-	reads  *readBudget // budget of the group's costly reads
-	runner ScriptRunner
-	// scriptBudget is the budget of the scripts. cut is set when a script, or
-	// the costly reads of the group, have exceeded their budget. The group then
-	// ends, and its effects are dropped. large is set if a reply was the cause.
-	scriptBudget ScriptBudget
-	cut, large   bool
-	begun        int64          // see ScriptCall.Group
-	work         int            // work of the writes of the group's scripts: see overworked
-	uncompiled   int            // bytes of the group's scripts that were not compiled yet: see mustCompile
-	scripts      RunningScripts // nil in a group that goes through the log
-}
-
 // serving is the part of a Ctx for serving waiters.
 type serving struct {
 	// served is the waiter that is being served, nil for none.

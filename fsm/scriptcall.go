@@ -100,11 +100,12 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 	case len(text)+len(rec.effects) > rec.room:
 		s.refused = msgScriptTooBig
 	case c.m.features < FeatureParts:
-	case c.scriptBudget == Briefly && len(text) > largeScriptReply:
+	case c.scriptBudget == Briefly && (len(text) > largeScriptReply || c.replied+len(text) > largeGroupReply):
 		c.cut, c.large = true, true
-	case len(text) > maxScriptReply && s.before != nil:
+	case len(text) > maxScriptReply:
 		s.refused = msgScriptReply
 	}
+	c.replied += len(text)
 	if s.refused != "" {
 		reply = Error(s.refused)
 		text = reply.Append(nil, proto)
@@ -115,6 +116,24 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 	return Raw(text)
 }
 
+// scripting is the part of a Ctx for scripts and costly reads.
+type scripting struct {
+	rec    *recorder   // collects the effects of an operation in a Speculation, else nil
+	reads  *readBudget // budget of the group's costly reads
+	runner ScriptRunner
+	// scriptBudget is the budget of the scripts. cut is set when a script, or
+	// the costly reads of the group, have exceeded their budget. The group then
+	// ends, and its effects are dropped. large is set if a reply was the cause.
+	scriptBudget ScriptBudget
+	cut, large   bool
+	begun        int64 // see ScriptCall.Group
+	work         int   // work of the writes of the group's scripts: see overworked
+	// uncompiled and replied are the bytes of the group's scripts that were not
+	// compiled yet (see mustCompile), and of the replies of its scripts.
+	uncompiled, replied int
+	scripts             RunningScripts // nil in a group that goes through the log
+}
+
 // These limits bound the replies of scripts that go through the log, in bytes,
 // because each node writes them to its disk while other clients wait.
 const (
@@ -123,19 +142,38 @@ const (
 	// The client's node then tries to execute the script as a read (see
 	// Table.AsRead).
 	largeScriptReply = 64 << 10
-	// maxScriptReply is the limit for a script that writes.
+	// largeGroupReply is the limit for all scripts of a group without a dry run
+	// together. If their replies are larger, nothing of the group is executed,
+	// and the client's node divides it.
+	largeGroupReply = 512 << 10
+	// maxScriptReply is the limit for a script, or a transaction with scripts,
+	// that goes through the log.
 	maxScriptReply = 1 << 20
 
-	msgScriptReply = "ERR script writes and returns more than 1 MiB and was rolled back: return less, " +
-		"or read in a script that does not write"
+	msgScriptReply = "ERR script returns more than 1 MiB and was rolled back: return less, " +
+		"or read with EVAL_RO, FCALL_RO or the flag no-writes"
 )
 
+// RefuseReply returns the errors in place of the replies of a group with
+// scripts, and true, if the replies are too large for the log.
+func RefuseReply(body, replies []byte) (refusal []byte, refused bool) {
+	if len(replies) <= maxScriptReply {
+		return nil, false
+	}
+	return RefuseGrowth(nil, body, msgScriptReply), true
+}
+
+// ReplyRefused reports whether replies is the error of RefuseReply for a single
+// script.
+func ReplyRefused(replies []byte) bool { return string(replies) == "-"+msgScriptReply+"\r\n" }
+
 // AsRead returns a group that executes the script of body as a read. ok is
-// false unless body consists of one EVAL, EVAL_RO, EVALSHA or EVALSHA_RO and
-// its connection does not track its reads. The read fails with ErrUnlogged if
-// the script writes, or if the log must record the script or its use in the
-// cache. load is the internal command that puts the text of the script into the
-// cache, or nil if the group contains only the SHA1.
+// false unless body consists of one EVAL, EVALSHA or FCALL, or of the form of
+// one of them that ends in _RO, and its connection does not track its reads.
+// The read fails with ErrUnlogged if the script writes, or if the log must
+// record the script or its use in the cache. load is the internal command that
+// puts the text of the script into the cache. It is nil if the group contains
+// only the SHA1 of the script or the name of a function.
 func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
 	var r groupReader
 	if r.open(body) != nil || r.track || r.d.Byte() != opCommand {
@@ -156,6 +194,8 @@ func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
 		g.Command(t.Find([]byte("eval_ro")), db, args)
 	case "evalsha", "evalsha_ro":
 		g.Command(t.Find([]byte("evalsha_ro")), db, args)
+	case "fcall", "fcall_ro":
+		g.Command(t.Find([]byte("fcall_ro")), db, args)
 	default:
 		return nil, nil, false
 	}

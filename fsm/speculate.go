@@ -171,7 +171,7 @@ func (sp *Speculation) group(s *session, seq uint64, body []byte) (out []byte, s
 		return nil, false, fmt.Errorf("group: %w", err)
 	}
 	c.proto = c.r.proto
-	c.rec, c.begun, c.work, c.uncompiled = nil, 0, 0, 0
+	c.rec, c.begun, c.work, c.uncompiled, c.replied = nil, 0, 0, 0, 0
 	scripted = body[0]&groupScript != 0
 	if scripted {
 		c.rec = &sp.rec

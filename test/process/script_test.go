@@ -130,3 +130,33 @@ func TestScript_Loops(t *testing.T) {
 	want(t, c.Nodes[0], "v", "GET", "k")
 	want(t, c.Nodes[0], "OK", "SET", "k", "x")
 }
+
+// TestScript_LargeReplies checks scripts and functions whose replies are too
+// large for the log. A node executes them as reads if they say that they only
+// read. Otherwise they get an error, and their writes are rolled back.
+func TestScript_LargeReplies(t *testing.T) {
+	c := startCluster(t)
+	leader := c.leader()
+	want(t, leader, "(integer) 2", "EVAL", "local x = string.rep('x', 700000) return redis.call('RPUSH', KEYS[1], x, x)", "1", "large")
+	const read = "return redis.call('LRANGE', KEYS[1], 0, -1)"
+	want(t, leader, "sized", "FUNCTION", "LOAD", `#!lua name=sized
+redis.register_function('open', function(KEYS) `+read+` end)
+redis.register_function{function_name = 'closed', callback = function(KEYS) `+read+` end, flags = {'no-writes'}}`)
+	const refused = "ERR script returns more than 1 MiB and was rolled back: return less, or read with EVAL_RO, FCALL_RO or the flag no-writes"
+	for _, n := range []*process.Node{leader, c.others(leader)[0]} {
+		for _, args := range [][]string{
+			{"FCALL", "closed", "1", "large"}, {"FCALL_RO", "closed", "1", "large"}, {"EVAL", read, "1", "large"},
+			{"EVAL", "#!lua flags=no-writes\n" + read, "1", "large"}, {"EVAL_RO", read, "1", "large"},
+		} {
+			for range 2 {
+				if got := show(dial(t, n), args...); len(got) < 1_400_000 {
+					t.Errorf("%s: got %.200q, want a reply of 1.4 MB", args[:2], got)
+				}
+			}
+		}
+		want(t, n, refused, "FCALL", "open", "1", "large")
+		want(t, n, refused, "EVAL", "#!lua\n"+read, "1", "large")
+		want(t, n, refused, "EVAL", "redis.call('INCR', 'written') "+read, "1", "large")
+		want(t, n, "(integer) 0", "EXISTS", "written")
+	}
+}
