@@ -38,7 +38,7 @@ var functionCommands = []Command{
 		Doc:        "Invoke a read-only function",
 	},
 	{
-		Name: "function", Run: (*Ctx).Subcommand, Arity: -2,
+		Name: "function", Arity: -2,
 		Group: "scripting", Since: "7.0.0",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "DELETE | DUMP | FLUSH | HELP | KILL | LIST | LOAD | RESTORE | STATS [arg ...]",

@@ -610,10 +610,11 @@ func (c *Ctx) next() (Reply, error) {
 	c.db = db
 	c.setPosition(c.position + 1)
 	c.Charge(StepsPerKey * len(args))
-	if row := cmd.Routed(args); c.r.track && row.Flags&ReadOnly != 0 {
+	row := cmd.Routed(args)
+	if c.r.track && row.Flags&ReadOnly != 0 {
 		c.tracked(row, args)
 	}
-	if need := cmd.exists(args); need > c.m.features {
+	if need := max(cmd.Feature, row.Feature); need > c.m.features {
 		return Error(NeedsFeature(cmd, args, need, c.m.features)), nil
 	}
 	if c.rec != nil {
@@ -781,6 +782,3 @@ func (c *Ctx) tracedPendingExpiry() {
 		return o.Due() <= c.now
 	})
 }
-
-// ScriptText returns the text of a script in the cache.
-func (m *Machine) ScriptText(sha string) (text string, known bool) { return m.scripts.get(sha) }

@@ -64,7 +64,7 @@ var scriptingCommands = []Command{
 		Doc:        "Execute a read-only Lua script server side",
 	},
 	{
-		Name: "script", Run: script, Arity: -2,
+		Name: "script", Arity: -2,
 		Group: "scripting", Since: "2.6.0",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "DEBUG | EXISTS | FLUSH | HELP | KILL | LOAD [arg ...]",
@@ -314,17 +314,8 @@ func cacheEvaluated(c *Ctx, args [][]byte) Reply {
 	return OK
 }
 
-// script executes a subcommand of SCRIPT.
-func script(c *Ctx, args [][]byte) Reply {
-	sub := c.m.table.Find(args[0]).FindSub(args[1])
-	switch {
-	case sub == nil:
-		return Error(UnknownSubcommand(args[1], "SCRIPT"))
-	case !sub.ArityOK(len(args)):
-		return Error(WrongArity("script|" + sub.Name))
-	}
-	return sub.Run(c, args)
-}
+// ScriptText returns the text of a script in the cache.
+func (m *Machine) ScriptText(sha string) (text string, known bool) { return m.scripts.get(sha) }
 
 func scriptLoad(c *Ctx, args [][]byte) Reply {
 	if len(args[2]) > maxScriptBytes {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unicode/utf8"
 )
 
 // Flags say what a command does, how a node routes it, and on which connections
@@ -177,7 +178,8 @@ type Command struct {
 	// should not use.
 	DeprecatedSince, ReplacedBy string
 	// Run executes the command. args[0] is the name. The slices belong to the
-	// entry, so Run must copy what it keeps.
+	// entry, so Run must copy what it keeps. If Run is nil, the table sets it to
+	// runSub.
 	Run func(c *Ctx, args [][]byte) Reply
 	// Sub contains the rows of a container's subcommands (OBJECT ENCODING).
 	Sub []Command
@@ -308,6 +310,9 @@ func (t *Table) add(cmd *Command) {
 		panic(fmt.Sprintf("fsm: command %q is not lower case or is a duplicate", cmd.Name))
 	}
 	cmd.IndexSub()
+	if cmd.Run == nil {
+		cmd.Run = cmd.runSub
+	}
 	if cmd.Flags&Write != 0 {
 		cmd.limit()
 	}
@@ -373,9 +378,36 @@ func IsWord(arg []byte, word string) bool {
 }
 
 // FindSub returns the row of a container's subcommand, in any case of letters,
-// or nil.
+// or nil. It allocates nothing for names in ASCII.
 func (cmd *Command) FindSub(name []byte) *Command {
-	return cmd.sub[strings.ToLower(string(name))]
+	for i := range cmd.Sub {
+		if sub := &cmd.Sub[i]; isName(name, sub.Name) {
+			return sub
+		}
+	}
+	for _, b := range name {
+		if b >= utf8.RuneSelf { // the lower case of some other letters is in ASCII
+			return cmd.sub[strings.ToLower(string(name))]
+		}
+	}
+	return nil
+}
+
+// isName reports whether an argument in ASCII equals a name, in any mix of cases. name
+// must be in lower case.
+func isName(arg []byte, name string) bool {
+	if len(arg) != len(name) {
+		return false
+	}
+	for i, b := range arg {
+		if 'A' <= b && b <= 'Z' {
+			b += 'a' - 'A'
+		}
+		if b != name[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // Routed returns the row that determines how a call is routed: for a container,
@@ -599,9 +631,8 @@ func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 	return cmd.Access
 }
 
-// Subcommand runs the subcommand of a container command.
-func (c *Ctx) Subcommand(args [][]byte) Reply {
-	cmd := c.m.table.Find(args[0])
+// runSub runs the subcommand of a container command.
+func (cmd *Command) runSub(c *Ctx, args [][]byte) Reply {
 	sub := cmd.FindSub(args[1])
 	switch {
 	case sub == nil:

@@ -39,6 +39,28 @@ func TestTable_Rows(t *testing.T) {
 	}
 }
 
+// TestTable_Subcommands: a subcommand is found in any mix of cases without an
+// allocation. Names whose lower case is that of a subcommand are found too, because
+// the entries of old logs may contain them.
+func TestTable_Subcommands(t *testing.T) {
+	lock := command.NewTable().Find([]byte("lock"))
+	args := [][]byte{[]byte("LOCK"), []byte("Release"), []byte("key"), []byte("owner")}
+	if n := testing.AllocsPerRun(100, func() { lock.Routed(args) }); n != 0 {
+		t.Errorf("%v allocations to find a subcommand", n)
+	}
+	for name, want := range map[string]string{
+		"Release": "release", "BREA\u212a": "break", "L\u0130ST": "list", "": "", "releas": "", "r\xffnew": "", "rel\u00e9ase": "",
+	} {
+		got := ""
+		if sub := lock.FindSub([]byte(name)); sub != nil {
+			got = sub.Name
+		}
+		if got != want {
+			t.Errorf("FindSub(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
 func checkRow(t *testing.T, name string, cmd *fsm.Command) {
 	t.Helper()
 	if cmd.Arity == 0 || cmd.Run == nil || cmd.Group == "" || cmd.Since == "" || cmd.Complexity == "" || cmd.Doc == "" {

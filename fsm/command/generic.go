@@ -120,7 +120,7 @@ var genericCommands = []fsm.Command{
 		Tips:       []string{"nondeterministic_output"},
 	},
 	{
-		Name: "object", Run: object_, Arity: -2,
+		Name: "object", Arity: -2,
 		Group: "generic", Since: "2.2.3",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "ENCODING | FREQ | IDLETIME | REFCOUNT | HELP [key]",
@@ -330,8 +330,6 @@ func storeAsNew(c *fsm.Ctx, o *keyspace.Object) {
 	}
 	c.Assign(o)
 }
-
-func object_(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 
 // Limits of the encodings of strings in Redis.
 const (

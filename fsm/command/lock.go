@@ -17,7 +17,7 @@ import (
 
 var lockCommands = []fsm.Command{
 	{
-		Name: "lock", Run: lock, Arity: -2, Required: fsm.Required{Feature: fsm.FeatureLocks},
+		Name: "lock", Arity: -2, Required: fsm.Required{Feature: fsm.FeatureLocks},
 		Group: "lock", Since: "holdfast",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "ACQUIRE | BREAK | CHECK | HISTORY | INFO | LIST | RELEASE | RENEW | TOKEN | HELP [key]",
@@ -149,8 +149,6 @@ const (
 	msgToken     = "ERR token is not an integer or out of range"
 	msgLockMode  = "ERR the owner holds the lock in another mode: release it first"
 )
-
-func lock(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 
 // lookupLock returns the object of a lock: a string, a Lock or, for the locks of
 // Redisson, a hash. It returns nil if the lock is free.

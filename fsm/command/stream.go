@@ -85,7 +85,7 @@ var streamCommands = []fsm.Command{
 		History: []fsm.Change{{Since: "6.2.0", What: "Added exclusive ranges."}},
 	},
 	{
-		Name: "xinfo", Run: xinfo, Arity: -2,
+		Name: "xinfo", Arity: -2,
 		Group: "stream", Since: "5.0.0",
 		Complexity: "Depends on subcommand.",
 		Syntax:     "CONSUMERS | GROUPS | STREAM | HELP [key ...]",
@@ -509,9 +509,6 @@ func (l *collector) addEntry(e *stream.Entry) bool {
 	}
 	return l.add(entryReply(e))
 }
-
-// xinfo runs a subcommand of XINFO.
-func xinfo(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 
 func xinfoHelp(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Help("XINFO",

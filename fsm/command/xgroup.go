@@ -12,7 +12,7 @@ import (
 
 var xgroupCommands = []fsm.Command{
 	{
-		Name: "xgroup", Run: xgroup, Arity: -2,
+		Name: "xgroup", Arity: -2,
 		Work:  fsm.WorkHooks{Steps: xgroupWork, Depends: deletesConsumer},
 		Group: "stream", Since: "5.0.0",
 		Complexity: "Depends on subcommand.",
@@ -91,9 +91,6 @@ const (
 	msgSetidTop     = "ERR The ID specified in XSETID is smaller than the target stream top item"
 	msgSetidLength  = "ERR The entries_added specified in XSETID is smaller than the target stream length"
 )
-
-// xgroup runs a subcommand of XGROUP.
-func xgroup(c *fsm.Ctx, args [][]byte) fsm.Reply { return c.Subcommand(args) }
 
 func xgroupHelp(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Help("XGROUP",
