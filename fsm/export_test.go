@@ -78,7 +78,7 @@ func NewestGrant(m *Machine) (key string, token Pos) {
 	key = "none"
 	if t := m.locks.grants[0]; t != nil {
 		if g, ok := t.Max(); ok {
-			key, token = g.Key, g.Token
+			key, token = g.grant.Key, g.token
 		}
 	}
 	return key, token

@@ -23,11 +23,18 @@ import (
 // locks are the grants that LOCK ACQUIRE made, by database and token, and the
 // delays of locks. A tree is nil if it is empty.
 type locks struct {
-	grants [Databases]*btree.BTreeG[*Grant]
+	grants [Databases]*btree.BTreeG[granted]
 	delays lockdelay.Set
 	// unindexed is, for each database, the number of strings for which the
 	// function unindexed returns true.
 	unindexed [Databases]int
+}
+
+// granted is an element of the trees of grants. It contains the token, to save a
+// cache miss in every comparison.
+type granted struct {
+	token Pos
+	grant *Grant
 }
 
 // Grant describes a grant of a lock that LOCK ACQUIRE made. It is replaced and
@@ -72,8 +79,8 @@ const (
 	LockReplaced = "restored" // a backup has replaced the data
 )
 
-func newGrants() *btree.BTreeG[*Grant] {
-	less := func(a, b *Grant) bool { return a.Token < b.Token }
+func newGrants() *btree.BTreeG[granted] {
+	less := func(a, b granted) bool { return a.token < b.token }
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
@@ -89,12 +96,22 @@ func (l *locks) clone() locks {
 	return n
 }
 
-// put adds or replaces a grant.
+// put adds or replaces a grant. A new grant has the highest token, and Load adds the
+// last element in less time than Set.
 func (l *locks) put(db int, g *Grant) {
 	if l.grants[db] == nil {
 		l.grants[db] = newGrants()
 	}
-	l.grants[db].Set(g)
+	l.grants[db].Load(granted{g.Token, g})
+}
+
+// remove removes the grant with a token and returns it, or nil if there is none.
+func (l *locks) remove(db int, token Pos) *Grant {
+	if l.grants[db] == nil {
+		return nil
+	}
+	g, _ := l.grants[db].Delete(granted{token: token})
+	return g.grant
 }
 
 // find returns the grant with a token, nil if there is none.
@@ -102,8 +119,8 @@ func (l *locks) find(db int, token Pos) *Grant {
 	if l.grants[db] == nil {
 		return nil
 	}
-	g, _ := l.grants[db].Get(&Grant{Token: token})
-	return g
+	g, _ := l.grants[db].Get(granted{token: token})
+	return g.grant
 }
 
 // Grant returns the grant of an object of the current database, nil if LOCK
@@ -120,29 +137,29 @@ func (c *Ctx) Grant(o *keyspace.Object) *Grant {
 // below the parameter from, and continues in the order of the tokens.
 func (c *Ctx) Grants(from Pos, f func(g *Grant) bool) {
 	if t := c.m.locks.grants[c.db]; t != nil {
-		t.Ascend(&Grant{Token: from}, f)
+		t.Ascend(granted{token: from}, func(g granted) bool { return f(g.grant) })
 	}
 }
 
 // GrantLock stores o as a lock. g has the text of META, and the address and the
-// name of the client.
-func (c *Ctx) GrantLock(o *keyspace.Object, g Grant) {
+// name of the client. GrantLock keeps g.
+func (c *Ctx) GrantLock(o *keyspace.Object, g *Grant) {
 	o.Token, o.Granted, o.Mark = c.nextToken(), true, keyspace.IsLock
 	c.Store(o)
 	c.granted(o, g)
 }
 
 // granted records a grant that has just been stored, with the token of o.
-func (c *Ctx) granted(o *keyspace.Object, g Grant) {
+func (c *Ctx) granted(o *keyspace.Object, g *Grant) {
 	g.Token, g.Key, g.Lease, g.Wall = o.Token, o.Key, c.now, c.wall
 	if n := c.served; n != nil {
 		g.Node, g.ID, g.Waited = n.session.NodeID, n.origin, c.now-n.since
 	} else {
 		g.Node, g.ID = c.sender.NodeID, c.r.origin
 	}
-	c.m.locks.put(c.db, &g)
+	c.m.locks.put(c.db, g)
 	c.lockEvent("granted", o.Key, o.Token)
-	c.noteGranted(o, &g)
+	c.noteGranted(o, g)
 }
 
 // RenewGrant counts a renewal of a lock. meta, unless nil, replaces the text of
@@ -171,7 +188,7 @@ func (c *Ctx) EndLock(o *keyspace.Object, how string) {
 
 // grantEnded forgets the grant of an object that was removed or replaced.
 func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
-	g, _ := c.m.locks.grants[c.db].Delete(&Grant{Token: o.Token})
+	g := c.m.locks.remove(c.db, o.Token)
 	c.lockEvent(cmp.Or(how, LockReleased), o.Key, o.Token)
 	c.noteEnd(o.Key, o.Str, o.Token, how, g)
 	c.lost(o.Key, how)
@@ -243,8 +260,8 @@ func (c *Ctx) storeLock(o *keyspace.Object) {
 
 // AddHolder adds a holder to a lock, with a new fencing token. o may be an object
 // that is not stored yet. g has the text of META, and the address and the name of
-// the client. The owner must not hold the lock.
-func (c *Ctx) AddHolder(o *keyspace.Object, h keyspace.Holder, g Grant) Pos {
+// the client. AddHolder keeps g. The owner must not hold the lock.
+func (c *Ctx) AddHolder(o *keyspace.Object, h keyspace.Holder, g *Grant) Pos {
 	n := c.editLock(o)
 	h.Token = c.nextToken()
 	n.Token = h.Token
@@ -306,12 +323,9 @@ func (c *Ctx) holdersGone(o *keyspace.Object, how string) {
 // holderEnded forgets the grant of a holder, if LOCK ACQUIRE made it. If how is
 // "", the grant was released.
 func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
-	var g *Grant
-	if t := c.m.locks.grants[c.db]; t != nil {
-		var had bool
-		if g, had = t.Delete(&Grant{Token: h.Token}); had {
-			c.lockEvent(cmp.Or(how, LockReleased), key, h.Token)
-		}
+	g := c.m.locks.remove(c.db, h.Token)
+	if g != nil {
+		c.lockEvent(cmp.Or(how, LockReleased), key, h.Token)
 	}
 	c.noteEnd(key, h.Owner, h.Token, how, g)
 	c.lost(key, how)
@@ -609,7 +623,8 @@ func (w *snapshotWriter) locks(l *locks) {
 		if t == nil {
 			continue
 		}
-		t.Scan(func(g *Grant) bool {
+		t.Scan(func(e granted) bool {
+			g := e.grant
 			b := append(w.b, recordLock, byte(db))
 			b = binary.AppendUvarint(b, uint64(g.Token))
 			b = codec.AppendString(codec.AppendString(b, g.Key), g.Node)

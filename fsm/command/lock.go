@@ -402,7 +402,7 @@ func (a *acquisition) grant(c *fsm.Ctx) fsm.Reply {
 	if fail.IsError() {
 		return fail
 	}
-	g := fsm.Grant{LockClient: fsm.LockClient{Addr: a.addr, Name: a.name}}
+	g := &fsm.Grant{LockClient: fsm.LockClient{Addr: a.addr, Name: a.name}}
 	if a.meta != nil {
 		g.Meta = *a.meta
 	}
