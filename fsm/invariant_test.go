@@ -253,7 +253,7 @@ func (m *Machine) brokenLocks() error {
 			}
 			if o.Type == keyspace.TypeLock {
 				granted, broken := m.brokenHolders(db, o)
-				n += granted
+				n, others = n+granted, others+o.Coll.Lock.Len()-granted
 				err = errors.Join(err, broken)
 			}
 			if !o.Granted {

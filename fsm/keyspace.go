@@ -124,6 +124,7 @@ func (c *Ctx) Assign(o *keyspace.Object) {
 	}
 	c.store(o, true)
 	if o.Type == keyspace.TypeLock {
+		c.m.locks.unindexed[c.db] += o.Coll.Lock.Len()
 		c.holdersGranted(o)
 	}
 }

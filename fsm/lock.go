@@ -25,8 +25,9 @@ import (
 type locks struct {
 	grants [Databases]*btree.BTreeG[granted]
 	delays lockdelay.Set
-	// unindexed is, for each database, the number of strings for which the
-	// function unindexed returns true.
+	// unindexed counts the locks of each database that are not among grants: the
+	// strings for which unindexed is true, and the holders without a grant. Snapshots
+	// do not contain it.
 	unindexed [Databases]int
 }
 
@@ -326,6 +327,8 @@ func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
 	g := c.m.locks.remove(c.db, h.Token)
 	if g != nil {
 		c.lockEvent(cmp.Or(how, LockReleased), key, h.Token)
+	} else {
+		c.m.locks.unindexed[c.db]--
 	}
 	c.noteEnd(key, h.Owner, h.Token, how, g)
 	c.lost(key, how)
@@ -426,8 +429,9 @@ func IsLock(o *keyspace.Object) bool {
 // The object may be nil.
 func unindexed(o *keyspace.Object) bool { return o != nil && o.Mark == keyspace.IsLock && !o.Granted }
 
-// UnindexedLocks returns the number of locks of the current database that are strings
-// and that LOCK ACQUIRE has not taken, so that Grants does not visit them.
+// UnindexedLocks returns the number of locks of the current database that LOCK ACQUIRE
+// has not taken, so that Grants does not visit them. It counts each holder of a lock
+// whose key another command has made, such as RENAME.
 func (c *Ctx) UnindexedLocks() int { return c.m.locks.unindexed[c.db] }
 
 // LastToken returns the highest token that was given out.
@@ -683,7 +687,10 @@ func (l *snapshotLoader) holders() error {
 		return err
 	}
 	o.Coll.Lock.Ascend(func(h *keyspace.Holder) bool {
-		if g := l.m.locks.find(l.openIn, h.Token); g != nil && g.Key == o.Key && l.grants > 0 {
+		switch g := l.m.locks.find(l.openIn, h.Token); {
+		case g == nil:
+			l.m.locks.unindexed[l.openIn]++
+		case g.Key == o.Key && l.grants > 0:
 			l.grants--
 		}
 		return true

@@ -180,3 +180,42 @@ func TestLockList_Budget(t *testing.T) {
 		t.Errorf("%d locks after a walk that was ended, want %d", len(got), len(keys))
 	}
 }
+
+// TestLockList_Holders: the list contains the holders of a shared lock whose key was
+// made by another command than LOCK ACQUIRE, also after a snapshot was read. Once these
+// holders are gone, a call need not walk the database.
+func TestLockList_Holders(t *testing.T) {
+	for _, c := range []struct {
+		lines string
+		want  []string
+	}{
+		{"rename a b", []string{"b", "b"}},
+		{"copy a b", []string{"a", "a", "b", "b"}},
+		{"copy a b; lock acquire b third px 60000 shared", []string{"a", "a", "b", "b", "b"}},
+		{"copy a b; lock release a first; lock release b first; rename b c", []string{"a", "c"}},
+		{"move a 1; swapdb 0 1", []string{"a", "a"}},
+		{"copy a b; copy a b replace; del a", []string{"b", "b"}},
+		{"rename a b; lock release b first; lock renew b second px 90000", []string{"b"}},
+		{"rename a b; lock release b first; lock release b second", nil},
+		{"rename a b; lock break b", nil},
+		{"rename a b; set b value; lock acquire c owner px 60000", []string{"c"}},
+		{"rename a b; del b", nil},
+		{"rename a b; flushdb", nil},
+	} {
+		l, _ := newListed(t, 0)
+		l.want("lock acquire a first px 60000 shared", ":")
+		l.want("lock acquire a second px 60000 shared", ":")
+		for line := range strings.SplitSeq(c.lines, "; ") {
+			l.do(line)
+		}
+		for _, from := range []string{"log", "snapshot"} {
+			if got, _ := l.list(""); !slices.Equal(got, c.want) {
+				t.Errorf("%s, state from a %s: %v, want %v", c.lines, from, got, c.want)
+			}
+			if err := fsm.Broken(l.m); err != nil {
+				t.Errorf("%s, state from a %s: %v", c.lines, from, err)
+			}
+			l.m = restore(t, snapshotOf(t, l.m))
+		}
+	}
+}
