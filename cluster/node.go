@@ -394,9 +394,8 @@ func (n *Node) newMachine() *machine.Machine {
 	})
 }
 
-// SlowReadSlots returns the number of slots for slow reads that a setting
-// means. The setting 0 means the number of processors that the program uses
-// minus one, but at least one.
+// SlowReadSlots returns the number of slots for slow reads. The setting 0 means
+// the number of processors that the program uses minus one, but at least one.
 func SlowReadSlots(setting int) int {
 	if setting > 0 {
 		return setting

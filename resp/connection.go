@@ -360,7 +360,7 @@ func reset(c *conn, args [][]byte) fsm.Reply {
 	c.leaveAll()
 	c.monitorEnd()
 	c.trackingOff()
-	c.out.Drain()                    // otherwise, the client would mistake a message after this reply for its next reply
+	c.out.Drain()                    // the client would mistake a message after this reply for its next reply
 	if c.w.Mode == output.ReplyOff { // after CLIENT REPLY SKIP, RESET itself gets no reply
 		c.w.Mode = output.ReplyOn
 	}

@@ -31,7 +31,7 @@ func TestLineLimit(t *testing.T) {
 	if n := lines(); n < lineBurst+119 || n > lineBurst+120 {
 		t.Errorf("%d lines in an hour, want %d and one every %v", n, lineBurst, lineEvery)
 	}
-	if len(reports) < 2 || reports[1] != "failed to heartbeat 89" { // of the 90 lines in 30 s, one is written
+	if len(reports) < 2 || reports[1] != "failed to heartbeat 89" { // one of the 90 lines in 30 s is written
 		t.Errorf("first reports %q", reports[:min(3, len(reports))])
 	}
 	// Lines about another peer, or with another message, have a limit of their

@@ -137,12 +137,14 @@ func TestScript_Loops(t *testing.T) {
 func TestScript_LargeReplies(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
-	want(t, leader, "(integer) 2", "EVAL", "local x = string.rep('x', 700000) return redis.call('RPUSH', KEYS[1], x, x)", "1", "large")
+	const fill = "local x = string.rep('x', 700000) return redis.call('RPUSH', KEYS[1], x, x)"
+	want(t, leader, "(integer) 2", "EVAL", fill, "1", "large")
 	const read = "return redis.call('LRANGE', KEYS[1], 0, -1)"
 	want(t, leader, "sized", "FUNCTION", "LOAD", `#!lua name=sized
 redis.register_function('open', function(KEYS) `+read+` end)
 redis.register_function{function_name = 'closed', callback = function(KEYS) `+read+` end, flags = {'no-writes'}}`)
-	const refused = "ERR script returns more than 1 MiB and was rolled back: return less, or read with EVAL_RO, FCALL_RO or the flag no-writes"
+	const refused = "ERR script returns more than 1 MiB and was rolled back: return less, " +
+		"or read with EVAL_RO, FCALL_RO or the flag no-writes"
 	for _, n := range []*process.Node{leader, c.others(leader)[0]} {
 		for _, args := range [][]string{
 			{"FCALL", "closed", "1", "large"}, {"FCALL_RO", "closed", "1", "large"}, {"EVAL", read, "1", "large"},

@@ -78,8 +78,8 @@ func (r *Result) playSnapshots(w *world) {
 		}
 		<-time.After(time.Second)
 		if now := d.last(); now < before {
-			w.audit.violate("acknowledged entries: the log of %s ended at %d before an old snapshot, and at %d after it",
-				behind, before, now)
+			w.audit.violate("acknowledged entries: the log of %s ended at %d before an old snapshot,"+
+				" and at %d after it", behind, before, now)
 		}
 		r.Checks["acknowledged entries"]++
 	}
