@@ -48,6 +48,9 @@ func TestWaitLimit(t *testing.T) {
 		want("more keys than there is room for", ask(other, 100_000, "bob", many...), busyUser)
 		want("two keys", ask(other, 100_001, "bob", "BLPOP", "a", "b", "0"), "waits")
 		want("the limit of the user", ask(dead, 100_000, "bob", "BLPOP", "a", "0"), busyUser)
+		lock := []string{"LOCK", "ACQUIRE", "lock", "o", "PX", "9000", "WAIT", "0"}
+		q.run(other, 1, "SET", "lock", "someone")
+		want("a lock", ask(other, 100_003, "bob", lock...), busyUser) // four of weight
 		want("another user", ask(other, 100_002, "alice", "BLPOP", "z", "0"), "waits")
 		q.run(other, 1, "RPUSH", "list", "x")
 		if got := ask(dead, 100_000, "bob", "BLPOP", "list", "0"); got != "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n" {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -353,8 +354,12 @@ func BenchmarkWaitEnd(b *testing.B) {
 					return append([]string{fsm.SuspendCommand, "1", "dead", "1", fsm.SuspendEnd}, names...)
 				},
 			} {
-				for _, n := range []int{7_000, fsm.MaxWaitWeight / 2, 50_000} {
-					if how == "part" && features < fsm.FeatureParts || n > fsm.MaxWaitWeight/2 && features >= fsm.FeatureWaits {
+				most := fsm.MaxWaitWeight / 2 // waiters that the limit permits
+				if strings.HasSuffix(kind, "lock") || strings.HasSuffix(kind, "locks") {
+					most = fsm.MaxWaitWeight / 4
+				}
+				for _, n := range []int{7_000, most, 50_000} {
+					if how == "part" && features < fsm.FeatureParts || n > most && features >= fsm.FeatureWaits {
 						continue
 					}
 					b.Run(fmt.Sprintf("%d/%s/%s/%d", features, how, kind, n), func(b *testing.B) {
