@@ -3,10 +3,15 @@ package cluster_test
 import (
 	"crypto/sha1"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/cluster"
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // applySteps returns the cost, in steps, of the entries that a node has
@@ -169,4 +174,76 @@ func TestCostly_PipelineOfReplies(t *testing.T) {
 func sha1Of(text string) string {
 	sum := sha1.Sum([]byte(text))
 	return hex.EncodeToString(sum[:])
+}
+
+// Below fsm.FeatureParts, a read of a script that writes does not fail. So no
+// script is executed as a read, and each script is executed exactly once.
+func TestCostly_ScriptsBelowFeatureParts(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, 3)
+	c.change = func(cfg *cluster.Config) { cfg.Scripts, cfg.Features = newLines(), fsm.FeatureDelay }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	leader := c.leader()
+	huge, middle := strings.Repeat("y", 600_000), strings.Repeat("m", 40_000)
+	c.client(leader).must(t, "RPUSH", "huge", huge, huge)
+	c.client(leader).must(t, "SET", "middle", middle)
+	both := "*2\r\n" + bulk(huge) + bulk(huge)
+	n := 0
+	for _, id := range []string{leader, c.others(leader)[0]} {
+		for _, load := range []bool{false, true} { // whether the scripts are in the cache
+			on := c.client(id)
+			for _, step := range []struct{ script, want string }{
+				{"nap\ntry INCR n\nLRANGE huge 0 -1", both}, // the dry run shows how large the reply is
+				{"INCR n", ""},
+				{"INCR n\nGET middle", bulk(middle)}, // a large reply goes through the log
+				{"nap\nINCR n", ""},
+				{"INCR n", ""},
+			} {
+				if load {
+					on.must(t, "SCRIPT", "LOAD", step.script)
+				}
+				n++
+				want := step.want
+				if want == "" {
+					want = ":" + strconv.Itoa(n) + "\r\n"
+				}
+				on.want(t, want, "EVAL", step.script, "1", "n")
+				on.want(t, bulk(strconv.Itoa(n)), "GET", "n")
+			}
+		}
+	}
+}
+
+// The bound of the replies in the log counts the replies of the scripts of a
+// transaction together, even if the dry run of the transaction was cut. It does
+// not count the replies of other commands.
+func TestCostly_RepliesOfTransactions(t *testing.T) {
+	t.Parallel()
+	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = 300 * time.Millisecond })
+	leader := c.leader()
+	large := strings.Repeat("y", 1_200_000)
+	c.client(leader).must(t, "SET", "large", large)
+	c.client(leader).must(t, "SET", "part", large[:500_000])
+	c.client(leader).must(t, "SET", "text", large[:3000])
+	for i, id := range []string{leader, c.others(leader)[0]} {
+		on := c.client(id)
+		want := fmt.Sprintf("*2\r\n:%d\r\n%s", 2*i+1, bulk(large))
+		if got, err := on.transaction([]string{"EVAL", "nap\nINCR n", "1", "n"}, []string{"GET", "large"}); err != nil || got != want {
+			t.Errorf("%s: a slow script and a large GET: %q, %v", id, clip(got), err)
+		}
+		want = fmt.Sprintf("*3\r\n:3000\r\n%s:%d\r\n", bulk(large), 2*i+2)
+		if got, err := on.transaction([]string{"LCS", "text", "text", "LEN"}, []string{"GET", "large"}, []string{"INCR", "n"}); err != nil || got != want {
+			t.Errorf("%s: a costly read and a large GET: %q, %v", id, clip(got), err)
+		}
+		logged := metric(t, c.node(leader), "holdfast_proposer_entry_bytes_sum")
+		commands := append([][]string{{"EVAL", "spin", "0"}}, slices.Repeat([][]string{{"EVAL", "GET part", "1", "part"}}, 12)...)
+		got, err := on.transaction(commands...)
+		if err != nil || strings.Count(got, "returns more than 1 MiB") != 10 || strings.Count(got, large[:500_000]) != 2 {
+			t.Errorf("%s: twelve scripts with replies of 500 kB: %q, %v, want ten refusals", id, clip(got), err)
+		}
+		if grown := metric(t, c.node(leader), "holdfast_proposer_entry_bytes_sum") - logged; grown > 1_100_000 {
+			t.Errorf("%s: the replies took %.0f bytes of the log, want at most 1 MiB", id, grown)
+		}
+	}
 }

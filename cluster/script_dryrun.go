@@ -90,9 +90,6 @@ func (ld *leadership) runDryGroup(body []byte, t *execution.DryRun) ([]byte, err
 	case cut:
 		return []byte{dryRunCut}, nil
 	}
-	if refusal, refused := fsm.RefuseReply(body, replies); refused {
-		return append([]byte{dryRunCut}, refusal...), nil
-	}
 	return []byte{dryRunEnded}, nil
 }
 
@@ -229,7 +226,8 @@ func (s *Session) single(large bool) (reply []byte, err error) {
 func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
 	c, table := &s.call, s.node.machine.Table()
 	body, load, ok := table.AsRead(c.body)
-	if !ok {
+	// Below FeatureParts, a read of a script that writes does not fail.
+	if !ok || s.node.Features() < fsm.FeatureParts {
 		return nil, false, nil
 	}
 	logged := c.body
@@ -296,7 +294,7 @@ func (s *Session) sendAfterDryRun() ([]byte, error) {
 		case verdict[0] == dryRunAgain:
 			continue
 		case verdict[0] == dryRunCut && len(verdict) > 1:
-			return verdict[1:], nil
+			return slices.Clone(verdict[1:]), nil // scriptAsRead may reuse the buffer of the verdict
 		case verdict[0] == dryRunCut:
 			fsm.SetScriptBudget(c.body, fsm.GivenUp)
 		default:

@@ -102,14 +102,14 @@ func (c *Ctx) perform(call ScriptCall) Reply {
 	case c.m.features < FeatureParts:
 	case c.scriptBudget == Briefly && (len(text) > largeScriptReply || c.replied+len(text) > largeGroupReply):
 		c.cut, c.large = true, true
-	case len(text) > maxScriptReply:
+	case len(text) > maxScriptReply, c.scriptBudget != DryRun && c.replied+len(text) > maxScriptReply:
 		s.refused = msgScriptReply
 	}
-	c.replied += len(text)
 	if s.refused != "" {
 		reply = Error(s.refused)
 		text = reply.Append(nil, proto)
 	}
+	c.replied += len(text)
 	if reply.failed() {
 		s.undo()
 	}
@@ -154,17 +154,22 @@ const (
 		"or read with EVAL_RO, FCALL_RO or the flag no-writes"
 )
 
-// RefuseReply returns the errors in place of the replies of a group with
-// scripts, and true, if the replies are too large for the log.
-func RefuseReply(body, replies []byte) (refusal []byte, refused bool) {
-	if len(replies) <= maxScriptReply {
-		return nil, false
+// refuseReply returns the reply of the dry run of a group whose scripts return
+// too much for the log, and nil if they do not.
+func (sp *Speculation) refuseReply(body []byte) []byte {
+	switch {
+	case sp.c.cut || sp.c.m.features < FeatureParts:
+		return nil
+	case ReplyRefused(sp.replies): // perform has refused it; do not execute it again
+		return sp.replies
+	case sp.c.replied > maxScriptReply:
+		return RefuseGrowth(nil, body, msgScriptReply)
 	}
-	return RefuseGrowth(nil, body, msgScriptReply), true
+	return nil
 }
 
-// ReplyRefused reports whether replies is the error of RefuseReply for a single
-// script.
+// ReplyRefused reports whether replies is the error of a single script whose
+// reply is too large for the log.
 func ReplyRefused(replies []byte) bool { return string(replies) == "-"+msgScriptReply+"\r\n" }
 
 // AsRead returns a group that executes the script of body as a read. ok is

@@ -510,6 +510,9 @@ func (m *Machine) Try(
 	if _, _, err := sp.group(s, 1, body); err != nil {
 		return nil, 0, false, err
 	}
+	if refusal := sp.refuseReply(body); refusal != nil {
+		return refusal, 1, true, nil
+	}
 	return sp.replies, sp.ops, sp.c.cut, nil
 }
 
