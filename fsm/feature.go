@@ -31,6 +31,9 @@ const (
 	//     cluster.
 	//   - ZUNIONSTORE and the related commands keep a score of -0 in every
 	//     large result.
+	//   - SuspendCommand accepts SuspendDrop.
+	//   - The reply for a blocking command that waits says with which
+	//     arguments the node executes the command again (see ResumeArgs).
 	//   - The cluster has settings other than notify-keyspace-events.
 	FeatureMend = 2
 
@@ -59,6 +62,8 @@ const (
 	//   - A value that is written again keeps its fencing token (see
 	//     keepsGrant).
 	//   - The command LOCK exists.
+	//   - The setting lock-idempotent takes effect (see Ctx.Idempotent).
+	//   - SuspendCommand accepts SuspendPass.
 	FeatureLocks = 6
 
 	// FeatureShared changes the meaning of entries in these ways:
@@ -73,12 +78,13 @@ const (
 	//   - A node must claim every grant that its waiter got.
 	FeatureShared = 7
 
-	// FeatureHistory changes the meaning of entries in this way:
+	// FeatureHistory changes the meaning of entries in these ways:
 	//   - Strings have marks, so that nodes recognize the end of a lock that SET NX
 	//     has taken (see keyspace.LockMark). No reply depends on the marks.
+	//   - LOCK HELP describes LOCK HISTORY.
 	FeatureHistory = 8
 
-	// FeatureDelay changes the meaning of entries in this way:
+	// FeatureDelay changes the meaning of entries in these ways:
 	//   - The setting lock-delay takes effect: for some time after a lock was lost,
 	//     no client gets it (see Ctx.lost).
 	//   - LOCK LIST WAITED lists the locks that clients wait for, those with
@@ -111,7 +117,7 @@ const (
 	// to run.
 	FeatureLease = 10
 
-	// FeatureWaits changes the meaning of entries in this way:
+	// FeatureWaits changes the meaning of entries in these ways:
 	//   - A blocking command that would have to wait gets an error if too many
 	//     clients of its user or of its node wait already (see maxWaitWeight).
 	//   - When a node has started again, one entry ends the waits of its

@@ -45,8 +45,9 @@ type commitNotices struct {
 	// follower out.
 	armedAt uint64
 	closed  bool
-	// followers contains the members that have acknowledged a request of this
-	// node's latest leadership.
+	// followers contains the members that have accepted a request of this node
+	// as leader, each with its latest such request. tell removes a member that
+	// does not accept a notice.
 	followers map[raft.ServerID]*noticed
 }
 
