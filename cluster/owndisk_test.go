@@ -87,9 +87,10 @@ func slowLeader(t *testing.T, options ...func(*cluster.Options)) (c *testCluster
 	return c, sync.OnceFunc(disk.Unlock)
 }
 
-// TestOwnDisk_Slow checks that no client sees an entry that both followers have
-// on disk and the leader does not. If the leader lost power, the entry could be
-// missing from a majority.
+// TestOwnDisk_Slow checks that no client sees an entry that is not on the
+// leader's disk, even if both followers have it. raft counts the leader's copy
+// before it is on disk, so a committed entry may be on the disk of only one
+// follower. A power failure of the leader could then destroy the entry.
 func TestOwnDisk_Slow(t *testing.T) {
 	t.Parallel()
 	c, letGo := slowLeader(t)

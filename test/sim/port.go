@@ -30,7 +30,7 @@ func (w *world) openPort(p *process) error {
 	return err
 }
 
-// portCluster adapts a node to resp.Cluster, as cmd/holdfast does.
+// portCluster adapts a node to resp.Cluster, as cmd/serve does.
 type portCluster struct{ *cluster.Node }
 
 // NewExecutor implements resp.Cluster.
