@@ -26,7 +26,7 @@ type Nodes struct {
 // another node. The caller must call Close.
 func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 	if len(addrs) == 0 {
-		return nil, errors.New("lock: no address of a node")
+		return nil, errors.New("lock: no node addresses")
 	}
 	n := &Nodes{}
 	for _, addr := range addrs {

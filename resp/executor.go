@@ -25,7 +25,7 @@ type Executor interface {
 	// OwnEventsDelivered then also waits for the events of that entry.
 	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
 	// WaitsFor sets the lock that the commands of the next calls of Block ask
-	// for, and the owner that shall get it. The key is "" if these commands do
+	// for, and the owner that is to get it. The key is "" if these commands do
 	// not ask for a lock. If that owner gets the lock by another command,
 	// Waited delivers a reply without bytes.
 	WaitsFor(db int, key, owner string)

@@ -13,7 +13,7 @@ import (
 
 // Header says how the data of a file was measured.
 type Header struct {
-	Command    string      `json:"command"`    // the command that measures the file again
+	Command    string      `json:"command"`    // the command that repeats the measurements
 	Conditions [][2]string `json:"conditions"` // pairs of a name and a value, such as the machine or the date
 	// Preliminary is true if there were too few repetitions, or if they were
 	// too short.
