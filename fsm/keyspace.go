@@ -280,8 +280,8 @@ func (c *Ctx) SwapDB(a, b int) {
 	c.readyDB(b)
 }
 
-// Change counts a change of the state. It panics if the command has no Write
-// flag. Groups without a write do not go through the log, so only one node
+// Change counts a change of the state. It panics in a read: a group without a
+// command with the Write flag does not go through the log, so only one node
 // would change its state.
 func (c *Ctx) Change() {
 	if c.readOnly {

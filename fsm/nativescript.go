@@ -38,7 +38,7 @@ type nativeScript struct {
 type nativeRun struct {
 	*Ctx
 	keys, argv [][]byte
-	tracks     bool // the script's reads were not reported yet: see the method reads
+	tracks     bool // the script's reads have not been reported yet: see the method reads
 }
 
 // reads reports that the script reads. As in Redis, the read counts as a read

@@ -283,7 +283,7 @@ type WaitState int
 const (
 	// WaitGone: the machine has no such waiter.
 	WaitGone WaitState = iota
-	// WaitOpen: the waiter was not served yet.
+	// WaitOpen: the waiter has not been served yet.
 	WaitOpen
 	// WaitServed: the waiter was served, and its reply is kept.
 	WaitServed

@@ -186,7 +186,7 @@ type walk struct {
 	db    int    // the database that had the key at the current position
 	marks []mark // marks before the current position
 
-	ends     map[fsm.Pos]*ending // ends of grants whose beginning was not found yet
+	ends     map[fsm.Pos]*ending // ends of grants whose beginning has not been found yet
 	all      *ending             // the next event that ends all grants of the database
 	seen     int                 // number of ends that the walk has passed
 	gap      bool                // there is a gap after the current position
@@ -194,7 +194,7 @@ type walk struct {
 	replaced bool                // one of the grants after the current position is not shared
 	found    []Grant
 	// back contains the grants that a restore has brought back, and whose
-	// beginning was not found yet. It maps their tokens to their positions in
+	// beginning has not been found yet. It maps their tokens to their positions in
 	// found.
 	back map[fsm.Pos]int
 }

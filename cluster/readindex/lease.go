@@ -56,8 +56,8 @@ type lease struct {
 // leases is the part of Rounds that stores the lease.
 type leases struct {
 	now atomic.Pointer[lease]
-	// suspended is the number of calls of Suspend whose resume function was not
-	// called yet. While it is not 0, rounds ask for no promises.
+	// suspended is the number of calls of Suspend whose resume function has not
+	// been called yet. While it is not 0, rounds ask for no promises.
 	suspended atomic.Int32
 }
 

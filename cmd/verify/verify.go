@@ -126,7 +126,7 @@ func run(ctx context.Context, o options, out, errOut io.Writer) error {
 	}
 	switch {
 	case r != nil && r.Violations > 0:
-		fmt.Fprintf(talk, "\nVIOLATED: %d guarantees violated (seed %d)\n", r.Violations, r.Seed)
+		fmt.Fprintf(talk, "\nVIOLATED: number of violations: %d (seed %d)\n", r.Violations, r.Seed)
 		return exitViolated
 	case err != nil:
 		return undecided(errOut, err)

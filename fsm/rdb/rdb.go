@@ -199,7 +199,7 @@ type Reader struct {
 // NewReader returns a Reader of the values in b.
 func NewReader(b []byte, limits Limits) *Reader { return &Reader{b: b, limits: limits} }
 
-// Len returns the number of bytes that were not read yet.
+// Len returns the number of bytes that have not been read yet.
 func (r *Reader) Len() int { return len(r.b) }
 
 // Err returns the first error, or nil if there is none.

@@ -284,8 +284,8 @@ func TestDisk_WhatIsNotSyncedMayBeThere(t *testing.T) {
 }
 
 // TestDisk_Sectors checks the order of writes. Of two writes to one sector, the
-// second never appears without the first. Two writes to two sectors appear in
-// any order, or with zeros in place of the first.
+// second never appears without the first. Of two writes to two sectors, either
+// may appear without the other. A write that is missing may leave zeros.
 func TestDisk_Sectors(t *testing.T) {
 	start := []string{mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f")}
 	d := script(t, append(start, pwrite("/m/n1/f", "a", 0), pwrite("/m/n1/f", "b", 1))...)

@@ -48,7 +48,7 @@ func TestMixedRequests(t *testing.T) {
 
 // TestLaggingMember runs the faults to which seed 650 was reduced. They showed
 // a bug: a removed node could not join again, because the member that it asked
-// did not know yet of the removal.
+// did not yet know of the removal.
 func TestLaggingMember(t *testing.T) {
 	plan := Plan(650, time.Minute)
 	plan.Faults = slices.DeleteFunc(plan.Faults, func(f Fault) bool {
