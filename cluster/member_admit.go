@@ -122,8 +122,8 @@ func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminRep
 	if err := ms.changed(ctx, added); err != nil {
 		return fmt.Errorf("add %s: %w", req.Node, err)
 	}
-	ms.log.Info("member added as non-voter, becomes a voter when it has caught up",
-		"node", req.Node, "address", req.Addr)
+	ms.log.Info("member added as non-voter; unless it is a learner, it becomes a voter when it has caught up",
+		"node", req.Node, "address", req.Addr, "learner", req.Learner)
 	reply.Done = fmt.Sprintf("%s may join, at %s%s", req.Node, req.Addr, note)
 	return nil
 }

@@ -20,7 +20,8 @@ var (
 )
 
 // mayRead returns nil if a request may read the state of the cluster: it has the
-// token, the port needs no token, or it comes from a browser that has logged in.
+// token, the port needs no token, it comes from a browser that has logged in, or
+// its Authorization header names an ACL user with the right password.
 func (d *Dashboard) mayRead(r *http.Request) error {
 	if d.cfg.Token.Admits(r) || d.loginOf(r) != nil {
 		return nil

@@ -84,7 +84,8 @@ func (s *scenario) finish(name string) {
 	s.p.compare(name+"> "+line, got[0], got[1])
 }
 
-// TestBlocking_AtOnce runs blocking commands that get their reply at once.
+// TestBlocking_AtOnce runs blocking commands that get their reply at once or
+// after a short timeout.
 func TestBlocking_AtOnce(t *testing.T) {
 	both(t, func(p *pair) {
 		for _, line := range []string{"BLPOP", "BLPOP q", "BRPOP q", "BLMOVE q r LEFT LEFT", "BRPOPLPUSH q r",
