@@ -465,11 +465,11 @@ func (c *Config) peerList() string {
 	return b.String()
 }
 
-// raftConfig returns the configuration of raft. It differs from raft's defaults
-// in these points:
+// raftConfig returns the configuration of raft. These are the reasons for its
+// settings, some of which are also raft's defaults:
 //
-//   - The heartbeat, election and lease timeouts are shorter, so that failover
-//     is faster.
+//   - The heartbeat, election and lease timeouts are shorter than raft's
+//     defaults, so that failover is faster.
 //   - CommitTimeout is at least two fifths of the heartbeat timeout, 200 ms by
 //     default, because transport.Transport reports commits to the followers
 //     earlier.
