@@ -36,10 +36,10 @@ func limitFlags(flags *pflag.FlagSet) map[string]resp.LimitFlag {
 	return all
 }
 
-// limitsInForce returns the limits of the running node. If a flag is 0 because the
-// limit depends on the machine, the result contains the limit that applies on this
-// machine. The caller must set the number of processors that the program uses
-// first.
+// limitsInForce returns the limits of the running node. If a flag is 0, which
+// makes the limit depend on the machine, the result contains the limit that
+// applies on this machine. Before the call, the number of processors that the
+// program uses must be set.
 func (o *options) limitsInForce() map[string]resp.LimitFlag {
 	all := maps.Clone(o.limitFlags)
 	for name, n := range map[string]int64{

@@ -292,9 +292,9 @@ func (l *lockQueue) check() {
 }
 
 // grant determines when the owner could rely on the lock. A lease begins at the
-// time that the leader gave the entry with the grant. That time is after the
-// client sent the command. On the clock of the views, it is also after the owner
-// was last seen in the queue.
+// time stamp of the entry with the grant. The leader sets this time stamp after
+// the client has sent the command. On the clock of the views, it is also after
+// the owner was last seen in the queue.
 func (l *lockQueue) grant(o *ownership) {
 	for _, c := range o.calls {
 		if c.Outcome != Done || c.Token == 0 {
