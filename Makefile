@@ -6,9 +6,9 @@ BIN     := bin/holdfast
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 
-# The binary is statically linked. The same commit gives the same bytes on every
-# machine. The build uses -buildvcs=false, because Go finds no commit in a worktree
-# of git or in an exported tree.
+# On Linux, the binary is statically linked. The same commit gives the same bytes
+# on every machine. The build uses -buildvcs=false, because Go finds no commit in a
+# worktree of git or in an exported tree.
 BUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
 	-ldflags '-s -w -X main.version=$(VERSION) -X github.com/holdfast-kv/holdfast/cluster/metrics.linkedRevision=$(REVISION)'
 
@@ -61,7 +61,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the program, statically linked, as bin/holdfast
+build: ## build the program as bin/holdfast, on Linux statically linked
 	@mkdir -p bin
 	$(BUILD) -o $(BIN) ./cmd/holdfast
 

@@ -413,13 +413,14 @@ var scriptHelp = func() Reply {
 	return Array(lines)
 }()
 
-// These limits bound the script cache. From FeatureScriptCache on, a new script
-// evicts the least recently used scripts, no matter whether EVAL or SCRIPT LOAD
-// added them. A program that builds a new script for every call, or loads
-// scripts without end, must neither fill the memory of all nodes nor keep the
-// scripts of other programs out of the cache. Before FeatureScriptCache, only
-// scripts of EVAL were evicted, the oldest first. Scripts of SCRIPT LOAD stayed
-// until SCRIPT FLUSH.
+// These limits bound the script cache. From FeatureScriptCache on, if the cache
+// has no room for a new script, the least recently used scripts are evicted, no
+// matter whether EVAL or SCRIPT LOAD added them. At maxEvalScripts, a new script
+// of EVAL evicts the least recently used script of EVAL. A program that builds a
+// new script for every call, or loads scripts without end, must neither fill the
+// memory of all nodes nor keep the scripts of other programs out of the cache.
+// Before FeatureScriptCache, only scripts of EVAL were evicted, the oldest
+// first. Scripts of SCRIPT LOAD stayed until SCRIPT FLUSH.
 const (
 	maxScriptBytes  = 1 << 20
 	maxScriptCache  = 32 << 20

@@ -23,9 +23,9 @@ const SnapshotVersion = 1
 const (
 	snapshotMagic = "HFSNAP"
 	// snapshotBlock is the payload size, in bytes, at which a block is closed.
-	// It is closed only between records, so a block can exceed snapshotBlock by
-	// one element. maxSnapshotBlock is the largest block that a reader accepts.
-	// It is larger because an element of a hash consists of two strings.
+	// A block is closed only between records, so it can be larger.
+	// maxSnapshotBlock is the largest block that a reader accepts. It leaves
+	// room for an element of a hash, which consists of two strings.
 	snapshotBlock    = 256 << 10
 	maxSnapshotBlock = snapshotBlock + 2*MaxStringBytes + 1<<20
 )

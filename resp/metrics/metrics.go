@@ -28,7 +28,7 @@ type Port struct {
 
 	BytesIn, BytesOut atomic.Uint64
 	Accepted          atomic.Uint64 // the same number as Connections, for INFO
-	Unserved          atomic.Uint64 // connections refused because of MaxClients or MaxUnauth
+	Unserved          atomic.Uint64 // calls of guard.Hooks.Refused
 	Evicted           atomic.Uint64 // connections closed because of the memory for clients
 
 	errors errorCounts

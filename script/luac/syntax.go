@@ -125,7 +125,8 @@ func (t *tokenList) lineOf(i int) int {
 	return t.lines
 }
 
-// needsExpr reports whether an expression has to follow a token.
+// needsExpr reports whether a token is followed by an expression. After some of
+// these tokens, a name or a closing token may follow instead.
 func needsExpr(typ int) bool {
 	switch typ {
 	case '=', ',', '+', '-', '*', '/', '%', '^', '#', '<', '>', '(', '[', '{', parse.TNot, parse.TAnd,
