@@ -285,8 +285,8 @@ func (a audience) Subscribed() bool { return a.c.subscribed() }
 // RedirectBroken implements pubsub.Conn.
 func (a audience) RedirectBroken() { a.c.edit(func(i *clientInfo) { i.broken = true }) }
 
-// restricted reports whether the connection may run only the commands about
-// subscriptions. In RESP2 a client cannot distinguish messages from other
+// restricted reports whether the connection may run only the commands with the
+// flag fsm.Subscribed. In RESP2 a client cannot distinguish messages from other
 // replies.
 func (c *conn) restricted() bool { return c.proto < 3 && c.info.subscribed() }
 

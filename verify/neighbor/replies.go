@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// replyLoads contains loads with large replies that the client does not read,
-// loads with large replies of scripts, and a load with large values.
+// replyLoads contains loads with large replies that the client does not read, a
+// load with large replies of scripts, and a load with large values.
 var replyLoads = []Load{
 	{Name: "large replies not read", workers: 10, prepare: writeLarge(largeKey, 8<<20),
 		attack: askWithoutReading(largeKey, 5)},
