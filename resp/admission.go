@@ -11,7 +11,7 @@ import (
 // admit checks whether the connection may run or queue a command now. It
 // returns the error for the client, or "". admit makes all checks that do not
 // depend on the meaning of a command, in the order of Redis (processCommand).
-// Each check applies to all commands:
+// The checks are the same for commands on data and for connection commands:
 //
 //  1. The number of arguments.
 //  2. Authentication.

@@ -52,7 +52,8 @@ func (b *auditBucket) allow(now time.Time) (suppressed int, ok bool) {
 	return suppressed, true
 }
 
-// notAudited are the commands with the flag Admin that change nothing.
+// notAudited are the commands with the flag Admin that change neither data nor
+// settings.
 var notAudited = []string{
 	"acl|dryrun", "acl|getuser", "acl|list", "acl|load", "acl|save", "acl|users",
 	"client|list", "client|no-evict", "client|unblock",

@@ -36,13 +36,13 @@ type blocked struct {
 	rules chan struct{}
 }
 
-// wakeUp is the reason for which another connection ends a wait.
+// wakeUp is the reason for which another goroutine ends a wait.
 type wakeUp int
 
 const (
 	wakeTimeout wakeUp = iota // CLIENT UNBLOCK: like the end of the timeout
 	wakeError                 // CLIENT UNBLOCK … ERROR
-	wakeKilled                // CLIENT KILL
+	wakeKilled                // the connection is closed, for example by CLIENT KILL
 )
 
 const msgUnblocked = "UNBLOCKED client unblocked via CLIENT UNBLOCK"
@@ -135,7 +135,7 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 	// it.
 	_ = c.out.EndBefore(c.wait.pos)
 	defer c.out.Resume()
-	if c.killed.Load() { // CLIENT KILL came before c.wait.blocked was set, so it could not wake the connection
+	if c.killed.Load() { // kill was called before c.wait.blocked was set, so it could not wake the connection
 		c.abandon()
 		return nil, nil
 	}

@@ -232,8 +232,9 @@ func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, 
 const leaderPause = time.Second
 
 // commandRedirect returns, in Clustered mode, the error for a command that this
-// node cannot run: a redirection to the leader, or the error for keys in several
-// slots. It returns "" for a command that the node can run.
+// node cannot run: a redirection to the leader, CLUSTERDOWN, or the error for
+// keys in several slots or for another database. It returns "" for a command
+// that the node can run.
 func (c *conn) commandRedirect(cmd *fsm.Command, args [][]byte) string {
 	if c.srv.cfg.Mode != Clustered {
 		return ""
@@ -275,8 +276,9 @@ func (c *conn) transactionRedirect(m *multi) string {
 	return c.redirect(slot, write)
 }
 
-// redirect returns the MOVED error that names the leader, or "" if this node
-// leads or may answer a read itself.
+// redirect returns the MOVED error that names the leader, or CLUSTERDOWN if no
+// leader is known. It returns "" if this node leads or may answer a read
+// itself.
 func (c *conn) redirect(slot int, write bool) string {
 	source := c.srv.cfg.Topology
 	if source.Leads() || c.local && !write {

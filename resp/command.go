@@ -143,9 +143,9 @@ func bulkSet(ss []string) fsm.Reply {
 	return fsm.Set(out)
 }
 
-// keySpecs returns the key specifications of COMMAND INFO. For a command whose
-// key positions depend on its arguments, the specification is "unknown", and
-// clients use COMMAND GETKEYS.
+// keySpecs returns the key specifications of COMMAND INFO. If no other
+// specification can describe the key positions of a command, the specification
+// is "unknown", and clients use COMMAND GETKEYS.
 func (s *spec) keySpecs() fsm.Reply {
 	var out []fsm.Reply
 	for _, k := range s.cmd.KeySpecs() {
@@ -287,7 +287,8 @@ func commandList(c *conn, args [][]byte) fsm.Reply {
 }
 
 // matchName reports whether a name matches a pattern, ignoring case. path.Match
-// differs from Redis' matching only for slashes, and the names contain none.
+// treats slashes in a special way, but the names contain none. Unlike in Redis,
+// a malformed pattern, such as one with an unclosed bracket, matches nothing.
 func matchName(pattern, name string) bool {
 	ok, err := path.Match(strings.ToLower(pattern), strings.ToLower(name))
 	return ok && err == nil
@@ -360,7 +361,7 @@ func (s *spec) in(category string) bool {
 	return slices.Contains(s.cmd.ACLCategories(), "@"+category)
 }
 
-// allSpecs returns the commands of the port, sorted by name.
+// allSpecs returns the commands of the port that are not hidden, sorted by name.
 func (s *Server) allSpecs() []*spec {
 	var out []*spec
 	for _, r := range s.cmds.rows {
@@ -373,7 +374,7 @@ func (s *Server) allSpecs() []*spec {
 }
 
 // findSpec returns the command or subcommand ("client|list") with a name, in
-// any case, or nil.
+// any case. It returns nil if there is none or if the command is hidden.
 func (s *Server) findSpec(name string) *spec {
 	name, sub, isSub := strings.Cut(name, "|")
 	r := lookup(s.cmds.rows, []byte(name))

@@ -65,10 +65,11 @@ var configRows = []row{
 }
 
 // settings returns the settings that CONFIG GET prints: all parameters of Redis
-// 7.0.15, and the limits that flags of the program set. If this server uses
-// another value than Redis for a parameter, settings returns the value that the
-// server uses. For settings that are part of the replicated state, it returns
-// the initial values: replicated returns the current values.
+// 7.0.15, the settings of locks, and the limits that flags of the program set.
+// If this server uses another value than Redis for a parameter, settings
+// returns the value that the server uses. For settings that are part of the
+// replicated state, except maxmemory, it returns the initial values: replicated
+// returns the current values.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
 	bind, port := "", strconv.Itoa(s.port.number)
@@ -253,7 +254,9 @@ func hideRequirePass(args [][]byte, hide func(i int)) {
 	}
 }
 
-// configSet changes all given parameters or none.
+// configSet checks all given parameters before it changes any of them. If it
+// then cannot change requirepass, the settings of the cluster have changed
+// already.
 func configSet(c *conn, args [][]byte) fsm.Reply {
 	if len(args)%2 != 0 {
 		return fsm.Error(msgSyntax)
@@ -360,7 +363,8 @@ func withoutEffect(changes map[string]string) string {
 	return strings.Join(names, " ")
 }
 
-// OwnSettings returns the names of the settings that have an effect.
+// OwnSettings returns the names of the settings that CONFIG SET changes and that
+// have an effect.
 func OwnSettings() (names []string) {
 	names = []string{"acl-pubsub-default", fsm.SettingDelay, fsm.SettingIdempotent, fsm.SettingMaxMemory,
 		fsm.SettingNotify, "requirepass"}

@@ -19,14 +19,15 @@ import (
 )
 
 // conn is one client connection. Only the goroutine that serves the connection
-// may use the fields, unless their comments say otherwise.
+// may use the fields, unless their comments say otherwise. srv, net, id, created,
+// out and sub do not change, so any goroutine may read these fields.
 type conn struct {
 	srv     *Server
 	net     net.Conn
 	exec    *executor
 	id      uint64
 	created time.Time
-	killed  atomic.Bool // CLIENT KILL has closed the socket; any goroutine may set it
+	killed  atomic.Bool // the server closes the socket, for example for CLIENT KILL; any goroutine may set it
 	done    bool        // the connection reads no further command and ends after its replies
 
 	proto    int
@@ -352,7 +353,8 @@ func (c *conn) hangUp() {
 	}
 }
 
-// cutOff closes the connection, because its client reads messages too slowly.
+// cutOff closes the connection, for example because its client reads messages too
+// slowly.
 func (c *conn) cutOff(reason string, bytes int) {
 	c.srv.metrics.CutOff.Inc()
 	c.srv.warn("slow_subscriber", "subscriber cut off",
@@ -374,10 +376,10 @@ func (c *conn) recover() {
 }
 
 // busy is the time for which a connection has run commands since it last
-// yielded. Only commands that do not wait count: connection commands, and
-// commands that were refused. A client can send such commands without end, and
-// the connection then never waits. Commands on data do not count, because they
-// wait for the cluster.
+// yielded. Only connection commands and refused commands count, because most of
+// them do not wait. A client can send such commands without end, so that the
+// connection never waits. Commands on data do not count, because they wait for
+// the cluster.
 type busy time.Duration
 
 // refusalTime is an estimate of the time that it takes to refuse a command.

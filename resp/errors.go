@@ -6,7 +6,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
-// These are Redis' error texts, which clients compare.
+// These are Redis' error texts, which clients compare. Only msgThrottled is not
+// an error of Redis.
 const (
 	msgNoAuth      = "NOAUTH Authentication required."
 	msgWrongPass   = "WRONGPASS invalid username-password pair or user is disabled."
@@ -35,11 +36,11 @@ func msgWrongSubcommand(container string, sub []byte) string {
 	return "ERR unknown subcommand or wrong number of arguments for '" + string(sub) + "'. Try " + container + " HELP."
 }
 
-// errorText returns the error reply for an error of the cluster. It is the only
-// place that translates these errors. A code after which clients repeat the
-// command (CLUSTERDOWN, LOADING, TRYAGAIN, READONLY, MASTERDOWN, MOVED) may be
-// used only for a command that was certainly not executed. The type of the
-// error decides this, where the error occurs: see outcome.Error.
+// errorText returns the error reply for an error of the cluster. A code after
+// which clients repeat the command (CLUSTERDOWN, LOADING, TRYAGAIN, READONLY,
+// MASTERDOWN, MOVED) may be used only for a command that was certainly not
+// executed. The type of the error decides this, where the error occurs: see
+// outcome.Error.
 func errorText(err error) string {
 	if o := (*outcome.Error)(nil); errors.As(err, &o) {
 		switch known := outcome.Of(err); {

@@ -242,8 +242,8 @@ func (c *conn) runReads() {
 		c.batch.front.Most = pieceBytes
 		c.group.Front = &c.batch.front
 		start := time.Now()
-		// A client that watches keys may compute a transaction from its reads, so
-		// keys, so these reads must not be stale.
+		// A client that watches keys may compute a transaction from its reads,
+		// so these reads must not be stale.
 		out, err := c.do(c.local && len(c.tx.watch) == 0)
 		took := time.Since(start)
 		if err == nil && c.batch.front.Cut() {
@@ -368,8 +368,8 @@ func (c *conn) evict(bytes int64) {
 	}
 }
 
-// splitting counts the groups of a connection in which reads and writes stay in
-// separate groups.
+// splitting counts down with each group of a connection that writes. While it is
+// not 0, reads and writes are in separate groups.
 //
 // A group that contains a write goes through the log with all its reads. The
 // leader executes the costly reads while other writes wait, and all nodes

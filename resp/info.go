@@ -143,8 +143,8 @@ func infoClients(p *infoPage) {
 	p.line("clients_in_timeout_table", 0)
 }
 
-// memoryUse returns the bytes of live objects, of memory obtained from the
-// system, and of the process' resident set.
+// memoryUse returns the bytes of the objects on the heap, of memory obtained
+// from the system, and of the process' resident set.
 func memoryUse() (used, mapped, resident uint64) {
 	samples := []goruntime.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	goruntime.Read(samples)
@@ -293,9 +293,10 @@ func infoCPU(p *infoPage) {
 	}
 }
 
-// infoCommandstats prints the time of a command as its client observes it: from
-// the arrival of the pipeline until the replies, including the exchange with
-// the cluster.
+// infoCommandstats prints the calls and the time of each command. The time of a
+// command on data is that of its whole group: from when the connection begins
+// to run the group until it has the replies, including the exchange with the
+// cluster.
 func infoCommandstats(p *infoPage) {
 	for _, name := range slices.Sorted(maps.Keys(p.stats.Series)) {
 		s := p.stats.Series[name]
@@ -333,8 +334,8 @@ func infoKeyspace(p *infoPage) {
 	}
 }
 
-// infoHoldfast prints the section holdfast. It must not contain a name of
-// another section, because clients read INFO into one map.
+// infoHoldfast prints the section holdfast. It must not repeat the name of a
+// field of another section, because clients read INFO into one map.
 func infoHoldfast(p *infoPage) {
 	st := p.state
 	p.line("node_id", st.NodeID)

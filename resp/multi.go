@@ -330,8 +330,9 @@ func (c *conn) trackFirst(m *multi) {
 	}
 }
 
-// untrack undoes the effect of trackFirst for a transaction that was not executed.
-// before says whether the connection tracked keys before the transaction.
+// untrack turns tracking off again after a transaction that failed, if
+// trackFirst turned it on. before says whether the connection tracked keys
+// before the transaction.
 func (c *conn) untrack(before bool) {
 	if !before {
 		c.trackingOff()

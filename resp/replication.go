@@ -267,7 +267,7 @@ func (s *Server) cannotHandOver() string {
 	return "ERR FAILOVER must be sent to the leader, which this node does not know at present"
 }
 
-// transferWithin is like transferTo, but with a limit on the time.
+// transferWithin is like transferTo, with the given limit on the time.
 func (c *conn) transferWithin(node string, limit time.Duration) fsm.Reply {
 	ctx, cancel := context.WithTimeout(c.srv.life.ctx, limit)
 	defer cancel()

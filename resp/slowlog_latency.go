@@ -132,9 +132,9 @@ func fromOwnNode(c net.Conn) bool {
 	}
 }
 
-// slow adds a command that took d to the slow log, if d reaches the threshold.
-// more is the number of other commands that ran in the same group and took the
-// same time.
+// slow records a command that took d as a latency event and in the slow log, if d
+// reaches their thresholds. more is the number of other commands that ran in the
+// same group and took the same time.
 func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration) {
 	c.srv.diag.latency.Record(fast, d)
 	if !c.srv.diag.slowlog.Wants(d) || len(args) == 0 || fromOwnNode(c.net) {

@@ -348,8 +348,8 @@ func NewCatalog(machine *fsm.Table) *acl.Catalog {
 // can be used unchanged.
 var onlyInRules = []string{"migrate", "replconf"}
 
-// helpRow returns the HELP subcommand of a container. It prints the other
-// subcommands from their rows.
+// helpRow returns the HELP subcommand of a container. It prints the subcommands
+// from their rows.
 func helpRow(since string, categories ...string) row {
 	return row{run: help, cmd: &fsm.Command{
 		Name: "help", Arity: 2,

@@ -65,7 +65,7 @@ type identity struct {
 	born           fsm.Pos     // see account; guarded by conn.mu
 	deleting       atomic.Bool // the connection runs a command that may delete its user: see delayEnd
 	early          bool        // the connection was accepted before the users were confirmed: see authError
-	wrongPasswords int         // number of failed AUTH commands: see wrongPassword
+	wrongPasswords int         // number of failed logins since the last successful one: see wrongPassword
 	// unconfirmed is the user as which the connection logged in before the users
 	// were confirmed, until checkLogin has compared it with the user of the cluster.
 	unconfirmed atomic.Pointer[acl.User]

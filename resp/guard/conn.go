@@ -58,8 +58,9 @@ import (
 // bytes received and of little more than MaxCommand. It keeps nothing while the
 // client is silent between commands.
 //
-// Only the connection's goroutine may call Read. All other methods are safe for
-// concurrent use. Only the guard may set the deadlines of the connection.
+// Only the connection's goroutine may call SetMemory, Read, More and ReadAhead.
+// All other methods are safe for concurrent use. Only the guard may set the
+// deadlines of the connection.
 type Conn struct {
 	net.Conn
 	limits *Limits
@@ -136,9 +137,9 @@ type inputEnd struct {
 	readErr  error  // error that came with the last bytes
 }
 
-// Hooks are functions that a Conn or Listener calls for logging and
-// metrics. A nil function is not called. They run on the goroutine of the
-// connection or of Accept, and must not block.
+// Hooks are functions that a Conn or Listener calls for logging and metrics. A
+// nil function is not called. They may run on any goroutine, and must not
+// block.
 type Hooks struct {
 	// ProtocolError reports an invalid frame. reason is the text after
 	// "Protocol error: ".

@@ -106,12 +106,13 @@ type Limits struct {
 	SubscriptionBytes int
 
 	// ClientMemory bounds the bytes that all connections together occupy on the
-	// node: replies that clients have not read, incomplete commands, and queued
-	// transactions. Amounts below 64 KiB are free. Beyond the limit, a large
-	// reply waits for room, and the node closes the connections that occupy
-	// most and whose clients neither read nor send. ClientMemory corresponds to
-	// Redis' maxmemory-clients. 0: an eighth of the memory that the process may
-	// use, or 256 MiB if that is more.
+	// node: replies and messages that clients have not read, incomplete
+	// commands, and queued transactions. Amounts below 64 KiB are free, except
+	// of messages. Beyond the limit, a large reply waits for room, and the node
+	// closes connections: first those whose clients neither read nor send, and
+	// of them first those that occupy most. ClientMemory corresponds to Redis'
+	// maxmemory-clients. 0: an eighth of the memory that the process may use,
+	// or 256 MiB if that is more.
 	ClientMemory int64
 }
 

@@ -26,8 +26,8 @@ const (
 )
 
 // A Listener is a net.Listener whose connections are Conns. It enforces
-// MaxClients and MaxUnauth. Its Accept returns no error except that the
-// listener was closed. After any other error, such as a lack of file
+// MaxClients, MaxUnauth and MaxUnauthAddr. Its Accept returns no error except
+// that the listener was closed. After any other error, such as a lack of file
 // descriptors, redcon would call Accept again at once and spin.
 type Listener struct {
 	net.Listener

@@ -238,7 +238,8 @@ func Starts() map[string]string {
 	return all
 }
 
-// Replicated reports whether the cluster stores the value of a parameter.
+// Replicated reports whether the cluster stores the value of a parameter, but
+// does not use it.
 func Replicated(name string) bool {
 	p := byName[name]
 	return p != nil && p.Class == NoEffect
@@ -294,8 +295,9 @@ const whyAdvertised = "--advertise-client-addr sets the address at which clients
 const tlsByFlags = "TLS is set by --tls-cert-file and the like"
 
 // parameters are the parameters of Redis 7.0.15 for which this program has no
-// setting of its own. start is the value in a Redis that runs without a
-// configuration file.
+// setting of its own. Start is the value in a Redis that runs without a
+// configuration file. Package resp replaces it for some parameters, such as dir
+// and cluster-enabled.
 var parameters = []Parameter{
 	{Name: "aclfile", Class: Immutable},
 	{Name: "active-defrag-cycle-max", Start: "25", kind: intKind(1, 99)},

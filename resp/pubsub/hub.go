@@ -61,9 +61,9 @@ type Config struct {
 // Hub keeps the subscriptions of this node's clients and delivers the messages
 // of the log to them. One goroutine calls Applied and Missed.
 //
-// mu guards the topics and subscriptions. It is held only briefly, however many
-// subscriptions a client has: changes of many topics are made in slices, and
-// channels are matched against patterns without mu.
+// mu guards the topics and subscriptions. Commands and messages hold it only
+// briefly, however many subscriptions a client has: changes of many topics are
+// made in slices, and channels are matched against patterns without mu.
 type Hub struct {
 	cfg Config
 	// publishing is true while there is any subscription. It is read without

@@ -6,8 +6,8 @@ const subscriptionBytes = 400
 
 func subscriptionSize(name string) int { return subscriptionBytes + 2*len(name) }
 
-// Reserve charges the node for new subscriptions. It returns false if they
-// would exceed the limit.
+// Reserve charges the node for new subscriptions or prefixes. It returns false
+// if they would exceed the limit.
 func (h *Hub) Reserve(bytes int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,8 +30,8 @@ type Conn interface {
 }
 
 // Subscriber is a connection as the hub sees it. Only the connection's own
-// goroutine calls the methods of Subscriber, and the methods of Hub that have a
-// Subscriber as an argument.
+// goroutine calls the methods of Subscriber, except Allows, and the methods of
+// Hub that have a Subscriber as an argument.
 type Subscriber struct {
 	id       uint64
 	conn     Conn

@@ -17,7 +17,8 @@ import (
 
 // Monitor is the state of a Sentinel port: its view of the master, from which
 // it derives the events for its subscribers. Run updates the view once in each
-// interval checkEvery. Each command that asks about the master also updates it.
+// interval checkEvery, and after each change of the leader or of the members.
+// Each command that asks about the master also updates it.
 type Monitor struct {
 	name     string // name of the master
 	topology topology.Source

@@ -1,5 +1,5 @@
 // Package wire reads encoded replies: their boundaries, the errors in them and
-// their strings. It neither copies nor changes the replies.
+// their strings. It does not change the replies.
 package wire
 
 import (
