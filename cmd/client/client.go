@@ -21,8 +21,8 @@ type Client struct {
 	answered bool // the address has replied to a command
 }
 
-// Dial connects to a node. It authenticates if login names a user or a
-// password.
+// Dial returns a client of a node. It connects and authenticates if login names
+// a user or a password; otherwise, the first command connects.
 //
 // Dial does not pass the password to process.NewClient: go-redis would send a wrong
 // password twice, with HELLO and with AUTH, and the node delays clients that guess

@@ -100,8 +100,8 @@ type control struct {
 // serveControl listens on the socket of a data directory until close.
 func serveControl(dir string, nodes []*process.Node) (*control, error) {
 	path := socket(dir)
-	// A dev that was killed leaves its socket behind. The ports are free, so no
-	// other dev uses this directory.
+	// A dev that was killed leaves its socket behind. The ports were free, so
+	// no other dev with the same ports is running.
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

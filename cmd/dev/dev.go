@@ -80,8 +80,8 @@ is kept in the data directory. Flags after -- are passed to every node.`,
 // dataDir is the default of --data-dir.
 func dataDir() string { return filepath.Join("data", "dev") }
 
-// maxLog is the size in bytes above which dev renames a log before it starts
-// the node.
+// maxLog is the size in bytes above which dev renames a log when dev itself
+// starts.
 const maxLog = 16 << 20
 
 // rotateLog renames a log that has become large. It replaces the log that it

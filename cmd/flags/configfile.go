@@ -17,9 +17,9 @@ const ConfigName = "config"
 // maxConfigFile is the maximum size of a configuration file in bytes.
 const maxConfigFile = 1 << 20
 
-// FromFile sets flags from the configuration file. It does not change flags that
-// the command line or the environment has set. It reports all mistakes in the file,
-// each with its line.
+// FromFile sets flags from the configuration file. It does not change flags
+// that the command line or the environment has set. If the file is a list of
+// settings, FromFile reports all settings that are wrong, each with its line.
 func FromFile(flags *pflag.FlagSet, path string) error {
 	settings, err := readConfigFile(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func FromFile(flags *pflag.FlagSet, path string) error {
 	return errors.Join(errs...)
 }
 
-// fileSetting is one line of a configuration file.
+// fileSetting is one setting of a configuration file.
 type fileSetting struct {
 	name, value string
 	line        int

@@ -37,7 +37,7 @@ func envName(flag string) string {
 }
 
 // foreignVariables matches variables that begin with HOLDFAST_ and do not set a
-// flag. It has one alternative for each kind, in this order: variables that
+// flag. It has alternatives for the following kinds, in this order: variables that
 // Kubernetes sets in every pod of a namespace with a service named "holdfast",
 // variables of deploy/compose.yml, variables of this project's tests and CI, and
 // variables that "holdfast lock" sets for the command that it runs.

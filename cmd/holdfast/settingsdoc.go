@@ -29,9 +29,10 @@ const settingsDocHead = `# CONFIG
 
 The flags of a node configure it ("holdfast serve --help"). Clients and tools of
 Redis also use CONFIG. "CONFIG GET" returns all parameters of Redis %s.
-"CONFIG SET" changes all parameters of one call or none, and reports errors in
-the order in which Redis does. "CONFIG REWRITE" is refused: no node changes the
-file of its --config. "CONFIG RESETSTAT" resets the statistics of INFO to zero.
+"CONFIG SET" checks all parameters of one call before it changes any of them,
+and reports errors in the order in which Redis does. "CONFIG REWRITE" is
+refused: no node changes the file of its --config. "CONFIG RESETSTAT" resets the
+statistics of INFO to zero.
 
 ## Parameters with an effect
 
@@ -67,8 +68,8 @@ current value.
 ## Limits of Holdfast
 
 "CONFIG GET holdfast-*" returns the flags that limit clients, with "holdfast-"
-before their names. A node reads them from its command line when it starts, so
-"CONFIG SET" refuses them. [limits.md](limits.md) describes them.
+before their names. A node reads its flags only when it starts, so "CONFIG SET"
+refuses them. [limits.md](limits.md) describes them.
 `
 
 // writeSettingsDoc prints the page.

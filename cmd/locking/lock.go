@@ -18,9 +18,10 @@ import (
 	"github.com/holdfast-kv/holdfast/lock"
 )
 
-// Exit codes of "holdfast lock" itself. In all other cases, it exits with the
-// exit code of the command that it runs. The first two codes come from
-// sysexits.h, and the other codes come from env(1) and from shells.
+// Exit codes of "holdfast lock" itself. It exits with 1 after any other error,
+// and with the exit code of the command that it runs if there was no error. The
+// first two codes come from sysexits.h, and the other codes come from env(1)
+// and from shells.
 const (
 	exitTaken      = terminal.ExitCode(75) // the lock was not acquired in time
 	exitLost       = terminal.ExitCode(76) // the lock was lost, and the command was ended

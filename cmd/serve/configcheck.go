@@ -51,8 +51,9 @@ they do to serve. The command opens no port and no data directory.`,
 	return cmd
 }
 
-// check returns the first error that serve would return before it binds its
-// addresses. Unlike serve, it does not create the file of the cluster secret.
+// check makes the checks of the flags that serve makes, and of the files that
+// they name, except the file of the audit log. Unlike serve, it does not create
+// the file of the cluster secret.
 func (o *options) check() error {
 	_, err := newNodeLog(o.logging.level, o.logging.format)
 	if err != nil {
@@ -62,8 +63,8 @@ func (o *options) check() error {
 	return err
 }
 
-// printSettings prints the settings that differ from their defaults. It leaves
-// out passwords.
+// printSettings prints the settings that differ from their defaults. It does
+// not print the value of --requirepass.
 func printSettings(out io.Writer, path string, flags *pflag.FlagSet) error {
 	t := terminal.NewTable("SETTING", "VALUE")
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -160,8 +160,8 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 	begun := time.Now()
 	closeDashboard()
 	err = stopClients(log, node, clients)
-	// The Sentinel port closes last, so that its subscribers receive the event
-	// of the new leader.
+	// The Sentinel port closes only after the transfer of leadership, so that
+	// its subscribers receive the event of the new leader.
 	err = errors.Join(err, sentinel.Close(), clients.Close(), web.Close(), node.Close())
 	sentinel.Wait()
 	clients.Wait()

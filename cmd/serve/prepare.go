@@ -25,8 +25,8 @@ type prepared struct {
 }
 
 // prepare checks the flags and reads the files that they name. It opens no port
-// and no data directory. If create is false, it does not create the file of the
-// cluster secret either, and continues without the secret.
+// and no data directory. If create is false, --cluster-secret-create has no
+// effect: prepare does not create the file, and continues without the secret.
 func (o *options) prepare(log, scriptLog hclog.Logger, create bool, fatal func(error)) (p prepared, err error) {
 	if err := o.validate(); err != nil {
 		return p, err

@@ -1,3 +1,3 @@
 // Package terminal prints tables and the progress of transfers, and defines the
-// exit codes of commands.
+// type of the exit codes of commands.
 package terminal
