@@ -65,7 +65,8 @@ func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 }
 
 // OnDenied registers f, which Check calls for each denied command, on the
-// goroutine that runs the script.
+// goroutine that runs the script. Check does not call f for a command that only
+// CheckPatterns denies.
 func (g *Guard) OnDenied(f func(user string, v Verdict)) { g.denied.Store(&f) }
 
 // compile returns the user, or nil if its rules cannot be parsed. A user whose

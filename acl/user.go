@@ -218,8 +218,8 @@ func HashPassword(password string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate reports whether the user may log in with password. Its running
-// time does not depend on the password.
+// Authenticate reports whether the user may log in with password. The
+// comparison takes the same time for all passwords.
 func (u *User) Authenticate(password string) bool {
 	given := HashPassword(password)
 	same := 0

@@ -22,10 +22,10 @@ type Content struct {
 	// longest remaining time to live of these keys, in nanoseconds.
 	WithTTL    int   `json:"keys_with_ttl"`
 	LongestTTL int64 `json:"longest_ttl"`
-	// Locks lists the values of type lock, and the strings and hashes with a
-	// time to live, because lock libraries use these as locks. If there are
-	// more than maxLocks such keys, it contains the keys with the longest time
-	// to live.
+	// Locks lists the keys of the types lock, string and hash that have a time
+	// to live. Lock libraries use such strings and hashes as locks. If there
+	// are more than maxLocks such keys, it contains the keys with the longest
+	// time to live.
 	Locks []Lock `json:"locks"`
 }
 

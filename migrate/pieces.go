@@ -23,8 +23,8 @@ const (
 	wholeElements = 4000
 	wholeBytes    = 1 << 20
 	// pieceElements and pieceBytes bound a command. A command writes at most
-	// pieceElements elements, and adds no further element once it has pieceBytes
-	// bytes.
+	// pieceElements elements, and is larger than pieceBytes only if it writes a
+	// single element.
 	pieceElements = 1000
 	pieceBytes    = 256 << 10
 	// pipelineBytes and pipelineCommands bound the size of a pipeline of such

@@ -33,7 +33,8 @@ type Config struct {
 	Note     func(string)
 }
 
-// Result is the result of an import that reached the end of the source.
+// Result is the result of an import. If the import failed, it contains what was
+// done before.
 type Result struct {
 	Counts
 	Begun     bool // the state file belongs to this import
@@ -151,7 +152,7 @@ func (j *job) end(err error) error {
 	return os.Remove(j.cfg.State)
 }
 
-// write imports items of one database, and counts them in counts.
+// write imports items of one database, and counts them in the state.
 func (j *job) write(ctx context.Context, items []item) error {
 	if len(items) == 0 {
 		return nil

@@ -1,5 +1,6 @@
-// Package listing reads the replies of LOCK LIST and LOCK INFO for the command line
-// and the dashboard, so that both show the same names and values.
+// Package listing reads the replies of LOCK LIST, LOCK INFO and LOCK HISTORY
+// for the command line and the dashboard, so that both show the same names and
+// values.
 package listing
 
 import (
