@@ -2,9 +2,11 @@
 // HTTP port. docs/api.md describes the API, and docs/dashboard.md the pages. The
 // package itself is not a supported API.
 //
-// The package cannot access the data directly. It reads locks, keys and clients as
-// a client of its node, over connections inside the process, with the rights of an
-// ACL user. So the rules, limits and logs of the client port apply to it.
+// The package cannot access the data directly. It reads locks and keys as a
+// client of its node, over connections inside the process, with the rights of
+// an ACL user. So the rules, limits and logs of the client port apply to it.
+// Before it shows connections or slow commands, it checks in the same way that
+// the user may run the commands that list them.
 package dashboard
 
 import (

@@ -24,7 +24,7 @@ const (
 	KindLogin  = "login"  // refused logins
 	KindBackup = "backup" // backups and restores
 	KindSlow   = "slow"   // the slow log; users need SLOWLOG GET
-	KindLock   = "lock"   // leases that ended; users need LOCK INFO of the key
+	KindLock   = "lock"   // leases that ended; users need LOCK LIST, and LOCK INFO of the key
 )
 
 // Event is something that happened on a node, or that the node has noticed about the

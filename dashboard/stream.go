@@ -171,8 +171,8 @@ func (d *Dashboard) keepStream() {
 func essence(st Status) string {
 	nodes := slices.Clone(st.Nodes)
 	for i := range nodes {
-		// The pages compute the uptime themselves. The other values change all the
-		// time, even if clients send no commands: each clock entry changes them.
+		// The pages compute the uptime themselves. The other values change all
+		// the time, even if clients send no commands.
 		n := &nodes[i]
 		n.Uptime, n.LastAnswer, n.StateHash, n.StateIndex = 0, time.Time{}, "", 0
 		n.DiskFree = n.DiskFree >> 20

@@ -101,8 +101,7 @@ func baseSetMetatable(st *State, args []Value) []Value {
 	return args[:1]
 }
 
-// baseLoadString implements load and loadstring for text. It refuses binary
-// chunks.
+// baseLoadString implements loadstring. It refuses binary chunks.
 func baseLoadString(st *State, args []Value) []Value {
 	s := st.CheckString(args, 1)
 	return st.load(s, st.OptString(args, 2, s))

@@ -15,9 +15,9 @@ import (
 //
 //   - Operations that can allocate any amount of memory become calls of hidden
 //     functions, which charge for the memory (hidden.go).
-//   - Operations that gopher-lua gets wrong also become such calls: numeric for
-//     with strings, # with metatables, %, and constructors whose list ends in a
-//     call.
+//   - Operations that gopher-lua gets wrong also become such calls, for example
+//     numeric for with strings, # with metatables, %, and constructors whose
+//     list ends in a call.
 //   - Every node gets the number of a site instead of its line, so that errors
 //     can name the operation that failed (chunk.go).
 //   - A text that Lua 5.1 refuses is refused with Lua's error text.
