@@ -346,7 +346,7 @@ func lastError(err, last error) error {
 	return last
 }
 
-// copyDir copies a data directory. Segments are sparse files and remain sparse.
+// copyDir replaces the directory to by a copy of the directory from.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

@@ -13,10 +13,11 @@
 // process in state T, and an error that a node printed. A fault without such a
 // proof counts as NOT RUN.
 //
-// Proxies (net.go) carry all traffic between nodes, and between clients and
-// nodes. A proxy can block, delay, cut and corrupt the traffic, in each
-// direction independently. The proxies can distinguish the nodes because every
-// connection between nodes begins with the id of the node that opens it. A disk
+// Proxies (net.go) carry all traffic between nodes, and between the clients of
+// the load and the nodes. A proxy can block, delay, slow down and corrupt the
+// traffic, in each direction independently, and it can reset connections. The
+// proxies can distinguish the nodes because every connection between nodes
+// begins with the id of the node that opens it. A disk
 // is a file that contains an ext4 file system. The disks are mounted in a
 // separate mount namespace, which disappears when this process ends.
 //

@@ -78,8 +78,9 @@ func (e *episode) ill(from, to time.Duration) {
 }
 
 // run plays the plan. It calls rest when the load has ended and the cluster is
-// idle, and checkHistory when all nodes are dead. An error means that the test
-// harness failed. Such an error says nothing about the cluster.
+// idle, and checkHistory when all nodes are dead. An error other than errLost
+// means that the test harness failed. Such an error says nothing about the
+// cluster.
 func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(*load.History)) (err error) {
 	if err := os.MkdirAll(e.dir, 0o755); err != nil {
 		return err
@@ -366,7 +367,8 @@ func (e *episode) readmit(ctx context.Context) error {
 // harness.
 var errLost = errors.New("the cluster did not recover")
 
-// readFinal reads the final contents of the nodes.
+// readFinal reads the final content of the lists and queues, and the nodes'
+// histories of locks.
 func (e *episode) readFinal(ctx context.Context) error {
 	reading, stop := withLimit(ctx, 60*time.Second, "read the lists")
 	defer stop()

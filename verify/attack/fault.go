@@ -36,15 +36,15 @@ type fault struct {
 	needs func(Config) string
 	nodes int  // required size of the cluster, 0 for any
 	disk  bool // needs disks from diskSet
-	// long marks faults that take twelve seconds. They are not combined with
-	// another fault.
+	// long marks faults that take up to twelve seconds. They are not chosen as
+	// the second fault of a step.
 	long bool
 	// alone marks faults that need an otherwise undisturbed cluster. They are not
 	// combined with another fault.
 	alone bool
 	// run injects the fault, waits, removes the fault, and returns the proof
-	// that the fault took effect, or "" if there is no proof. An error means
-	// that the test harness itself failed.
+	// that the fault took effect, or "" if there is no proof. An error is the
+	// reason why the fault does not count.
 	run func(ctx context.Context, s *injection) (seen string, err error)
 }
 

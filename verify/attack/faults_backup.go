@@ -20,10 +20,10 @@ import (
 )
 
 // backupFaults make nodes fail during an operator's backup, restore or recovery.
-// A restore and a recovery undo writes. So the clients of the episode pause when
-// the backup begins, and only the fault itself sends writes that are undone. The
-// clients then see the same data before and after the pause, and all checkers
-// apply.
+// A recovery, and a restore into the running cluster, undo writes. So the clients
+// of the episode pause during these faults, and only the fault itself sends writes
+// that are undone. The clients then see the same data before and after the pause,
+// and all checkers apply.
 var backupFaults = []fault{
 	{class: "backup during a failover", group: operators, alone: true, needs: oneBuild, run: backupDuringFailover},
 	{class: "restore while a node is down", group: operators, alone: true, needs: oneBuild, run: restoreWhileDown},
@@ -110,7 +110,7 @@ func (n *node) dial(ctx context.Context, first ...string) (*load.Conn, error) {
 }
 
 // do runs commands through a node, one after the other. It returns the text of
-// the last reply, or the reply's error.
+// the last reply, or the error of the first command that failed.
 func (n *node) do(ctx context.Context, cmds ...[]string) (text string, err error) {
 	c, err := n.dial(ctx)
 	if err != nil {
@@ -393,7 +393,7 @@ func (s *injection) ballast(ctx context.Context, there bool) error {
 	return err
 }
 
-// backups takes backups until the leader dies during one of them.
+// backups takes backups, five at most, until the leader dies during one of them.
 func (s *injection) backups(ctx context.Context, file string) (what string, err error) {
 	for range 5 {
 		leader, err := s.leader(ctx)
@@ -479,7 +479,7 @@ func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w 
 		res.ended.Sub(killed).Round(time.Millisecond), leader.ID, through.ID, refusals), nil
 }
 
-// leavesNothing returns an error if a backup that failed has left a file.
+// leavesNothing records a violation if a backup that failed has left a file.
 func (s *injection) leavesNothing(file string) error {
 	left, err := filepath.Glob(file + "*")
 	if err == nil && len(left) > 0 {

@@ -60,7 +60,7 @@ func (s *injection) uptime(ctx context.Context, n *node) (time.Duration, error) 
 	return time.Duration(st[0].Uptime * float64(time.Second)), nil
 }
 
-// clockNodes returns one node, the leader, or all nodes.
+// clockNodes returns the leader, a follower, or all nodes.
 func (s *injection) clockNodes(ctx context.Context) ([]*node, error) {
 	if s.rng.IntN(3) == 0 {
 		return s.c.nodes, nil
@@ -103,7 +103,7 @@ func wallStrobe(ctx context.Context, s *injection) (string, error) {
 	return seen, nil
 }
 
-// clockSlow lets clocks run slowly or not at all. Such a clock makes locks last
+// clockSlow lets clocks run at half their speed. Such a clock makes locks last
 // longer, never shorter. clockSlow moves the wall clock as well, so that the
 // uptime of the node proves the fault.
 func clockSlow(ctx context.Context, s *injection) (string, error) {

@@ -226,8 +226,8 @@ func island(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%s, which was cut off, could not remove %d others", n.ID, refused), nil
 }
 
-// refuses starts a node whose data is damaged or old. The node must report that
-// it refuses its data, and end. accepted is true if the node runs instead.
+// refuses starts a node that should report an error and end, for example because
+// its data is damaged or old. accepted is true if the node runs instead.
 func (s *injection) refuses(ctx context.Context, n *node,
 	timeout time.Duration, args ...string) (said string, accepted bool, err error) {
 	if err := n.launch(true, args...); err != nil {
@@ -313,8 +313,8 @@ func oldData(ctx context.Context, s *injection) (string, error) {
 	return n.ID + " noticed that its directory was copied back", nil
 }
 
-// damage calls harm on a file of a stopped node and starts the node, which must
-// refuse its data.
+// damage calls harm on a file of a stopped node and starts the node, which
+// should refuse its data.
 func (s *injection) damage(ctx context.Context, what string,
 	harm func(path string, used int64) (at int64, err error)) (string, error) {
 	n, err := s.follower(ctx)

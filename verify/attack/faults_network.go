@@ -53,9 +53,9 @@ func isolateLeader(ctx context.Context, s *injection) (string, error) {
 		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-// isolateForLong cuts a follower off for a long time. It waits until the leader
-// has dropped the waiters of the follower's clients, and until these clients
-// have got the error that the follower finds no leader.
+// isolateForLong cuts a follower off for so long that the leader drops the
+// waiters of the follower's clients, and that these clients get the error that
+// the follower finds no leader.
 func isolateForLong(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
@@ -95,7 +95,8 @@ func ring(ctx context.Context, s *injection) (string, error) {
 }
 
 // bridge splits the nodes into two sides that cannot reach each other. One node
-// can reach both sides.
+// can reach both sides. If this is the first or the last of five nodes, there is
+// only one side, and nothing is cut.
 func bridge(ctx context.Context, s *injection) (string, error) {
 	middle := s.rng.IntN(len(s.c.nodes))
 	return s.cutPairs(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
@@ -124,8 +125,8 @@ func shatter(ctx context.Context, s *injection) (string, error) {
 	return s.cut(ctx, "every node alone", between)
 }
 
-// forwarderCut does not touch the traffic of Raft. It cuts only the connection
-// that carries the commands of clients from one node to the leader.
+// forwarderCut does not touch the traffic of Raft. It cuts only the connections
+// that carry the commands of clients from one node to the leader.
 func forwarderCut(ctx context.Context, s *injection) (string, error) {
 	leader, err := s.leader(ctx)
 	if err != nil {
@@ -181,8 +182,8 @@ func slowLinks(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%d chunks delayed by 2 to 80 ms or at 128 kbit/s", n), nil
 }
 
-// stall blocks one Raft connection between the leader and one follower. The
-// connection stays open.
+// stall blocks everything that the leader sends to one follower on Raft
+// connections. The connections stay open.
 func stall(ctx context.Context, s *injection) (string, error) {
 	leader, err := s.leader(ctx)
 	if err != nil {

@@ -325,7 +325,8 @@ func (s *injection) second(ctx context.Context, n *node, args []string) (reply s
 	return reply, errors.Join(err, spare.kill(), spare.wipe())
 }
 
-// hangUp sends SIGHUP to all nodes. The signal must have no effect.
+// hangUp sends SIGHUP to all nodes. They read their certificates and some other
+// settings again, and must continue to run.
 func hangUp(ctx context.Context, s *injection) (string, error) {
 	pids := make(map[*node]int)
 	for _, n := range s.c.live() {

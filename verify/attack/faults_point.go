@@ -77,8 +77,9 @@ func pointOf(spec string) string {
 	return name
 }
 
-// pointChooser chooses failpoints for plans. It chooses every failpoint once
-// before it chooses any again.
+// pointChooser chooses failpoints for plans, from shuffled lists of all
+// failpoints. It begins a new list when the plan can reach no failpoint that is
+// left of the earlier ones.
 type pointChooser struct {
 	rng  *rand.Rand
 	deck []string

@@ -137,9 +137,8 @@ func TestPoints_AreReported(t *testing.T) {
 	}
 }
 
-// TestPoints_AreChosen checks that plans choose every failpoint once before
-// they choose any again, and that the cluster of each plan can reach its
-// failpoints.
+// TestPoints_AreChosen checks that the plans choose every failpoint, and that the
+// cluster of each plan can reach its failpoints.
 func TestPoints_AreChosen(t *testing.T) {
 	faults, err := choose([]string{killAtPoint})
 	if err != nil {

@@ -174,8 +174,8 @@ func (s *injection) awaitFeatureVersion(ctx context.Context) {
 }
 
 // mixed replaces the program of the nodes one after the other, the leader last,
-// as the documentation tells operators to do. While one node runs the new
-// program, a leader of each build sends a snapshot to a node of the other
+// as the documentation tells operators to do. When the first node has been
+// replaced, a leader of each build sends a snapshot to a node of the other
 // build.
 func (s *injection) mixed(ctx context.Context, from, to string) (string, error) {
 	for _, n := range s.c.nodes {
@@ -227,7 +227,7 @@ func (s *injection) mixed(ctx context.Context, from, to string) (string, error) 
 			return "", fmt.Errorf("%s runs %s: %w", n.ID, exe, err)
 		}
 	}
-	return fmt.Sprintf("all nodes run the other program; %s; %d values of other types are unchanged",
+	return fmt.Sprintf("all nodes run the other program; %s; %d values of all types are unchanged",
 		strings.Join(crossed, ", "), len(things)), nil
 }
 
@@ -293,7 +293,8 @@ func (s *injection) serves(ctx context.Context, n *node, index uint64) (refused 
 	return refused, err
 }
 
-// restoreProgram restarts all nodes with the program that they had before.
+// restoreProgram restarts the nodes that run another program with the given
+// one, which they had before.
 func (s *injection) restoreProgram(ctx context.Context, program string) error {
 	for _, n := range s.c.nodes {
 		if n.Program() == program {
@@ -456,8 +457,8 @@ func large(ctx context.Context, n *node) error {
 	return errors.Join(err, c.Close())
 }
 
-// sample is a command that reads a value of a type that the load does not use,
-// and the reply that the command must have.
+// sample is a command that reads a value of one type, and the reply that the
+// command must have.
 type sample struct {
 	read []string
 	want string

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Plan is the plan of an episode. The seed of the run and the number of the
-// episode determine it.
+// Plan is the plan of an episode. The seed of the run, the selected faults and
+// the number of the episode determine it.
 type Plan struct {
 	Number   int        `json:"number"`
 	Seed     uint64     `json:"seed"`
@@ -41,14 +41,15 @@ func (p Plan) String() string {
 }
 
 // stepsPerEpisode is the number of steps in an episode. pairsPerCent is the
-// percentage of the steps that have two faults at once.
+// percentage of the steps that have two faults at once, if the first fault
+// permits a second one.
 const (
 	stepsPerEpisode = 4
 	pairsPerCent    = 60
 )
 
-// faultChooser chooses classes of faults from shuffled lists. Every class of a list
-// is chosen once before any class is chosen again.
+// faultChooser chooses classes of faults from shuffled lists. It begins a new list
+// when no class that is left of the earlier ones fits.
 type faultChooser struct {
 	rng    *rand.Rand
 	all    []fault

@@ -35,7 +35,7 @@ type Config struct {
 	// Beside starts additional clients at the addresses of each cluster. If
 	// Beside is nil, there are none.
 	Beside func(ctx context.Context, addrs []string, seed uint64) Companion
-	Keep   bool // keep the directories of all episodes, not only those with violations
+	Keep   bool // keep the directories of all episodes, not only those with violations or failures
 }
 
 // Companion is a set of clients of another kind that run at the same time as the
@@ -44,8 +44,8 @@ type Companion interface {
 	// Pause waits until the clients have no command in flight, and lets them
 	// send none until resume is called.
 	Pause() (resume func())
-	// Stop ends the clients. It is called when the cluster has recovered. It
-	// returns how many results were checked and which violations were found.
+	// Stop ends the clients. It is called after the last fault. It returns how
+	// many results were checked and which violations were found.
 	// Stop must return before ctx ends.
 	Stop(ctx context.Context) (name string, checked int, bad []checker.Violation)
 }
@@ -129,7 +129,8 @@ func (r *Report) Passed() bool {
 		len(r.Episodes) > 0
 }
 
-// Run plays episodes until all are done or ctx ends.
+// Run plays episodes until all are done, the time of cfg.For is over, or ctx
+// ends.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	faults, err := choose(cfg.Faults)
 	if err != nil {

@@ -24,7 +24,7 @@ type Verdict struct {
 	Grants     int                 `json:"grants"`
 	Expired    int                 `json:"expired"` // grants that ended by expiry
 
-	bad map[string][]*checker.Op // keys that are not linearizable according to porcupine
+	bad map[string][]*checker.Op // keys that porcupine did not find linearizable
 }
 
 // checkLimit bounds porcupine's search for one key.

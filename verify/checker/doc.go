@@ -18,7 +18,13 @@
 //     the order of the acknowledgements.
 //   - Replies: no reply belongs to another request.
 //   - Chains: replicas at the same log index hold the same state.
-//   - Recoveries: after the last fault, every client is served again in time.
+//   - Recoveries: after the faults, every node serves a client again in time.
+//   - LockQueues and LockPasts: locks with a queue of waiters are granted in
+//     order, and the nodes' histories of them agree with what clients saw.
+//   - Queues, Groups and Messages: no element, entry or message is lost or
+//     delivered twice, and their order is kept.
+//   - Caches: client-side caches receive every invalidation.
+//   - Batches: pipelines of INCR return consecutive numbers.
 //
 // Package replay runs the log again through a second model of the commands.
 package checker

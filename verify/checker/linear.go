@@ -18,8 +18,8 @@ const MaxOpsPerKey = 400
 type LinearResult struct {
 	Keys, Ops  int
 	Violations []Violation
-	// Bad contains the histories of the keys that were not linearizable or not
-	// decided in time. Draw draws them.
+	// Bad contains the histories of the keys that were not linearizable, not
+	// decided in time, or too long. Draw draws them.
 	Bad map[string][]*Op
 }
 

@@ -31,7 +31,7 @@ func (m LockMode) String() string {
 func (m LockMode) permits(n int) bool { return m.Shared || n <= max(m.Limit, 1) }
 
 // LockCall is an attempt to take a lock: LOCK ACQUIRE, or SET NX and LOCK TOKEN
-// in one transaction. Each Owner belongs to one client.
+// in one transaction or pipeline. Each Owner belongs to one client.
 type LockCall struct {
 	Lock, Owner string
 	Mode        LockMode
@@ -165,7 +165,7 @@ const (
 // times of the queue are checked. These are the times when there is a leader that
 // can reach the nodes that are running. Each interval of steady ends some time
 // after the cluster is whole again. Without views, only the first three guarantees
-// are checked.
+// are checked, and not whether a lease ends late.
 func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Violation) {
 	q := &lockQueues{health: health, steady: steady, leaves: h.LeaveWithin, delays: h.Delays,
 		delaysSince: h.DelaysSince, owners: make(map[string]*ownership)}
@@ -238,9 +238,9 @@ type ownership struct {
 	granted time.Duration // when the first reply with the token arrived
 	begun   time.Duration // the grant began after this time
 	until   time.Duration // the owner could rely on the lock until this time
-	// clock and ended are times on the clock of the views. The lease ended
-	// after clock, unless the owner or a break ended the grant earlier. ended
-	// is the first time at which the owner or a break may have done that.
+	// The lease ended after clock, a time on the clock of the views, unless the
+	// owner or a break ended the grant earlier. ended is the first time of the
+	// history at which the owner or a break may have done that.
 	clock, ended time.Duration
 }
 
@@ -406,7 +406,7 @@ func (l *lockQueue) together(granted []*ownership) {
 }
 
 // kept finds owners that could rely on a lock although a view shows that they
-// did not hold it.
+// did not hold it. It also finds views with more holders than the mode permits.
 func (l *lockQueue) kept(granted []*ownership) {
 	for _, o := range granted {
 		for _, v := range l.between(o.granted, o.ended) {

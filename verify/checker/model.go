@@ -85,8 +85,7 @@ func (c cell) step(o *Op, health *Health) (cell, bool) {
 
 // agrees reports whether a PTTL reply can be the remaining time. The reply is
 // never less than the time that really remains. It is never more than the time
-// to live that was set. It is also never so long that the key would still exist
-// after c.to.
+// to live that was set.
 func (c cell) agrees(o *Op) bool {
 	left := time.Duration(o.Reply.Int) * time.Millisecond
 	if o.Reply.Int < 0 || left > c.ttl+time.Millisecond {

@@ -319,7 +319,7 @@ func (q *queue) fifo() {
 // unserved finds clients that waited and received nothing, although an element
 // was in the queue all the time.
 func (q *queue) unserved() {
-	gone := make(map[string]time.Duration) // latest time at which each element was taken
+	gone := make(map[string]time.Duration) // earliest time at which each element can have been taken
 	for _, d := range q.deliveries() {
 		gone[d.p.ID] = d.k.Call
 	}

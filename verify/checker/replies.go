@@ -113,9 +113,9 @@ func Chains(points []Chain) (compared int, bad []Violation) {
 	return compared, bad
 }
 
-// Recovery is the recovery of one node after the last fault of an episode.
-// Healed is when that fault ended. Served is when a client's write through the
-// node was acknowledged, Forever if never.
+// Recovery is the recovery of one node after faults. Healed is when the faults
+// ended. Served is when a client's write through the node was acknowledged,
+// Forever if never.
 type Recovery struct {
 	Node           string
 	Healed, Served time.Duration

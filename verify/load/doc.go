@@ -1,8 +1,8 @@
 // Package load runs clients against a cluster and records the history of what
-// they saw, which package checker checks. It implements the Redis protocol
-// itself and never repeats a command on its own. A client library that sends a
-// command again after an error would hide whether the command was executed once
-// or twice.
+// they saw, which package checker checks. It speaks the Redis protocol with
+// package respwire, which never repeats a command on its own. A client library
+// that sends a command again after an error would hide whether the command was
+// executed once or twice.
 //
 // Clients of seven kinds work at the same time, each on keys of its kind:
 //
@@ -16,7 +16,8 @@
 //     block;
 //   - channels: unique messages that are published, and subscribers that come
 //     and go;
-//   - locks with a queue: clients that wait for shared keys with LOCK ACQUIRE.
+//   - locks with a queue: clients that wait for a few locks with LOCK ACQUIRE,
+//     or take the same locks with SET NX PX.
 //
 // All keys begin with Config.Prefix. The load replaces keys by new ones before
 // their history has too many commands, or too many unknown outcomes, to be

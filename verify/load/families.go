@@ -34,10 +34,11 @@ type Families struct {
 	count atomic.Int64 // commands that were answered without an error
 }
 
-// familyCommands contains commands of all families. All names in them begin
-// with a prefix of this load, so they have no effect that the other load could
-// notice. In the commands, # is the prefix, $ is a number, and % is one of a
-// few words.
+// familyCommands contains commands of all families. The names of their keys,
+// channels and users begin with a prefix of this load, so they have no effect
+// that the other load could notice. In the commands, # is the prefix, $ is a
+// number, and % is one of a few words. In an argument, · stands for a blank. The
+// argument ” is empty, and $$ stands for $.
 var familyCommands = []string{
 	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%",
 	"GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",
@@ -244,9 +245,8 @@ func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	return nil
 }
 
-// listen reads the messages of a channel, and now and then subscribes to more.
-// If no message arrives for a second, it ends the connection, because the node
-// may be down.
+// listen subscribes to a channel and reads its messages. If no message arrives
+// for a second, it ends the connection, because the node may be down.
 func (f *Families) listen(c *Conn, _ *rand.Rand) error {
 	c.timeout = time.Second
 	_, err := c.Do("SUBSCRIBE", f.prefix+"channel")

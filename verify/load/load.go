@@ -35,8 +35,9 @@ type Config struct {
 	ReplyTimeout      time.Duration // how long a client waits for a reply
 	// Pause is the longest pause of a client between two commands.
 	Pause time.Duration
-	// First is the first command on every connection; empty for none. If it is
-	// READONLY, reads may be stale, and a checker must find that.
+	// First is the first command on every connection of a client, after the
+	// login; empty for none. If it is READONLY, reads may be stale, and a checker
+	// must find that.
 	First []string
 }
 
@@ -46,7 +47,8 @@ func DefaultConfig() Config {
 		ReplyTimeout: 4 * time.Second, Pause: 6 * time.Millisecond, Prefix: "verify:"}
 }
 
-// WithQueues returns c with clients of queues and channels.
+// WithQueues returns c with clients of queues and channels, and with a client
+// that breaks locks.
 func (c Config) WithQueues() Config {
 	c.Producers, c.Consumers, c.Publishers, c.Subscribers = 1, 3, 1, 3
 	c.Breakers = 1
@@ -76,7 +78,7 @@ type Load struct {
 	queues *rotation
 
 	// Clients hold pause for reading while a command is in flight. They release
-	// it before they send a blocking command: see Pause.
+	// it before they send a command that waits for an element: see Pause.
 	pause sync.RWMutex
 
 	mu      sync.Mutex
@@ -84,7 +86,8 @@ type Load struct {
 	waiting map[string]int  // blocking commands in flight, by queue
 }
 
-// Start waits until one node answers, and then starts the clients.
+// Start asks a node which commands the cluster knows, and then starts the
+// clients. It fails if no node answers.
 func Start(ctx context.Context, cfg Config) (*Load, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("no address to connect to")
@@ -130,7 +133,8 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	return l, nil
 }
 
-// probe finds out whether the cluster can compare and delete without a script.
+// probe finds out whether the cluster can compare and delete without a script,
+// and whether it has locks with a queue of waiters.
 func (l *Load) probe(ctx context.Context) error {
 	var last error
 	for _, addr := range l.cfg.Addrs {
@@ -168,7 +172,7 @@ func (l *Load) Count() int {
 }
 
 // Stop stops the clients and waits for them, for at most Config.ReplyTimeout.
-// Clients that wait for an element or a message close their connections.
+// Clients that wait for an element, a lock or a message close their connections.
 func (l *Load) Stop() {
 	l.cancel()
 	l.wg.Wait()

@@ -23,11 +23,11 @@ const (
 var fairLocks = []string{"fair:0", "fair:1", sharedLock, limitedLock}
 
 const (
-	// longestWait is the largest WAIT of a command, and so bounds how long
-	// Pause waits for these clients.
+	// longestWait is how much longer than the shortest WAIT, 100 ms, a WAIT can
+	// be. It limits how long Pause waits for these clients.
 	longestWait = 3 * time.Second
-	// longestLease is the lease of an owner that may keep the lock until the
-	// lease ends.
+	// longestLease is how much longer than the shortest lease, 300 ms, a lease
+	// can be.
 	longestLease = 1500 * time.Millisecond
 )
 

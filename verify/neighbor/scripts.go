@@ -57,7 +57,7 @@ func loadScripts(ctx context.Context, t *target, _ int) error {
 	return nil
 }
 
-// logMuch writes 14 MB, with line breaks and escape sequences, to the node's
+// logMuch writes 12 MB, with line breaks and escape sequences, to the node's
 // log output.
 func logMuch(ctx context.Context, t *target, _ int) error {
 	c, err := t.client(ctx, slowLimit)

@@ -3,6 +3,7 @@
 // restarts single nodes. The tests, holdfast verify --local, and holdfast dev
 // use it.
 //
-// A process ends when the process that started it ends, however that happens:
-// see Starter. The package sends signals only to processes that it has started.
+// On Linux, a process ends when the process that started it ends, however that
+// happens: see Starter. The package sends signals only to processes that it has
+// started.
 package process

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports of clusters are between lowestPort and highestPort. These ports are
-// below the range from which the system takes the local ports of outgoing
-// connections. A node that is restarted must find its port free, so no outgoing
-// connection of another program may take the port in the meantime.
+// The ports of clusters are between lowestPort and the range from which the
+// system takes the local ports of outgoing connections. If that range is not
+// known or begins too low, they end at highestPort. A node that is restarted must find its port
+// free, so no outgoing connection of another program may take the port in the
+// meantime.
 const (
 	lowestPort  = 10240
 	highestPort = 30000

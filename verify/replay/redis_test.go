@@ -350,8 +350,8 @@ func (f *family) others() []string {
 // wallStart is the wall clock of the first entry, in milliseconds.
 const wallStart = 1_000_000
 
-// writer writes groups of commands of all families into the log, from two
-// connections. Some groups are transactions, and some commands wait.
+// writer writes groups of commands of all families into the log. Some groups
+// contain transactions, and some commands wait.
 type writer struct {
 	*recorder
 	family

@@ -132,7 +132,8 @@ type session struct {
 // walk reads the entries in order. It skips what the state machine skips:
 // entries that the term fence excludes, and groups that were executed before.
 // It calls operation for each operation that is executed. It calls entry with
-// the lease clock of each entry that counts, and with -1 for each other entry.
+// the lease clock of each entry that counts, and with -1 for each TermStart and
+// each entry that the term fence excludes.
 func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.RecordOp)) error {
 	sessions := make(map[string]*session) // by node
 	features := 0
@@ -333,7 +334,7 @@ func (r *replay) take(o *checker.Op, w string) {
 			x.taken = true
 			r.res.Matched++
 			if len(all) == 1 {
-				x.op = o // kept in case that no other execution matches
+				x.op = o // known only if no other execution is equal
 			}
 			return
 		}

@@ -193,7 +193,7 @@ func roundUp(v float64) float64 {
 	return 10 * unit
 }
 
-// short prints a duration with at most two digits after the point.
+// short prints a duration with at most three significant digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
