@@ -143,7 +143,7 @@ func (s *connection) next(rng *rand.Rand, locks *int) [][]string {
 // separated by blanks.
 type state map[string]string
 
-// run executes one command. In a MULTI it queues the command.
+// run executes one command, unless its key belongs to another connection.
 func (st state) run(s *connection, args []string) {
 	key := args[1]
 	if !s.owns(key) {

@@ -102,7 +102,7 @@ type exchange struct {
 	outcome      checker.Outcome
 	replies      []value
 	err          error
-	disconnected bool // the node's process died
+	disconnected bool // the node's process died, or the connection was lost
 }
 
 func (c *client) send() exchange {

@@ -276,7 +276,7 @@ type stores struct {
 	d        *disk
 	cache    *raft.LogCache
 	fatal    func(error)
-	id       storage.Identity // ClusterID and Joins guarded by d.mu
+	id       storage.Identity // guarded by d.mu
 	bytes    int64            // guarded by d.mu
 	detached []*raft.Log      // copy of the log after the disk was detached; guarded by d.mu
 }

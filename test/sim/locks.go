@@ -49,7 +49,8 @@ const (
 var gentle = []string{"kill", "power failure", "power failure of a majority", "power failure of all", "snapshot",
 	"transfer storm", "clock jump"}
 
-// faultEnded records the interval in which a fault was active.
+// faultEnded records the interval in which a fault was active, unless the fault is
+// gentle.
 func (h *history) faultEnded(kind string, from, to time.Duration) {
 	if slices.Contains(gentle, kind) {
 		return

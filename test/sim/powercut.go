@@ -113,8 +113,8 @@ func (p *powerFS) cut() (int, error) {
 	return n, nil
 }
 
-// powerCuts repeatedly appends to a log and cuts the power. After each cut,
-// every acknowledged entry must be readable.
+// powerCuts repeatedly appends to a log and cuts the power. At each start after
+// a cut, every acknowledged entry must be readable.
 func powerCuts(plan *Schedule) *Result {
 	r := &Result{Schedule: plan, Injected: make(map[string]int), Seen: make(map[string]int),
 		Checks: make(map[string]int)}

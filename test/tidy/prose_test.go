@@ -94,7 +94,7 @@ func TestProse_FragmentsHaveANoun(t *testing.T) {
 var firstWord = regexp.MustCompile(`^[A-Za-z_]\w*`)
 
 // TestProse_CommentsNameTheirFunction finds comments of functions that begin
-// with the name of another declaration of the same package.
+// with the name of another function of the same package.
 func TestProse_CommentsNameTheirFunction(t *testing.T) {
 	declared := map[string]map[string]bool{}
 	each := func(f func(s source, decl *ast.FuncDecl)) {
