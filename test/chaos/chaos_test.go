@@ -48,9 +48,9 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// TestPlan checks the plan that CI runs. Its seed must plan at least the
-// numbers of faults that a run of CI must reach, and the faults that the
-// checkers of queues need.
+// TestPlan checks the plan that CI runs. Its seed must plan more faults and more
+// power cuts than a run of CI must reach, and the fault that the checkers of
+// queues need.
 func TestPlan(t *testing.T) {
 	ci, err := os.ReadFile("../../.ci/run")
 	if err != nil {

@@ -148,9 +148,8 @@ func scrape(web string) ([]byte, error) {
 	return io.ReadAll(res.Body)
 }
 
-// useNode writes a key, takes a snapshot, sends a command that fails and a
-// command that is rejected, and makes the guard refuse a connection. After
-// that, every metric with labels has a value.
+// useNode writes a key, takes a snapshot, sends a command that fails, and makes
+// the guard refuse a connection. After that, every metric with labels has a value.
 func useNode(ctx context.Context, clients string) error {
 	c, err := respwire.Dial(ctx, "tcp", clients)
 	if err != nil {

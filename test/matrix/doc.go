@@ -1,7 +1,8 @@
 // Package matrix runs client and lock libraries against a real cluster of three
-// nodes. The libraries connect to a follower, and the leader is killed with
-// kill -9 while they run. The results go into docs/compatibility.md (go test
-// ./test/matrix -update; make matrix).
+// nodes. The libraries connect to a follower, or to the node that they find by
+// Sentinel or cluster commands. The leader is killed with kill -9 while they run.
+// The results go into docs/compatibility.md (go test ./test/matrix -update; make
+// matrix).
 //
 // Some libraries cannot be installed on the test machine. The tests replay
 // them: they send the commands of the library in its order, and check the parts

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// programEntries are programs in other languages. Each gets the address of a
-// follower, the addresses of the Sentinels, and the address of the former
-// leader. In the middle, the program prints "half" and waits for a line on its
-// standard input. At the end it prints "ok".
+// programEntries are programs in other languages. Each gets the host and the port
+// of a follower, and the addresses of the Sentinels. In the middle, the program
+// prints "half" and waits for a line on its standard input. At the end it prints
+// "ok".
 var programEntries = []entry{
 	{lib: "redis-py", deb: "python3-redis", mode: "standalone",
 		what: "Lock: acquire, extend, reacquire, release among four threads",

@@ -66,8 +66,8 @@ func (c *cluster) awaitGrant(n *process.Node, key string) {
 }
 
 // TestBackup_DuringFailover takes backups under load while leaders are killed with
-// kill -9. A backup either fails and leaves no file, or is complete and contains
-// every write that was acknowledged before it began. No client notices a backup.
+// kill -9. A backup either fails and leaves no file, or is complete. No client
+// notices a backup.
 func TestBackup_DuringFailover(t *testing.T) {
 	c := startCluster(t)
 	dir := t.TempDir()

@@ -26,8 +26,7 @@ func blockedOn(t *testing.T, n *process.Node) int {
 	return count
 }
 
-// popped is the element that a client got, and the time at which the client
-// began to wait.
+// popped is the element that a client of a node got, or its error.
 type popped struct {
 	node    *process.Node
 	element string

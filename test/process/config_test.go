@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestConfig_Kept sets a parameter that Holdfast stores but that has no effect.
-// All nodes must show the same value, even after the death of the leader and
-// after a restart.
+// TestConfig_Kept sets parameters, most of which Holdfast stores without any
+// effect. All nodes must show the same values, even after the death of the leader
+// and after a restart.
 func TestConfig_Kept(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()

@@ -20,8 +20,8 @@ import (
 // must become leader. Clients of the other nodes may see a pause but no error.
 // No acknowledged write may be missing.
 //
-// strace injects the fault: it attaches to the running leader, and makes its
-// system calls fail or delays them.
+// Except in TestDisk_Full, strace injects the fault: it attaches to the running
+// leader, and makes its system calls fail or delays them.
 
 // stallTimeout is the nodes' --disk-stall-timeout.
 const stallTimeout = 3 * time.Second

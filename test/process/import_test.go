@@ -52,8 +52,8 @@ func fillRedis(t *testing.T, r *process.Node) {
 }
 
 // sameBytes are the keys of fillRedis for which equal values have equal DUMPs.
-// Large hashes and sets are not among them, because the order of their elements
-// is not part of the value.
+// Large hashes and sets of texts are not among them, because the order of their
+// elements is not part of the value.
 var sameBytes = []string{"s", "n", "ttl", "l", "ints", "h", "z", "hll", "geo", "x", "long", "biglist", "bigz"}
 
 // wantImported compares the keys of the cluster with the keys of the Redis

@@ -145,9 +145,8 @@ func TestLock_Runs(t *testing.T) {
 	}
 }
 
-// TestLock_Signals checks that "holdfast lock" passes signals to its command
-// and the command's children, and that the command ends when "holdfast lock"
-// ends.
+// TestLock_Signals checks that "holdfast lock" passes signals to its
+// command, and that the command ends when "holdfast lock" ends.
 func TestLock_Signals(t *testing.T) {
 	c := startCluster(t)
 	l := c.lock("a", `trap "echo usr1" USR1; trap "echo term; exit 5" TERM; `+endless)

@@ -18,8 +18,8 @@ import (
 // binary is the program under test.
 var binary string
 
-// slots limits how many clusters run at the same time. Each cluster is three
-// processes that fsync. A missed timeout must be the result of a fault, not of
+// slots limits how many clusters run at the same time. A cluster is usually
+// three processes that fsync. A missed timeout must be the result of a fault, not of
 // the load on the machine.
 var slots = make(chan struct{}, 2)
 

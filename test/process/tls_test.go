@@ -127,8 +127,8 @@ func (a *authority) client(n *process.Node, name string) *redis.Client {
 	return c
 }
 
-// TestTLS runs a cluster in which every port accepts only TLS, kills its
-// leader, and renews a certificate of a running node.
+// TestTLS runs a cluster in which the client and peer ports accept only TLS,
+// kills its leader, and renews a certificate of a running node.
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue("node", 10)

@@ -13,8 +13,8 @@ import (
 // page: begin
 
 // campaign calls lead whenever this process is elected. The context of lead
-// ends when the process stops being the leader. campaign returns when ctx ends
-// or lead fails.
+// ends when the process stops being the leader. campaign returns when ctx ends,
+// or when lead returns while the process leads.
 func campaign(ctx context.Context, c *redis.Client, key string, ttl time.Duration,
 	lead func(ctx context.Context) error) error {
 	for {

@@ -33,9 +33,9 @@ import (
 // serveArgument is the first argument of the processes that are servers.
 const serveArgument = "serve"
 
-// watchBegins is how long after it has entered the queue a client certainly
-// watches its predecessor. Without this wait, etcd may report the release to
-// the client up to 100 ms late.
+// watchBegins is the time after which a client that has entered the queue
+// certainly watches its predecessor. Without this wait, etcd may report the
+// release to the client up to 100 ms late.
 const watchBegins = 150 * time.Millisecond
 
 func main() {
