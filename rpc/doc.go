@@ -38,7 +38,8 @@
 // acceptor refuses, in this order: a hello that it cannot decode, a dialer
 // without the secret (see below), a dialer that Config.Authorize rejects, a
 // dialer that expects another node (Hello.To), and a service without a handler.
-// Neither side sends anything more until the answer has arrived.
+// Apart from its proof (see below), the dialer sends nothing more until the
+// answer has arrived.
 //
 // # Authentication
 //
@@ -94,9 +95,9 @@
 // connection.
 //
 // A stream has an outbox and one goroutine that writes the outbox to the
-// connection. All frames that were sent during the previous write go out in one
-// write of at most 1 MiB. So a busy stream needs few system calls, and an idle
-// stream adds no delay.
+// connection. All frames that were sent during the previous write go out
+// together, in writes of at most 1 MiB. So a busy stream needs few system calls,
+// and an idle stream adds no delay.
 //
 // # Duties of the caller
 //

@@ -20,12 +20,12 @@ var (
 	ErrNotPeer = errors.New("rpc: other side does not speak the peer protocol")
 
 	// ErrBadHello reports that the other side speaks the protocol, but its
-	// message cannot be decoded.
+	// message cannot be decoded, or that this node's own hello is too long.
 	ErrBadHello = errors.New("rpc: malformed hello")
 
-	// ErrSecret reports that the two nodes have different values of
-	// Config.Secret, or that only one of them has a secret. A RefusedError with
-	// ReasonSecret matches it.
+	// ErrSecret reports that the two nodes have no secret in common, or that
+	// only one of them has a secret. A RefusedError with ReasonSecret matches
+	// it.
 	ErrSecret = errors.New("rpc: cluster secret does not match")
 
 	// ErrNotMember reports that the dialer is not a member of the acceptor's
