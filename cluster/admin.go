@@ -87,7 +87,7 @@ type adminReply struct {
 
 	took time.Duration // time between the request and the reply, without the handshake
 
-	Done string `json:"done,omitempty"` // opAdd, opRemove, opTransfer: what was done, for the operator
+	Done string `json:"done,omitempty"` // opAdd, opRemove, opPromote, opTransfer: what was done, for the operator
 }
 
 // adminOutcome is the JSON form of an outcome.Error.
@@ -98,7 +98,8 @@ type adminOutcome struct {
 	Advice    string          `json:"advice,omitempty"`
 }
 
-// adminTimeout bounds one request, including a change of the configuration.
+// adminTimeout bounds one request, including a change of the configuration. For
+// a request that any node may pass to the leader, see changeTimeout.
 const adminTimeout = 5 * time.Second
 
 // changes reports whether the request makes the leader change the members or

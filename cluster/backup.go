@@ -183,7 +183,7 @@ const quarantineEnded = "quarantine ended: locks are granted again"
 // of a restore, and the end of a quarantine. When a node starts, it executes
 // the entries of its log again. announce logs nothing for these entries,
 // because they are old. With the first entry that follows them, announce logs
-// whether a quarantine is in force.
+// that a quarantine is in force, if one is.
 func (n *Node) announce(index uint64, res *fsm.Result) {
 	if res.Restored || res.QuarantineEnded {
 		n.replay.quarantine = n.quarantine() > 0

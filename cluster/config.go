@@ -136,14 +136,14 @@ type WaiterOptions struct {
 	WaiterWork time.Duration
 }
 
-// Options are the node's timings and sizes. DefaultOptions sets all of them.
+// Options are the node's timings and sizes. DefaultOptions returns the defaults.
 type Options struct {
 	RaftOptions
 
 	// Window is how many entries may be in flight in the log at a time.
 	Window int
 	// MaxEntryBytes and MaxEntryGroups limit the size of an entry. A single
-	// group that exceeds a limit gets an entry of its own.
+	// group that exceeds MaxEntryBytes gets an entry of its own.
 	MaxEntryBytes, MaxEntryGroups int
 	// EntryWork limits how long applying an entry may take. A single command or
 	// transaction that takes longer gets its own entry. The leader refuses a
@@ -208,9 +208,9 @@ type Options struct {
 type RaftOptions struct {
 	// HeartbeatTimeout is the minimum time for which a follower waits for a
 	// message from its leader before it campaigns; the maximum is twice as
-	// long. Failover after a loss of the network takes one to two times this
-	// timeout. HeartbeatTimeout must stay well above the slowest fsync of a
-	// healthy disk, because heartbeats wait for fsyncs.
+	// long. Without LeaderSilence, failover after a loss of the network takes
+	// one to two times this timeout. HeartbeatTimeout must stay well above the
+	// slowest fsync of a healthy disk, because heartbeats wait for fsyncs.
 	HeartbeatTimeout time.Duration
 	// LeaderSilence is the shortest time for which the leader may send nothing
 	// before the other voters elect another leader, if a majority of the voters

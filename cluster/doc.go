@@ -21,11 +21,13 @@
 //   - blocking.go: the waits of clients in blocking commands.
 //   - script_dryrun.go: dry runs of scripts, and pipelines that are executed in
 //     pieces because they are costly.
+//   - leaseclock.go: the lease clock of a leadership.
 //   - member_*.go: forming a cluster, joining one, and adding and removing
 //     members.
 //   - transfer.go, leader.go: transfers of leadership, and which node leads.
 //   - admin.go, peers.go, status.go: requests between nodes.
-//   - node.go, raft.go, events.go: the node itself.
+//   - backup.go: backups and restores.
+//   - node.go, raft.go, events.go, config.go, errors.go: the node itself.
 //
 // # Parts and locks
 //

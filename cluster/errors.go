@@ -62,9 +62,9 @@ func readFailed(err error) error {
 	return outcome.NewNotExecuted(false, err.Error())
 }
 
-// absence returns why this node cannot ask another node of --peers. The text
-// contains the remedy, unless the other node may simply not have been started
-// yet.
+// absence returns why this node cannot ask another node of --peers. If the
+// reason suggests a remedy, the text contains it. It contains none if the other
+// node may simply not have been started yet.
 func (e *environment) absence(p Peer, err error) string {
 	var dns *net.DNSError
 	switch {

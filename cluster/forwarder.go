@@ -210,7 +210,7 @@ func (fw *forwarder) linked(l link, accepted uint64) {
 			if c != nil {
 				body = c.body
 			} else {
-				body = noop // the group has an outcome or was given up, but the numbers must have no gap
+				body = noop // the group has an outcome, but the numbers must have no gap
 			}
 			_ = l.send(fw.first-1, seq, body)
 			fw.stats.Resent.Add(1)
@@ -253,10 +253,10 @@ func (fw *forwarder) unlinked(l link) {
 // noop is a group without commands: RESP2, origin 0.
 var noop = []byte{0, 0}
 
-// deliver implements resultReceiver. It ends the calls whose groups have an
+// deliver receives results from a link. It ends the calls whose groups have an
 // outcome, and ignores results that it received before. A group that the log
-// refused (gap, fence) stays pending; deliver then returns relink, so that the
-// link ends and the next link sends the group again.
+// refused (gap, fence, stale session) stays pending; deliver then returns
+// relink, so that the link ends and the next link sends the group again.
 func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 	var buf [64]ended
 	done := buf[:0]
@@ -288,7 +288,8 @@ func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 
 // abandoned replaces a call whose client received outcome.ErrUnknown. The state
 // machine executes no group after a missing number, so the number must still be
-// used: the next link sends a group without commands under this number.
+// used: the next link sends a group without commands under this number. It also
+// stands for the group that linked sends if the session has none yet.
 var abandoned = &call{body: noop}
 
 func (fw *forwarder) advanceLocked() {
@@ -387,8 +388,9 @@ func (fw *forwarder) readLinked(l readLink) {
 }
 
 // sweep ends the calls that have waited too long. Calls that were never sent
-// end after LeaderWait as not executed. Calls that were sent end after
-// ResolveWait as unknown. sweep reports whether writes without an outcome, or
+// end after LeaderWait as not executed, or after ResolveWait if they wait for
+// earlier large groups. Calls that were sent end after ResolveWait as unknown.
+// sweep reports whether writes without an outcome, or
 // reads without a link, are left.
 func (fw *forwarder) sweep() (left bool) {
 	mono := fw.clock.Mono()

@@ -65,7 +65,7 @@ func (n *Node) Leader() (id string, ok bool) {
 // confirmed that it still leads. The voters confirm this after the call has
 // begun, as a linearizable read requires. If another node leads and has a
 // lease, the lease takes the place of the confirmation. ConfirmLeader waits for
-// a leader until ctx ends.
+// a leader until ctx ends, at most Options.LeaderWait.
 func (n *Node) ConfirmLeader(ctx context.Context) (id string, err error) {
 	for {
 		before := n.leading.now.Load()

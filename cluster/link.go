@@ -78,8 +78,7 @@ const (
 // bounds how long a damaged frame could keep this node from voting.
 const longestPromise = time.Minute
 
-// localLink is the link to a leadership on the same node. It needs no stream
-// and copies nothing.
+// localLink is the link to a leadership on the same node. It needs no stream.
 type localLink struct {
 	ld *leadership
 	fw *forwarder

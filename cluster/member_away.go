@@ -103,7 +103,7 @@ func (ms *membership) operatorChanged() {
 	}
 }
 
-// warnEven warns about an even number of voters, once for each number. A change
+// warnEven warns about an even number of voters, once until it changes. A change
 // from 3 to 5 passes through 4, so the number must have been stable for a while.
 func (ms *membership) warnEven() {
 	voters := ms.raft.voters()

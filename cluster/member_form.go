@@ -48,7 +48,7 @@ type founder struct {
 	features *features.Features
 
 	mu    sync.Mutex // guards phase
-	phase string     // what the node waits for until it has joined; "" afterwards
+	phase string     // what the node waits for, or why it does not take part in the cluster; "" if neither applies
 }
 
 // form waits until raft may start. If this node is to write the first
@@ -80,14 +80,15 @@ func (f *founder) form() (*raft.Configuration, error) {
 	}
 }
 
-// setPhase sets what the node waits for. It is "" once the node has joined.
+// setPhase sets what the node waits for, or why it does not take part in the
+// cluster. It is "" while the node is a member.
 func (f *founder) setPhase(text string) {
 	f.mu.Lock()
 	f.phase = text
 	f.mu.Unlock()
 }
 
-// waitsFor returns what the node waits for, or "" if it has joined.
+// waitsFor returns the text of the last setPhase.
 func (f *founder) waitsFor() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

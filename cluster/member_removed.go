@@ -39,9 +39,9 @@ type removalWatch struct {
 
 // After goneAfter without a leader, a node asks whether it was removed, and
 // then asks again at intervals of goneEvery. Once it knows that it was removed,
-// it asks at intervals of againEvery whether it has been added again. If there
-// is a hint that it was removed, it asks at once, up to hintedTries times at
-// intervals of hintedEvery.
+// it asks at intervals of againEvery whether it has been added again, or of
+// goneEvery while raft names a leader. If there is a hint that it was removed,
+// it asks at once, up to hintedTries times at intervals of hintedEvery.
 const (
 	goneAfter   = 2 * time.Second
 	goneEvery   = time.Second

@@ -50,7 +50,7 @@ type Node struct {
 }
 
 // environment is what all parts of a node share. Its fields do not change after
-// Open, except stopping and closing.
+// Open, except traces, stopping and closing.
 type environment struct {
 	cfg     *Config
 	log     hclog.Logger
@@ -326,8 +326,8 @@ func (n *Node) openRaftLog() *raftlog.Log {
 	})
 }
 
-// newDiskMonitor returns the monitor of the disk with the data directory. No
-// function of its configuration is called before raft starts.
+// newDiskMonitor returns the monitor of the disk with the data directory. Before
+// raft starts, the monitor calls only Space and Leads of its configuration.
 func (n *Node) newDiskMonitor() *diskspace.Monitor {
 	return diskspace.New(diskspace.Config{
 		NodeID:  n.cfg.NodeID,

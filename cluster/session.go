@@ -26,7 +26,7 @@ type Session struct {
 
 	// reading is set if the last script with a large reply was executed as a
 	// read. logging is set if that script went through the log after a dry run:
-	// see inPieces.
+	// see single.
 	reading, logging bool
 
 	wait   *wait     // the current wait: see Block
@@ -83,7 +83,7 @@ type call struct {
 	// at, if not 0, asks the owner to run the read on this node's state
 	// machine, once it has applied this log index: see readHere.
 	at    uint64
-	since int64 // forwarder.recent when the call was made
+	since int64 // forwarder.recent when the call's current wait began
 	// queued is forwarder.recent when the call began to wait in
 	// forwarder.large.
 	queued int64

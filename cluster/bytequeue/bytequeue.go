@@ -1,5 +1,5 @@
 // Package bytequeue limits the total size of the large items that are on their
-// way at the same time. An item that exceeds the limit waits, in order of
+// way at the same time. An item for which there is no room waits, in order of
 // arrival. Small items do not enter the queue. Therefore a small item waits
 // behind no more bytes of large items than the limit, or behind one item that
 // is larger than the limit.

@@ -71,9 +71,10 @@ type Leader struct {
 // port refuses the connection, the leader's process has died, and another node
 // has campaigned before this node noticed. Then this node campaigns one step
 // later than its rank requires. If the last leader accepts the connection, it
-// is alive, and the election is left to raft's timers. The caller dials again
-// only if the dial got no answer. SeekLast returns an error if the last leader
-// says that this node is not a member.
+// is alive, and the election is left to raft's timers. In both cases, SeekLast
+// clears last. If the dial fails in another way, the caller dials again.
+// SeekLast returns an error if the last leader says that this node is not a
+// member.
 func (c *Campaigner) SeekLast(ctx context.Context, last *Leader) error {
 	if last.ID == "" || last.ID == c.cfg.ID || !c.cfg.Enabled {
 		return nil

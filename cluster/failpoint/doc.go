@@ -79,16 +79,16 @@ const (
 	// sent them to its clients.
 	ReplyReceived = "reply-received"
 	// JoinNoted: a node has recorded that it joins, and has not asked to be
-	// added.
+	// admitted.
 	JoinNoted = "join-noted"
-	// JoinAnswered: a node has been added, and has not recorded the log index
-	// of that change.
+	// JoinAnswered: a node has been admitted, and has not recorded the log index
+	// of its admission.
 	JoinAnswered = "join-answered"
-	// JoinedNoted: a node has recorded the log index at which it became a
-	// member, and has not started raft.
+	// JoinedNoted: a node has recorded the log index of its admission, and has
+	// not started raft.
 	JoinedNoted = "joined-noted"
-	// FormConfirmed: the node that forms the cluster has sent its id to some of
-	// the other nodes.
+	// FormConfirmed: the node that forms the cluster has sent the cluster's id
+	// to at least one of the other nodes.
 	FormConfirmed = "form-confirmed"
 )
 

@@ -8,8 +8,8 @@ import (
 
 // PeerHealth is what a member of the cluster last answered to this node: that
 // the member is up, and at which addresses clients reach it. The log contains
-// only the peer addresses. ClientAddr, SentinelAddr and RunID are empty until
-// the member has answered once.
+// only the peer addresses. ClientAddr, SentinelAddr, HTTPAddr and RunID are empty
+// until the member has answered once.
 type PeerHealth struct {
 	ID           string
 	PeerAddr     string
@@ -24,8 +24,9 @@ type PeerHealth struct {
 	Disk         DiskStatus
 }
 
-// AskEvery is how often this node asks the members. It bounds how long a
-// node that has died is still listed as alive.
+// AskEvery is how long this node pauses after it has asked the members. A node
+// that has died is listed as alive for at most this time and the time limit of
+// a request.
 const AskEvery = time.Second
 
 // Book records what each member last reported about itself. Its methods are

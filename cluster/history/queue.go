@@ -26,7 +26,7 @@ const (
 // queue contains the frames and requests that wait for the goroutine that writes.
 // The goroutine that applies entries encodes their events directly into the queue,
 // so that it allocates no memory for each entry. It wakes the goroutine that writes
-// only if the queue was empty.
+// only if the queue was empty or has reached urgentBytes.
 type queue struct {
 	buf    []byte   // the frames one after the other, without their lengths and checksums
 	hashes []uint32 // keyHash of the key of each event of a grant in buf

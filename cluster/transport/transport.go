@@ -37,8 +37,11 @@ import (
 //     raftlog.Log.Durable).
 //   - It delays entries for a member that does not answer. See peerProbe.
 //   - It sends followers a commit index that no entry carries. See commitNotices.
-//   - It repeats a request for a vote on another connection if the connection
-//     that it had kept was broken. See RequestVote.
+//   - It repeats a request for a vote or for entries on another connection if
+//     the connection that it had kept was broken. See RequestVote.
+//   - It sends no requests for pre-votes if this node was removed. See
+//     RequestPreVote.
+//   - It measures the pauses between the requests of other nodes. See Silence.
 type Transport struct {
 	*raft.NetworkTransport
 	self     raft.ServerID
