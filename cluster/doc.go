@@ -6,8 +6,8 @@
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.
 //
-// Each package below this one can be understood by itself: raftlog (the log,
-// the vote and the snapshots), transport (raft's messages), machine (the state
+// Each package below this one can be understood by itself, for example raftlog
+// (the log, the vote and the snapshots), transport (raft's messages), machine (the state
 // machine of a node), execution (reads and scripts within their budgets),
 // readindex (confirmation of reads), fairshare (slots for work that takes
 // long), features (the feature version of the cluster), health (what nodes
@@ -33,8 +33,8 @@
 //
 // A Node consists of parts (see the type parts). Each part lists in its fields
 // the other parts that it uses, and Open makes a part after the parts that it
-// uses. (Only the log and the state machine report to parts that are made
-// later, but they do so only once raft runs.) Each part has its own lock, and
+// uses. (Only the log, the state machine and the monitor of the disk call parts
+// that are made later, but they do so only once raft runs.) Each part has its own lock, and
 // no part takes the lock of another. While a part holds its own lock, it may
 // call a method of another part only if that method does not call the first
 // part. For example, leaderships.termStarted runs with the lock of the machine
@@ -88,7 +88,11 @@
 //   - removalWatch.keep finds out whether this node was removed,
 //   - snapshot.Taker.Keep takes snapshots,
 //   - diskspace.Monitor.Keep watches the free space of the disk,
-//   - health.Book.Keep asks the members for their status.
+//   - health.Book.Keep asks the members for their status,
+//   - events.Queue.Deliver passes events to the listener,
+//   - transport.Silent.Run passes requests to raft if the node is settling when
+//     it starts,
+//   - one goroutine writes each backup that a client reads.
 //
 // raftlog owns the asynchronous log writer, which ends after raft. A leadership
 // owns propose and keepTime. The mux owns one goroutine for each stream that it

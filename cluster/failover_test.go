@@ -65,7 +65,7 @@ func TestFailover_FirstInOrderIsBehind(t *testing.T) {
 	c := start(t, 3, func(o *cluster.Options) {
 		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0
 		o.LeaseTimeout = o.HeartbeatTimeout
-		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for raft's timers fails
+		o.LeaderWait = slowdown * 6 * time.Second // a command that waits for raft's timers fails
 	})
 	c.transfer("n3")
 	c.caughtUp()
@@ -92,7 +92,7 @@ func TestFailover_CandidateHeardBeforeRefusal(t *testing.T) {
 	c := start(t, 3, func(o *cluster.Options) {
 		o.HeartbeatTimeout, o.LeaderSilence = slowdown*12*time.Second, 0
 		o.LeaseTimeout = o.HeartbeatTimeout
-		o.LeaderWait = slowdown * 6 * time.Second // a write that waits for raft's timers fails
+		o.LeaderWait = slowdown * 6 * time.Second // a command that waits for raft's timers fails
 	})
 	c.transfer("n3")
 	c.caughtUp()

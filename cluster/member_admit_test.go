@@ -283,7 +283,7 @@ func TestAdmission_Alive(t *testing.T) {
 }
 
 // A cluster with a secret refuses nodes with another secret or none, even nodes
-// that were added. The error that such a node receives is authenticated.
+// that were added. Such a node reports the reason.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	right, wrong := bytes.Repeat([]byte("r"), rpc.MinSecret), bytes.Repeat([]byte("w"), rpc.MinSecret)

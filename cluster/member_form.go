@@ -81,7 +81,7 @@ func (f *founder) form() (*raft.Configuration, error) {
 }
 
 // setPhase sets what the node waits for, or why it does not take part in the
-// cluster. It is "" while the node is a member.
+// cluster. It is "" if neither applies.
 func (f *founder) setPhase(text string) {
 	f.mu.Lock()
 	f.phase = text

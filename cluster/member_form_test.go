@@ -40,8 +40,8 @@ func TestForm_AnyOrder(t *testing.T) {
 	}
 }
 
-// oneCluster checks that all nodes know the same cluster id and the same
-// members.
+// oneCluster checks that all nodes have the same cluster id, and waits until each
+// of them knows other members, if there are any.
 func (c *testCluster) oneCluster() {
 	c.t.Helper()
 	ids := make(map[string]bool)
@@ -58,7 +58,7 @@ func (c *testCluster) oneCluster() {
 	for _, id := range c.ids() {
 		// A node may have a link to the leader before it has the first entry,
 		// which is the configuration.
-		eventually(c.t, id+" to know all members", func() bool { return len(c.node(id).Acknowledging()) == len(c.ids())/2 })
+		eventually(c.t, id+" to know other members", func() bool { return len(c.node(id).Acknowledging()) == len(c.ids())/2 })
 	}
 }
 
@@ -271,7 +271,7 @@ func TestJoin_LeaderCutOff(t *testing.T) {
 	c.caughtUp()
 }
 
-// A node that dies while it joins may ask again, whether it was added or not.
+// A node that dies while it joins may ask again, whether it was admitted or not.
 func TestJoin_CutShort(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -279,7 +279,7 @@ func TestJoin_CutShort(t *testing.T) {
 	c.place("n4", append(slices.Clone(c.peers), peer("n4")))
 	c.add("n4")
 
-	// First, n4 was not added: it stored the cluster id and then died.
+	// First, n4 was not admitted: it stored the cluster id and then died.
 	s, err := storage.Open(storage.Config{Dir: c.members["n4"].dir, NodeID: "n4", LogKind: "wal", Fatal: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestJoin_CutShort(t *testing.T) {
 	c.net.refuse(rpc.ServiceRaft, "n4") // n4 gets no data
 	c.net.heal()
 
-	// Second, n4 was added, and it dies before its log contains an entry.
+	// Second, n4 was admitted, and it dies before its log contains an entry.
 	eventually(t, "n4 to be admitted", func() bool { return c.log.Count("n4: joined cluster") > 0 })
 	eventually(t, "n4 to be asked", func() bool {
 		return c.log.Count("member cannot become a voter yet: node=n4 error=\"still catching up\"") > 2

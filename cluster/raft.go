@@ -72,7 +72,7 @@ func (ri *raftInstance) await(ctx context.Context, f raft.Future) error {
 	}
 }
 
-// settling reports whether this node's log ends before the change that added
+// settling reports whether this node's log ends before the change that admitted
 // the node.
 func (ri *raftInstance) settling() bool {
 	joined := ri.stores.Identity().JoinIndex

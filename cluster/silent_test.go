@@ -12,7 +12,7 @@ import (
 func silentOptions(o *cluster.Options) {
 	o.HeartbeatTimeout = slowdown * 4 * time.Second
 	o.LeaseTimeout = o.HeartbeatTimeout
-	o.LeaderWait = slowdown * 3 * time.Second // a write that waits for raft's timers fails
+	o.LeaderWait = slowdown * 3 * time.Second // a command that waits for raft's timers fails
 }
 
 // TestSilent_LeaderReplaced lets a leader hang: its connections stay open, and

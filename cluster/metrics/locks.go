@@ -16,7 +16,8 @@ var lockBuckets = [...]time.Duration{
 	5 * time.Minute, 15 * time.Minute, time.Hour,
 }
 
-// lockEnds are the ways in which a grant ends.
+// lockEnds are the ways in which a grant ends that are counted. FLUSHDB, FLUSHALL
+// and a restore also end grants.
 var lockEnds = [...]string{
 	fsm.LockReleased, fsm.LockExpired, fsm.LockDeleted, fsm.LockBroken, fsm.LockOverwritten, fsm.LockUndelivered,
 	fsm.LockRenamed,

@@ -104,7 +104,7 @@ func New() *Counters {
 		Leaderships: counter("leaderships_total", "Times that this node began to lead."),
 		EventsMissed: counter("events_missed_total",
 			"Times that events of the log could not be delivered to this node's clients one by one, because a "+
-				"snapshot came in their place or delivery took too long."),
+				"snapshot came in their place, delivery took too long, or this node was removed."),
 		Scripts: counter("scripts_total", "Scripts, functions and libraries run by this node's "+
 			"interpreter. The leader runs those of all clients; any node runs read-only ones."),
 		WritesRefused: counter("writes_refused_total",
@@ -119,8 +119,8 @@ func New() *Counters {
 		ScriptSeconds: histogram("script_seconds", "Seconds that a script ran in this node's interpreter.", seconds),
 		SlowReads: counter("slow_reads_total",
 			"Groups of reads that ran on a copy-on-write clone, because they took longer than 0.5 ms or "+
-				"contain scripts. The leader runs those of all clients; any node runs those of its READONLY "+
-				"connections."),
+				"contain scripts. The leader runs most of them; any node runs those of its READONLY connections "+
+				"and those of its clients that have large replies."),
 		SlowReadSeconds: histogram("slow_read_seconds",
 			"Seconds that a slow read ran, without the time in which other reads had its slot.", seconds),
 		SlowReadsRefused: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -134,10 +134,10 @@ func New() *Counters {
 		},
 		LockHistoryGaps: counter("lock_history_gaps_total",
 			"Gaps in this node's history of locks since it started: it got a snapshot in place of entries, events "+
-				"came faster than the disk wrote them, or a file was damaged."),
+				"could not be written or came faster than the disk wrote them, or a file was damaged."),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "holdfast", Name: "disk_write_seconds",
-			Help:    "Seconds of a durable write, by operation: append is the log, stable is term and vote.",
+			Help:    "Seconds of a durable write, by operation: append is the log, stable is the file with term and vote.",
 			Buckets: seconds,
 		}, []string{"op"}),
 	}

@@ -38,7 +38,7 @@ type State struct {
 }
 
 // Read reads the data directory of a stopped node: the newest snapshot and all
-// log entries after it. It makes the same checks as a node that starts. It
+// log entries after it. It checks the files as a node that starts does. It
 // works on a copy, which it creates in the directory scratch and removes at the
 // end. If scratch is "", it creates the copy in the directory for temporary
 // files.

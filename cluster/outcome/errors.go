@@ -3,13 +3,13 @@ package outcome
 import "errors"
 
 // Errors of a client's group, each with its outcome. Only package resp
-// translates them to the wire.
+// translates them to replies.
 var (
 	// ErrNoLeader means that the node did not send the group, because for
-	// cluster.Config.LeaderWait the node knew no leader.
+	// cluster.Options.LeaderWait the node knew no leader.
 	ErrNoLeader = NewNotExecuted(true, "no leader")
 	// ErrCrowded means that the node did not send a large group, because for
-	// cluster.Config.ResolveWait the group has waited for the outcome of
+	// cluster.Options.ResolveWait the group has waited for the outcome of
 	// earlier large groups.
 	ErrCrowded = NewNotExecuted(true, "other large commands of this node took too long")
 	// ErrClosed means that the node is stopping and has not sent the group.
@@ -25,11 +25,12 @@ var (
 	// a command of the group.
 	ErrFeature = NewNotExecuted(false, "the feature version of the cluster does not include the command: "+
 		"not executed, upgrade every node first")
-	// ErrBehind means that, within cluster.Config.ResolveWait, the node has not
+	// ErrBehind means that, within cluster.Options.ResolveWait, the node has not
 	// applied the log index that a large read must see.
 	ErrBehind = NewNotExecuted(true, "this node is too far behind the leader to answer a large read")
 	// ErrUnknown means that the group was sent and its outcome could not be
-	// determined within cluster.Config.ResolveWait.
+	// determined within cluster.Options.ResolveWait, or before the node stopped
+	// or was removed.
 	ErrUnknown error = &Error{outcome: Unknown, text: msgUnknown}
 	// ErrReplyLost means that the group was executed, but its reply was lost in
 	// a change of leader. That happens to replies that are too large for the

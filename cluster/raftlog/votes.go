@@ -52,11 +52,11 @@ func (s singleVote) Get(key []byte) ([]byte, error) {
 // this: a node without data follows any leader, and a node that reads the log
 // from its start takes each past membership for the current one.
 //
-// So the leader that adds a node gives it two numbers: the log index of the
-// change that adds the node, and the leader's term. The node votes for no
+// So the leader that admits a node gives it two numbers: the log index of the
+// entry that admits the node, and the leader's term. The node votes for no
 // candidate until its log has reached that index, and from its start it follows
 // no leader of an older term. A node whose log has reached that index knows the
-// change, and everything before it.
+// entry, and everything before it.
 
 // errVoteGuarded makes raft refuse a vote instead of storing it.
 var errVoteGuarded = errors.New("the log of this node does not yet contain the change that admitted the node")
@@ -69,7 +69,7 @@ type voteGuard struct {
 }
 
 // GetUint64 implements raft.StableStore. The current term that it returns is at
-// least the term in which the node was added. raft reads the current term when
+// least the term in which the node was admitted. raft reads the current term when
 // it starts, and stores it again.
 func (s voteGuard) GetUint64(key []byte) (uint64, error) {
 	v, err := s.StableStore.GetUint64(key)

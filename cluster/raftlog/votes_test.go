@@ -72,7 +72,7 @@ func (unreadable) GetUint64([]byte) (uint64, error) { return 0, errDisk }
 
 // TestVoteGuard checks that a node that joins begins in the term of the leader
 // that admitted it, and stores no vote before its log has reached the entry
-// that made it a member.
+// that admitted it.
 func TestVoteGuard(t *testing.T) {
 	s, err := storage.Open(storage.Config{Dir: t.TempDir(), NodeID: "n1", LogKind: "wal", Fatal: func(err error) { t.Error(err) }})
 	if err != nil {

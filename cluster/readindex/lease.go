@@ -79,9 +79,9 @@ func (r *Rounds[R]) leads() bool {
 // to have a lease. Otherwise it returns false. The reader must call Holds when
 // it has its result, and discard the result if Holds returns false.
 //
-// When half of the lease is over, Leased starts a round that renews it. Nothing
-// else renews a lease, so a leader without reads asks for no promises, and no
-// promise delays the next election.
+// When half of the lease is over, Leased starts a round that renews it. Apart
+// from that, only rounds with reads renew a lease. So a leader without reads
+// asks for no promises, and no promise delays the next election.
 func (r *Rounds[R]) Leased(rd R) bool {
 	l := r.leases.now.Load()
 	if l == nil || r.cfg.Changes() != l.changes {

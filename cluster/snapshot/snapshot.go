@@ -136,7 +136,7 @@ type Config struct {
 	RoomFor func(bytes int64) error
 	Mono    func() time.Duration // monotonic time
 	Wall    func() time.Time
-	// Every is how many bytes of log are applied between two snapshots, and
+	// Every is the size of the log, in bytes, at which Keep takes a snapshot, and
 	// Trailing is how many bytes of log remain after a snapshot.
 	Every, Trailing int64
 	Taken, Failed   prometheus.Counter
@@ -164,7 +164,7 @@ func (s *Taker) Problem() string { return s.health.text(s.cfg.Machine.Applied())
 // leader's snapshot. It returns "" if that is not known to be the case.
 func (s *Taker) Behind() string { return s.health.behind(s.cfg.Machine.Applied()) }
 
-// Keep takes a snapshot when the log has grown by Config.Every bytes, or when
+// Keep takes a snapshot when the log has at least Config.Every bytes, or when
 // the entries since the last snapshot took snapshotAfter to apply. raft's own
 // trigger counts entries. That is no good measure, because an entry can have a
 // hundred bytes or 256 KiB, and can take a microsecond or a second. Keep runs

@@ -45,7 +45,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen measures the full check of a log of 128 MiB at start.
+// BenchmarkOpen measures the full check of a log at start: of an empty log, and
+// of a log of 128 MiB.
 func BenchmarkOpen(b *testing.B) {
 	for _, kind := range kinds {
 		for _, mib := range []int{0, 128} {

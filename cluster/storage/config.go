@@ -38,8 +38,8 @@ type Config struct {
 	// memory.
 	SegmentBytes int
 
-	// StallAfter is how long an append or a write of term or vote may take
-	// before the watchdog calls Fatal. A deletion may take ten times as long.
+	// StallAfter is how long an append or a write to stable.db may take before
+	// the watchdog calls Fatal. A deletion may take ten times as long.
 	// Default 3 s. It should be several election timeouts, so that a shorter
 	// pause of the disk causes only a change of leader.
 	StallAfter time.Duration
@@ -63,8 +63,8 @@ type Config struct {
 	Fatal func(error)
 
 	// Observe, if set, is called after every append ("append") and after every
-	// write of term, vote or segment list ("stable"), with the duration and the
-	// number of payload bytes. It runs on the write path and must be quick.
+	// write to stable.db ("stable"), with the duration and the number of payload
+	// bytes. It runs on the write path and must be quick.
 	Observe func(op string, d time.Duration, bytes int)
 
 	// SegmentFS is the file system for the segments of a raft-wal log. Tests

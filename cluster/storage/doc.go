@@ -10,6 +10,7 @@
 //	wal/*.wal     the log as raft-wal segments   (Config.LogKind "wal")
 //	log.db        the log in raft-boltdb         (Config.LogKind "boltdb")
 //	snapshots/    raft.FileSnapshotStore, with a seal.json beside each meta.json
+//	history/      the history of locks (package cluster/history writes it)
 //
 // The log, the stable store and the snapshot store are raft-wal, raft-boltdb
 // and hashicorp/raft. Where they do not guarantee something that Holdfast
@@ -53,6 +54,7 @@
 // before it recorded them in acked. The second is a data directory that was
 // replaced as a whole by an older copy of itself. Only the other nodes can
 // detect that, by Identity.Boot.
+//
 // # Failing disks
 //
 // Every failure of a write to the log, to stable.db or to acked is final. The

@@ -330,8 +330,8 @@ func TestRotation_ErrorIsFinal(t *testing.T) {
 	}
 }
 
-// TestOpen_CrashWhileNew checks every state that a crash in the first Open can
-// leave after node.json was created.
+// TestOpen_CrashWhileNew checks that a directory can be opened if a crash in the
+// first Open left node.json and some of the other files, which are incomplete.
 func TestOpen_CrashWhileNew(t *testing.T) {
 	for _, kind := range []string{LogKindWAL, LogKindBoltDB} {
 		for n := range 6 {

@@ -329,8 +329,8 @@ func (s *Stores) Err() error { return s.g.err() }
 // when it forms a cluster, and no election is ever held in that term. If the
 // first term is stored without an entry, a crash happened between these two
 // writes. The term and the vote of a node that joins do not count: it has
-// received its term from the leader that added it, and gives no vote before it
-// has a log.
+// received its term from the leader that admitted it, and gives no vote before
+// it has a log.
 func (s *Stores) Empty() (bool, error) {
 	last, err := s.log.LastIndex()
 	if err != nil {
@@ -368,8 +368,8 @@ func (s *Stores) SetClusterID(id string, joins bool) error {
 	return s.renameLocked(n)
 }
 
-// SetJoined durably records that the leader of a term has made the node a
-// member. index is the log index of that change, or an index after it.
+// SetJoined durably records that the leader of a term has admitted the node.
+// index is the log index of the admission.
 func (s *Stores) SetJoined(index, term uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -403,7 +403,7 @@ func (s *Stores) Close() error {
 	return s.release()
 }
 
-// release closes what is open, in the reverse order of open.
+// release closes what is open, the log first and the lock last.
 func (s *Stores) release() error {
 	var errs []error
 	if s.log != nil {
