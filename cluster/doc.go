@@ -7,12 +7,12 @@
 // may change in any commit.
 //
 // Each package below this one can be understood by itself, for example raftlog
-// (the log, the vote and the snapshots), transport (raft's messages), machine (the state
-// machine of a node), execution (reads and scripts within their budgets),
-// readindex (confirmation of reads), fairshare (slots for work that takes
-// long), features (the feature version of the cluster), health (what nodes
-// report), diskspace, events and clientid. The files of this package are named
-// by what they do:
+// (the log, the vote and the snapshots), transport (raft's messages), machine
+// (the state machine of a node), execution (reads and scripts within their
+// budgets), readindex (confirmation of reads), fairshare (slots for work that
+// takes long), features (the feature version of the cluster), health (what
+// nodes report), diskspace, events and clientid. The files of this package are
+// named by what they do:
 //
 //   - leadership*.go: the objects that only a leader has. They stamp and propose
 //     entries. leadership_term.go opens and closes the leadership.
@@ -34,11 +34,11 @@
 // A Node consists of parts (see the type parts). Each part lists in its fields
 // the other parts that it uses, and Open makes a part after the parts that it
 // uses. (Only the log, the state machine and the monitor of the disk call parts
-// that are made later, but they do so only once raft runs.) Each part has its own lock, and
-// no part takes the lock of another. While a part holds its own lock, it may
-// call a method of another part only if that method does not call the first
-// part. For example, leaderships.termStarted runs with the lock of the machine
-// held, so nothing that it calls may read the state machine.
+// that are made later, but they do so only once raft runs.) Each part has its
+// own lock, and no part takes the lock of another. While a part holds its own
+// lock, it may call a method of another part only if that method does not call
+// the first part. For example, leaderships.termStarted runs with the lock of
+// the machine held, so nothing that it calls may read the state machine.
 //
 // # Life of a write
 //

@@ -35,9 +35,9 @@ func TestRemoved_Says(t *testing.T) {
 	}
 }
 
-// TestRemoved_AnswersAtOnce checks that the clients of a removed leader get
-// replies to the commands that are in flight, and that later commands, reads of
-// the local state and commands that wait are answered at once.
+// TestRemoved_AnswersAtOnce checks that the commands that are in flight end when
+// their node is removed while it leads. It also checks that later commands,
+// reads of the local state and commands that wait are answered at once.
 func TestRemoved_AnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.LeaderWait, o.ResolveWait = time.Hour, time.Hour })

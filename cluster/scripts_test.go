@@ -144,8 +144,9 @@ func TestScripts_ExactlyOnce(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestScripts_Kill checks that no node can write while a script runs, that
-// everything else continues, and that SCRIPT KILL works on any node.
+// TestScripts_Kill checks that a write waits while a script runs, that reads and
+// the leadership continue, and that SCRIPT KILL works on a node that did not
+// send the script.
 func TestScripts_Kill(t *testing.T) {
 	t.Parallel()
 	l := newLines()

@@ -234,9 +234,9 @@ func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit ti
 // enter waits for a slot for a read-only script. Each such script may use the
 // full memory limit and occupy a processor, so there are few slots, and the
 // client that has had the least time goes first. At least half of the slots are
-// reserved for scripts that are not known to be slow. Such scripts usually wait only
-// briefly, but many may arrive at a time, so the limit of their wait is longer.
-// The wait is limited, because the clone that the script reads becomes
+// reserved for scripts that are not known to be slow. Such scripts usually wait
+// only briefly, but many may arrive at a time, so the limit of their wait is
+// longer. The wait is limited, because the clone that the script reads becomes
 // outdated, and because clients give up.
 func (h *Scripts) enter(name string, who fairshare.Worker, done <-chan struct{}) (leave func(), refusal string) {
 	if !h.isSlow(name) {

@@ -137,7 +137,8 @@ func New() *Counters {
 				"could not be written or came faster than the disk wrote them, or a file was damaged."),
 		DiskSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "holdfast", Name: "disk_write_seconds",
-			Help:    "Seconds of a durable write, by operation: append is the log, stable is the file with term and vote.",
+			Help: "Seconds of a durable write, by operation: append is the log, stable is the file with term and " +
+				"vote.",
 			Buckets: seconds,
 		}, []string{"op"}),
 	}
