@@ -69,8 +69,8 @@ func TestLane_Short(t *testing.T) {
 	})
 }
 
-// The number of waiting dry runs is limited, per user and in total, and a dry
-// run that gives up no longer counts.
+// The number of waiting dry runs of a user and the bytes of all waiting groups
+// are limited, and a dry run that gives up no longer counts.
 func TestLane_Full(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLane(math.MaxInt64, laneMost, platform.Elapsed)
