@@ -202,9 +202,9 @@ func (ws *waits) takeServed(payload []byte) error {
 // woken is called by the machine for every entry, in log order. list contains
 // the waiters that the entry has served or ended.
 func (ws *waits) woken(list []fsm.Woken) {
-	for i := range list {
-		if list[i].Session == ws.id {
-			ws.look(list[i].Origin, false)
+	for _, w := range list {
+		if w.Session() == ws.id {
+			ws.look(w.Origin(), false)
 		}
 	}
 	ws.mu.Lock()

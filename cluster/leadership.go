@@ -90,12 +90,19 @@ type proposal struct {
 	stamped    time.Duration
 }
 
+// servedWait is a wait that has ended with a reply, and the receivers of its
+// session.
+type servedWait struct {
+	fsm.Woken
+	receivers []resultReceiver
+}
+
 // resultReceiver receives the results of one session's groups. Its methods are
 // called in log order and must not block.
 type resultReceiver interface {
 	deliver(groups []fsm.GroupResult)
 	// served reports that a client's wait has ended with a reply.
-	served(w *fsm.Woken)
+	served(w fsm.Woken)
 }
 
 func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadership {
@@ -232,9 +239,14 @@ func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
 	for i, id := range res.Sessions {
 		receivers[i] = ld.receivers[id]
 	}
-	woken := make([][]resultReceiver, len(res.Woken))
-	for i := range res.Woken {
-		woken[i] = ld.receivers[res.Woken[i].Session]
+	var woken []servedWait
+	for _, w := range res.Woken {
+		if reply := w.Reply(); reply == nil || len(reply) > maxRepliesFrame {
+			continue
+		}
+		if all := ld.receivers[w.Session()]; len(all) > 0 {
+			woken = append(woken, servedWait{w, all})
+		}
 	}
 	ld.mu.Unlock()
 	if len(res.Groups) > 0 {
@@ -255,13 +267,9 @@ func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
 			s.deliver(groups)
 		}
 	}
-	for i, all := range woken {
-		w := &res.Woken[i]
-		if w.Reply == nil || len(w.Reply) > maxRepliesFrame {
-			continue
-		}
-		for _, s := range all {
-			s.served(w)
+	for _, w := range woken {
+		for _, s := range w.receivers {
+			s.served(w.Woken)
 		}
 	}
 	for _, f := range p.clockWaits {

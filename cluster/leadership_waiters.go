@@ -233,7 +233,7 @@ func (p *partReceiver) deliver([]fsm.GroupResult) { signal(p.applied) }
 
 // served implements resultReceiver. It is never called, because no client waits
 // in partSession.
-func (p *partReceiver) served(*fsm.Woken) {}
+func (p *partReceiver) served(fsm.Woken) {}
 
 // partSession returns the session whose groups remove the waiters of earlier
 // starts of nodes. It is not the session of the leader's forwarder, because the

@@ -98,7 +98,7 @@ func (l *localLink) deliver(groups []fsm.GroupResult) {
 
 // served implements resultReceiver. It does nothing, because this node's own
 // state machine wakes its clients.
-func (l *localLink) served(*fsm.Woken) {}
+func (l *localLink) served(fsm.Woken) {}
 
 func (l *localLink) read(c *call) { l.ld.read(c) }
 

@@ -62,11 +62,11 @@ func (w *writeServer) deliver(groups []fsm.GroupResult) {
 // served implements resultReceiver. The node would find the reply in its own
 // state machine too, but only when a later message of raft tells it that the
 // entry is committed.
-func (w *writeServer) served(n *fsm.Woken) {
+func (w *writeServer) served(n fsm.Woken) {
 	err := w.stream.TrySendFunc(frameServed, func(dst []byte) []byte {
-		dst = binary.AppendUvarint(dst, n.Origin)
-		dst = binary.AppendUvarint(dst, uint64(n.Pos))
-		return append(dst, n.Reply...)
+		dst = binary.AppendUvarint(dst, n.Origin())
+		dst = binary.AppendUvarint(dst, uint64(n.Pos()))
+		return append(dst, n.Reply()...)
 	})
 	if err != nil {
 		w.stream.Close() // for the same reason as in deliver

@@ -55,7 +55,7 @@ const (
 	// FeatureOperate changes the meaning of entries in these ways:
 	//   - Fencing tokens come from a counter with an epoch (see nextToken).
 	//   - The data can be replaced with that of a backup (see RestoreCommand).
-	//   - During a quarantine, no lock is granted (see quarantine.go).
+	//   - During a quarantine, no lock is granted (see operating.go).
 	FeatureOperate = 5
 
 	// FeatureLocks changes the meaning of entries in these ways:

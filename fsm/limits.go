@@ -69,7 +69,7 @@ func (c *Ctx) overweight(n *waiter) string {
 	if c.m.features < FeatureWaits {
 		return ""
 	}
-	if of, _ := w.users.Get(n.user); of+n.weight() > maxWaitWeight {
+	if w.weightOf(n.user)+n.weight() > maxWaitWeight {
 		return msgUserWaiters
 	}
 	if at, found := w.node(n.session.NodeID); found && w.nodes[at].weight+n.weight() > maxWaitWeight {
@@ -85,6 +85,15 @@ func (n *waiter) weight() int {
 		return 4
 	}
 	return 1 + len(n.keys)
+}
+
+// leastWeight is the smallest weight of a waiter. Every waiter has a key.
+const leastWeight = 2
+
+// weightOf returns the sum of the weights of a user's waiters.
+func (w *waits) weightOf(user string) int {
+	of, _ := w.users.Get(user)
+	return of
 }
 
 // addWeight adds weight, which may be negative, to the sum of the weights of a

@@ -57,8 +57,8 @@ func (s *lockNodes) do(client, line string) string {
 		s.t.Fatal(err)
 	}
 	for _, w := range res.Woken {
-		if w.Reply != nil {
-			s.woken[fmt.Sprintf("%s/%d", w.Session.NodeID, w.Origin)] = w.Pos
+		if w.Reply() != nil {
+			s.woken[fmt.Sprintf("%s/%d", w.Session().NodeID, w.Origin())] = w.Pos()
 		}
 	}
 	if !s.unchecked {

@@ -174,7 +174,7 @@ type Result struct {
 	Groups    []GroupResult
 	// Events are the events of the entry that Want selects, in order.
 	Events []Event
-	// Woken are the connections whose waits the entry ended.
+	// Woken are the waits that the entry ended.
 	Woken []Woken
 	// Locks are the events of locks, in order, if RecordLocks has turned them on.
 	// They are valid until the next call of Apply, which uses their memory again.
@@ -388,9 +388,8 @@ func (m *Machine) link(res *Result) {
 		g := &res.Groups[i]
 		h = container.Mix(h + g.Seq + uint64(g.Status)<<56 + uint64(crc32.Checksum(g.Reply, castagnoli)))
 	}
-	for i := range res.Woken {
-		w := &res.Woken[i]
-		h = container.Mix(h + w.Origin + uint64(crc32.Checksum(w.Reply, castagnoli))<<32)
+	for _, w := range res.Woken {
+		h = container.Mix(h + w.Origin() + uint64(crc32.Checksum(w.Reply(), castagnoli))<<32)
 	}
 	m.chain = container.Mix(h)
 }

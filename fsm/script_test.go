@@ -372,10 +372,10 @@ func (s *script) write(g *fsm.Group) []string {
 func (s *script) woken(res *fsm.Result) []string {
 	var out []string
 	for _, w := range res.Woken {
-		line := fmt.Sprintf("woken %s %d:", w.Session, w.Origin)
+		line := fmt.Sprintf("woken %s %d:", w.Session(), w.Origin())
 		end := " gone"
-		for _, n := range s.machines[0].WaitersOf(w.Session) {
-			if _, reply := s.machines[1].Waiter(w.Session, n.Origin, n.Pos); n.Origin == w.Origin {
+		for _, n := range s.machines[0].WaitersOf(w.Session()) {
+			if _, reply := s.machines[1].Waiter(w.Session(), n.Origin, n.Pos); n.Origin == w.Origin() {
 				end = fmt.Sprintf(" %q", reply)
 			}
 		}

@@ -213,7 +213,7 @@ func (c *Ctx) endAllWaits() {
 	})
 	for _, n := range open {
 		c.forget(n)
-		c.woken(n, nil)
+		c.removed(n)
 	}
 	c.readyList, c.readyKeys = nil, nil
 }

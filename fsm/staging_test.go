@@ -145,7 +145,7 @@ func TestRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			dst.want(applyStaged+"7 30000000000 1", "+OK")
-			if !dst.last.Restored || len(dst.last.Woken) != 1 || dst.last.Woken[0].Reply != nil {
+			if !dst.last.Restored || len(dst.last.Woken) != 1 || dst.last.Woken[0].Reply() != nil {
 				t.Errorf("result %+v, want Restored, and one wait that ended without a reply", dst.last)
 			}
 			if got, want := dst.m.Clock().Lease, max(tc.source, tc.target); got != want {

@@ -438,70 +438,6 @@ func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][
 	return false
 }
 
-// readyKey is a key with waiters that must be checked after the current
-// operation.
-type readyKey struct {
-	waitKey
-	gone bool // the key had a stream; if it has none now, the waits of XREADGROUP end
-}
-
-// ready marks a key for a check after the current operation, if the key has
-// waiters.
-func (c *Ctx) ready(k waitKey) { c.markReady(readyKey{waitKey: k}) }
-
-// SignalWaiters marks a key of the current database for a check after the current
-// operation, if the key has waiters. A command must call it if the command may serve
-// waiters without storing a new value. Whenever a value is stored, store marks the
-// key.
-func (c *Ctx) SignalWaiters(key string) { c.ready(waitKey{db: c.db, key: key}) }
-
-// streamGone marks a key that has lost its stream.
-func (c *Ctx) streamGone(k waitKey) { c.markReady(readyKey{waitKey: k, gone: true}) }
-
-// markReady adds k to the keys that serveWaiters checks, if the key has
-// waiters.
-func (c *Ctx) markReady(k readyKey) {
-	if c.m.waits.queues.Len() == 0 || c.readyKeys[k] || c.m.waits.first(k.waitKey, 0) == nil {
-		return
-	}
-	if c.readyKeys == nil {
-		c.readyKeys = make(map[readyKey]bool)
-	}
-	c.readyKeys[k] = true
-	c.readyList = append(c.readyList, k)
-}
-
-// keysOf returns the keys of a database that have waiters.
-func (w *waits) keysOf(db int) []waitKey {
-	var keys []waitKey
-	w.queues.Ascend(queued{waitKey{db: db}, 0, nil}, func(q queued) bool {
-		if q.db == db && (len(keys) == 0 || keys[len(keys)-1] != q.waitKey) {
-			keys = append(keys, q.waitKey)
-		}
-		return q.db == db
-	})
-	return keys
-}
-
-// readyDB marks all keys of a database that was exchanged.
-func (c *Ctx) readyDB(db int) {
-	for _, k := range c.m.waits.keysOf(db) {
-		c.ready(k)
-	}
-}
-
-// losesKeys marks keys of a database that is about to be emptied: the streams
-// and the locks that clients wait for.
-func (c *Ctx) losesKeys(db int) {
-	for _, k := range c.m.waits.keysOf(db) {
-		if k.lock {
-			c.ready(k)
-		} else if o := c.m.dbs[db].Get([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
-			c.streamGone(k)
-		}
-	}
-}
-
 // of returns the waiters of a session.
 func (w *waits) of(id SessionID) []*waiter {
 	var list []*waiter
@@ -514,111 +450,12 @@ func (w *waits) of(id SessionID) []*waiter {
 	return list
 }
 
-// serveWaiters serves the waiters of the keys that are ready. It runs after
-// every operation. Serving a waiter can make other keys ready (BLMOVE).
-func (c *Ctx) serveWaiters() {
-	if len(c.readyList) == 0 {
-		return
+// removed reports to the node of a waiter that the waiter was removed.
+func (c *Ctx) removed(n *waiter) {
+	if n.served { // the reply of the waiter is no longer valid
+		n = &waiter{session: n.session, origin: n.origin, pos: n.pos}
 	}
-	db, proto, session := c.db, c.proto, c.session
-	c.session = -1 // the changes come from the waiters' connections, not from the current one
-	for len(c.readyList) > 0 {
-		list := c.readyList
-		c.readyList, c.readyKeys = nil, nil
-		for _, k := range list {
-			c.db = k.db
-			switch {
-			case k.gone:
-				c.endGroupReads(k.waitKey)
-			case k.lock:
-				c.serveLock(k.waitKey)
-			default:
-				c.serveQueue(k.waitKey)
-			}
-		}
-	}
-	c.db, c.proto, c.session = db, proto, session
-}
-
-func (c *Ctx) serveQueue(k waitKey) {
-	w := &c.m.waits
-	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		o := c.Lookup([]byte(k.key))
-		switch {
-		case o == nil:
-			return
-		case o.Type != n.typ:
-			continue
-		case w.suspended(n.session):
-			return
-		}
-		c.setPosition(c.position + 1)
-		c.proto = n.proto
-		c.served = n
-		taken := n.blocking(c.m.table).Take(c, []byte(k.key))
-		c.served = nil
-		if taken.kind != kindNone { // else the value does not contain what the waiter waits for
-			c.serve(n, taken)
-		}
-	}
-}
-
-// endGroupReads ends the waits of XREADGROUP on a key that no longer has a
-// stream.
-func (c *Ctx) endGroupReads(k waitKey) {
-	if o := c.Lookup([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
-		return
-	}
-	w := &c.m.waits
-	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ != keyspace.TypeStream || w.suspended(n.session) {
-			continue
-		}
-		if b := n.blocking(c.m.table); b.Gone.IsError() {
-			c.serve(n, b.Gone)
-		}
-	}
-}
-
-// blocking returns the decoded command of the waiter.
-func (n *waiter) blocking(t *Table) BlockingCall {
-	b, _ := t.Find(n.args[0]).Routed(n.args).Wait.Block(n.args)
-	return b
-}
-
-// serve ends a wait with a reply.
-func (c *Ctx) serve(n *waiter, r Reply) { c.serveGrant(n, r, nil) }
-
-// serveGrant is like serve. If grant is not nil, the reply is a grant of a
-// lock.
-func (c *Ctx) serveGrant(n *waiter, r Reply, grant *provisional) {
-	reply := r.Append(nil, n.proto)
-	c.tracedServe(n, r)
-	c.dequeue(n)
-	w := &c.m.waits
-	w.conns.Set(&waiter{
-		session: n.session, origin: n.origin, pos: n.pos, served: true, reply: reply, grant: grant,
-	})
-	at, _ := w.node(n.session.NodeID)
-	w.nodes[at].served++
-	if n.forLock() && grant == nil {
-		w.nodes[at].locks--
-	}
-	c.woken(n, reply)
-}
-
-// Woken identifies a connection whose wait has ended, and its waiter. Reply is
-// the reply that the waiter was served. It is nil if the waiter was removed.
-// The caller must not change Reply.
-type Woken struct {
-	Session SessionID
-	Origin  uint64
-	Pos     Pos
-	Reply   []byte
-}
-
-func (c *Ctx) woken(n *waiter, reply []byte) {
-	c.m.woken = append(c.m.woken, Woken{n.session, n.origin, n.pos, reply})
+	c.m.woken = append(c.m.woken, Woken{n})
 }
 
 // endWaits removes the waiters of a list, served or not. If their node is
@@ -627,7 +464,7 @@ func (c *Ctx) woken(n *waiter, reply []byte) {
 func (c *Ctx) endWaits(list []*waiter) {
 	for _, n := range list {
 		c.forget(n)
-		c.woken(n, nil)
+		c.removed(n)
 	}
 }
 
@@ -637,7 +474,7 @@ func (c *Ctx) endOpenWaits(list []*waiter) {
 	for _, n := range list {
 		if n.open() {
 			c.forget(n)
-			c.woken(n, nil)
+			c.removed(n)
 		}
 	}
 }
@@ -660,7 +497,7 @@ func (c *Ctx) endWaitsOf(user string) {
 		return
 	}
 	ends := func(n *waiter) bool { return !n.served && (n.user == user || n.user == "") }
-	var ended []*waiter
+	ended := make([]*waiter, 0, c.mostWaits(w.weightOf(user)+w.weightOf("")))
 	w.conns.Scan(func(n *waiter) bool {
 		if ends(n) {
 			ended = append(ended, n)
@@ -674,6 +511,9 @@ func (c *Ctx) endWaitsOf(user string) {
 	}
 }
 
+// mostWaits returns how many open waiters can have a sum of weights.
+func (c *Ctx) mostWaits(weight int) int { return min(weight/leastWeight, c.m.waits.count) }
+
 // fewEnded is the number of waits from which endWaitsOf and endStart use endMany.
 const fewEnded = 1000
 
@@ -684,33 +524,61 @@ const fewEnded = 1000
 func (c *Ctx) endMany(ended []*waiter, ends func(n *waiter) bool) {
 	w := &c.m.waits
 	left := newWaits()
-	w.conns.Scan(func(n *waiter) bool {
-		if !ends(n) {
-			left.conns.Load(n)
-		}
-		return true
-	})
-	w.queues.Scan(func(q queued) bool {
-		if !ends(q.w) {
-			left.queues.Load(q)
-		}
-		return true
-	})
+	if w.count > len(ended) || w.served() > 0 {
+		w.conns.Scan(func(n *waiter) bool {
+			if !ends(n) {
+				left.conns.Load(n)
+			}
+			return true
+		})
+		w.queues.Scan(func(q queued) bool {
+			if !ends(q.w) {
+				left.queues.Load(q)
+			}
+			return true
+		})
+	}
 	w.conns, w.queues = left.conns, left.queues
 	c.m.woken = slices.Grow(c.m.woken, len(ended))
 	for _, n := range ended {
 		for _, k := range n.keys {
 			c.left(n, k)
 		}
-		at, _ := w.node(n.session.NodeID)
-		w.closed(n)
-		w.nodes[at].n--
-		if n.forLock() {
-			w.nodes[at].locks--
+		c.removed(n)
+	}
+	w.closeAll(ended)
+}
+
+// closeAll removes waiters that have left the trees from the counts. It has the
+// same effect as closed for each of them, but looks up each user and node only
+// once for all its neighbors in the list.
+func (w *waits) closeAll(list []*waiter) {
+	for len(list) > 0 {
+		first, n, locks, weight := list[0], 0, 0, 0
+		for n < len(list) && list[n].user == first.user && list[n].session.NodeID == first.session.NodeID {
+			w.bytes -= list[n].size()
+			weight += list[n].weight()
+			if list[n].forLock() {
+				locks++
+			}
+			n++
 		}
-		c.woken(n, nil)
+		list = list[n:]
+		w.count, w.locks = w.count-n, w.locks-locks
+		w.addWeight(first.user, -weight)
+		at, _ := w.node(first.session.NodeID)
+		node := &w.nodes[at]
+		node.n, node.locks, node.weight = node.n-n, node.locks-locks, node.weight-weight
 	}
 	w.nodes = slices.DeleteFunc(w.nodes, func(n waitNode) bool { return n.n == 0 })
+}
+
+// served returns the number of served waiters.
+func (w *waits) served() (n int) {
+	for i := range w.nodes {
+		n += w.nodes[i].served
+	}
+	return n
 }
 
 // endEarlierStart ends the waits of an earlier start of the node that id names.

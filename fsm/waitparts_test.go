@@ -174,7 +174,7 @@ func TestWaitParts(t *testing.T) {
 					t.Error("the states after removal in parts and in one entry differ")
 				}
 				if !slices.EqualFunc(ended, want, func(a, b fsm.Woken) bool {
-					return a.Origin == b.Origin && a.Pos == b.Pos && a.Reply == nil && b.Reply == nil
+					return a.Origin() == b.Origin() && a.Pos() == b.Pos() && a.Reply() == nil && b.Reply() == nil
 				}) {
 					t.Errorf("%d waiters ended in parts, and %d at once, want the same waiters", len(ended), len(want))
 				}
@@ -264,8 +264,8 @@ func TestWaitParts_Behind(t *testing.T) {
 // result.
 func served(res *fsm.Result) (origins []uint64) {
 	for _, w := range res.Woken {
-		if w.Reply != nil && w.Session == other {
-			origins = append(origins, w.Origin)
+		if w.Reply() != nil && w.Session() == other {
+			origins = append(origins, w.Origin())
 		}
 	}
 	return origins

@@ -117,16 +117,16 @@ func TestWaitUser(t *testing.T) {
 			}
 			var ended []uint64
 			for _, w := range run(9, "", change...).Woken {
-				if w.Reply != nil {
-					t.Errorf("waiter %d was served %q, want its wait to end without a reply", w.Origin, w.Reply)
+				if w.Reply() != nil {
+					t.Errorf("waiter %d was served %q, want its wait to end without a reply", w.Origin(), w.Reply())
 				}
-				ended = append(ended, w.Origin)
+				ended = append(ended, w.Origin())
 			}
 			if !slices.Equal(ended, tc.ended) {
 				t.Errorf("the waits of %v have ended, want %v", ended, tc.ended)
 			}
 			res := run(9, "", "rpush", "q", "x")
-			if len(res.Woken) != 1 || res.Woken[0].Origin != tc.served || res.Woken[0].Reply == nil {
+			if len(res.Woken) != 1 || res.Woken[0].Origin() != tc.served || res.Woken[0].Reply() == nil {
 				t.Errorf("served are %+v, want %d", res.Woken, tc.served)
 			}
 		})

@@ -413,9 +413,9 @@ func (w *world) note(res *fsm.Result, rec fsm.Record) {
 	granted := e.Granted
 	for _, n := range res.Woken {
 		switch {
-		case n.Reply != nil && n.Reply[0] == ':': // only the reply of a grant of a lock is an integer
+		case n.Reply() != nil && n.Reply()[0] == ':': // only the reply of a grant of a lock is an integer
 			e.Granted++
-		case n.Reply != nil:
+		case n.Reply() != nil:
 			e.Served++
 		}
 	}

@@ -352,11 +352,11 @@ func (f *fakeCluster) applyLocked(body []byte) ([]byte, error) {
 		f.listener.Applied(res.Index, res.Events)
 	}
 	for _, w := range res.Woken {
-		if w.Reply == nil {
-			f.waits[w.Origin] <- nil
+		if w.Reply() == nil {
+			f.waits[w.Origin()] <- nil
 		}
 		for _, n := range f.machine.WaitersOf(fakeSession) {
-			if n.Origin == w.Origin {
+			if n.Origin == w.Origin() {
 				_, reply := f.machine.Waiter(fakeSession, n.Origin, n.Pos)
 				f.waits[n.Origin] <- reply
 			}
