@@ -24,6 +24,13 @@ const (
 // one by one.
 const FewEnded = fewEnded
 
+// These are the constants of the backlog.
+const (
+	FewReady    = fewReady
+	ServedWork  = servedWork
+	CheckedWork = checkedWork
+)
+
 // MaxWaitWeight is the largest weight of the waiters of one user or one node.
 const MaxWaitWeight = maxWaitWeight
 

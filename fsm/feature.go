@@ -125,8 +125,13 @@ const (
 	//     ones. This may change the order in which other waiters are served.
 	FeatureWaits = 11
 
+	// FeatureBacklog changes the meaning of entries in these ways:
+	//   - An entry serves waiters only until this has taken a certain work. Later
+	//     entries serve the other waiters: see serve.go.
+	FeatureBacklog = 12
+
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureWaits
+	MaxFeatures = FeatureBacklog
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

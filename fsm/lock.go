@@ -453,22 +453,26 @@ func (c *Ctx) LockWanted(key []byte) bool {
 
 // serveLock gives a lock to the first waiter, if the lock is free or if the
 // waiter may join its holders. It continues with the next waiter until one
-// cannot be served.
-func (c *Ctx) serveLock(k waitKey) {
+// cannot be served. All waiters up to the position last were served or passed
+// over before. The results are those of serveQueue.
+func (c *Ctx) serveLock(k waitKey, last Pos) (checked Pos, done bool) {
 	w := &c.m.waits
-	last := Pos(0) // all waiters up to this position are served or passed over
 	for {
 		o := c.Lookup([]byte(k.key))
 		if o != nil && o.Type != keyspace.TypeLock || c.Delayed([]byte(k.key)) {
-			return
+			return 0, true
 		}
 		n := w.heir(k, last)
 		if n == nil || w.suspended(n.session) {
-			return
+			return 0, true
 		}
+		if c.servedEnough() {
+			return last, false
+		}
+		c.serveWork += checkedWork
 		b := n.blocking(c.m.table)
 		if o != nil && !b.Joins(c, o) {
-			return
+			return 0, true
 		}
 		last = n.pos
 		c.setPosition(c.position + 1)

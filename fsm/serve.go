@@ -1,14 +1,114 @@
 package fsm
 
 import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
+	"github.com/tidwall/btree"
 )
+
+// One command may satisfy very many waiters: an XADD those of 20,000 clients in
+// XREAD BLOCK, and a FLUSHALL the first waiter for each lock. So an entry serves
+// waiters only until this has taken the work serveWork (from FeatureBacklog
+// on). The keys whose waiters have not been checked yet form the backlog. The
+// next entry begins with it, before its groups, and the leader commits clock
+// entries until the backlog is empty.
+//
+// Until then, other commands run. A value in the backlog is an ordinary value,
+// so a command that does not wait may take the elements of a list before its
+// waiters get them. A free lock in the backlog is still reserved for its
+// waiters: see LockReserved.
+
+// These constants are part of what an entry means. Their unit is the step.
+const (
+	// serveWork is the work of serving waiters at which an entry stops: about 2
+	// ms. An entry exceeds it by the work of one waiter at most.
+	serveWork = 200_000
+	// servedWork is the work of serving a waiter, in addition to its reply.
+	servedWork = 700
+	// checkedWork is the work of checking whether a waiter can be served.
+	checkedWork = 30
+	// servedReplyBytes is the length of a reply that takes one step.
+	servedReplyBytes = 2
+	// fewReady is the number of keys up to which a command that makes many keys
+	// ready serves their waiters in its own entry.
+	fewReady = serveWork / servedWork
+)
+
+// backlog contains the keys whose waiters later entries will check.
+type backlog struct {
+	keys *btree.BTreeG[backlogKey]
+	// last is the key that was taken last. The entries visit the keys in turn, so
+	// a key that keeps getting values does not delay the others.
+	last readyKey
+}
+
+// backlogKey is a key in the backlog.
+type backlogKey struct {
+	readyKey
+	behind Pos // the waiters up to this position have been checked
+	// again is set if the key got a new value in the meantime. All waiters are
+	// then checked once more, after those behind the position.
+	again bool
+}
+
+func newBacklog() backlog {
+	return backlog{keys: btree.NewBTreeGOptions(func(a, b backlogKey) bool {
+		return a.readyKey.compare(b.readyKey) < 0
+	}, btree.Options{NoLocks: true})}
+}
+
+func (b backlog) clone() backlog { return backlog{b.keys.IsoCopy(), b.last} }
+
+// has reports whether the backlog contains a key.
+func (b *backlog) has(k readyKey) bool {
+	_, found := b.keys.Get(backlogKey{readyKey: k})
+	return found
+}
+
+// take removes and returns the first key after last, or the first key of all if
+// there is none.
+func (b *backlog) take() (k backlogKey, ok bool) {
+	if k, ok = b.keys.Min(); !ok {
+		return k, false
+	}
+	b.keys.Ascend(backlogKey{readyKey: b.last}, func(n backlogKey) bool {
+		if n.readyKey == b.last {
+			return true
+		}
+		k = n
+		return false
+	})
+	b.keys.Delete(k)
+	b.last = k.readyKey
+	return k, true
+}
 
 // readyKey is a key with waiters that must be checked after the current
 // operation.
 type readyKey struct {
 	waitKey
 	gone bool // the key had a stream; if it has none now, the waits of XREADGROUP end
+}
+
+// compare defines the order of the backlog.
+func (k readyKey) compare(o readyKey) int {
+	return cmp.Or(cmp.Compare(k.db, o.db), strings.Compare(k.key, o.key), compareBools(k.lock, o.lock),
+		compareBools(k.gone, o.gone))
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // ready marks a key for a check after the current operation, if the key has
@@ -37,6 +137,40 @@ func (c *Ctx) markReady(k readyKey) {
 	c.readyList = append(c.readyList, k)
 }
 
+// markMany is like markReady for the keys of a command that makes many keys
+// ready. If there are more than fewReady, it adds them to the backlog at once.
+func (c *Ctx) markMany(keys []readyKey) {
+	if c.m.features < FeatureBacklog || len(keys) <= fewReady {
+		for _, k := range keys {
+			c.markReady(k)
+		}
+		return
+	}
+	for _, k := range keys {
+		c.postpone(backlogKey{readyKey: k})
+	}
+}
+
+// postpone adds a key to the backlog.
+func (c *Ctx) postpone(k backlogKey) {
+	b := &c.m.waits.backlog
+	if old, found := b.keys.Get(k); found {
+		// A lock is given to its first waiters only, so they are checked at
+		// once. Other waiters that were checked before come last, so that the
+		// waiters behind them get their turn even if the key keeps getting
+		// values.
+		if k = old; k.lock {
+			k.behind = 0
+		} else {
+			k.again = k.again || k.behind > 0
+		}
+	}
+	b.keys.Set(k)
+}
+
+// Backlog returns the number of keys whose waiters later entries will check.
+func (m *Machine) Backlog() int { return m.waits.backlog.keys.Len() }
+
 // keysOf returns the keys of a database that have waiters.
 func (w *waits) keysOf(db int) []waitKey {
 	var keys []waitKey
@@ -51,22 +185,47 @@ func (w *waits) keysOf(db int) []waitKey {
 
 // readyDB marks all keys of a database that was exchanged.
 func (c *Ctx) readyDB(db int) {
+	var ready []readyKey
 	for _, k := range c.m.waits.keysOf(db) {
-		c.ready(k)
+		ready = append(ready, readyKey{waitKey: k})
 	}
+	c.markMany(ready)
 }
 
 // losesKeys marks keys of a database that is about to be emptied: the streams
 // and the locks that clients wait for.
 func (c *Ctx) losesKeys(db int) {
+	var ready []readyKey
 	for _, k := range c.m.waits.keysOf(db) {
 		if k.lock {
-			c.ready(k)
+			ready = append(ready, readyKey{waitKey: k})
 		} else if o := c.m.dbs[db].Get([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
-			c.streamGone(k)
+			ready = append(ready, readyKey{k, true})
 		}
 	}
+	c.markMany(ready)
 }
+
+// serveBacklog continues with the backlog. It runs at the beginning of every
+// entry.
+func (c *Ctx) serveBacklog() {
+	b := &c.m.waits.backlog
+	if b.keys.Len() == 0 {
+		return
+	}
+	db, proto, session := c.db, c.proto, c.session
+	c.session = -1
+	for n := b.keys.Len(); n > 0 && !c.servedEnough(); n-- { // check may add a key again
+		if k, ok := b.take(); ok {
+			c.check(k)
+		}
+	}
+	c.db, c.proto, c.session = db, proto, session
+	c.serveWaiters()
+}
+
+// servedEnough reports whether the entry must serve no further waiters.
+func (c *Ctx) servedEnough() bool { return c.serveWork >= serveWork && c.m.features >= FeatureBacklog }
 
 // serveWaiters serves the waiters of the keys that are ready. It runs after
 // every operation. Serving a waiter can make other keys ready (BLMOVE).
@@ -80,31 +239,57 @@ func (c *Ctx) serveWaiters() {
 		list := c.readyList
 		c.readyList, c.readyKeys = nil, nil
 		for _, k := range list {
-			c.db = k.db
-			switch {
-			case k.gone:
-				c.endGroupReads(k.waitKey)
-			case k.lock:
-				c.serveLock(k.waitKey)
-			default:
-				c.serveQueue(k.waitKey)
+			if c.m.waits.backlog.has(k) {
+				c.postpone(backlogKey{readyKey: k})
+			} else {
+				c.check(backlogKey{readyKey: k})
 			}
 		}
 	}
 	c.db, c.proto, c.session = db, proto, session
 }
 
-func (c *Ctx) serveQueue(k waitKey) {
+// check serves the waiters of a key. If the entry must not serve all of them,
+// the key joins the backlog.
+func (c *Ctx) check(k backlogKey) {
+	c.db = k.db
+	done := false
+	switch {
+	case k.gone:
+		k.behind, done = c.endGroupReads(k.waitKey, k.behind)
+	case k.lock:
+		k.behind, done = c.serveLock(k.waitKey, k.behind)
+	default:
+		k.behind, done = c.serveQueue(k.waitKey, k.behind)
+	}
+	switch {
+	case !done:
+		c.m.waits.backlog.keys.Set(k)
+	case k.again:
+		c.m.waits.backlog.keys.Set(backlogKey{readyKey: k.readyKey})
+	}
+}
+
+// serveQueue serves the waiters in the queue of k whose positions are higher
+// than behind. done is false if the entry must not serve all of them. checked
+// is then the position of the last waiter that it has checked.
+func (c *Ctx) serveQueue(k waitKey, behind Pos) (checked Pos, done bool) {
 	w := &c.m.waits
-	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
+	for n := w.first(k, behind); n != nil; n = w.first(k, behind) {
 		o := c.Lookup([]byte(k.key))
 		switch {
 		case o == nil:
-			return
+			return 0, true
+		case c.servedEnough():
+			return behind, false
+		}
+		behind = n.pos
+		c.serveWork += checkedWork
+		switch {
 		case o.Type != n.typ:
 			continue
 		case w.suspended(n.session):
-			return
+			return 0, true
 		}
 		c.setPosition(c.position + 1)
 		c.proto = n.proto
@@ -115,16 +300,22 @@ func (c *Ctx) serveQueue(k waitKey) {
 			c.serve(n, taken)
 		}
 	}
+	return 0, true
 }
 
 // endGroupReads ends the waits of XREADGROUP on a key that no longer has a
-// stream.
-func (c *Ctx) endGroupReads(k waitKey) {
+// stream. Its arguments and results are those of serveQueue.
+func (c *Ctx) endGroupReads(k waitKey, behind Pos) (checked Pos, done bool) {
 	if o := c.Lookup([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
-		return
+		return 0, true
 	}
 	w := &c.m.waits
-	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
+	for n := w.first(k, behind); n != nil; n = w.first(k, behind) {
+		if c.servedEnough() {
+			return behind, false
+		}
+		behind = n.pos
+		c.serveWork += checkedWork
 		if n.typ != keyspace.TypeStream || w.suspended(n.session) {
 			continue
 		}
@@ -132,6 +323,7 @@ func (c *Ctx) endGroupReads(k waitKey) {
 			c.serve(n, b.Gone)
 		}
 	}
+	return 0, true
 }
 
 // blocking returns the decoded command of the waiter.
@@ -147,6 +339,7 @@ func (c *Ctx) serve(n *waiter, r Reply) { c.serveGrant(n, r, nil) }
 // lock.
 func (c *Ctx) serveGrant(n *waiter, r Reply, grant *provisional) {
 	reply := r.Append(nil, n.proto)
+	c.serveWork += servedWork + len(reply)/servedReplyBytes
 	c.tracedServe(n, r)
 	c.dequeue(n)
 	w := &c.m.waits
@@ -178,3 +371,71 @@ func (w Woken) Pos() Pos { return w.n.pos }
 // Reply returns the reply that the waiter was served, or nil if the waiter was
 // removed. The caller must not change the reply.
 func (w Woken) Reply() []byte { return w.n.reply }
+
+// These are the flags of a key of the backlog in a snapshot.
+const (
+	flagLockQueue = 1
+	flagGone      = 2
+	flagAgain     = 4
+)
+
+// appendReadyKey writes a key and its flags.
+func appendReadyKey(b []byte, k readyKey, flags byte) []byte {
+	if k.lock {
+		flags |= flagLockQueue
+	}
+	if k.gone {
+		flags |= flagGone
+	}
+	return codec.AppendString(append(b, byte(k.db), flags), k.key)
+}
+
+// decodeReadyKey reads what appendReadyKey wrote.
+func decodeReadyKey(d *codec.Decoder) (k readyKey, flags byte, err error) {
+	db := d.Byte()
+	flags = d.Byte()
+	key := string(d.Bytes())
+	if d.Err == nil && (db >= Databases || flags > flagLockQueue|flagGone|flagAgain) {
+		return k, 0, fmt.Errorf("key of the backlog in db %d with flags %#x: %w", db, flags, ErrFormat)
+	}
+	return readyKey{waitKey{int(db), key, flags&flagLockQueue != 0}, flags&flagGone != 0}, flags, d.Err
+}
+
+// backlog writes the backlog into a snapshot. It writes nothing while the
+// backlog has never had a key.
+func (w *snapshotWriter) backlog(b *backlog) {
+	if b.last == (readyKey{}) && b.keys.Len() == 0 {
+		return
+	}
+	w.b = appendReadyKey(append(w.b, recordBacklog), b.last, 0)
+	w.cut()
+	b.keys.Scan(func(k backlogKey) bool {
+		flags := byte(0)
+		if k.again {
+			flags = flagAgain
+		}
+		w.b = binary.AppendUvarint(appendReadyKey(append(w.b, recordBacklogKey), k.readyKey, flags), uint64(k.behind))
+		w.cut()
+		return w.err == nil
+	})
+}
+
+// backlog reads a record of the backlog.
+func (l *snapshotLoader) backlog(record byte, d *codec.Decoder) error {
+	k, flags, err := decodeReadyKey(d)
+	if err != nil {
+		return err
+	}
+	b := &l.m.waits.backlog
+	switch {
+	case l.m.features < FeatureBacklog:
+		return fmt.Errorf("backlog below feature version %d: %w", FeatureBacklog, ErrFormat)
+	case record == recordBacklog && b.last == (readyKey{}) && b.keys.Len() == 0:
+		b.last = k
+	case record == recordBacklogKey && !b.has(k):
+		b.keys.Set(backlogKey{k, Pos(d.Uvarint()), flags&flagAgain != 0})
+	default:
+		return fmt.Errorf("key %.40q of the backlog, twice: %w", k.key, ErrFormat)
+	}
+	return d.Err
+}

@@ -47,6 +47,9 @@ const (
 	recordWaiter  = 'W' // after the sessions
 	recordServed  = 'w' // reply of the previous waiter, repeated until complete
 	recordUsers   = 'U' // ACL users
+	// recordBacklog precedes the keys of the backlog, once, from FeatureBacklog on.
+	recordBacklog    = 'B'
+	recordBacklogKey = 'b' // a key of the backlog
 	// recordFeatures is the feature version of the cluster, once, from
 	// FeatureMend on.
 	recordFeatures = 'V'
@@ -132,6 +135,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		return sw.err == nil
 	})
 	objects += sw.waiters(&m.waits)
+	sw.backlog(&m.waits.backlog)
 	for i := range m.dbs {
 		m.dbs[i].Scan(func(o *keyspace.Object) bool {
 			sw.b = keyspace.AppendObject(append(sw.b, recordObject), i, o)
@@ -342,6 +346,10 @@ func (l *snapshotLoader) block(b []byte) error {
 				return err
 			}
 			l.objects++
+		case recordBacklog, recordBacklogKey:
+			if err := l.backlog(record, d); err != nil {
+				return err
+			}
 		case recordServed:
 			if err := l.served(d); err != nil {
 				return err

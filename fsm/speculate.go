@@ -114,6 +114,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 			sp.c.endEarlierStart(sp.batch.sessions[i].id)
 		}
 	}
+	sp.c.serveBacklog()
 	sp.c.serveWaiters()
 	full := false
 	sp.c.reads = &sp.reads
@@ -562,9 +563,9 @@ type readBudget struct {
 	pause        func() error // see Try
 	over         bool         // the reads have exceeded the budget
 
-	before          *Machine // state before the group, nil if prepareUndo has not saved it
-	position, ready int
-	seed, draws     uint64
+	before                     *Machine // state before the group, nil if prepareUndo has not saved it
+	position, ready, serveWork int
+	seed, draws                uint64
 }
 
 // refusal returns the error for a group whose costly reads have exceeded a
@@ -582,7 +583,8 @@ func (sp *Speculation) prepareUndo(body []byte) {
 	c := &sp.c
 	sp.reads = readBudget{
 		scriptBudget: c.scriptBudget, pause: sp.pause,
-		position: c.position, ready: len(c.readyList), seed: c.seed, draws: c.draws,
+		position: c.position, ready: len(c.readyList), serveWork: c.serveWork,
+		seed: c.seed, draws: c.draws,
 	}
 	ops, transaction := c.r.d.Rest, len(c.r.d.Rest) > 0 && c.r.d.Rest[0] == opTransaction
 	costly := false
@@ -630,6 +632,7 @@ func (sp *Speculation) undo() bool {
 	}
 	c.readyList = c.readyList[:b.ready]
 	c.setPosition(b.position)
+	c.serveWork = b.serveWork
 	c.seed, c.draws = b.seed, b.draws
 	c.atomic = false
 	return true

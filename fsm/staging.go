@@ -216,6 +216,7 @@ func (c *Ctx) endAllWaits() {
 		c.removed(n)
 	}
 	c.readyList, c.readyKeys = nil, nil
+	c.m.waits.backlog = newBacklog()
 }
 
 // rebase moves the times and positions of a snapshot that is loaded into a

@@ -34,13 +34,14 @@ const msgSuperseded = "ERR a later start of this node has clients that wait"
 
 // waits are the waiters, by connection and by key.
 type waits struct {
-	conns  *btree.BTreeG[*waiter] // by node and connection, including served waiters
-	queues *btree.BTreeG[queued]  // open waiters, by key and position
-	nodes  []waitNode             // nodes that have waiters, sorted by id
-	count  int                    // number of open waiters
-	bytes  int
-	locks  int                    // number of open waiters for locks
-	users  btree.Map[string, int] // sum of waiter.weight of the open waiters, by user
+	conns   *btree.BTreeG[*waiter] // by node and connection, including served waiters
+	queues  *btree.BTreeG[queued]  // open waiters, by key and position
+	nodes   []waitNode             // nodes that have waiters, sorted by id
+	count   int                    // number of open waiters
+	bytes   int
+	locks   int                    // number of open waiters for locks
+	backlog backlog                // keys whose waiters later entries will check
+	users   btree.Map[string, int] // sum of waiter.weight of the open waiters, by user
 }
 
 // waitNode is a node that has waiters. From FeatureMend on, all its waiters
@@ -96,6 +97,7 @@ type queued struct {
 
 func newWaits() waits {
 	return waits{
+		backlog: newBacklog(),
 		conns: btree.NewBTreeGOptions(func(a, b *waiter) bool {
 			return cmp.Or(strings.Compare(a.session.NodeID, b.session.NodeID), cmp.Compare(a.origin, b.origin)) < 0
 		}, btree.Options{NoLocks: true}),
@@ -114,6 +116,7 @@ func (w *waits) clone() waits {
 	f := *w
 	f.conns, f.queues, f.nodes = w.conns.IsoCopy(), w.queues.IsoCopy(), slices.Clone(w.nodes)
 	f.users = *w.users.IsoCopy()
+	f.backlog = w.backlog.clone()
 	return f
 }
 
@@ -327,12 +330,16 @@ func (c *Ctx) dequeue(n *waiter) {
 	w.closed(n)
 }
 
-// left marks a key as ready after a waiter has left its queue. If the waiter was
-// suspended, waiters behind it may have waited only because of it. Waiters for a
-// lock do not wait for a waiter that is passed over.
+// left marks a key as ready after a waiter has left its queue, because waiters
+// behind it may have waited only because of it: behind a suspended waiter, or
+// behind one that could not join the holders of a lock. Waiters for a lock do
+// not wait for a waiter that is passed over.
 func (c *Ctx) left(n *waiter, k waitKey) {
-	passed := k.lock && c.m.features >= FeatureParts && c.m.waits.passedOver(n.session)
-	if !passed && c.mayServe(n, k) {
+	w := &c.m.waits
+	switch {
+	case k.lock && c.m.features >= FeatureParts && w.passedOver(n.session):
+	case !k.lock && c.m.features >= FeatureBacklog && !w.suspended(n.session):
+	case c.mayServe(n, k):
 		c.ready(k)
 	}
 }
@@ -422,16 +429,18 @@ func (w *waits) wanted(k waitKey, t keyspace.Type) bool {
 	return false
 }
 
-// SuspendedWaiter reports whether a key has a suspended waiter for values of type
-// t whose command matches.
+// SuspendedWaiter reports whether a key has a waiter for values of type t whose
+// command matches and that cannot be served now: it is suspended, or the key is
+// in the backlog.
 func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][]byte) bool) bool {
 	w := &c.m.waits
 	if w.queues.Len() == 0 {
 		return false
 	}
 	k := waitKey{db: c.db, key: string(key)}
+	late := w.backlog.has(readyKey{waitKey: k})
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ == t && w.suspended(n.session) && matches(n.args) {
+		if n.typ == t && (late || w.suspended(n.session)) && matches(n.args) {
 			return true
 		}
 	}

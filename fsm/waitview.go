@@ -243,26 +243,30 @@ func suspend(c *Ctx, args [][]byte) Reply {
 	case SuspendPass:
 		if c.m.features >= FeatureLocks {
 			w.nodes[at].suspended, w.nodes[at].passed = true, true
+			var ready []readyKey
 			for _, n := range w.of(id) {
 				if n.forLock() && c.mayServe(n, n.keys[0]) {
-					c.ready(n.keys[0])
+					ready = append(ready, readyKey{waitKey: n.keys[0]})
 				}
 			}
+			c.markMany(ready)
 		}
 	case SuspendOff:
 		w.nodes[at].suspended, w.nodes[at].passed = false, false
 		list := w.of(id)
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
+		var ready []readyKey
 		for _, n := range list {
 			for _, k := range n.keys {
 				if c.mayServe(n, k) {
-					c.ready(k)
+					ready = append(ready, readyKey{waitKey: k})
 				}
 				if !k.lock && (n.typ == keyspace.TypeStream || c.m.features < FeatureParts) {
-					c.streamGone(k) // the stream may have been removed in the meantime
+					ready = append(ready, readyKey{k, true}) // the stream may have been removed in the meantime
 				}
 			}
 		}
+		c.markMany(ready)
 	case SuspendEnd:
 		if c.m.features < FeatureMend {
 			c.endWaits(w.of(id)) // served waiters too

@@ -1,0 +1,297 @@
+package fsm_test
+
+import (
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-kv/holdfast/fsm"
+)
+
+// backlogCase is a command that satisfies many waiters at once.
+type backlogCase struct {
+	name  string
+	setup [][]string
+	wait  func(i int) []string
+	ends  []string
+}
+
+// most is a number of waiters that several entries serve.
+const most = 5 * fsm.FewReady
+
+func backlogCases() []backlogCase {
+	push := []string{"RPUSH", "l"}
+	scored := []string{"ZADD", "z"}
+	var set [][]string
+	for i := range most {
+		push = append(push, "e"+strconv.Itoa(i))
+		scored = append(scored, strconv.Itoa(i), "m"+strconv.Itoa(i))
+		set = append(set, []string{"SET", "own" + strconv.Itoa(i), "someone"})
+	}
+	own := func(i int) []string {
+		return []string{"LOCK", "ACQUIRE", "own" + strconv.Itoa(i), "me", "PX", "900000", "WAIT", "0"}
+	}
+	return []backlogCase{
+		{"XADD", [][]string{{"XADD", "s", "1-1", "f", "v"}},
+			func(int) []string { return []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "1-1"} },
+			[]string{"XADD", "s", "2-1", "f", "v"}},
+		{"RPUSH", nil, func(int) []string { return []string{"BLPOP", "l", "0"} }, push},
+		{"ZADD", nil, func(int) []string { return []string{"BZPOPMIN", "z", "0"} }, scored},
+		{"DEL stream", [][]string{{"XGROUP", "CREATE", "s", "g", "$", "MKSTREAM"}},
+			func(i int) []string {
+				return []string{"XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"}
+			},
+			[]string{"DEL", "s"}},
+		{"FLUSHALL", set, own, []string{"FLUSHALL"}},
+		{"FLUSHDB", set, own, []string{"FLUSHDB"}},
+		{"SWAPDB", set, own, []string{"SWAPDB", "0", "1"}},
+		{"DEL lock", [][]string{{"SET", "lock", "someone"}},
+			func(i int) []string {
+				return []string{"LOCK", "ACQUIRE", "lock", "o" + strconv.Itoa(i), "PX", "900000", "SHARED", "WAIT", "0"}
+			},
+			[]string{"DEL", "lock"}},
+	}
+}
+
+// prepare returns a machine on which the clients of a case wait.
+func (tc *backlogCase) prepare(t *testing.T, features int) *queue {
+	t.Helper()
+	q := newQueue(t, features)
+	for _, words := range tc.setup {
+		q.run(other, 1, words...)
+	}
+	var commands [][]string
+	for i := range most {
+		commands = append(commands, tc.wait(i))
+	}
+	q.wait(dead, "bob", commands...)
+	if got := q.m.Waiting(); got != most {
+		t.Fatalf("%d clients wait, want %d", got, most)
+	}
+	return q
+}
+
+// replies are the replies that waiters got, in order.
+type replies struct {
+	origins []uint64
+	texts   []string
+}
+
+func (r *replies) add(t *testing.T, res *fsm.Result) {
+	t.Helper()
+	for _, w := range res.Woken {
+		if w.Reply() == nil {
+			t.Errorf("the wait of %d ended without a reply", w.Origin())
+		}
+		r.origins = append(r.origins, w.Origin())
+		r.texts = append(r.texts, string(w.Reply()))
+	}
+}
+
+// TestBacklog: from FeatureBacklog on, an entry serves a bounded number of
+// waiters, and the next entries serve the others. They get the same replies as
+// from one entry, and in the same order if they wait for one key.
+func TestBacklog(t *testing.T) {
+	for _, tc := range backlogCases() {
+		t.Run(tc.name, func(t *testing.T) {
+			var whole, parts replies
+			q := tc.prepare(t, fsm.FeatureWaits)
+			whole.add(t, q.run(other, 2, tc.ends...))
+			if q.m.Backlog() != 0 || len(whole.origins) != most {
+				t.Fatalf("below FeatureBacklog, one entry served %d waiters, want %d", len(whole.origins), most)
+			}
+
+			q = tc.prepare(t, fsm.FeatureBacklog)
+			res := q.run(other, 2, tc.ends...)
+			for entries := 1; ; entries++ {
+				if got := len(res.Woken); got > fsm.FewReady {
+					t.Fatalf("entry %d served %d waiters, want at most %d", entries, got, fsm.FewReady)
+				}
+				parts.add(t, res)
+				if res.Backlog != (q.m.Backlog() > 0) {
+					t.Errorf("Result.Backlog is %v with %d keys in the backlog", res.Backlog, q.m.Backlog())
+				}
+				if !res.Backlog {
+					break
+				}
+				if due := q.m.NextDeadline(); due == 0 || due > max(q.m.Clock().Lease, 1) {
+					t.Fatalf("with a backlog, the next deadline is %d, want one that has passed", due)
+				}
+				if entries > 2*most/fsm.FewReady+2 {
+					t.Fatalf("after %d entries, %d keys are left", entries, q.m.Backlog())
+				}
+				res = q.run(other, 2, "GET", "nothing")
+			}
+			q.state()
+			if len(parts.origins) != most {
+				t.Fatalf("%d waiters were served, want %d", len(parts.origins), most)
+			}
+			byOrigin := func(r replies) map[uint64]string {
+				m := make(map[uint64]string)
+				for i, origin := range r.origins {
+					m[origin] = r.texts[i]
+				}
+				return m
+			}
+			want, got := byOrigin(whole), byOrigin(parts)
+			for origin := range want {
+				if w, g := want[origin], got[origin]; w != g && (w[0] != ':' || g[0] != ':') { // tokens differ
+					t.Errorf("client %d got %q, want %q", origin, g, w)
+				}
+			}
+			if tc.setup == nil && !slices.Equal(parts.origins, whole.origins) {
+				t.Error("the waiters for a key were served in another order")
+			}
+		})
+	}
+}
+
+// TestBacklog_Reserved: while a lock that ended is in the backlog, it is
+// reserved for its waiters.
+func TestBacklog_Reserved(t *testing.T) {
+	i := slices.IndexFunc(backlogCases(), func(tc backlogCase) bool { return tc.name == "FLUSHALL" })
+	tc := backlogCases()[i]
+	q := tc.prepare(t, fsm.FeatureBacklog)
+	if q.run(other, 2, "FLUSHALL"); q.m.Backlog() != most {
+		t.Fatalf("%d keys are in the backlog, want all %d", q.m.Backlog(), most)
+	}
+	last := "own" + strconv.Itoa(fsm.FewReady+50) // behind the keys that the next entry serves
+	var b []spoken
+	for i, words := range [][]string{
+		{"SETNX", last, "thief"}, {"SET", last, "thief", "NX", "PX", "1000"}, {"LOCK", "ACQUIRE", last, "thief", "PX", "1000"},
+	} {
+		b = append(b, spoken{other, uint64(i + 10), "", words})
+	}
+	res := q.together(b...)
+	for i, want := range []string{":0\r\n", "$-1\r\n", "$-1\r\n"} {
+		if got := string(res.Groups[i].Reply); got != want {
+			t.Errorf("%q: got %q, want %q", b[i].words, got, want)
+		}
+	}
+	for q.m.Backlog() > 0 {
+		q.run(other, 2, "GET", "nothing")
+	}
+	if got := string(q.run(other, 2, "GET", last).Groups[0].Reply); got != "$2\r\nme\r\n" {
+		t.Errorf("the lock has the value %q, want the owner of its waiter", got)
+	}
+}
+
+// TestBacklog_Turns: a stream that gets a value in every entry delays neither
+// the waiters for other keys, nor those of its own waiters that are behind many
+// waiters that the values do not satisfy.
+func TestBacklog_Turns(t *testing.T) {
+	q := newQueue(t, fsm.FeatureBacklog)
+	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
+	const idle = 4 * fsm.FewReady * fsm.ServedWork / fsm.CheckedWork // one entry cannot check them all
+	var commands [][]string
+	for range idle {
+		commands = append(commands, []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "9000000-1"})
+	}
+	commands = append(commands, []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "1-1"}, []string{"BLPOP", "z", "0"})
+	half := len(commands) / 2
+	q.wait(dead, "bob", commands[:half]...)
+	q.wait(other, "ann", commands[half:]...)
+	served := make(map[uint64]int)
+	for n := range 12 {
+		words := []string{"XADD", "s", strconv.Itoa(n+2) + "-1", "f", "v"}
+		add := spoken{other, 1 << 40, "", words}
+		push := spoken{other, 1 << 41, "", []string{"RPUSH", "z", "x"}}
+		for _, w := range q.together(add, push).Woken {
+			served[w.Origin()] = n
+		}
+	}
+	origins := []uint64{uint64(len(commands) - half - 1), uint64(len(commands) - half)}
+	for _, origin := range origins {
+		if _, ok := served[origin]; !ok {
+			t.Errorf("connection %d was not served in 12 entries; served were %v", origin, served)
+		}
+	}
+	q.state()
+}
+
+// TestBacklog_Later: a value that arrives while a key is in the backlog also
+// serves the waiters of the key that were checked before. Restored machines do
+// the same in the same entries, and a clone keeps the backlog that it had.
+func TestBacklog_Later(t *testing.T) {
+	q := newQueue(t, fsm.FeatureBacklog)
+	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
+	const early = 3 * fsm.FewReady * fsm.ServedWork / fsm.CheckedWork // an entry checks a third of them
+	commands := make([][]string, early)
+	for i := range commands {
+		commands[i] = []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "2-1"}
+	}
+	commands[early-1] = []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "1-1"}
+	q.wait(dead, "bob", commands[:early/2]...)
+	q.wait(other, "ann", commands[early/2:]...)
+	q.run(other, 1<<40, "XADD", "s", "2-1", "f", "v") // satisfies only the last waiter
+	if q.m.Backlog() != 1 {
+		t.Fatal("the entry has checked all waiters, want some left")
+	}
+	clone := q.m.Clone()
+	before := snapshotOf(t, clone)
+	q.run(other, 1<<40, "XADD", "s", "3-1", "f", "v") // satisfies all
+	total := 0
+	for entries := 0; q.m.Backlog() > 0; entries++ {
+		if entries > early/fsm.FewReady*2+10 {
+			t.Fatalf("after %d entries, %d clients still wait", entries, q.m.Waiting())
+		}
+		copied := *q
+		copied.m = restore(t, snapshotOf(t, q.m))
+		total += len(q.run(other, 1<<40, "GET", "nothing").Woken)
+		q.seq[other]-- // the restored machine gets the same entry
+		copied.run(other, 1<<40, "GET", "nothing")
+		if !slices.Equal(snapshotOf(t, copied.m), snapshotOf(t, q.m)) {
+			t.Fatalf("after entry %d, the restored machine differs from the original", entries)
+		}
+	}
+	if q.m.Waiting() != 0 {
+		t.Errorf("%d clients still wait, want none", q.m.Waiting())
+	}
+	if total == 0 {
+		t.Error("the entries of the backlog served no waiter")
+	}
+	if !slices.Equal(snapshotOf(t, clone), before) {
+		t.Error("a clone has changed with the original")
+	}
+	q.state()
+}
+
+// TestBacklog_Time: an entry that satisfies as many waiters as may wait takes
+// less than 10 ms of processor time.
+func TestBacklog_Time(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs tens of thousands of waiters")
+	}
+	runtime.LockOSThread() // for threadTime
+	defer runtime.UnlockOSThread()
+	q := newQueue(t, fsm.FeatureBacklog)
+	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
+	commands := make([][]string, fsm.MaxWaitWeight/2)
+	for i := range commands {
+		commands[i] = []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "1-1"}
+	}
+	q.wait(dead, "bob", commands...)
+	q.wait(other, "ann", commands...)
+	// A goroutine that allocates memory does a part of the work of a collection.
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	longest := time.Duration(0)
+	for entry, words := 0, []string{"XADD", "s", "2-1", "f", "v"}; ; entry++ {
+		before := threadTime(t)
+		res := q.run(other, 1<<40, words...)
+		took := threadTime(t) - before
+		if longest = max(longest, took); took >= 10*time.Millisecond {
+			t.Errorf("entry %d, which served %d waiters, took %v of processor time", entry, len(res.Woken), took)
+		}
+		if words = []string{"GET", "nothing"}; !res.Backlog {
+			break
+		}
+	}
+	if q.m.Waiting() != 0 {
+		t.Errorf("%d clients still wait, want none", q.m.Waiting())
+	}
+	t.Logf("the longest entry took %v of processor time", longest)
+}
