@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/codec"
 	"github.com/holdfast-kv/holdfast/fsm/glob"
 	"github.com/holdfast-kv/holdfast/fsm/lockdelay"
+	"github.com/holdfast-kv/holdfast/fsm/number"
 )
 
 // This file applies the delays of locks. Package lockdelay parses the rules and
@@ -113,7 +114,7 @@ func (c *Ctx) ReservedError(key []byte) Reply {
 // lock during its delay. It returns None if the reply of the command itself can
 // say that it has not taken the lock.
 func (c *Ctx) delayedCall(cmd *Command, args [][]byte) Reply {
-	if !c.mayDelay() || !createsLock[cmd.Name] || ifAbsent(cmd, args) {
+	if !c.mayDelay() || !c.createsLock(cmd) || ifAbsent(cmd, args) {
 		return None
 	}
 	for _, i := range cmd.KeyPositions(args) {
@@ -136,9 +137,17 @@ func ifAbsent(cmd *Command, args [][]byte) bool {
 	case "setnx", "msetnx", "hsetnx":
 		return true
 	case "set":
-		return len(args) > 3 && slices.ContainsFunc(args[3:], func(arg []byte) bool { return IsWord(arg, "NX") })
+		return hasNX(args[min(3, len(args)):])
+	case "msetex":
+		n, ok := number.ParseInt(args[1])
+		return ok && n > 0 && n <= int64(len(args)-2)/2 && hasNX(args[2+2*n:])
 	}
 	return false
+}
+
+// hasNX reports whether NX is among the options of a command.
+func hasNX(options [][]byte) bool {
+	return slices.ContainsFunc(options, func(arg []byte) bool { return IsWord(arg, "NX") })
 }
 
 // delayedScript is like delayedCall, for a native script.

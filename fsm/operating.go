@@ -97,7 +97,8 @@ func (m *Machine) raiseEpoch(lost, epoch uint64) error {
 //
 // These commands count as granting a lock, and fail during the quarantine:
 //
-//   - SET with NX, SETNX, HSETNX and MSETNX, if they would create the key.
+//   - SET with NX, SETNX, HSETNX, MSETNX, and (from FeatureBacklog on) MSETEX
+//     with NX, if they would create the key.
 //   - GETSET, with which some clients take over a lock.
 //   - LOCK ACQUIRE, unless the owner already holds the lock.
 //   - A write of a script or function that would create a string or a hash with
@@ -115,10 +116,17 @@ const (
 	MaxQuarantine = 24 * nanosPerHour
 )
 
-// createsLock are the commands that a script uses to take a lock.
-var createsLock = map[string]bool{
-	"set": true, "setex": true, "psetex": true, "setnx": true, "mset": true, "msetnx": true,
-	"hset": true, "hmset": true, "hsetnx": true, "hincrby": true, "hincrbyfloat": true,
+// createsLock are the commands that a script uses to take a lock, and the
+// feature versions from which on they count.
+var createsLock = map[string]int{
+	"set": 0, "setex": 0, "psetex": 0, "setnx": 0, "mset": 0, "msetnx": 0, "msetex": FeatureBacklog,
+	"hset": 0, "hmset": 0, "hsetnx": 0, "hincrby": 0, "hincrbyfloat": 0,
+}
+
+// createsLock reports whether a script may take a lock with a command.
+func (c *Ctx) createsLock(cmd *Command) bool {
+	from, creates := createsLock[cmd.Name]
+	return creates && c.m.features >= from
 }
 
 // lockScripts are the native scripts that take a lock if their keys are absent.
@@ -190,7 +198,7 @@ func utc(unix int64) string {
 
 // quarantinedCall is like Quarantined, for a write command of a script.
 func (c *Ctx) quarantinedCall(cmd *Command, args [][]byte) Reply {
-	if c.m.quarantine == 0 || !createsLock[cmd.Name] {
+	if c.m.quarantine == 0 || !c.createsLock(cmd) {
 		return None
 	}
 	for _, i := range cmd.KeyPositions(args) {

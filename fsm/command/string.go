@@ -758,6 +758,11 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			return fsm.Zero
 		}
 	}
+	if p.nx && c.Features() >= fsm.FeatureBacklog {
+		if fail := c.Quarantined(); fail.IsError() {
+			return fail
+		}
+	}
 	for i := 0; i < len(pairs); i += 2 {
 		old := c.Lookup(pairs[i])
 		if p.keepTTL && old != nil {
