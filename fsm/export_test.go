@@ -24,6 +24,9 @@ const (
 // one by one.
 const FewEnded = fewEnded
 
+// FewFlushed is the number of keys up to which a flush visits all of them.
+const FewFlushed = fewFlushed
+
 // These are the constants of the backlog.
 const (
 	FewReady    = fewReady

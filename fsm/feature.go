@@ -128,6 +128,10 @@ const (
 	// FeatureBacklog changes the meaning of entries in these ways:
 	//   - An entry serves waiters only until this has taken a certain work. Later
 	//     entries serve the other waiters: see serve.go.
+	//   - FLUSHALL and FLUSHDB of more than fewFlushed keys give new versions to
+	//     all keys of the database, present or absent: see removeAll.
+	//   - MSETEX with NX fails during a quarantine, and the lock delay and the
+	//     quarantine apply to MSETEX in scripts.
 	FeatureBacklog = 12
 
 	// MaxFeatures is the highest feature version that this program knows.

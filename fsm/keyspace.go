@@ -211,12 +211,12 @@ func (c *Ctx) Keyspace() *keyspace.DB { return c.m.dbs[c.db] }
 // expired.
 func (c *Ctx) LiveKeys() int {
 	n := c.m.dbs[c.db].Len()
-	c.m.expiry.Scan(func(db int, o *keyspace.Object) bool {
+	c.m.expiry.Scan(c.db, func(o *keyspace.Object) bool {
 		c.Charge(1)
 		if o.Due() > c.now {
 			return false
 		}
-		if db == c.db && o.Deadline <= c.now {
+		if o.Deadline <= c.now {
 			n--
 		}
 		return true
@@ -228,7 +228,7 @@ func (c *Ctx) LiveKeys() int {
 func (c *Ctx) FlushDB() {
 	c.Change()
 	c.losesKeys(c.db)
-	c.removeAll(c.db)
+	c.removeAll(c.db, c.m.dbs[c.db].Len() <= fewFlushed)
 	c.m.expiry.Drop(c.db)
 	c.flushed(c.db)
 	c.noteLocks(LockEvent{Kind: LocksFlushed, DB: c.db})
@@ -237,23 +237,35 @@ func (c *Ctx) FlushDB() {
 // FlushAll empties all databases.
 func (c *Ctx) FlushAll() {
 	c.Change()
+	few := c.m.Len() <= fewFlushed
 	for i := range c.m.dbs {
 		c.losesKeys(i)
-		c.removeAll(i)
+		c.removeAll(i, few)
 		c.flushed(i)
 		c.noteLocks(LockEvent{Kind: LocksFlushed, DB: i})
 	}
 	c.m.expiry = keyspace.NewExpiryIndex()
 }
 
+// fewFlushed is the number of keys up to which a flush visits all keys that it
+// removes. It is part of what an entry means.
+const fewFlushed = 20_000
+
 // removeAll removes all keys of a database. The caller must update the index of
-// deadlines.
-func (c *Ctx) removeAll(db int) {
-	c.m.dbs[db].Scan(func(o *keyspace.Object) bool {
-		c.Charge(StepsProbe)
-		c.m.removed.add(c.m.owner, o)
-		return true
-	})
+// deadlines. If few is set, removeAll gives the removed keys new versions. If
+// not, it gives new versions to all keys of the database, present or absent, as
+// SWAPDB does, because visiting a million keys takes too long for an entry. A
+// transaction that watches an absent key may then fail needlessly.
+func (c *Ctx) removeAll(db int, few bool) {
+	if few || c.m.features < FeatureBacklog {
+		c.m.dbs[db].Scan(func(o *keyspace.Object) bool {
+			c.Charge(StepsProbe)
+			c.m.removed.add(c.m.owner, o)
+			return true
+		})
+	} else if c.m.dbs[db].Len() > 0 {
+		c.m.exchanged[db] = c.pos
+	}
 	c.m.dbs[db] = keyspace.NewDB()
 	c.m.locks.grants[db], c.m.locks.unindexed[db] = nil, 0
 	c.m.locks.delays.Drop(db)

@@ -784,10 +784,12 @@ func (c *Ctx) tracedPendingExpiry() {
 	if c.m.trace == nil {
 		return
 	}
-	c.m.expiry.Scan(func(db int, o *keyspace.Object) bool {
-		if o.Deadline <= c.now {
-			c.tracedExpiry(db, o.Key)
-		}
-		return o.Due() <= c.now
-	})
+	for db := range c.m.dbs {
+		c.m.expiry.Scan(db, func(o *keyspace.Object) bool {
+			if o.Deadline <= c.now {
+				c.tracedExpiry(db, o.Key)
+			}
+			return o.Due() <= c.now
+		})
+	}
 }

@@ -138,7 +138,8 @@ func (c *Ctx) markReady(k readyKey) {
 }
 
 // markMany is like markReady for the keys of a command that makes many keys
-// ready. If there are more than fewReady, it adds them to the backlog at once.
+// ready. If there are more than fewReady, it adds them to the backlog at once,
+// which is fastest if they have the order of the backlog.
 func (c *Ctx) markMany(keys []readyKey) {
 	if c.m.features < FeatureBacklog || len(keys) <= fewReady {
 		for _, k := range keys {
@@ -146,8 +147,16 @@ func (c *Ctx) markMany(keys []readyKey) {
 		}
 		return
 	}
-	for _, k := range keys {
-		c.postpone(backlogKey{readyKey: k})
+	b := &c.m.waits.backlog
+	empty := b.keys.Len() == 0
+	for i, k := range keys {
+		switch {
+		case i > 0 && k == keys[i-1]:
+		case empty:
+			b.keys.Load(backlogKey{readyKey: k}) // a key that is there already has the same value
+		default:
+			c.postpone(backlogKey{readyKey: k})
+		}
 	}
 }
 
@@ -164,6 +173,9 @@ func (c *Ctx) postpone(k backlogKey) {
 		} else {
 			k.again = k.again || k.behind > 0
 		}
+		if k == old {
+			return
+		}
 	}
 	b.keys.Set(k)
 }
@@ -171,39 +183,41 @@ func (c *Ctx) postpone(k backlogKey) {
 // Backlog returns the number of keys whose waiters later entries will check.
 func (m *Machine) Backlog() int { return m.waits.backlog.keys.Len() }
 
-// keysOf returns the keys of a database that have waiters.
-func (w *waits) keysOf(db int) []waitKey {
-	var keys []waitKey
+// keysOf returns the keys of a database that have waiters and that f accepts, in
+// the order of the backlog. f may change a key.
+func (w *waits) keysOf(db int, f func(k *readyKey) bool) (keys []readyKey) {
+	last := waitKey{db: -1}
 	w.queues.Ascend(queued{waitKey{db: db}, 0, nil}, func(q queued) bool {
-		if q.db == db && (len(keys) == 0 || keys[len(keys)-1] != q.waitKey) {
-			keys = append(keys, q.waitKey)
+		if q.db == db && q.waitKey != last {
+			last = q.waitKey
+			if k := (readyKey{waitKey: last}); f(&k) {
+				keys = append(keys, k)
+			}
 		}
 		return q.db == db
 	})
 	return keys
 }
 
-// readyDB marks all keys of a database that was exchanged.
+// readyDB marks the keys of a database that was exchanged, after losesKeys has
+// marked the locks.
 func (c *Ctx) readyDB(db int) {
-	var ready []readyKey
-	for _, k := range c.m.waits.keysOf(db) {
-		ready = append(ready, readyKey{waitKey: k})
-	}
-	c.markMany(ready)
+	c.markMany(c.m.waits.keysOf(db, func(k *readyKey) bool {
+		return c.m.features < FeatureBacklog || !k.lock && c.m.dbs[db].Get([]byte(k.key)) != nil
+	}))
 }
 
 // losesKeys marks keys of a database that is about to be emptied: the streams
 // and the locks that clients wait for.
 func (c *Ctx) losesKeys(db int) {
-	var ready []readyKey
-	for _, k := range c.m.waits.keysOf(db) {
+	c.markMany(c.m.waits.keysOf(db, func(k *readyKey) bool {
 		if k.lock {
-			ready = append(ready, readyKey{waitKey: k})
-		} else if o := c.m.dbs[db].Get([]byte(k.key)); o != nil && o.Type == keyspace.TypeStream {
-			ready = append(ready, readyKey{k, true})
+			return true
 		}
-	}
-	c.markMany(ready)
+		o := c.m.dbs[db].Get([]byte(k.key))
+		k.gone = o != nil && o.Type == keyspace.TypeStream
+		return k.gone
+	}))
 }
 
 // serveBacklog continues with the backlog. It runs at the beginning of every

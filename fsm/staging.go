@@ -317,10 +317,12 @@ func (m *Machine) Recover(clusterID string, epoch uint64, quarantine int64) (int
 // nanoseconds.
 func (m *Machine) LongestTTL() int64 {
 	longest := int64(0)
-	m.expiry.Scan(func(_ int, o *keyspace.Object) bool {
-		longest = max(longest, o.Deadline-m.clock.Lease)
-		return true
-	})
+	for db := range m.dbs {
+		m.expiry.Scan(db, func(o *keyspace.Object) bool {
+			longest = max(longest, o.Deadline-m.clock.Lease)
+			return true
+		})
+	}
 	return longest
 }
 

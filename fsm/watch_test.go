@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +55,48 @@ func TestWatch_Swapdb(t *testing.T) {
 		}
 		if got := f.watchIn(0, "k"); got != version {
 			t.Errorf("key %s: version %q after a restore, was %q", c.name, got, version)
+		}
+	}
+}
+
+// TestWatch_FlushMany: a flush of more keys than it visits changes the versions
+// of all keys of the database, whether they were present or absent. A flush of
+// an empty database changes none.
+func TestWatch_FlushMany(t *testing.T) {
+	for _, flush := range []string{"FLUSHALL", "FLUSHDB"} {
+		f := newFeed(t)
+		f.raise(fsm.MaxFeatures)
+		for from := 0; from <= fsm.FewFlushed; from += 500 {
+			words := []string{"MSET"}
+			for i := range 500 {
+				words = append(words, "key"+strconv.Itoa(from+i), "v")
+			}
+			f.do(strings.Join(words, " "))
+		}
+		present, absent, other := f.watchIn(0, "key7"), f.watchIn(0, "absent"), f.watchIn(2, "key7")
+		f.do(flush)
+		for key, before := range map[string]string{"key7": present, "absent": absent} {
+			if got := f.watchIn(0, key); got == before {
+				t.Errorf("%s: the version of %s is %q before and after", flush, key, got)
+			}
+		}
+		if got := f.watchIn(2, "key7"); got != other {
+			t.Errorf("%s: version of a key of another database: %q, was %q", flush, got, other)
+		}
+		f.do("SET key7 v")
+		version := f.watchIn(0, "key7")
+		f.do("DEL key7", flush)
+		gone := f.watchIn(0, "key7")
+		if gone == version {
+			t.Errorf("%s: the version of a removed key is %q, as before", flush, gone)
+		}
+		f.do(flush)
+		if got := f.watchIn(0, "key7"); got != gone {
+			t.Errorf("%s of an empty database changes a version from %q to %q", flush, gone, got)
+		}
+		whole := snapshotOf(t, f.m)
+		if f.m = restore(t, whole); !bytes.Equal(snapshotOf(t, f.m), whole) {
+			t.Error("a restored machine differs from the original")
 		}
 	}
 }

@@ -159,17 +159,24 @@ func (w *Weigher) Object(key []byte) *keyspace.Object { return w.m.dbs[w.db].Get
 
 // FlushWork returns the work of emptying the current database, or all databases.
 func (w *Weigher) FlushWork(all bool) int {
+	n := w.m.dbs[w.db].Len()
 	if all {
-		return w.m.Len() * StepsProbe
+		n = w.m.Len()
 	}
-	return w.m.dbs[w.db].Len()*StepsProbe + w.m.expiry.CountIn(w.db)*StepsPut
+	if n > fewFlushed && w.m.features >= FeatureBacklog {
+		n = 0
+	}
+	return n*StepsProbe + w.queuesWork()
 }
+
+// queuesWork returns the work of marking all keys that have waiters.
+func (w *Weigher) queuesWork() int { return w.m.waits.count * StepsProbe }
 
 // SwapWork records that a database is exchanged with another one, and returns
 // the work of the exchange.
-func (w *Weigher) SwapWork(db int) int {
+func (w *Weigher) SwapWork() int {
 	w.swapped = true
-	return 3 * w.m.expiry.CountIn(db) * StepsPut
+	return w.queuesWork()
 }
 
 // Extent is the size of a value.

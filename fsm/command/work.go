@@ -569,7 +569,7 @@ func swapWork(w *fsm.Weigher, args [][]byte) int {
 	steps := 0
 	for _, arg := range args[1:] {
 		if db, ok := number.ParseInt(arg); ok && db >= 0 && db < fsm.Databases {
-			steps += w.SwapWork(int(db))
+			steps += w.SwapWork()
 		}
 	}
 	return steps

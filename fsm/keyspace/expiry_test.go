@@ -79,12 +79,50 @@ type indexed struct {
 // contents returns the objects of an index in its order.
 func contents(t *testing.T, e *keyspace.ExpiryIndex) (all []indexed) {
 	t.Helper()
-	e.Scan(func(db int, o *keyspace.Object) bool {
-		if !e.Has(db, o) {
-			t.Errorf("the index does not find %s", o.Key)
-		}
-		all = append(all, indexed{db, o})
-		return true
-	})
+	for db := range keyspace.Databases {
+		e.Scan(db, func(o *keyspace.Object) bool {
+			if !e.Has(db, o) {
+				t.Errorf("the index does not find %s", o.Key)
+			}
+			all = append(all, indexed{db, o})
+			return true
+		})
+	}
 	return all
+}
+
+// TestExpiryIndex_Databases: First returns the objects in the order of their
+// deadlines, and of the databases if they are equal. Drop and Swap change only
+// their databases.
+func TestExpiryIndex_Databases(t *testing.T) {
+	e := keyspace.NewExpiryIndex()
+	at := func(db int, key string, deadline int64) indexed {
+		o := &keyspace.Object{Key: key, Hash: container.Hash([]byte(key)), Deadline: deadline}
+		e.Add(db, o)
+		return indexed{db, o}
+	}
+	a, b, c, d := at(3, "a", 20), at(1, "b", 20), at(15, "c", 10), at(1, "d", 30)
+	if got := e.After(10); got != a.obj && got != b.obj {
+		t.Errorf("After(10) returned %v, want an object with the deadline 20", got)
+	}
+	clone := e.Clone()
+	e.Swap(1, 2)
+	b.db, d.db = 2, 2
+	e.Drop(15)
+	if e.Len() != 3 || e.CountIn(1) != 0 || e.CountIn(2) != 2 || e.Has(15, c.obj) || !e.Has(2, d.obj) {
+		t.Errorf("after Swap and Drop: %d objects, %d in 1, %d in 2", e.Len(), e.CountIn(1), e.CountIn(2))
+	}
+	for i, want := range []indexed{b, a, d} {
+		db, o := e.First()
+		if (indexed{db, o}) != want {
+			t.Errorf("object %d is %v of %d, want %v of %d", i, o, db, want.obj, want.db)
+		}
+		e.Remove(db, o)
+	}
+	if _, o := e.First(); o != nil || e.Len() != 0 {
+		t.Errorf("the empty index returned %v", o)
+	}
+	if db, o := clone.First(); clone.Len() != 4 || db != 15 || o != c.obj {
+		t.Errorf("the clone has %d objects, the first is %v of %d", clone.Len(), o, db)
+	}
 }
