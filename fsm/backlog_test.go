@@ -109,8 +109,8 @@ func TestBacklog(t *testing.T) {
 			q = tc.prepare(t, fsm.FeatureBacklog)
 			res := q.run(other, 2, tc.ends...)
 			for entries := 1; ; entries++ {
-				if got := len(res.Woken); got > fsm.FewReady {
-					t.Fatalf("entry %d served %d waiters, want at most %d", entries, got, fsm.FewReady)
+				if got, bound := len(res.Woken), fsm.ServeWork/fsm.ServedWork+1; got > bound {
+					t.Fatalf("entry %d served %d waiters, want at most %d", entries, got, bound)
 				}
 				parts.add(t, res)
 				if res.Backlog != (q.m.Backlog() > 0) {
@@ -178,6 +178,43 @@ func TestBacklog_Reserved(t *testing.T) {
 	}
 	if got := string(q.run(other, 2, "GET", last).Groups[0].Reply); got != "$2\r\nme\r\n" {
 		t.Errorf("the lock has the value %q, want the owner of its waiter", got)
+	}
+}
+
+// TestBacklog_NoneServed: an entry that visits keys of the backlog without
+// serving a waiter stops too, because their waiters are suspended or because
+// the locks are held.
+func TestBacklog_NoneServed(t *testing.T) {
+	i := slices.IndexFunc(backlogCases(), func(tc backlogCase) bool { return tc.name == "SWAPDB" })
+	tc := backlogCases()[i]
+	most := 3 * fsm.ServeWork / fsm.ReadyWork
+	for _, suspended := range []bool{false, true} {
+		q := newQueue(t, fsm.FeatureBacklog)
+		var commands [][]string
+		for i := range most {
+			q.run(other, 1, "SET", "own"+strconv.Itoa(i), "someone")
+			commands = append(commands, tc.wait(i))
+		}
+		q.wait(dead, "bob", commands...)
+		if suspended {
+			q.suspend(dead, fsm.SuspendOn)
+			q.run(other, 2, "FLUSHALL")
+		} else {
+			q.together(spoken{other, 2, "", []string{"SWAPDB", "0", "1"}}, spoken{other, 2, "", []string{"SWAPDB", "0", "1"}})
+		}
+		entries := 0
+		for left := q.m.Backlog(); left > 0; entries++ {
+			res := q.run(other, 2, "GET", "nothing")
+			if visited := left - q.m.Backlog(); visited > fsm.ServeWork/fsm.ReadyWork+1 || len(res.Woken) > 0 {
+				t.Fatalf("an entry visited %d keys and served %d waiters, want at most %d and none",
+					visited, len(res.Woken), fsm.ServeWork/fsm.ReadyWork+1)
+			}
+			left = q.m.Backlog()
+		}
+		if entries < 3 {
+			t.Errorf("suspended %v: %d entries visited %d keys", suspended, entries, most)
+		}
+		q.state()
 	}
 }
 
@@ -278,6 +315,18 @@ func TestBacklog_Time(t *testing.T) {
 	q.wait(dead, "bob", commands...)
 	q.wait(other, "ann", commands...)
 	entries, longest := q.drain("XADD", "s", "2-1", "f", "v")
+	many := []string{"BLPOP"}
+	for i := range 300 {
+		many = append(many, "list"+strconv.Itoa(i))
+	}
+	commands = make([][]string, fsm.MaxWaitWeight/301)
+	for i := range commands {
+		commands[i] = append(many, "0")
+	}
+	q.wait(dead, "bob", commands...)
+	push := []string{"RPUSH", "list7"}
+	n, took := q.drain(append(push, many...)...)
+	entries, longest = entries+n, max(longest, took)
 	if q.m.Waiting() != 0 {
 		t.Errorf("%d clients still wait, want none", q.m.Waiting())
 	}

@@ -30,6 +30,8 @@ const FewFlushed = fewFlushed
 // These are the constants of the backlog.
 const (
 	FewReady    = fewReady
+	ServeWork   = serveWork
+	ReadyWork   = readyWork
 	ServedWork  = servedWork
 	CheckedWork = checkedWork
 )

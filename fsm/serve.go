@@ -28,15 +28,19 @@ const (
 	// serveWork is the work of serving waiters at which an entry stops: about 2
 	// ms. An entry exceeds it by the work of one waiter at most.
 	serveWork = 200_000
-	// servedWork is the work of serving a waiter, in addition to its reply.
-	servedWork = 700
+	// servedWork is the work of serving a waiter, in addition to its reply and
+	// to servedKeyWork for each of its keys.
+	servedWork    = 640
+	servedKeyWork = 60
 	// checkedWork is the work of checking whether a waiter can be served.
-	checkedWork = 30
+	checkedWork = 130
+	// readyWork is the work of finding out whether a key has such a waiter.
+	readyWork = 150
 	// servedReplyBytes is the length of a reply that takes one step.
 	servedReplyBytes = 2
 	// fewReady is the number of keys up to which a command that makes many keys
 	// ready serves their waiters in its own entry.
-	fewReady = serveWork / servedWork
+	fewReady = serveWork / (readyWork + servedWork + servedKeyWork)
 )
 
 // backlog contains the keys whose waiters later entries will check.
@@ -253,7 +257,7 @@ func (c *Ctx) serveWaiters() {
 		list := c.readyList
 		c.readyList, c.readyKeys = nil, nil
 		for _, k := range list {
-			if c.m.waits.backlog.has(k) {
+			if c.servedEnough() || c.m.waits.backlog.has(k) {
 				c.postpone(backlogKey{readyKey: k})
 			} else {
 				c.check(backlogKey{readyKey: k})
@@ -267,6 +271,7 @@ func (c *Ctx) serveWaiters() {
 // the key joins the backlog.
 func (c *Ctx) check(k backlogKey) {
 	c.db = k.db
+	c.serveWork += readyWork
 	done := false
 	switch {
 	case k.gone:
@@ -353,7 +358,7 @@ func (c *Ctx) serve(n *waiter, r Reply) { c.serveGrant(n, r, nil) }
 // lock.
 func (c *Ctx) serveGrant(n *waiter, r Reply, grant *provisional) {
 	reply := r.Append(nil, n.proto)
-	c.serveWork += servedWork + len(reply)/servedReplyBytes
+	c.serveWork += servedWork + servedKeyWork*len(n.keys) + len(reply)/servedReplyBytes
 	c.tracedServe(n, r)
 	c.dequeue(n)
 	w := &c.m.waits

@@ -429,18 +429,16 @@ func (w *waits) wanted(k waitKey, t keyspace.Type) bool {
 	return false
 }
 
-// SuspendedWaiter reports whether a key has a waiter for values of type t whose
-// command matches and that cannot be served now: it is suspended, or the key is
-// in the backlog.
+// SuspendedWaiter reports whether a key has a suspended waiter for values of type
+// t whose command matches.
 func (c *Ctx) SuspendedWaiter(key []byte, t keyspace.Type, matches func(args [][]byte) bool) bool {
 	w := &c.m.waits
-	if w.queues.Len() == 0 {
+	if !slices.ContainsFunc(w.nodes, func(n waitNode) bool { return n.suspended }) {
 		return false
 	}
 	k := waitKey{db: c.db, key: string(key)}
-	late := w.backlog.has(readyKey{waitKey: k})
 	for n := w.first(k, 0); n != nil; n = w.first(k, n.pos) {
-		if n.typ == t && (late || w.suspended(n.session)) && matches(n.args) {
+		if n.typ == t && w.suspended(n.session) && matches(n.args) {
 			return true
 		}
 	}

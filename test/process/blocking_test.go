@@ -132,3 +132,40 @@ func TestBlocking_Stop(t *testing.T) {
 	want(t, stay, "(integer) 1", "RPUSH", "queue", "x")
 	want(t, stay, "(integer) 1", "LLEN", "queue")
 }
+
+// TestBlocking_ManyReaders: an entry of a stream reaches all clients of all
+// nodes that wait for it, although the nodes need several entries of the log to
+// serve so many clients and no other client sends commands.
+func TestBlocking_ManyReaders(t *testing.T) {
+	c := startCluster(t)
+	const each = 400
+	ctx := testutil.Within(t, 2*waitLimit)
+	want(t, c.Nodes[0], "1-1", "XADD", "stream", "1-1", "f", "old")
+	results := make(chan error, each*len(c.Nodes))
+	for _, n := range c.Nodes {
+		for range each {
+			conn := dial(t, n)
+			conn.Limit = 2 * waitLimit
+			go func() {
+				reply, err := respwire.NoError(conn.Do("XREAD", "BLOCK", "0", "STREAMS", "stream", "1-1"))
+				if got := reply.String(); err == nil && !strings.Contains(got, "2-1") {
+					err = fmt.Errorf("XREAD: %s", got)
+				}
+				results <- err
+			}()
+		}
+	}
+	for _, n := range c.Nodes {
+		if err := process.Poll(ctx, "the clients to wait", func() bool { return blockedOn(t, n) == each }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begun := time.Now()
+	want(t, c.others(c.leader())[0], "2-1", "XADD", "stream", "2-1", "f", "new")
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d clients were served within %v", cap(results), time.Since(begun))
+}
