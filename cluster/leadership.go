@@ -47,7 +47,7 @@ type leadership struct {
 	suspender suspender     // used only by keepTime
 	pulse     *pulse.Ticker // the ticker of keepTime
 	links     chan struct{} // capacity 1: a link has begun or ended
-	backlog   chan struct{} // capacity 1: an entry has left waiters to be served
+	deferred  chan struct{} // capacity 1: an entry has left waiters to be served
 	// partNumbers is held while a group of partSession gets its number.
 	partNumbers sync.Mutex
 
@@ -113,7 +113,7 @@ func newLeadership(parts leaderParts, term, start uint64, lease int64) *leadersh
 		leaderParts:    parts,
 		suspender:      suspender{gone: make(map[fsm.SessionID]absence)},
 		links:          make(chan struct{}, 1),
-		backlog:        make(chan struct{}, 1),
+		deferred:       make(chan struct{}, 1),
 		batches:        batches{filling: &fsm.BatchBuilder{}},
 		pipeline:       pipeline{arrivals: trace.Arrivals{Slot: parts.traces}},
 		accepted:       make(map[fsm.SessionID]uint64),
@@ -233,8 +233,8 @@ func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
 	}
 	traced := ld.pipeline.arrivals.Take(res)
 	ld.checkQuietLocked()
-	if res.Backlog {
-		signal(ld.backlog)
+	if res.Deferred {
+		signal(ld.deferred)
 	}
 	if ld.pipeline.waitSlot {
 		ld.pipeline.waitSlot = false
@@ -321,7 +321,7 @@ const expireRest = 500 * time.Millisecond
 // clock entry, so that the key is removed and its events are delivered. One
 // entry removes a bounded number of keys (see fsm.FeatureBudget), so keepTime
 // soon commits another clock entry if expired keys are left. If waiters are left
-// that the next entry must serve (see fsm.FeatureBacklog), it commits a clock
+// that the next entry must serve (see fsm.FeatureDeferred), it commits a clock
 // entry at once. While keys have a TTL, keepTime commits a clock entry at least
 // every ClockEntryEvery, which bounds how much elapsed time a failover loses.
 func (ld *leadership) keepTime() {
@@ -346,13 +346,13 @@ func (ld *leadership) keepTime() {
 			continue
 		case <-applied:
 			pending = false
-			if !ld.hasBacklog() {
+			if !ld.hasDeferred() {
 				if due := ld.machine.Deadline(); due != 0 && due <= ld.machineLease() {
 					again.Reset(ld.opts.ExpireEvery / expireAgain)
 				}
 				continue
 			}
-		case <-ld.backlog:
+		case <-ld.deferred:
 		case <-again.C:
 		case <-ld.pulse.C():
 			waiters := ld.checkWaiters()
@@ -399,9 +399,9 @@ func (ld *leadership) leaseLength() time.Duration {
 	return ld.opts.LeaderLease
 }
 
-// hasBacklog reports whether the next entry must serve waiters.
-func (ld *leadership) hasBacklog() (has bool) {
-	ld.machine.View(func(m *fsm.Machine) { has = m.Backlog() > 0 })
+// hasDeferred reports whether the next entry must serve waiters.
+func (ld *leadership) hasDeferred() (has bool) {
+	ld.machine.View(func(m *fsm.Machine) { has = m.Deferred() > 0 })
 	return has
 }
 

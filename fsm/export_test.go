@@ -27,7 +27,7 @@ const FewEnded = fewEnded
 // FewFlushed is the number of keys up to which a flush visits all of them.
 const FewFlushed = fewFlushed
 
-// These are the constants of the backlog.
+// These are the constants of deferred keys.
 const (
 	FewReady    = fewReady
 	ServeWork   = serveWork

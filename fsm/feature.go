@@ -125,17 +125,17 @@ const (
 	//     ones. This may change the order in which other waiters are served.
 	FeatureWaits = 11
 
-	// FeatureBacklog changes the meaning of entries in these ways:
+	// FeatureDeferred changes the meaning of entries in these ways:
 	//   - An entry serves waiters only until this has taken a certain work. Later
 	//     entries serve the other waiters: see serve.go.
 	//   - FLUSHALL and FLUSHDB of more than fewFlushed keys give new versions to
 	//     all keys of the database, present or absent: see removeAll.
 	//   - MSETEX with NX fails during a quarantine, and the lock delay and the
 	//     quarantine apply to MSETEX in scripts.
-	FeatureBacklog = 12
+	FeatureDeferred = 12
 
 	// MaxFeatures is the highest feature version that this program knows.
-	MaxFeatures = FeatureBacklog
+	MaxFeatures = FeatureDeferred
 )
 
 // FeaturesCommand is the internal command that raises the feature version. Its

@@ -257,7 +257,7 @@ const fewFlushed = 20_000
 // SWAPDB does, because visiting a million keys takes too long for an entry. A
 // transaction that watches an absent key may then fail needlessly.
 func (c *Ctx) removeAll(db int, few bool) {
-	if few || c.m.features < FeatureBacklog {
+	if few || c.m.features < FeatureDeferred {
 		c.m.dbs[db].Scan(func(o *keyspace.Object) bool {
 			c.Charge(StepsProbe)
 			c.m.removed.add(c.m.owner, o)

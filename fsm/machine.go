@@ -110,8 +110,8 @@ func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
 // NextDeadline returns the earliest deadline on the lease clock. It considers the
 // deadlines of keys, of the delays of locks, of the quarantine, and of a staged
-// restore. A backlog of waiters has a deadline that has passed. NextDeadline
-// returns 0 if there is no deadline.
+// restore. If keys are deferred, it returns a time that has passed. It returns 0
+// if there is no deadline.
 func (m *Machine) NextDeadline() int64 {
 	next := int64(0)
 	earlier := func(t int64) {
@@ -129,7 +129,7 @@ func (m *Machine) NextDeadline() int64 {
 	if m.staging != nil {
 		earlier(m.staging.deadline)
 	}
-	if m.Backlog() > 0 {
+	if m.Deferred() > 0 {
 		earlier(max(m.clock.Lease, 1))
 	}
 	return next
@@ -180,8 +180,8 @@ type Result struct {
 	Events []Event
 	// Woken are the waits that the entry ended.
 	Woken []Woken
-	// Backlog reports whether waiters are left that the next entry must check.
-	Backlog bool
+	// Deferred reports whether waiters are left that the next entry must check.
+	Deferred bool
 	// Locks are the events of locks, in order, if RecordLocks has turned them on.
 	// They are valid until the next call of Apply, which uses their memory again.
 	// LocksCut reports that there were more than MaxLockEvents.
@@ -314,7 +314,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 			c.endEarlierStart(res.Sessions[i])
 		}
 	}
-	c.serveBacklog()
+	c.serveDeferred()
 	c.serveWaiters()
 	res.Groups = make([]GroupResult, 0, e.groups)
 	m.arena = make([]byte, 0, max(64*e.groups, 64))
@@ -338,7 +338,7 @@ func (m *Machine) applyBatch(index, term uint64, e entry, res *Result) error {
 		res.Groups = append(res.Groups, g)
 	}
 	res.Woken, m.woken = m.woken, nil
-	res.Backlog = m.Backlog() > 0
+	res.Deferred = m.Deferred() > 0
 	res.Restored = c.restores
 	m.arena = nil
 	return d.Done("groups")

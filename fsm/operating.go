@@ -97,7 +97,7 @@ func (m *Machine) raiseEpoch(lost, epoch uint64) error {
 //
 // These commands count as granting a lock, and fail during the quarantine:
 //
-//   - SET with NX, SETNX, HSETNX, MSETNX, and (from FeatureBacklog on) MSETEX
+//   - SET with NX, SETNX, HSETNX, MSETNX, and (from FeatureDeferred on) MSETEX
 //     with NX, if they would create the key.
 //   - GETSET, with which some clients take over a lock.
 //   - LOCK ACQUIRE, unless the owner already holds the lock.
@@ -119,7 +119,7 @@ const (
 // createsLock are the commands that a script uses to take a lock, and the
 // feature versions from which on they count.
 var createsLock = map[string]int{
-	"set": 0, "setex": 0, "psetex": 0, "setnx": 0, "mset": 0, "msetnx": 0, "msetex": FeatureBacklog,
+	"set": 0, "setex": 0, "psetex": 0, "setnx": 0, "mset": 0, "msetnx": 0, "msetex": FeatureDeferred,
 	"hset": 0, "hmset": 0, "hsetnx": 0, "hincrby": 0, "hincrbyfloat": 0,
 }
 

@@ -13,15 +13,15 @@ import (
 
 // One command may satisfy very many waiters: an XADD those of 20,000 clients in
 // XREAD BLOCK, and a FLUSHALL the first waiter for each lock. So an entry serves
-// waiters only until this has taken the work serveWork (from FeatureBacklog
-// on). The keys whose waiters have not been checked yet form the backlog. The
-// next entry begins with it, before its groups, and the leader commits clock
-// entries until the backlog is empty.
+// waiters only until this has taken the work serveWork (from FeatureDeferred
+// on). The keys whose waiters have not been checked yet are deferred. The next
+// entry begins with them, before its groups, and the leader commits clock
+// entries until no deferred key is left.
 //
-// Until then, other commands run. A value in the backlog is an ordinary value,
-// so a command that does not wait may take the elements of a list before its
-// waiters get them. A free lock in the backlog is still reserved for its
-// waiters: see LockReserved.
+// Until then, other commands run. The value of a deferred key is an ordinary
+// value, so a command that does not wait may take the elements of a list before
+// its waiters get them. A free lock whose key is deferred is still reserved for
+// its waiters: see LockReserved.
 
 // These constants are part of what an entry means. Their unit is the step.
 const (
@@ -43,16 +43,16 @@ const (
 	fewReady = serveWork / (readyWork + servedWork + servedKeyWork)
 )
 
-// backlog contains the keys whose waiters later entries will check.
-type backlog struct {
-	keys *btree.BTreeG[backlogKey]
+// deferred contains the keys whose waiters later entries will check.
+type deferred struct {
+	keys *btree.BTreeG[deferredKey]
 	// last is the key that was taken last. The entries visit the keys in turn, so
 	// a key that keeps getting values does not delay the others.
 	last readyKey
 }
 
-// backlogKey is a key in the backlog.
-type backlogKey struct {
+// deferredKey is a key whose waiters later entries will check.
+type deferredKey struct {
 	readyKey
 	behind Pos // the waiters up to this position have been checked
 	// again is set if the key got a new value in the meantime. All waiters are
@@ -60,27 +60,27 @@ type backlogKey struct {
 	again bool
 }
 
-func newBacklog() backlog {
-	return backlog{keys: btree.NewBTreeGOptions(func(a, b backlogKey) bool {
+func newDeferred() deferred {
+	return deferred{keys: btree.NewBTreeGOptions(func(a, b deferredKey) bool {
 		return a.readyKey.compare(b.readyKey) < 0
 	}, btree.Options{NoLocks: true})}
 }
 
-func (b backlog) clone() backlog { return backlog{b.keys.IsoCopy(), b.last} }
+func (b deferred) clone() deferred { return deferred{b.keys.IsoCopy(), b.last} }
 
-// has reports whether the backlog contains a key.
-func (b *backlog) has(k readyKey) bool {
-	_, found := b.keys.Get(backlogKey{readyKey: k})
+// has reports whether a key is deferred.
+func (b *deferred) has(k readyKey) bool {
+	_, found := b.keys.Get(deferredKey{readyKey: k})
 	return found
 }
 
 // take removes and returns the first key after last, or the first key of all if
 // there is none.
-func (b *backlog) take() (k backlogKey, ok bool) {
+func (b *deferred) take() (k deferredKey, ok bool) {
 	if k, ok = b.keys.Min(); !ok {
 		return k, false
 	}
-	b.keys.Ascend(backlogKey{readyKey: b.last}, func(n backlogKey) bool {
+	b.keys.Ascend(deferredKey{readyKey: b.last}, func(n deferredKey) bool {
 		if n.readyKey == b.last {
 			return true
 		}
@@ -99,7 +99,7 @@ type readyKey struct {
 	gone bool // the key had a stream; if it has none now, the waits of XREADGROUP end
 }
 
-// compare defines the order of the backlog.
+// compare defines the order in which deferred keys take turns.
 func (k readyKey) compare(o readyKey) int {
 	return cmp.Or(cmp.Compare(k.db, o.db), strings.Compare(k.key, o.key), compareBools(k.lock, o.lock),
 		compareBools(k.gone, o.gone))
@@ -142,31 +142,31 @@ func (c *Ctx) markReady(k readyKey) {
 }
 
 // markMany is like markReady for the keys of a command that makes many keys
-// ready. If there are more than fewReady, it adds them to the backlog at once,
-// which is fastest if they have the order of the backlog.
+// ready. If there are more than fewReady, it defers them all, which is
+// fastest if they have the order of compare.
 func (c *Ctx) markMany(keys []readyKey) {
-	if c.m.features < FeatureBacklog || len(keys) <= fewReady {
+	if c.m.features < FeatureDeferred || len(keys) <= fewReady {
 		for _, k := range keys {
 			c.markReady(k)
 		}
 		return
 	}
-	b := &c.m.waits.backlog
+	b := &c.m.waits.deferred
 	empty := b.keys.Len() == 0
 	for i, k := range keys {
 		switch {
 		case i > 0 && k == keys[i-1]:
 		case empty:
-			b.keys.Load(backlogKey{readyKey: k}) // a key that is there already has the same value
+			b.keys.Load(deferredKey{readyKey: k}) // a key that is there already has the same value
 		default:
-			c.postpone(backlogKey{readyKey: k})
+			c.postpone(deferredKey{readyKey: k})
 		}
 	}
 }
 
-// postpone adds a key to the backlog.
-func (c *Ctx) postpone(k backlogKey) {
-	b := &c.m.waits.backlog
+// postpone defers a key.
+func (c *Ctx) postpone(k deferredKey) {
+	b := &c.m.waits.deferred
 	if old, found := b.keys.Get(k); found {
 		// A lock is given to its first waiters only, so they are checked at
 		// once. Other waiters that were checked before come last, so that the
@@ -184,11 +184,11 @@ func (c *Ctx) postpone(k backlogKey) {
 	b.keys.Set(k)
 }
 
-// Backlog returns the number of keys whose waiters later entries will check.
-func (m *Machine) Backlog() int { return m.waits.backlog.keys.Len() }
+// Deferred returns the number of keys whose waiters later entries will check.
+func (m *Machine) Deferred() int { return m.waits.deferred.keys.Len() }
 
 // keysOf returns the keys of a database that have waiters and that f accepts, in
-// the order of the backlog. f may change a key.
+// the order of compare. f may change a key.
 func (w *waits) keysOf(db int, f func(k *readyKey) bool) (keys []readyKey) {
 	last := waitKey{db: -1}
 	w.queues.Ascend(queued{waitKey{db: db}, 0, nil}, func(q queued) bool {
@@ -207,7 +207,7 @@ func (w *waits) keysOf(db int, f func(k *readyKey) bool) (keys []readyKey) {
 // marked the locks.
 func (c *Ctx) readyDB(db int) {
 	c.markMany(c.m.waits.keysOf(db, func(k *readyKey) bool {
-		return c.m.features < FeatureBacklog || !k.lock && c.m.dbs[db].Get([]byte(k.key)) != nil
+		return c.m.features < FeatureDeferred || !k.lock && c.m.dbs[db].Get([]byte(k.key)) != nil
 	}))
 }
 
@@ -224,10 +224,10 @@ func (c *Ctx) losesKeys(db int) {
 	}))
 }
 
-// serveBacklog continues with the backlog. It runs at the beginning of every
-// entry.
-func (c *Ctx) serveBacklog() {
-	b := &c.m.waits.backlog
+// serveDeferred serves waiters of the deferred keys. It runs at the beginning of
+// every entry.
+func (c *Ctx) serveDeferred() {
+	b := &c.m.waits.deferred
 	if b.keys.Len() == 0 {
 		return
 	}
@@ -243,7 +243,7 @@ func (c *Ctx) serveBacklog() {
 }
 
 // servedEnough reports whether the entry must serve no further waiters.
-func (c *Ctx) servedEnough() bool { return c.serveWork >= serveWork && c.m.features >= FeatureBacklog }
+func (c *Ctx) servedEnough() bool { return c.serveWork >= serveWork && c.m.features >= FeatureDeferred }
 
 // serveWaiters serves the waiters of the keys that are ready. It runs after
 // every operation. Serving a waiter can make other keys ready (BLMOVE).
@@ -257,10 +257,10 @@ func (c *Ctx) serveWaiters() {
 		list := c.readyList
 		c.readyList, c.readyKeys = nil, nil
 		for _, k := range list {
-			if c.servedEnough() || c.m.waits.backlog.has(k) {
-				c.postpone(backlogKey{readyKey: k})
+			if c.servedEnough() || c.m.waits.deferred.has(k) {
+				c.postpone(deferredKey{readyKey: k})
 			} else {
-				c.check(backlogKey{readyKey: k})
+				c.check(deferredKey{readyKey: k})
 			}
 		}
 	}
@@ -268,8 +268,8 @@ func (c *Ctx) serveWaiters() {
 }
 
 // check serves the waiters of a key. If the entry must not serve all of them,
-// the key joins the backlog.
-func (c *Ctx) check(k backlogKey) {
+// the key is deferred.
+func (c *Ctx) check(k deferredKey) {
 	c.db = k.db
 	c.serveWork += readyWork
 	done := false
@@ -283,9 +283,9 @@ func (c *Ctx) check(k backlogKey) {
 	}
 	switch {
 	case !done:
-		c.m.waits.backlog.keys.Set(k)
+		c.m.waits.deferred.keys.Set(k)
 	case k.again:
-		c.m.waits.backlog.keys.Set(backlogKey{readyKey: k.readyKey})
+		c.m.waits.deferred.keys.Set(deferredKey{readyKey: k.readyKey})
 	}
 }
 
@@ -391,7 +391,7 @@ func (w Woken) Pos() Pos { return w.n.pos }
 // removed. The caller must not change the reply.
 func (w Woken) Reply() []byte { return w.n.reply }
 
-// These are the flags of a key of the backlog in a snapshot.
+// These are the flags of a deferred key in a snapshot.
 const (
 	flagLockQueue = 1
 	flagGone      = 2
@@ -415,46 +415,46 @@ func decodeReadyKey(d *codec.Decoder) (k readyKey, flags byte, err error) {
 	flags = d.Byte()
 	key := string(d.Bytes())
 	if d.Err == nil && (db >= Databases || flags > flagLockQueue|flagGone|flagAgain) {
-		return k, 0, fmt.Errorf("key of the backlog in db %d with flags %#x: %w", db, flags, ErrFormat)
+		return k, 0, fmt.Errorf("deferred key in db %d with flags %#x: %w", db, flags, ErrFormat)
 	}
 	return readyKey{waitKey{int(db), key, flags&flagLockQueue != 0}, flags&flagGone != 0}, flags, d.Err
 }
 
-// backlog writes the backlog into a snapshot. It writes nothing while the
-// backlog has never had a key.
-func (w *snapshotWriter) backlog(b *backlog) {
+// deferred writes the deferred keys into a snapshot. It writes nothing if there
+// was never such a key.
+func (w *snapshotWriter) deferred(b *deferred) {
 	if b.last == (readyKey{}) && b.keys.Len() == 0 {
 		return
 	}
-	w.b = appendReadyKey(append(w.b, recordBacklog), b.last, 0)
+	w.b = appendReadyKey(append(w.b, recordDeferred), b.last, 0)
 	w.cut()
-	b.keys.Scan(func(k backlogKey) bool {
+	b.keys.Scan(func(k deferredKey) bool {
 		flags := byte(0)
 		if k.again {
 			flags = flagAgain
 		}
-		w.b = binary.AppendUvarint(appendReadyKey(append(w.b, recordBacklogKey), k.readyKey, flags), uint64(k.behind))
+		w.b = binary.AppendUvarint(appendReadyKey(append(w.b, recordDeferredKey), k.readyKey, flags), uint64(k.behind))
 		w.cut()
 		return w.err == nil
 	})
 }
 
-// backlog reads a record of the backlog.
-func (l *snapshotLoader) backlog(record byte, d *codec.Decoder) error {
+// deferred reads a record of the deferred keys.
+func (l *snapshotLoader) deferred(record byte, d *codec.Decoder) error {
 	k, flags, err := decodeReadyKey(d)
 	if err != nil {
 		return err
 	}
-	b := &l.m.waits.backlog
+	b := &l.m.waits.deferred
 	switch {
-	case l.m.features < FeatureBacklog:
-		return fmt.Errorf("backlog below feature version %d: %w", FeatureBacklog, ErrFormat)
-	case record == recordBacklog && b.last == (readyKey{}) && b.keys.Len() == 0:
+	case l.m.features < FeatureDeferred:
+		return fmt.Errorf("deferred keys below feature version %d: %w", FeatureDeferred, ErrFormat)
+	case record == recordDeferred && b.last == (readyKey{}) && b.keys.Len() == 0:
 		b.last = k
-	case record == recordBacklogKey && !b.has(k):
-		b.keys.Set(backlogKey{k, Pos(d.Uvarint()), flags&flagAgain != 0})
+	case record == recordDeferredKey && !b.has(k):
+		b.keys.Set(deferredKey{k, Pos(d.Uvarint()), flags&flagAgain != 0})
 	default:
-		return fmt.Errorf("key %.40q of the backlog, twice: %w", k.key, ErrFormat)
+		return fmt.Errorf("deferred key %.40q, twice: %w", k.key, ErrFormat)
 	}
 	return d.Err
 }

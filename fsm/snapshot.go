@@ -47,9 +47,9 @@ const (
 	recordWaiter  = 'W' // after the sessions
 	recordServed  = 'w' // reply of the previous waiter, repeated until complete
 	recordUsers   = 'U' // ACL users
-	// recordBacklog precedes the keys of the backlog, once, from FeatureBacklog on.
-	recordBacklog    = 'B'
-	recordBacklogKey = 'b' // a key of the backlog
+	// recordDeferred precedes the deferred keys, once, from FeatureDeferred on.
+	recordDeferred    = 'B'
+	recordDeferredKey = 'b' // a deferred key
 	// recordFeatures is the feature version of the cluster, once, from
 	// FeatureMend on.
 	recordFeatures = 'V'
@@ -135,7 +135,7 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 		return sw.err == nil
 	})
 	objects += sw.waiters(&m.waits)
-	sw.backlog(&m.waits.backlog)
+	sw.deferred(&m.waits.deferred)
 	for i := range m.dbs {
 		m.dbs[i].Scan(func(o *keyspace.Object) bool {
 			sw.b = keyspace.AppendObject(append(sw.b, recordObject), i, o)
@@ -346,8 +346,8 @@ func (l *snapshotLoader) block(b []byte) error {
 				return err
 			}
 			l.objects++
-		case recordBacklog, recordBacklogKey:
-			if err := l.backlog(record, d); err != nil {
+		case recordDeferred, recordDeferredKey:
+			if err := l.deferred(record, d); err != nil {
 				return err
 			}
 		case recordServed:

@@ -114,7 +114,7 @@ func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 			sp.c.endEarlierStart(sp.batch.sessions[i].id)
 		}
 	}
-	sp.c.serveBacklog()
+	sp.c.serveDeferred()
 	sp.c.serveWaiters()
 	full := false
 	sp.c.reads = &sp.reads

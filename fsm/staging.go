@@ -216,7 +216,7 @@ func (c *Ctx) endAllWaits() {
 		c.removed(n)
 	}
 	c.readyList, c.readyKeys = nil, nil
-	c.m.waits.backlog = newBacklog()
+	c.m.waits.deferred = newDeferred()
 }
 
 // rebase moves the times and positions of a snapshot that is loaded into a

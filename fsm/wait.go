@@ -34,14 +34,14 @@ const msgSuperseded = "ERR a later start of this node has clients that wait"
 
 // waits are the waiters, by connection and by key.
 type waits struct {
-	conns   *btree.BTreeG[*waiter] // by node and connection, including served waiters
-	queues  *btree.BTreeG[queued]  // open waiters, by key and position
-	nodes   []waitNode             // nodes that have waiters, sorted by id
-	count   int                    // number of open waiters
-	bytes   int
-	locks   int                    // number of open waiters for locks
-	backlog backlog                // keys whose waiters later entries will check
-	users   btree.Map[string, int] // sum of waiter.weight of the open waiters, by user
+	conns    *btree.BTreeG[*waiter] // by node and connection, including served waiters
+	queues   *btree.BTreeG[queued]  // open waiters, by key and position
+	nodes    []waitNode             // nodes that have waiters, sorted by id
+	count    int                    // number of open waiters
+	bytes    int
+	locks    int                    // number of open waiters for locks
+	deferred deferred               // keys whose waiters later entries will check
+	users    btree.Map[string, int] // sum of waiter.weight of the open waiters, by user
 }
 
 // waitNode is a node that has waiters. From FeatureMend on, all its waiters
@@ -97,7 +97,7 @@ type queued struct {
 
 func newWaits() waits {
 	return waits{
-		backlog: newBacklog(),
+		deferred: newDeferred(),
 		conns: btree.NewBTreeGOptions(func(a, b *waiter) bool {
 			return cmp.Or(strings.Compare(a.session.NodeID, b.session.NodeID), cmp.Compare(a.origin, b.origin)) < 0
 		}, btree.Options{NoLocks: true}),
@@ -116,7 +116,7 @@ func (w *waits) clone() waits {
 	f := *w
 	f.conns, f.queues, f.nodes = w.conns.IsoCopy(), w.queues.IsoCopy(), slices.Clone(w.nodes)
 	f.users = *w.users.IsoCopy()
-	f.backlog = w.backlog.clone()
+	f.deferred = w.deferred.clone()
 	return f
 }
 
@@ -338,7 +338,7 @@ func (c *Ctx) left(n *waiter, k waitKey) {
 	w := &c.m.waits
 	switch {
 	case k.lock && c.m.features >= FeatureParts && w.passedOver(n.session):
-	case !k.lock && c.m.features >= FeatureBacklog && !w.suspended(n.session):
+	case !k.lock && c.m.features >= FeatureDeferred && !w.suspended(n.session):
 	case c.mayServe(n, k):
 		c.ready(k)
 	}

@@ -335,7 +335,7 @@ func BenchmarkWaitEnd(b *testing.B) {
 			return []string{"LOCK", "ACQUIRE", fmt.Sprint("lock", i), "me", "PX", "60000", "WAIT", "0"}
 		},
 	}
-	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts, fsm.FeatureWaits} {
+	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts, fsm.FeatureDeferred} {
 		for kind, words := range kinds {
 			for how, end := range map[string]func(q *queue, version string) []string{
 				"user": func(q *queue, version string) []string { return []string{fsm.SetuserCommand, "bob", version, "off"} },

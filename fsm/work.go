@@ -163,7 +163,7 @@ func (w *Weigher) FlushWork(all bool) int {
 	if all {
 		n = w.m.Len()
 	}
-	if n > fewFlushed && w.m.features >= FeatureBacklog {
+	if n > fewFlushed && w.m.features >= FeatureDeferred {
 		n = 0
 	}
 	return n*StepsProbe + w.queuesWork()

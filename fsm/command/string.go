@@ -758,7 +758,7 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 			return fsm.Zero
 		}
 	}
-	if p.nx && c.Features() >= fsm.FeatureBacklog {
+	if p.nx && c.Features() >= fsm.FeatureDeferred {
 		if fail := c.Quarantined(); fail.IsError() {
 			return fail
 		}

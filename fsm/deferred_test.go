@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// backlogCase is a command that satisfies many waiters at once.
-type backlogCase struct {
+// deferredCase is a command that satisfies many waiters at once.
+type deferredCase struct {
 	name  string
 	setup [][]string
 	wait  func(i int) []string
@@ -24,7 +24,7 @@ type backlogCase struct {
 // most is a number of waiters that several entries serve.
 const most = 5 * fsm.FewReady
 
-func backlogCases() []backlogCase {
+func deferredCases() []deferredCase {
 	push := []string{"RPUSH", "l"}
 	scored := []string{"ZADD", "z"}
 	var set [][]string
@@ -36,7 +36,7 @@ func backlogCases() []backlogCase {
 	own := func(i int) []string {
 		return []string{"LOCK", "ACQUIRE", "own" + strconv.Itoa(i), "me", "PX", "900000", "WAIT", "0"}
 	}
-	return []backlogCase{
+	return []deferredCase{
 		{"XADD", [][]string{{"XADD", "s", "1-1", "f", "v"}},
 			func(int) []string { return []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "1-1"} },
 			[]string{"XADD", "s", "2-1", "f", "v"}},
@@ -59,7 +59,7 @@ func backlogCases() []backlogCase {
 }
 
 // prepare returns a machine on which the clients of a case wait.
-func (tc *backlogCase) prepare(t *testing.T, features int) *queue {
+func (tc *deferredCase) prepare(t *testing.T, features int) *queue {
 	t.Helper()
 	q := newQueue(t, features)
 	for _, words := range tc.setup {
@@ -93,37 +93,37 @@ func (r *replies) add(t *testing.T, res *fsm.Result) {
 	}
 }
 
-// TestBacklog: from FeatureBacklog on, an entry serves a bounded number of
+// TestDeferred: from FeatureDeferred on, an entry serves a bounded number of
 // waiters, and the next entries serve the others. They get the same replies as
 // from one entry, and in the same order if they wait for one key.
-func TestBacklog(t *testing.T) {
-	for _, tc := range backlogCases() {
+func TestDeferred(t *testing.T) {
+	for _, tc := range deferredCases() {
 		t.Run(tc.name, func(t *testing.T) {
 			var whole, parts replies
 			q := tc.prepare(t, fsm.FeatureWaits)
 			whole.add(t, q.run(other, 2, tc.ends...))
-			if q.m.Backlog() != 0 || len(whole.origins) != most {
-				t.Fatalf("below FeatureBacklog, one entry served %d waiters, want %d", len(whole.origins), most)
+			if q.m.Deferred() != 0 || len(whole.origins) != most {
+				t.Fatalf("below FeatureDeferred, one entry served %d waiters, want %d", len(whole.origins), most)
 			}
 
-			q = tc.prepare(t, fsm.FeatureBacklog)
+			q = tc.prepare(t, fsm.FeatureDeferred)
 			res := q.run(other, 2, tc.ends...)
 			for entries := 1; ; entries++ {
 				if got, bound := len(res.Woken), fsm.ServeWork/fsm.ServedWork+1; got > bound {
 					t.Fatalf("entry %d served %d waiters, want at most %d", entries, got, bound)
 				}
 				parts.add(t, res)
-				if res.Backlog != (q.m.Backlog() > 0) {
-					t.Errorf("Result.Backlog is %v with %d keys in the backlog", res.Backlog, q.m.Backlog())
+				if res.Deferred != (q.m.Deferred() > 0) {
+					t.Errorf("Result.Deferred is %v with %d deferred keys", res.Deferred, q.m.Deferred())
 				}
-				if !res.Backlog {
+				if !res.Deferred {
 					break
 				}
 				if due := q.m.NextDeadline(); due == 0 || due > max(q.m.Clock().Lease, 1) {
-					t.Fatalf("with a backlog, the next deadline is %d, want one that has passed", due)
+					t.Fatalf("with deferred keys, the next deadline is %d, want one that has passed", due)
 				}
 				if entries > 2*most/fsm.FewReady+2 {
-					t.Fatalf("after %d entries, %d keys are left", entries, q.m.Backlog())
+					t.Fatalf("after %d entries, %d keys are left", entries, q.m.Deferred())
 				}
 				res = q.run(other, 2, "GET", "nothing")
 			}
@@ -151,14 +151,14 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// TestBacklog_Reserved: while a lock that ended is in the backlog, it is
+// TestDeferred_Reserved: while the key of a lock that ended is deferred, the lock is
 // reserved for its waiters.
-func TestBacklog_Reserved(t *testing.T) {
-	i := slices.IndexFunc(backlogCases(), func(tc backlogCase) bool { return tc.name == "FLUSHALL" })
-	tc := backlogCases()[i]
-	q := tc.prepare(t, fsm.FeatureBacklog)
-	if q.run(other, 2, "FLUSHALL"); q.m.Backlog() != most {
-		t.Fatalf("%d keys are in the backlog, want all %d", q.m.Backlog(), most)
+func TestDeferred_Reserved(t *testing.T) {
+	i := slices.IndexFunc(deferredCases(), func(tc deferredCase) bool { return tc.name == "FLUSHALL" })
+	tc := deferredCases()[i]
+	q := tc.prepare(t, fsm.FeatureDeferred)
+	if q.run(other, 2, "FLUSHALL"); q.m.Deferred() != most {
+		t.Fatalf("%d keys are deferred, want all %d", q.m.Deferred(), most)
 	}
 	last := "own" + strconv.Itoa(fsm.FewReady+50) // behind the keys that the next entry serves
 	var b []spoken
@@ -173,7 +173,7 @@ func TestBacklog_Reserved(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", b[i].words, got, want)
 		}
 	}
-	for q.m.Backlog() > 0 {
+	for q.m.Deferred() > 0 {
 		q.run(other, 2, "GET", "nothing")
 	}
 	if got := string(q.run(other, 2, "GET", last).Groups[0].Reply); got != "$2\r\nme\r\n" {
@@ -181,15 +181,15 @@ func TestBacklog_Reserved(t *testing.T) {
 	}
 }
 
-// TestBacklog_NoneServed: an entry that visits keys of the backlog without
-// serving a waiter stops too, because their waiters are suspended or because
+// TestDeferred_NoneServed: an entry that visits deferred keys without serving a
+// waiter stops too, because their waiters are suspended or because
 // the locks are held.
-func TestBacklog_NoneServed(t *testing.T) {
-	i := slices.IndexFunc(backlogCases(), func(tc backlogCase) bool { return tc.name == "SWAPDB" })
-	tc := backlogCases()[i]
+func TestDeferred_NoneServed(t *testing.T) {
+	i := slices.IndexFunc(deferredCases(), func(tc deferredCase) bool { return tc.name == "SWAPDB" })
+	tc := deferredCases()[i]
 	most := 3 * fsm.ServeWork / fsm.ReadyWork
 	for _, suspended := range []bool{false, true} {
-		q := newQueue(t, fsm.FeatureBacklog)
+		q := newQueue(t, fsm.FeatureDeferred)
 		var commands [][]string
 		for i := range most {
 			q.run(other, 1, "SET", "own"+strconv.Itoa(i), "someone")
@@ -203,13 +203,13 @@ func TestBacklog_NoneServed(t *testing.T) {
 			q.together(spoken{other, 2, "", []string{"SWAPDB", "0", "1"}}, spoken{other, 2, "", []string{"SWAPDB", "0", "1"}})
 		}
 		entries := 0
-		for left := q.m.Backlog(); left > 0; entries++ {
+		for left := q.m.Deferred(); left > 0; entries++ {
 			res := q.run(other, 2, "GET", "nothing")
-			if visited := left - q.m.Backlog(); visited > fsm.ServeWork/fsm.ReadyWork+1 || len(res.Woken) > 0 {
+			if visited := left - q.m.Deferred(); visited > fsm.ServeWork/fsm.ReadyWork+1 || len(res.Woken) > 0 {
 				t.Fatalf("an entry visited %d keys and served %d waiters, want at most %d and none",
 					visited, len(res.Woken), fsm.ServeWork/fsm.ReadyWork+1)
 			}
-			left = q.m.Backlog()
+			left = q.m.Deferred()
 		}
 		if entries < 3 {
 			t.Errorf("suspended %v: %d entries visited %d keys", suspended, entries, most)
@@ -218,11 +218,11 @@ func TestBacklog_NoneServed(t *testing.T) {
 	}
 }
 
-// TestBacklog_Turns: a stream that gets a value in every entry delays neither
+// TestDeferred_Turns: a stream that gets a value in every entry delays neither
 // the waiters for other keys, nor those of its own waiters that are behind many
 // waiters that the values do not satisfy.
-func TestBacklog_Turns(t *testing.T) {
-	q := newQueue(t, fsm.FeatureBacklog)
+func TestDeferred_Turns(t *testing.T) {
+	q := newQueue(t, fsm.FeatureDeferred)
 	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
 	const idle = 4 * fsm.FewReady * fsm.ServedWork / fsm.CheckedWork // one entry cannot check them all
 	var commands [][]string
@@ -251,11 +251,11 @@ func TestBacklog_Turns(t *testing.T) {
 	q.state()
 }
 
-// TestBacklog_Later: a value that arrives while a key is in the backlog also
-// serves the waiters of the key that were checked before. Restored machines do
-// the same in the same entries, and a clone keeps the backlog that it had.
-func TestBacklog_Later(t *testing.T) {
-	q := newQueue(t, fsm.FeatureBacklog)
+// TestDeferred_Later: a value that a deferred key gets also serves the waiters of
+// the key that were checked before. Restored machines do
+// the same in the same entries, and a clone keeps its own deferred keys.
+func TestDeferred_Later(t *testing.T) {
+	q := newQueue(t, fsm.FeatureDeferred)
 	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
 	const early = 3 * fsm.FewReady * fsm.ServedWork / fsm.CheckedWork // an entry checks a third of them
 	commands := make([][]string, early)
@@ -266,14 +266,14 @@ func TestBacklog_Later(t *testing.T) {
 	q.wait(dead, "bob", commands[:early/2]...)
 	q.wait(other, "ann", commands[early/2:]...)
 	q.run(other, 1<<40, "XADD", "s", "2-1", "f", "v") // satisfies only the last waiter
-	if q.m.Backlog() != 1 {
+	if q.m.Deferred() != 1 {
 		t.Fatal("the entry has checked all waiters, want some left")
 	}
 	clone := q.m.Clone()
 	before := snapshotOf(t, clone)
 	q.run(other, 1<<40, "XADD", "s", "3-1", "f", "v") // satisfies all
 	total := 0
-	for entries := 0; q.m.Backlog() > 0; entries++ {
+	for entries := 0; q.m.Deferred() > 0; entries++ {
 		if entries > early/fsm.FewReady*2+10 {
 			t.Fatalf("after %d entries, %d clients still wait", entries, q.m.Waiting())
 		}
@@ -290,7 +290,7 @@ func TestBacklog_Later(t *testing.T) {
 		t.Errorf("%d clients still wait, want none", q.m.Waiting())
 	}
 	if total == 0 {
-		t.Error("the entries of the backlog served no waiter")
+		t.Error("the entries served no waiter of a deferred key")
 	}
 	if !slices.Equal(snapshotOf(t, clone), before) {
 		t.Error("a clone has changed with the original")
@@ -298,15 +298,15 @@ func TestBacklog_Later(t *testing.T) {
 	q.state()
 }
 
-// TestBacklog_Time: an entry that satisfies as many waiters as may wait takes
+// TestDeferred_Time: an entry that satisfies as many waiters as may wait takes
 // less than 10 ms of processor time.
-func TestBacklog_Time(t *testing.T) {
+func TestDeferred_Time(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")
 	}
 	runtime.LockOSThread() // for threadTime
 	defer runtime.UnlockOSThread()
-	q := newQueue(t, fsm.FeatureBacklog)
+	q := newQueue(t, fsm.FeatureDeferred)
 	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
 	commands := make([][]string, fsm.MaxWaitWeight/2)
 	for i := range commands {
@@ -335,7 +335,7 @@ func TestBacklog_Time(t *testing.T) {
 	}
 }
 
-// drain executes a command, and entries until there is no backlog. It returns
+// drain executes a command, and entries until no deferred keys are left. It returns
 // the number of entries and the longest processor time of one of them. It stops
 // the garbage collector, because a goroutine that allocates memory does a part
 // of the work of a collection.
@@ -347,23 +347,23 @@ func (q *queue) drain(words ...string) (entries int, longest time.Duration) {
 		before := threadTime(q.t)
 		res := q.run(other, 1<<40, words...)
 		longest = max(longest, threadTime(q.t)-before)
-		if entries++; !res.Backlog {
+		if entries++; !res.Deferred {
 			return entries, longest
 		}
 		words = []string{"GET", "nothing"}
 	}
 }
 
-// TestBacklog_Most: with as many clients that wait for locks of their own as
+// TestDeferred_Most: with as many clients that wait for locks of their own as
 // three nodes may have, and with many other keys, no entry of these commands
 // takes 10 ms of processor time.
-func TestBacklog_Most(t *testing.T) {
+func TestDeferred_Most(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")
 	}
 	runtime.LockOSThread() // for threadTime
 	defer runtime.UnlockOSThread()
-	q := newQueue(t, fsm.FeatureBacklog)
+	q := newQueue(t, fsm.FeatureDeferred)
 	set := func(n int, name string) {
 		for from := 0; from < n; from += 1000 {
 			var list []spoken
