@@ -162,8 +162,8 @@ func TestFunction_Limits(t *testing.T) {
 	}
 }
 
-// Snapshots contain libraries, and a node without an interpreter can apply
-// them.
+// Snapshots contain libraries. A node without an interpreter restores and
+// deletes libraries, but it cannot load them or call their functions.
 func TestFunction_Snapshot(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|"+counting, "FUNCTION|LOAD|#!lua name=other\nregister words a description no-cluster", "FCALL|up|1|k")

@@ -116,8 +116,8 @@ const (
 	MaxQuarantine = 24 * nanosPerHour
 )
 
-// createsLock are the commands that a script uses to take a lock, and the
-// feature versions from which on they count.
+// createsLock are the commands that a script uses to take a lock. The value is
+// the feature version from which a command counts.
 var createsLock = map[string]int{
 	"set": 0, "setex": 0, "psetex": 0, "setnx": 0, "mset": 0, "msetnx": 0, "msetex": FeatureDeferred,
 	"hset": 0, "hmset": 0, "hsetnx": 0, "hincrby": 0, "hincrbyfloat": 0,

@@ -45,8 +45,8 @@ type line struct {
 	value  func(p record.Point) (record.Figure, bool)
 }
 
-// maxLabels is the number of points from which on an axis labels only some of
-// them.
+// maxLabels is the number of points at which an axis begins to label only some
+// of them.
 const maxLabels = 7
 
 // newPanel returns an empty plot for an axis.
