@@ -233,7 +233,7 @@ func TestSnapshot_Retry(t *testing.T) {
 		eventually(t, "another attempt", func() bool { return bad.tries.Load() >= want })
 	}
 	before := bad.tries.Load()
-	during(4 * time.Second) // the next attempt is not due before 32 s
+	during(4 * time.Second) // the next attempt is due 16 s after the fifth
 	if n := bad.tries.Load() - before; n > 1 {
 		t.Errorf("%d attempts in 4 s, want at most 1", n)
 	}

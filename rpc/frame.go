@@ -26,7 +26,7 @@ func appendFrameHeader(dst []byte, typ byte, size int) []byte {
 type frameReader struct {
 	br        *bufio.Reader
 	limit     int    // maximum payload in bytes
-	toDiscard int    // bytes of br that the last payload occupies; the next call discards them
+	toDiscard int    // bytes of br that the last frame occupies; the next call discards them
 	big       []byte // buffer for payloads that do not fit into br
 }
 
