@@ -520,8 +520,8 @@ type draw struct {
 type serving struct {
 	// served is the waiter that is being served, nil for none.
 	served *waiter
-	// readyList contains the keys with waiters that the operation gave a value,
-	// in order. readyKeys contains the same keys as a set.
+	// readyList contains the keys with waiters that must be checked after the
+	// operation, in order. readyKeys contains the same keys as a set.
 	readyList []readyKey
 	readyKeys map[readyKey]bool
 	// serveWork is the work that the entry has spent on serving waiters.

@@ -22,8 +22,8 @@ func fuzzDo(args [][]byte) fsm.Reply {
 	return replies[n%len(replies)]
 }
 
-// FuzzScript checks for any text that the run ends within its budget and
-// without a panic, and that a second run gives the same answer.
+// FuzzScript checks that a run of any text ends within its budget and without a
+// panic, and that a second run gives the same answer.
 func FuzzScript(f *testing.F) {
 	for _, list := range scripts(f) {
 		for _, src := range list {
