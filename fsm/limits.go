@@ -99,8 +99,7 @@ func (w *waits) weightOf(user string) int {
 // addWeight adds weight, which may be negative, to the sum of the weights of a
 // user's waiters.
 func (w *waits) addWeight(user string, weight int) {
-	of, _ := w.users.Get(user)
-	if of += weight; of == 0 {
+	if of := w.weightOf(user) + weight; of == 0 {
 		w.users.Delete(user)
 	} else {
 		w.users.Set(user, of)

@@ -15,7 +15,7 @@ import (
 //
 // Each database has a tree of its own, so that Drop and Swap take O(1).
 type ExpiryIndex struct {
-	trees [Databases]*btree.BTreeG[due] // nil if the database has no key with a deadline
+	trees [Databases]*btree.BTreeG[due] // nil or empty if the database has no key with a deadline
 	n     int
 }
 
