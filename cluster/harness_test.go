@@ -174,7 +174,7 @@ func testOptions() cluster.Options {
 // prepare creates the members n1, n2, … and starts no node.
 func prepare(t *testing.T, n int, options ...func(*cluster.Options)) *testCluster {
 	t.Helper()
-	c := &testCluster{t: t, log: &testutil.Log{}, dir: t.TempDir(), options: testOptions(), members: make(map[string]*member)}
+	c := &testCluster{t: t, log: &testutil.Log{}, dir: testutil.Dir(t), options: testOptions(), members: make(map[string]*member)}
 	for _, f := range options {
 		f(&c.options)
 	}
@@ -235,7 +235,7 @@ func (c *testCluster) close() {
 				c.t.Logf("%s: %+v", id, n.Status())
 			}
 		}
-		c.t.Logf("log of the nodes:\n%s", c.log.Tail(150, "no way to the leader", "stream ended"))
+		c.t.Logf("log of the nodes:\n%s", c.log.Tail(150, "no way to the leader", "stream ended", "failed to link to the leader", "handshake ended"))
 	}
 	for _, id := range c.ids() {
 		c.stop(id)

@@ -86,7 +86,10 @@ func TestTransfer_Refused(t *testing.T) {
 // leading, and executes the commands that have waited meanwhile.
 func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 	t.Parallel()
-	c := start(t, 3)
+	c := start(t, 3, func(o *cluster.Options) {
+		o.HeartbeatTimeout, o.LeaderSilence = slowdown*2*time.Second, 0
+		o.LeaseTimeout, o.LeaderWait = o.HeartbeatTimeout, 3*o.HeartbeatTimeout
+	})
 	c.transfer("n1")
 	c.caughtUp()
 	c.net.refuse(rpc.ServiceRaft, "n3")
@@ -109,7 +112,9 @@ func TestTransfer_TargetStopsCatchingUp(t *testing.T) {
 // neither node reports that the old leader continues.
 func TestTransfer_AskedTooLate(t *testing.T) {
 	t.Parallel()
-	c := prepare(t, 3, func(o *cluster.Options) { o.HeartbeatTimeout = slowdown * time.Second })
+	c := prepare(t, 3, func(o *cluster.Options) {
+		o.HeartbeatTimeout, o.LeaseTimeout = slowdown*time.Second, slowdown*time.Second
+	})
 	c.change = func(cfg *cluster.Config) {
 		if cfg.NodeID == "n3" { // otherwise it would campaign while the transfers wait
 			cfg.Options.HeartbeatTimeout = slowdown * time.Minute

@@ -169,8 +169,10 @@ func TestHub_MatchSteps(t *testing.T) {
 }
 
 // growth returns the factor by which the time per element of do(n) grows when n
-// is ten times as large. It measures the processor time of the process, because
-// the machine may do other work, and takes the minimum of several attempts.
+// is 40 times as large. It measures the processor time of the process, because
+// the machine may do other work, and takes the minimum of several attempts. The
+// factor exceeds 1 even if do is linear, because a small n fits into the caches of
+// the processor.
 func growth(t *testing.T, do func(n int), n int) float64 {
 	t.Helper()
 	least := func(n int) time.Duration {
@@ -182,7 +184,7 @@ func growth(t *testing.T, do func(n int), n int) float64 {
 		}
 		return d
 	}
-	return float64(least(10*n)) / float64(least(n)) / 10
+	return float64(least(40*n)) / float64(least(n)) / 40
 }
 
 // The time to subscribe to a pattern, and to unsubscribe from it, does not
@@ -198,8 +200,8 @@ func TestHub_Linear(t *testing.T) {
 			h.join(c, names...)
 			h.Leave(c)
 		}, 2000)
-		if g > 5 { // 10 would be quadratic
-			t.Errorf("%q: with ten times as many patterns, each pattern takes %.1f times as long, want at most 5", form, g)
+		if g > 12 { // 40 would be quadratic
+			t.Errorf("%q: with 40 times as many patterns, each pattern takes %.1f times as long, want at most 12", form, g)
 		}
 	}
 }
@@ -228,8 +230,8 @@ func TestTracking_PrefixesLinear(t *testing.T) {
 			t.Errorf("%d prefixes are left, want none", h.track.prefixes.len())
 		}
 	}, 2000)
-	if g > 5 {
-		t.Errorf("with ten times as many prefixes, the time per prefix grows %.1f times, want at most 5", g)
+	if g > 12 {
+		t.Errorf("with 40 times as many prefixes, the time per prefix grows %.1f times, want at most 12", g)
 	}
 }
 

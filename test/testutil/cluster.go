@@ -18,7 +18,7 @@ const StartLimit = 30 * time.Second
 // test has failed, NewCluster first copies the nodes' logs.
 func NewCluster(t testing.TB, cfg process.Config) *process.Cluster {
 	t.Helper()
-	cfg.Dir = t.TempDir()
+	cfg.Dir = Dir(t)
 	c, err := process.New(cfg)
 	if err != nil {
 		t.Fatal(err)
