@@ -304,6 +304,37 @@ func TestNodes_Hangs(t *testing.T) {
 	}
 }
 
+// TestNodes_HangsUntilDeadline checks that a command whose deadline passes at a
+// node that hangs makes the next command go to the other node, each time. A read
+// may fail shortly before the context ends, and then Nodes must not try the other
+// node in the time that is left and blame it too.
+func TestNodes_HangsUntilDeadline(t *testing.T) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but does not answer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	nodes, err := NewNodes([]string{hangs.Addr().String(), newFake().listen(t)}, redis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodes.Close()
+	for i := range 200 {
+		nodes.current.Store(0)
+		short, stop := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		err := nodes.Do(short, "PING").Err()
+		stop()
+		if at := nodes.current.Load(); at != 1 {
+			t.Fatalf("command %d: %v; the next command goes to node %d, want 1", i, err, at)
+		}
+	}
+	over, stop := context.WithTimeout(t.Context(), -time.Second)
+	defer stop()
+	if err := nodes.DoOnce(over, "PING").Err(); err == nil || nodes.current.Load() != 1 {
+		t.Errorf("a command with a context that has ended: %v, the next goes to node %d, want an error and 1", err, nodes.current.Load())
+	}
+}
+
 func TestHeld_ReleaseCannotReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

@@ -41,18 +41,28 @@ func NewNodes(addrs []string, opt redis.Options) (*Nodes, error) {
 func (n *Nodes) Do(ctx context.Context, args ...any) *redis.Cmd {
 	for range len(n.clients) - 1 {
 		cmd := n.DoOnce(ctx, args...)
-		if ctx.Err() != nil || !Elsewhere(cmd.Err()) {
+		if Ended(ctx) || !Elsewhere(cmd.Err()) {
 			return cmd
 		}
 	}
 	return n.DoOnce(ctx, args...)
 }
 
-// DoOnce implements Repeater.
+// Ended reports whether ctx is canceled or its deadline has passed. The timer of a
+// context fires after its deadline, so a read with the same deadline may fail
+// before ctx.Err returns an error.
+func Ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+// DoOnce implements Repeater. If ctx has ended before the call, the error says
+// nothing about the node, so the next command goes to the same node.
 func (n *Nodes) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
 	at := n.current.Load()
+	tried := !Ended(ctx)
 	cmd := n.clients[at].Do(ctx, args...)
-	if Elsewhere(cmd.Err()) && !errors.Is(ctx.Err(), context.Canceled) {
+	if tried && Elsewhere(cmd.Err()) && !errors.Is(ctx.Err(), context.Canceled) {
 		n.current.CompareAndSwap(at, (at+1)%int64(len(n.clients)))
 	}
 	return cmd

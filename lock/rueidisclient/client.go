@@ -43,19 +43,21 @@ func New(first rueidis.Client, others ...rueidis.Client) *Client {
 func (c *Client) Do(ctx context.Context, args ...any) *redis.Cmd {
 	for range len(c.clients) - 1 {
 		cmd := c.DoOnce(ctx, args...)
-		if ctx.Err() != nil || !lock.Elsewhere(cmd.Err()) {
+		if lock.Ended(ctx) || !lock.Elsewhere(cmd.Err()) {
 			return cmd
 		}
 	}
 	return c.DoOnce(ctx, args...)
 }
 
-// DoOnce implements lock.Repeater.
+// DoOnce implements lock.Repeater. If ctx has ended before the call, the error
+// says nothing about the node, so the next command goes to the same node.
 func (c *Client) DoOnce(ctx context.Context, args ...any) *redis.Cmd {
 	at := c.current.Load()
+	tried := !lock.Ended(ctx)
 	client := c.clients[at]
 	cmd := reply(ctx, client.Do(ctx, command(client.B(), args)), args)
-	if lock.Elsewhere(cmd.Err()) && !errors.Is(ctx.Err(), context.Canceled) {
+	if tried && lock.Elsewhere(cmd.Err()) && !errors.Is(ctx.Err(), context.Canceled) {
 		c.current.CompareAndSwap(at, (at+1)%int64(len(c.clients)))
 	}
 	return cmd

@@ -1,10 +1,12 @@
 package rueidisclient
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
@@ -32,19 +34,7 @@ func TestWaits(t *testing.T) {
 // TestClient_Closed checks that a closed client returns the error of a closed client
 // of go-redis, which package lock does not retry.
 func TestClient_Closed(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := redcon.NewServer("", func(c redcon.Conn, _ redcon.Command) { c.WriteString("PONG") }, nil, nil)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	own, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{l.Addr().String()}, AlwaysRESP2: true, DisableCache: true, ForceSingleClient: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := serve(t, func(c redcon.Conn, _ redcon.Command) { c.WriteString("PONG") })
 	c := New(own)
 	if err := c.Do(t.Context(), "PING").Err(); err != nil {
 		t.Fatalf("a command before Close: %v, want no error", err)
@@ -53,7 +43,48 @@ func TestClient_Closed(t *testing.T) {
 	if err := c.Do(t.Context(), "PING").Err(); !errors.Is(err, redis.ErrClosed) {
 		t.Errorf("a command after Close: %v, want %v", err, redis.ErrClosed)
 	}
-	if err := errors.Join(server.Close(), <-served); err != nil && !strings.Contains(err.Error(), "closed") {
-		t.Error(err)
+}
+
+// TestClient_HangsUntilDeadline checks that a command whose deadline passes at a
+// node that hangs makes the next command go to the other node, each time.
+func TestClient_HangsUntilDeadline(t *testing.T) {
+	c := New(serve(t, func(c redcon.Conn, cmd redcon.Command) {
+		if string(cmd.Args[0]) != "GET" { // GET hangs
+			c.WriteString("OK")
+		}
+	}), serve(t, func(c redcon.Conn, _ redcon.Command) { c.WriteString("OK") }))
+	for i := range 200 {
+		c.current.Store(0)
+		short, stop := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		err := c.Do(short, "GET", "k").Err()
+		stop()
+		if at := c.current.Load(); at != 1 {
+			t.Fatalf("command %d: %v; the next command goes to client %d, want 1", i, err, at)
+		}
 	}
+}
+
+// serve returns a client of a server that handles commands with handle.
+func serve(t *testing.T, handle func(redcon.Conn, redcon.Command)) rueidis.Client {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := redcon.NewServer("", handle, nil, nil)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{l.Addr().String()}, AlwaysRESP2: true, DisableCache: true, ForceSingleClient: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		if err := errors.Join(server.Close(), <-served); err != nil && !strings.Contains(err.Error(), "closed") {
+			t.Error(err)
+		}
+	})
+	return client
 }
