@@ -402,3 +402,123 @@ func TestDeferred_Most(t *testing.T) {
 		t.Logf("%s: %d entries, the longest took %v of processor time", words[0], entries, longest)
 	}
 }
+
+// TestDeferred_Resume: the entry after which the clients of a node are served again
+// takes less than 10 ms of processor time, even if all locks that they wait for
+// have become free in the meantime, and as many clients wait on two other nodes.
+func TestDeferred_Resume(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs tens of thousands of waiters")
+	}
+	runtime.LockOSThread() // for threadTime
+	defer runtime.UnlockOSThread()
+	const most = fsm.MaxWaitWeight / 4
+	q := newQueue(t, fsm.FeatureDeferred)
+	for _, node := range []string{"n1", "n2", "n3"} {
+		commands := make([][]string, most)
+		for i := range commands {
+			key := strconv.Itoa(i*7919%most) + node // not in the order of the waits
+			q.run(other, 1, "SET", key, "someone")
+			commands[i] = []string{"LOCK", "ACQUIRE", key, "me", "PX", "60000", "WAIT", "0"}
+		}
+		q.wait(fsm.SessionID{NodeID: node, Boot: 1}, node, commands...)
+	}
+	n1 := fsm.SessionID{NodeID: "n1", Boot: 1}
+	q.suspend(n1, fsm.SuspendOn)
+	for i := range most {
+		q.run(other, 1, "DEL", strconv.Itoa(i)+"n1")
+	}
+	full := snapshotOf(t, q.m)
+	least, entries := time.Duration(math.MaxInt64), 0
+	for range 3 { // other programs may disturb an attempt
+		copied := *q
+		copied.m, copied.seq = restore(t, full), maps.Clone(q.seq)
+		var longest time.Duration
+		entries, longest = copied.drain(fsm.SuspendCommand, "1", n1.NodeID, "1", fsm.SuspendOff)
+		if least = min(least, longest); copied.m.Waiting() != 2*most {
+			t.Errorf("%d clients still wait, want those of the other nodes, %d", copied.m.Waiting(), 2*most)
+		}
+	}
+	if least >= 10*time.Millisecond {
+		t.Errorf("in each of three attempts, an entry took %v or more of processor time", least)
+	}
+	t.Logf("%d entries, the longest took %v of processor time", entries, least)
+}
+
+// TestDeferred_ResumeServes: while several entries check the waiters of a node that
+// was suspended, values that the waiters leave reach the clients behind them,
+// removed streams end waits, and a node that is suspended again is not served.
+func TestDeferred_ResumeServes(t *testing.T) {
+	const most = 10 * fsm.FewReady
+	q := newQueue(t, fsm.FeatureDeferred)
+	q.run(other, 1, "XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+	list := func(i int) string { return "l" + strconv.Itoa(i) }
+	commands := make([][]string, most)
+	for i := range commands {
+		commands[i] = []string{"BLPOP", list(i), "0"}
+		if i%5 == 4 {
+			commands[i] = []string{"XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "s", ">"}
+		}
+	}
+	q.wait(dead, "bob", commands...)
+	waiters := q.m.WaitersOf(dead)
+	q.suspend(dead, fsm.SuspendOn)
+	q.run(other, 1, "DEL", "s")
+	behind := fsm.SessionID{NodeID: "behind", Boot: 1}
+	for i := range most {
+		if i%5 < 3 { // the lists with i%5 == 3 stay absent
+			q.run(other, 1, "RPUSH", list(i), "v"+strconv.Itoa(i))
+			q.together(spoken{behind, uint64(i + 1), "ann", []string{"BLPOP", list(i), "0"}})
+		}
+	}
+	first, second := newEnded(), newEnded()
+	drain := func(res *fsm.Result, entries int) {
+		for {
+			first.add(res, dead.NodeID)
+			second.add(res, behind.NodeID)
+			q.state()
+			if !res.Deferred || entries == 0 {
+				return
+			}
+			entries--
+			copied := *q
+			copied.m, copied.seq = restore(t, snapshotOf(t, q.m)), maps.Clone(q.seq)
+			res = q.run(other, 1<<40, "GET", "nothing")
+			copied.run(other, 1<<40, "GET", "nothing") // the restored machine gets the same entry
+			if !slices.Equal(snapshotOf(t, copied.m), snapshotOf(t, q.m)) {
+				t.Fatal("the restored machine differs from the original")
+			}
+		}
+	}
+	drain(q.suspend(dead, fsm.SuspendOff), 1)
+	if q.m.Deferred() == 0 {
+		t.Fatal("two entries have checked all waiters, want some left")
+	}
+	drain(q.suspend(dead, fsm.SuspendOn), 0) // it begins with deferred keys
+	early := len(first.served)
+	drain(q.run(other, 1, "GET", "nothing"), 1<<20)
+	if got := len(first.served); got != early || q.m.Deferred() != 0 {
+		t.Errorf("while the node is suspended again, %d of its clients were served, want none", got-early)
+	}
+	res := q.suspend(dead, fsm.SuspendOff)
+	first.add(res, dead.NodeID)
+	var leave []spoken
+	for i := most - 1; i > most-100; i-- { // clients that no entry has checked yet
+		if state, _ := q.m.Waiter(dead, waiters[i].Origin, waiters[i].Pos); i%5 == 1 && state == fsm.WaitOpen {
+			name := []string{strconv.FormatUint(waiters[i].Origin, 10), strconv.FormatUint(uint64(waiters[i].Pos), 10)}
+			leave = append(leave, spoken{dead, waiters[i].Origin, "bob", append([]string{fsm.UnwaitCommand}, name...)})
+		}
+	}
+	left := len(leave)
+	drain(q.together(leave...), 1<<20)
+	if got, want := len(first.served), most*4/5-left; got != want {
+		t.Errorf("%d clients of the node were served, want %d", got, want)
+	}
+	if got := len(second.served); got != left {
+		t.Errorf("%d clients behind were served, want the %d whose list was left to them", got, left)
+	}
+	if got, want := q.m.Waiting(), most/5+most*3/5-left; got != want {
+		t.Errorf("%d clients still wait, want %d", got, want)
+	}
+	q.state()
+}

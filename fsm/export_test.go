@@ -33,6 +33,7 @@ const (
 	ServeWork   = serveWork
 	ReadyWork   = readyWork
 	ServedWork  = servedWork
+	EndedWork   = endedWork
 	CheckedWork = checkedWork
 )
 

@@ -128,6 +128,9 @@ const (
 	// FeatureDeferred changes the meaning of entries in these ways:
 	//   - An entry serves waiters only until this has taken a certain work. Later
 	//     entries serve the other waiters: see serve.go.
+	//   - When the rights of a user change, the waits of the user end in parts, in
+	//     this entry and in later ones: see endWaitsOf. When a session with many
+	//     waiters is resumed, later entries check most of the waiters.
 	//   - FLUSHALL and FLUSHDB of more than fewFlushed keys give new versions to
 	//     all keys of the database, present or absent: see removeAll.
 	//   - MSETEX with NX fails during a quarantine, and the lock delay and the

@@ -49,10 +49,10 @@ const (
 	waiterOverhead = 64
 	// maxWaitWeight is the largest sum of waiter.weight of the waiters of one
 	// user, and of the waiters of one node. Some entries must visit all waiters
-	// of a user (ACL SETUSER) or of a node (SuspendCommand), and an entry must
-	// not take longer than 10 ms. Visiting 22,000 waiters for a list each, or
-	// 11,000 waiters for a lock each, takes less than that on a processor that
-	// does nothing else.
+	// of a node (SuspendCommand) or, below FeatureDeferred, of a user (ACL
+	// SETUSER), and an entry must not take longer than 10 ms. Visiting 22,000
+	// waiters for a list each, or 11,000 waiters for a lock each, takes less than
+	// that on a processor that does nothing else.
 	maxWaitWeight = 44_000
 )
 

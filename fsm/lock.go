@@ -463,13 +463,16 @@ func (c *Ctx) serveLock(k waitKey, last Pos) (checked Pos, done bool) {
 			return 0, true
 		}
 		n := w.heir(k, last)
-		if n == nil || w.suspended(n.session) {
+		if n == nil || w.suspended(n.session) && !w.revoked.ends(n) {
 			return 0, true
 		}
 		if c.servedEnough() {
 			return last, false
 		}
 		c.serveWork += checkedWork
+		if c.endIfRevoked(n) {
+			continue
+		}
 		b := n.blocking(c.m.table)
 		if o != nil && !b.Joins(c, o) {
 			return 0, true

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
@@ -38,6 +39,11 @@ const (
 	readyWork = 150
 	// servedReplyBytes is the length of a reply that takes one step.
 	servedReplyBytes = 2
+	// visitedWork is the work of finding out whether a wait has to end because
+	// the rights of its user have changed, and endedWork the work of ending it,
+	// for each unit of waiter.weight.
+	visitedWork = 15
+	endedWork   = 80
 	// fewReady is the number of keys up to which a command that makes many keys
 	// ready serves their waiters in its own entry.
 	fewReady = serveWork / (readyWork + servedWork + servedKeyWork)
@@ -90,6 +96,179 @@ func (b *deferred) take() (k deferredKey, ok bool) {
 	b.keys.Delete(k)
 	b.last = k.readyKey
 	return k, true
+}
+
+// revoked contains the users whose rights have changed and whose earlier waits
+// later entries will end. No such wait is served.
+type revoked struct {
+	users btree.Map[string, revocation]
+	// node and origin name the connection that was visited last. The entries
+	// visit the connections in their order, again and again. A pass begins with
+	// the node "".
+	node   string
+	origin uint64
+}
+
+// revocation is a change of a user's rights.
+type revocation struct {
+	before Pos // the waits that began before this position have to end
+	// whole is set if the current pass visits all connections after the change.
+	whole bool
+}
+
+func (r *revoked) clone() revoked { return revoked{*r.users.IsoCopy(), r.node, r.origin} }
+
+// add ends the waits of a user that began before a position.
+func (r *revoked) add(user string, before Pos) {
+	r.users.Set(user, revocation{before, r.node == ""})
+}
+
+// ends reports whether an open wait has to end. If its user is unknown (see
+// endWaitsOf), the change of any user ends it.
+func (r *revoked) ends(n *waiter) (ends bool) {
+	if r.users.Len() == 0 || n.served {
+		return false
+	}
+	if n.user != "" {
+		of, found := r.users.Get(n.user)
+		return found && n.pos < of.before
+	}
+	r.users.Scan(func(_ string, of revocation) bool {
+		ends = n.pos < of.before
+		return !ends
+	})
+	return ends
+}
+
+// endPass forgets the users whose waits have all ended, and begins a new pass.
+func (r *revoked) endPass() {
+	var done, left []string
+	r.users.Scan(func(name string, of revocation) bool {
+		if of.whole {
+			done = append(done, name)
+		} else {
+			left = append(left, name)
+		}
+		return true
+	})
+	for _, name := range done {
+		r.users.Delete(name)
+	}
+	for _, name := range left {
+		of, _ := r.users.Get(name)
+		r.users.Set(name, revocation{of.before, true})
+	}
+	r.node, r.origin = "", 0
+}
+
+// revoke ends the waits of a user that began before the current operation. It may
+// leave some of them for later entries.
+func (c *Ctx) revoke(user string) {
+	c.m.waits.revoked.add(user, c.pos)
+	c.endRevoked()
+}
+
+// endRevoked ends waits of users whose rights have changed. It uses half of the
+// work that an entry may do for waiters, so that the deferred keys get their
+// turn too.
+func (c *Ctx) endRevoked() {
+	w := &c.m.waits
+	r := &w.revoked
+	for most := min(c.serveWork+serveWork/2, serveWork); r.users.Len() > 0 && c.serveWork < most; {
+		var ended []*waiter
+		whole := true
+		w.conns.Ascend(&waiter{session: SessionID{NodeID: r.node}, origin: r.origin + 1}, func(n *waiter) bool {
+			if whole = c.serveWork < most; whole {
+				r.node, r.origin = n.session.NodeID, n.origin
+				c.serveWork += visitedWork
+				if r.ends(n) {
+					ended = append(ended, n)
+					c.serveWork += endedWork * n.weight()
+				}
+			}
+			return whole
+		})
+		c.endWaits(ended)
+		if whole {
+			c.serveWork += readyWork + visitedWork*r.users.Len()
+			r.endPass()
+		}
+	}
+}
+
+// endIfRevoked ends a wait that must not be served because the rights of its user
+// have changed.
+func (c *Ctx) endIfRevoked(n *waiter) bool {
+	if !c.m.waits.revoked.ends(n) {
+		return false
+	}
+	c.serveWork += endedWork * n.weight()
+	c.endWaits([]*waiter{n})
+	return true
+}
+
+// resumption is a session that is no longer suspended. Some of its waiters have not
+// been checked since.
+type resumption struct {
+	id   SessionID
+	next uint64 // the number of the connection with which the next entry continues
+}
+
+// resuming reports whether a session has waiters that were not checked since it was
+// suspended.
+func (w *waits) resuming(id SessionID) bool {
+	return slices.ContainsFunc(w.resumed, func(r resumption) bool { return r.id == id })
+}
+
+// endResumption forgets a session that is suspended again.
+func (w *waits) endResumption(id SessionID) {
+	w.resumed = slices.DeleteFunc(w.resumed, func(r resumption) bool { return r.id == id })
+}
+
+// resume checks the waiters of a session that is no longer suspended. It may leave
+// some of them for later entries.
+func (c *Ctx) resume(id SessionID) {
+	w := &c.m.waits
+	w.endResumption(id)
+	w.resumed = append(w.resumed, resumption{id, 0})
+	c.checkResumed()
+}
+
+// checkResumed checks waiters of the sessions that are no longer suspended. Like
+// endRevoked, it uses half of the work that an entry may do for waiters.
+func (c *Ctx) checkResumed() {
+	w := &c.m.waits
+	for most := min(c.serveWork+serveWork/2, serveWork); len(w.resumed) > 0 && c.serveWork < most; {
+		r := &w.resumed[0]
+		whole := true
+		w.conns.Ascend(&waiter{session: r.id, origin: r.next}, func(n *waiter) bool {
+			switch {
+			case n.session != r.id:
+				return false
+			case c.serveWork >= most:
+				r.next, whole = n.origin, false
+				return false
+			}
+			c.serveWork += visitedWork + checkedWork*len(n.keys)
+			c.checkAgain(n)
+			return true
+		})
+		if whole {
+			w.resumed = slices.Delete(w.resumed, 0, 1)
+		}
+	}
+}
+
+// checkAgain marks the keys of a waiter that was suspended, if it may be served.
+func (c *Ctx) checkAgain(n *waiter) {
+	for _, k := range n.keys {
+		if c.mayServe(n, k) {
+			c.ready(k)
+		}
+		if !k.lock && (n.typ == keyspace.TypeStream || c.m.features < FeatureParts) {
+			c.streamGone(k) // the stream may have been removed in the meantime
+		}
+	}
 }
 
 // readyKey is a key with waiters that must be checked after the current
@@ -184,8 +363,13 @@ func (c *Ctx) postpone(k deferredKey) {
 	b.keys.Set(k)
 }
 
-// Deferred returns the number of keys whose waiters later entries will check.
-func (m *Machine) Deferred() int { return m.waits.deferred.keys.Len() }
+// Deferred returns the number of keys whose waiters later entries will check,
+// plus the numbers of users whose waits later entries will end, and of sessions
+// whose waiters they will check.
+func (m *Machine) Deferred() int {
+	w := &m.waits
+	return w.deferred.keys.Len() + w.revoked.users.Len() + len(w.resumed)
+}
 
 // keysOf returns the keys of a database that have waiters and that f accepts, in
 // the order of compare. f may change a key.
@@ -224,15 +408,18 @@ func (c *Ctx) losesKeys(db int) {
 	}))
 }
 
-// serveDeferred serves waiters of the deferred keys. It runs at the beginning of
-// every entry.
+// serveDeferred ends waits of the users whose rights have changed, checks waiters of
+// the sessions that are no longer suspended, and serves waiters of the deferred
+// keys. It runs at the beginning of every entry.
 func (c *Ctx) serveDeferred() {
 	b := &c.m.waits.deferred
-	if b.keys.Len() == 0 {
+	if c.m.Deferred() == 0 {
 		return
 	}
 	db, proto, session := c.db, c.proto, c.session
 	c.session = -1
+	c.endRevoked()
+	c.checkResumed()
 	for n := b.keys.Len(); n > 0 && !c.servedEnough(); n-- { // check may add a key again
 		if k, ok := b.take(); ok {
 			c.check(k)
@@ -305,7 +492,7 @@ func (c *Ctx) serveQueue(k waitKey, behind Pos) (checked Pos, done bool) {
 		behind = n.pos
 		c.serveWork += checkedWork
 		switch {
-		case o.Type != n.typ:
+		case c.endIfRevoked(n), o.Type != n.typ:
 			continue
 		case w.suspended(n.session):
 			return 0, true
@@ -335,7 +522,7 @@ func (c *Ctx) endGroupReads(k waitKey, behind Pos) (checked Pos, done bool) {
 		}
 		behind = n.pos
 		c.serveWork += checkedWork
-		if n.typ != keyspace.TypeStream || w.suspended(n.session) {
+		if c.endIfRevoked(n) || n.typ != keyspace.TypeStream || w.suspended(n.session) {
 			continue
 		}
 		if b := n.blocking(c.m.table); b.Gone.IsError() {
@@ -439,8 +626,15 @@ func (w *snapshotWriter) deferred(b *deferred) {
 	})
 }
 
-// deferred reads a record of the deferred keys.
+// deferred reads a record of the deferred keys, of the revoked waits, or of the
+// resumed sessions.
 func (l *snapshotLoader) deferred(record byte, d *codec.Decoder) error {
+	switch record {
+	case recordRevoked, recordRevokedUser:
+		return l.revoked(record, d)
+	case recordResumed:
+		return l.resumed(d)
+	}
 	k, flags, err := decodeReadyKey(d)
 	if err != nil {
 		return err
@@ -455,6 +649,74 @@ func (l *snapshotLoader) deferred(record byte, d *codec.Decoder) error {
 		b.keys.Set(deferredKey{k, Pos(d.Uvarint()), flags&flagAgain != 0})
 	default:
 		return fmt.Errorf("deferred key %.40q, twice: %w", k.key, ErrFormat)
+	}
+	return d.Err
+}
+
+// revoked writes the users whose waits later entries will end, and the connection
+// that was visited last.
+func (w *snapshotWriter) revoked(r *revoked) {
+	if r.users.Len() == 0 {
+		return
+	}
+	w.b = binary.AppendUvarint(codec.AppendString(append(w.b, recordRevoked), r.node), r.origin)
+	w.cut()
+	r.users.Scan(func(name string, of revocation) bool {
+		w.b = binary.AppendUvarint(codec.AppendString(append(w.b, recordRevokedUser), name), uint64(of.before))
+		w.b = append(w.b, byte(0))
+		if of.whole {
+			w.b[len(w.b)-1] = 1
+		}
+		w.cut()
+		return w.err == nil
+	})
+}
+
+// resumed writes the sessions whose waiters later entries will check.
+func (w *snapshotWriter) resumed(list []resumption) {
+	for _, r := range list {
+		w.b = codec.AppendString(append(w.b, recordResumed), r.id.NodeID)
+		w.b = binary.AppendUvarint(binary.AppendUvarint(w.b, r.id.Boot), r.next)
+		w.cut()
+	}
+}
+
+// resumed reads a record of a session whose waiters later entries will check.
+func (l *snapshotLoader) resumed(d *codec.Decoder) error {
+	r := resumption{SessionID{string(d.Bytes()), d.Uvarint()}, d.Uvarint()}
+	w := &l.m.waits
+	switch {
+	case d.Err != nil:
+		return d.Err
+	case l.m.features < FeatureDeferred:
+		return fmt.Errorf("resumed session below feature version %d: %w", FeatureDeferred, ErrFormat)
+	case w.resuming(r.id):
+		return fmt.Errorf("resumed session of %.40q, twice: %w", r.id.NodeID, ErrFormat)
+	}
+	w.resumed = append(w.resumed, r)
+	return nil
+}
+
+// revoked reads a record of the users whose waits later entries will end.
+func (l *snapshotLoader) revoked(record byte, d *codec.Decoder) error {
+	r := &l.m.waits.revoked
+	name, n := string(d.Bytes()), d.Uvarint()
+	_, twice := r.users.Get(name)
+	switch {
+	case d.Err != nil:
+		return d.Err
+	case l.m.features < FeatureDeferred:
+		return fmt.Errorf("revoked waits below feature version %d: %w", FeatureDeferred, ErrFormat)
+	case record == recordRevoked && r.node == "" && r.users.Len() == 0:
+		r.node, r.origin = name, n
+	case record == recordRevokedUser && !twice:
+		whole := d.Byte()
+		if d.Err == nil && whole > 1 {
+			return fmt.Errorf("revoked waits of user %.40q with flag %#x: %w", name, whole, ErrFormat)
+		}
+		r.users.Set(name, revocation{Pos(n), whole == 1})
+	default:
+		return fmt.Errorf("revoked waits of user %.40q, twice: %w", name, ErrFormat)
 	}
 	return d.Err
 }

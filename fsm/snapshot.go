@@ -50,6 +50,11 @@ const (
 	// recordDeferred precedes the deferred keys, once, from FeatureDeferred on.
 	recordDeferred    = 'B'
 	recordDeferredKey = 'b' // a deferred key
+	// recordRevoked precedes the users whose waits have to end, once, from
+	// FeatureDeferred on.
+	recordRevoked     = 'N'
+	recordRevokedUser = 'n' // such a user
+	recordResumed     = 'M' // a session that is no longer suspended
 	// recordFeatures is the feature version of the cluster, once, from
 	// FeatureMend on.
 	recordFeatures = 'V'
@@ -136,6 +141,8 @@ func (m *Machine) WriteSnapshot(w io.Writer, sessions Sessions) error {
 	})
 	objects += sw.waiters(&m.waits)
 	sw.deferred(&m.waits.deferred)
+	sw.revoked(&m.waits.revoked)
+	sw.resumed(m.waits.resumed)
 	for i := range m.dbs {
 		m.dbs[i].Scan(func(o *keyspace.Object) bool {
 			sw.b = keyspace.AppendObject(append(sw.b, recordObject), i, o)
@@ -346,7 +353,7 @@ func (l *snapshotLoader) block(b []byte) error {
 				return err
 			}
 			l.objects++
-		case recordDeferred, recordDeferredKey:
+		case recordDeferred, recordDeferredKey, recordRevoked, recordRevokedUser, recordResumed:
 			if err := l.deferred(record, d); err != nil {
 				return err
 			}

@@ -216,7 +216,7 @@ func (c *Ctx) endAllWaits() {
 		c.removed(n)
 	}
 	c.readyList, c.readyKeys = nil, nil
-	c.m.waits.deferred = newDeferred()
+	c.m.waits.deferred, c.m.waits.revoked, c.m.waits.resumed = newDeferred(), revoked{}, nil
 }
 
 // rebase moves the times and positions of a snapshot that is loaded into a

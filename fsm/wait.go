@@ -41,6 +41,8 @@ type waits struct {
 	bytes    int
 	locks    int                    // number of open waiters for locks
 	deferred deferred               // keys whose waiters later entries will check
+	revoked  revoked                // users whose waits later entries will end
+	resumed  []resumption           // sessions whose waiters later entries will check
 	users    btree.Map[string, int] // sum of waiter.weight of the open waiters, by user
 }
 
@@ -116,7 +118,7 @@ func (w *waits) clone() waits {
 	f := *w
 	f.conns, f.queues, f.nodes = w.conns.IsoCopy(), w.queues.IsoCopy(), slices.Clone(w.nodes)
 	f.users = *w.users.IsoCopy()
-	f.deferred = w.deferred.clone()
+	f.deferred, f.revoked, f.resumed = w.deferred.clone(), w.revoked.clone(), slices.Clone(w.resumed)
 	return f
 }
 
@@ -331,14 +333,14 @@ func (c *Ctx) dequeue(n *waiter) {
 }
 
 // left marks a key as ready after a waiter has left its queue, because waiters
-// behind it may have waited only because of it: behind a suspended waiter, or
-// behind one that could not join the holders of a lock. Waiters for a lock do
-// not wait for a waiter that is passed over.
+// behind it may have waited only because of it: behind a waiter that is suspended
+// or was until a short time ago, or behind one that could not join the holders of a
+// lock. Waiters for a lock do not wait for a waiter that is passed over.
 func (c *Ctx) left(n *waiter, k waitKey) {
 	w := &c.m.waits
 	switch {
 	case k.lock && c.m.features >= FeatureParts && w.passedOver(n.session):
-	case !k.lock && c.m.features >= FeatureDeferred && !w.suspended(n.session):
+	case !k.lock && c.m.features >= FeatureDeferred && !w.suspended(n.session) && !w.resuming(n.session):
 	case c.mayServe(n, k):
 		c.ready(k)
 	}
@@ -496,11 +498,16 @@ func (n *waiter) open() bool { return !n.served || n.grant != nil }
 // the commands again. The machine cannot check the rules, because their meaning
 // depends on the program (see User).
 //
-// All these waits must end in the entry that changes the rights, so the work
-// cannot be divided over several entries. maxWaitWeight bounds the work.
+// From FeatureDeferred on, no such wait is served after the change, and the entry
+// ends only as many of them as its time permits. Later entries end the others.
+// Below FeatureDeferred, the entry that changes the rights ends them all.
 func (c *Ctx) endWaitsOf(user string) {
 	w := &c.m.waits
-	if c.m.features < FeatureBudget || w.count == 0 {
+	switch {
+	case c.m.features < FeatureBudget || w.weightOf(user)+w.weightOf("") == 0:
+		return
+	case c.m.features >= FeatureDeferred:
+		c.revoke(user)
 		return
 	}
 	ends := func(n *waiter) bool { return !n.served && (n.user == user || n.user == "") }
@@ -661,4 +668,5 @@ func (w *waits) suspendAll() {
 	for i := range w.nodes {
 		w.nodes[i].suspended, w.nodes[i].passed = true, false
 	}
+	w.resumed = nil
 }

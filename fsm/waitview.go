@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/holdfast-kv/holdfast/fsm/codec"
-	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
 // These are the internal commands about waiters. Nodes and leaders send them;
@@ -240,9 +239,11 @@ func suspend(c *Ctx, args [][]byte) Reply {
 	switch id := w.nodes[at].id; string(args[4]) {
 	case SuspendOn:
 		w.nodes[at].suspended = true
+		w.endResumption(id)
 	case SuspendPass:
 		if c.m.features >= FeatureLocks {
 			w.nodes[at].suspended, w.nodes[at].passed = true, true
+			w.endResumption(id)
 			var ready []readyKey
 			for _, n := range w.of(id) {
 				if n.forLock() && c.mayServe(n, n.keys[0]) {
@@ -253,20 +254,15 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		}
 	case SuspendOff:
 		w.nodes[at].suspended, w.nodes[at].passed = false, false
+		if w.nodes[at].weight > 2*fewReady && c.m.features >= FeatureDeferred {
+			c.resume(id)
+			break
+		}
 		list := w.of(id)
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
-		var ready []readyKey
 		for _, n := range list {
-			for _, k := range n.keys {
-				if c.mayServe(n, k) {
-					ready = append(ready, readyKey{waitKey: k})
-				}
-				if !k.lock && (n.typ == keyspace.TypeStream || c.m.features < FeatureParts) {
-					ready = append(ready, readyKey{k, true}) // the stream may have been removed in the meantime
-				}
-			}
+			c.checkAgain(n)
 		}
-		c.markMany(ready)
 	case SuspendEnd:
 		if c.m.features < FeatureMend {
 			c.endWaits(w.of(id)) // served waiters too
