@@ -160,7 +160,7 @@ func (i *inspection) print(out io.Writer) error {
 	line("users", "%d", i.Users)
 	line("functions", "%d", i.Functions)
 	if len(i.Locks) > 0 {
-		fmt.Fprintf(&b, "\nKeys that may be locks (strings and hashes with a TTL, longest first):\n")
+		fmt.Fprintf(&b, "\nKeys that may be locks (strings, hashes and lock keys with a TTL, longest first):\n")
 		t := terminal.NewTable("DB", "KEY", "TYPE", "TTL", "TOKEN")
 		for _, l := range i.Locks[:min(len(i.Locks), shownLocks)] {
 			ttl := time.Duration(l.TTL * float64(time.Second)).Round(time.Millisecond)

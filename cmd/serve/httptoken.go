@@ -28,7 +28,7 @@ type httpOptions struct {
 func (o *httpOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.tokenFile, "http-token-file", "",
 		"file with a token that requests to --http-addr must send as \"Authorization: Bearer TOKEN\", except for "+
-			"/healthz and /readyz")
+			"/healthz, /readyz and the login; the dashboard and the API accept a login in its place")
 	f.Var(&o.dashboard, "dashboard", "serve the dashboard and its API at --http-addr")
 	f.BoolVar(&o.pprof, "pprof", false,
 		"serve /debug/pprof at --http-addr, which must be on loopback or have a --http-token-file")

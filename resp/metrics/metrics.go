@@ -417,7 +417,7 @@ var (
 	descBytesOut = newDesc("client_sent_bytes_total",
 		"Bytes of replies to clients.")
 	descLatency = newDesc("command_seconds",
-		"Seconds from reading a command's pipeline until its replies, by command, at the node of the client.",
+		"Seconds from the beginning of a command's group until its replies, by command, at the node of the client.",
 		"command")
 	descFailed = newDesc("commands_failed_total",
 		"Commands that ran and answered an error, by command.", "command")

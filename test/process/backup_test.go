@@ -79,7 +79,7 @@ func TestBackup_DuringFailover(t *testing.T) {
 		leader := c.leader()
 		want(t, leader, "OK", "SET", marker, "x", "PX", "600000")
 		from := c.others(leader)[0]
-		file := filepath.Join(dir, marker)
+		file := filepath.Join(dir, fmt.Sprint("backup", round))
 		done := make(chan outcome, 1)
 		go func() {
 			done <- invoke(t, nil, "backup", "--addr", from.Clients, "-o", file)
@@ -91,7 +91,7 @@ func TestBackup_DuringFailover(t *testing.T) {
 		res := <-done
 		if res.code == 0 {
 			taken++
-			wantContains(t, "the backup", run(t, "inspect", file), "whole", marker)
+			wantContains(t, "the backup", run(t, "inspect", file), "whole", fmt.Sprintf("%q", marker))
 		} else if _, err := os.Stat(file); err == nil {
 			t.Errorf("a failed backup left a file: %s", res.errOut)
 		}

@@ -72,8 +72,7 @@ func newCluster(cfg clusterConfig) (c *cluster, err error) {
 		return c, err
 	}
 	for i, p := range made.Nodes {
-		n := &node{Node: p, clock: filepath.Join(cfg.dir, p.ID+".clock"), data: p.Dir, files: p.Dir,
-			member: i < cfg.nodes}
+		n := &node{Node: p, clock: filepath.Join(cfg.dir, p.ID+".clock"), data: p.Dir, files: p.Dir}
 		n.clients = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+i), p.Clients, true)
 		n.peers = c.net.front(p.ID, fmt.Sprintf("127.0.0.1:%d", base+1000+i), p.Peers, false)
 		if err := n.setClocks(0, 1); err != nil {

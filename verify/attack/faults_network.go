@@ -95,13 +95,13 @@ func ring(ctx context.Context, s *injection) (string, error) {
 }
 
 // bridge splits the nodes into two sides that cannot reach each other. One node
-// can reach both sides. If this is the first or the last of five nodes, there is
-// only one side, and nothing is cut.
+// can reach both sides.
 func bridge(ctx context.Context, s *injection) (string, error) {
-	middle := s.rng.IntN(len(s.c.nodes))
+	n := len(s.c.nodes)
+	middle := s.rng.IntN(n)
+	left := func(i int) bool { return (i-middle+n)%n <= n/2 } // the nodes that follow the bridge
 	return s.cutPairs(ctx, s.c.nodes[middle].ID+" is the bridge", func(i, j int) bool {
-		return i != middle && j != middle && (i < middle) != (j < middle) ||
-			len(s.c.nodes) == 3 && i != middle && j != middle
+		return i != middle && j != middle && left(i) != left(j)
 	})
 }
 

@@ -31,7 +31,6 @@ type node struct {
 	// mayEnd is false, it has crashed.
 	wanted, mayEnd bool
 	paused         bool
-	member         bool // true if the node should be a voter of the cluster
 }
 
 // state is the node's own state: the reply to HOLDFAST STATUS LOCAL.
