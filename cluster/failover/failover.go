@@ -147,18 +147,15 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 			return
 		}
 	}
-	// raft handles a vote request in several steps: it forgets the leader, then
-	// stores the term, then stores the vote. Each write may take long on a slow
-	// disk. Between the steps, the result of voted may belong to another term,
-	// or miss a vote that raft is about to store.
-	if err := c.cfg.Messages().AwaitRaft(); err != nil {
+	now, err := settle(c.cfg.Messages().AwaitRaft, c.standing)
+	if err != nil {
 		c.cfg.Logger.Warn("cannot campaign: raft does not respond", "error", err)
 		return
 	}
 	if c.cfg.Raft().State() != raft.Follower || !gone() {
 		return
 	}
-	switch _, leader := c.cfg.Raft().LeaderWithID(); leader {
+	switch now.leader {
 	case id:
 	case "":
 		// Another node campaigned first. If this node voted for that node, that
@@ -167,7 +164,7 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 		// timers would leave the cluster without a leader. A follower forgets
 		// its leader only after its term has risen, so a vote of this term is
 		// not the vote that elected the lost leader.
-		if c.voted() {
+		if now.vote >= now.term {
 			return
 		}
 	default:
@@ -250,11 +247,43 @@ func (c *Campaigner) othersCampaign(ctx context.Context, lost raft.ServerID) boo
 	return false
 }
 
-// voted reports whether this node has voted in the current term. It is valid
-// only after transport.Transport.AwaitRaft.
-func (c *Campaigner) voted() bool {
-	term, err := c.cfg.LastVoteTerm()
-	return err == nil && term >= c.cfg.Raft().CurrentTerm()
+// standing is what a node knows of the election that replaces a leader.
+type standing struct {
+	leader     raft.ServerID // "" if raft names none
+	term, vote uint64        // current term, and term of this node's last vote
+}
+
+// standing returns the present standing. The vote is 0 if it cannot be read.
+func (c *Campaigner) standing() standing {
+	_, leader := c.cfg.Raft().LeaderWithID()
+	vote, err := c.cfg.LastVoteTerm()
+	if err != nil {
+		vote = 0
+	}
+	return standing{leader, c.cfg.Raft().CurrentTerm(), vote}
+}
+
+// maxSettles bounds how often settle reads the standing.
+const maxSettles = 10
+
+// settle returns a standing that belongs to one term. raft handles a vote request
+// in several steps: it forgets the leader, then stores the term, then stores the
+// vote. Each write may take long on a slow disk. A standing that was read between
+// the steps may name no leader and contain the earlier term with its vote, as if
+// this node had voted for the candidate. So settle reads the standing until two
+// readings agree. await waits until raft has handled all requests that it received
+// before.
+func settle(await func() error, read func() standing) (now standing, err error) {
+	for i := range maxSettles {
+		if err := await(); err != nil {
+			return standing{}, err
+		}
+		before := now
+		if now = read(); i > 0 && now == before {
+			break
+		}
+	}
+	return now, nil
 }
 
 // candidateOrder returns this node's position, from 0, among the voters without
