@@ -133,6 +133,51 @@ func TestBlocking_Stop(t *testing.T) {
 	want(t, stay, "(integer) 1", "LLEN", "queue")
 }
 
+// TestBlocking_ManyRevoked: when a user loses its rights, all waits of its clients
+// end, although the nodes need several entries of the log for so many clients. No
+// element that is pushed after the change reaches these clients.
+func TestBlocking_ManyRevoked(t *testing.T) {
+	c := startCluster(t)
+	const each = 700
+	want(t, c.Nodes[0], "OK", "ACL", "SETUSER", "bob", "on", ">secret", "~*", "+@all")
+	results := make(chan error, each*len(c.Nodes))
+	for _, n := range c.Nodes {
+		for range each {
+			conn := dial(t, n)
+			conn.Limit = 2 * waitLimit
+			go func() {
+				_, err := respwire.NoError(conn.Do("AUTH", "bob", "secret"))
+				if err == nil {
+					reply, lost := conn.Do("BLPOP", "queue", "0")
+					if got := reply.String(); lost != nil || !strings.Contains(got, "NOPERM") {
+						err = fmt.Errorf("BLPOP: %s, %v, want NOPERM", got, lost)
+					}
+				}
+				results <- err
+			}()
+		}
+	}
+	ctx := testutil.Within(t, 2*waitLimit)
+	for _, n := range c.Nodes {
+		if err := process.Poll(ctx, "the clients to wait", func() bool { return blockedOn(t, n) == each }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push := []string{"RPUSH", "queue"}
+	for i := range 100 {
+		push = append(push, fmt.Sprint("e", i))
+	}
+	far := c.others(c.leader())[0]
+	want(t, far, "OK", "ACL", "SETUSER", "bob", "-@all")
+	want(t, far, "(integer) 100", push...)
+	for range cap(results) {
+		if err := <-results; err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, far, "(integer) 100", "LLEN", "queue")
+}
+
 // TestBlocking_ManyReaders: an entry of a stream reaches all clients of all
 // nodes that wait for it, although the nodes need several entries of the log to
 // serve so many clients and no other client sends commands.
