@@ -19,8 +19,8 @@
 //     what it keeps. The reply bytes in a Result stay valid forever.
 //   - Time comes from entries. Header.Stamp advances the lease clock, which is
 //     the only source of expiry. Header.Wall is the leader's wall clock. It is
-//     used for TIME and for absolute times (EXPIREAT, PXAT, EXPIRETIME), and for
-//     nothing else.
+//     used for TIME, for absolute times (EXPIREAT, PXAT, EXPIRETIME), for the
+//     IDs of XADD, and for times that replies show.
 //
 // # Entries
 //

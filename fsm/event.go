@@ -52,8 +52,8 @@ const (
 	EventKeyspace
 	// EventChanged means that a key was created, changed, deleted or expired.
 	EventChanged
-	// EventFlushed means that a database was emptied or exchanged with another
-	// database.
+	// EventFlushed means that a database was emptied, exchanged with another
+	// database, or replaced by a restore.
 	EventFlushed
 	// EventTracked means that a connection with tracking has read a key at this
 	// log index. The next change of the key invalidates what the connection has

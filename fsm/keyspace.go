@@ -248,14 +248,15 @@ func (c *Ctx) FlushAll() {
 }
 
 // fewFlushed is the number of keys up to which a flush visits all keys that it
-// removes. It is part of what an entry means.
+// removes, from FeatureDeferred on. It is part of what an entry means.
 const fewFlushed = 20_000
 
 // removeAll removes all keys of a database. The caller must update the index of
-// deadlines. If few is set, removeAll gives the removed keys new versions. If
-// not, it gives new versions to all keys of the database, present or absent, as
-// SWAPDB does, because visiting a million keys takes too long for an entry. A
-// transaction that watches an absent key may then fail needlessly.
+// deadlines. If few is set, or below FeatureDeferred, removeAll visits the removed
+// keys and gives them new versions. Otherwise, it gives new versions to all keys of
+// the database, present or absent, as SWAPDB does, because visiting a million keys
+// takes too long for an entry. A transaction that watches an absent key may then
+// fail needlessly.
 func (c *Ctx) removeAll(db int, few bool) {
 	if few || c.m.features < FeatureDeferred {
 		c.m.dbs[db].Scan(func(o *keyspace.Object) bool {
@@ -326,10 +327,11 @@ type removed struct {
 	sums   container.Seq[uint64] // all zeros if empty
 }
 
-// exchanges are the positions at which SWAPDB last exchanged each database. A
-// watched key, present or absent, may have had another value between two
-// exchanges, although no object has changed. So an exchange changes the
-// versions of all keys of both databases. As with removed, a transaction may
+// exchanges are the positions at which each database last got other keys as a
+// whole: from SWAPDB, from a restore, or from a flush that does not visit the keys
+// (see removeAll). A watched key, present or absent, may have had another value
+// between two exchanges, although no object has changed. So an exchange changes
+// the versions of all keys of the database. As with removed, a transaction may
 // fail needlessly.
 //
 // exchanges is part of the state from FeatureMend on.

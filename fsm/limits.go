@@ -23,7 +23,8 @@ const (
 	MaxArguments = 1 << 20
 )
 
-// limit makes a write command refuse keys and values that are too long.
+// limit makes a write command refuse keys and values that are too long, and too
+// many arguments.
 func (cmd *Command) limit() {
 	run := cmd.Run
 	cmd.Run = func(c *Ctx, args [][]byte) Reply {

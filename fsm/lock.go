@@ -21,7 +21,7 @@ import (
 // grants, tokens and the queue of waiters.
 
 // locks are the grants that LOCK ACQUIRE made, by database and token, and the
-// delays of locks. A tree is nil if it is empty.
+// delays of locks. A tree may be nil if it is empty.
 type locks struct {
 	grants [Databases]*btree.BTreeG[granted]
 	delays lockdelay.Set
@@ -437,8 +437,8 @@ func (c *Ctx) UnindexedLocks() int { return c.m.locks.unindexed[c.db] }
 // LastToken returns the highest token that was given out.
 func (c *Ctx) LastToken() keyspace.Pos { return keyspace.Pos(c.m.token) }
 
-// Exchanged returns the position of the last SWAPDB or restore that gave the
-// current database other keys.
+// Exchanged returns the position of the last SWAPDB, restore or large flush that
+// gave the current database other keys: see exchanges.
 func (c *Ctx) Exchanged() keyspace.Pos { return c.m.exchanged[c.db] }
 
 // LockPages returns the Keeper that stores the locks found by LOCK LIST for the

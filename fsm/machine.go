@@ -17,7 +17,7 @@ import (
 type Machine struct {
 	table *Table
 
-	// The fields from here to features are the state. A snapshot contains all
+	// The fields from here to operating are the state. A snapshot contains all
 	// of them.
 	applied   uint64 // log index of the last entry, of any kind
 	term      uint64 // term of the last TermStart
@@ -110,8 +110,8 @@ func (m *Machine) Hash() (index, hash uint64) { return m.applied, m.chain }
 
 // NextDeadline returns the earliest deadline on the lease clock. It considers the
 // deadlines of keys, of the delays of locks, of the quarantine, and of a staged
-// restore. If keys are deferred, it returns a time that has passed. It returns 0
-// if there is no deadline.
+// restore. If work is left for later entries (see Deferred), it returns a time that
+// has passed. It returns 0 if there is no deadline.
 func (m *Machine) NextDeadline() int64 {
 	next := int64(0)
 	earlier := func(t int64) {
@@ -402,10 +402,10 @@ func (m *Machine) link(res *Result) {
 	m.chain = container.Mix(h)
 }
 
-// Clone returns a copy-on-write clone: a machine with the same state that
-// changes independently of m. It takes O(1), because both share the parts that
-// neither has changed since. The caller must have exclusive access to m during
-// the call.
+// Clone returns a copy-on-write clone: a machine with the same state, but without
+// the sessions, that changes independently of m. It takes O(1), because both share
+// the parts that neither has changed since. The caller must have exclusive access
+// to m during the call.
 func (m *Machine) Clone() *Machine {
 	f := *m
 	f.sessions = nil
@@ -691,7 +691,8 @@ func (c *Ctx) versionOf(key []byte) Pos {
 // only source of expiry. It never goes back, and it stops while no leader
 // appends entries. (Chubby stops its session timers in the same case.) Wall is
 // the wall clock of the leader that stamped the last entry, in microseconds
-// since 1970. It may jump, and only commands with absolute times use it.
+// since 1970. It may jump. It is used for absolute times, for the IDs of XADD, and
+// for times that replies show.
 type Clock struct {
 	Lease int64
 	Wall  int64

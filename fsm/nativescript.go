@@ -24,7 +24,7 @@ import (
 type nativeScript struct {
 	keys, args int // minimum numbers of KEYS and of ARGV
 	// numbers are the indices, from 0, of the arguments that must be positive
-	// integers. Such an argument is a time to live or a length.
+	// integers. Such an argument is a time to live, a deadline or a length.
 	numbers []int
 	// line is the line of the first call in the text that can fail. The error
 	// names this line.

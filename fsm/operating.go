@@ -53,7 +53,8 @@ type operating struct {
 	staging  *staging // restore in progress, nil if there is none; replaced, never changed
 }
 
-// Token returns the highest fencing token that the cluster has given.
+// Token returns the highest fencing token that the cluster has given. Below
+// FeatureOperate, it returns a number above all tokens.
 func (m *Machine) Token() uint64 {
 	if m.features < FeatureOperate {
 		return uint64(keyspace.MakePos(m.applied+1, 0))

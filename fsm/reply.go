@@ -100,8 +100,8 @@ func DecimalDouble(text string) Reply {
 	return Reply{kind: kindDouble, f: f, s: text}
 }
 
-// Boolean returns a RESP3 boolean, which is 1 or 0 in RESP2. Only scripts
-// return it.
+// Boolean returns a RESP3 boolean, which is 1 or 0 in RESP2. Only scripts and
+// DEBUG PROTOCOL return it.
 func Boolean(b bool) Reply {
 	r := Bool(b)
 	r.kind = kindBoolean
@@ -456,8 +456,8 @@ func (r Reply) Format() string {
 	return "txt"
 }
 
-// These are Redis' own error texts, to the letter, because clients match on
-// them.
+// These are error texts. All but msgArguments are Redis' own, to the letter,
+// because clients match on them.
 //
 // The replies to logged commands are part of the hash chain. So the text of an
 // error that Apply can produce is part of the meaning of an entry. A change of

@@ -458,7 +458,7 @@ type scriptCache struct {
 
 type cachedScript struct {
 	body   string
-	at     Pos   // log position at which it was added, unique among the scripts
+	at     Pos   // log position at which it was added, or a later free one: see insert
 	pinned bool  // added by SCRIPT LOAD
 	used   int64 // lease clock of the last recorded use, 0 before FeatureScriptCache
 }
@@ -548,7 +548,8 @@ func (s *scriptCache) put(sha string, e cachedScript) {
 	s.bytes += len(e.body) + scriptOverhead
 }
 
-// taken reports whether another script has the position of e in the order.
+// taken reports whether another script has the position of e in the order. A
+// script of EVAL may have the position of a script of SCRIPT LOAD.
 func (s *scriptCache) taken(e cachedScript) bool {
 	use := scriptUse{used: e.used, at: e.at}
 	_, eval := s.evals.Get(use)

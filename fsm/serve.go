@@ -395,8 +395,8 @@ func (c *Ctx) readyDB(db int) {
 	}))
 }
 
-// losesKeys marks keys of a database that is about to be emptied: the streams
-// and the locks that clients wait for.
+// losesKeys marks keys of a database that is about to be emptied or exchanged: the
+// streams and the locks that clients wait for.
 func (c *Ctx) losesKeys(db int) {
 	c.markMany(c.m.waits.keysOf(db, func(k *readyKey) bool {
 		if k.lock {

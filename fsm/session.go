@@ -16,8 +16,9 @@ const (
 	// StatusStale: not executed, because the session belongs to an older start
 	// of its node.
 	StatusStale
-	// StatusReplyLost: the group was executed earlier, but its reply was too
-	// large to be kept.
+	// StatusReplyLost: the group was executed earlier, but its reply is not
+	// kept. The reply exceeded a limit (see maxKeptReply), or the forwarder has
+	// acknowledged it.
 	StatusReplyLost
 )
 

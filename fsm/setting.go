@@ -28,9 +28,9 @@ const (
 )
 
 // These are the internal commands behind CONFIG SET and CONFIG GET.
-// SetSettingsCommand and GetSettingsCommand accept every setting.
-// SetSettingCommand and GetSettingCommand accept only notify-keyspace-events,
-// but programs of all versions know these two commands.
+// SetSettingsCommand accepts every setting, and GetSettingsCommand returns all
+// of them. SetSettingCommand and GetSettingCommand accept only
+// notify-keyspace-events, but programs of all versions know these two commands.
 const (
 	SetSettingCommand  = "_setsetting"
 	GetSettingCommand  = "_getsetting"
@@ -194,8 +194,8 @@ func getSetting(c *Ctx, args [][]byte) Reply {
 	return Bulk(c.m.notices.String())
 }
 
-// appendSettings writes the settings that differ from their defaults into a
-// snapshot.
+// appendSettings writes notify-keyspace-events, unless it is empty, and the
+// settings that were ever changed into a snapshot.
 func (m *Machine) appendSettings(b []byte) []byte {
 	if m.notices != 0 {
 		b = codec.AppendString(append(b, recordSetting), SettingNotify)

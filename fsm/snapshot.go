@@ -64,7 +64,7 @@ const (
 	// such record.
 	recordRemoved = 'D'
 	// recordExchanged contains the positions at which databases were last
-	// exchanged. A snapshot has at most one such record.
+	// exchanged: see exchanges. A snapshot has at most one such record.
 	recordExchanged = 'X'
 	recordOperating = 'T' // tokens and quarantine, once, from FeatureOperate on
 	recordStaging   = 'Q' // a restore in progress, once, if any
@@ -576,8 +576,8 @@ func (m *Machine) SnapshotInfo(sessions Sessions) SnapshotInfo {
 
 // CheckSnapshot reads a snapshot with the code of ReadSnapshot, but drops every
 // key once it is decoded. It fails for every snapshot that ReadSnapshot
-// refuses. It needs the memory of the largest key, the sessions, the waiters
-// and the scripts.
+// refuses. It needs the memory of the largest key, and of what is not a key, such
+// as sessions, waiters, grants of locks and scripts.
 //
 // ReadSnapshot detects a duplicate key in the tree that it builds.
 // CheckSnapshot has no such tree, so it requires the order in which

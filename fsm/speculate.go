@@ -496,9 +496,11 @@ func SplitGroup(body []byte) (first, second []byte, ok bool) {
 // script, or the costly reads, have exceeded their budget. After a script that
 // was cut, the group ends. If the group has more operations, ops also counts
 // the next one, so that ops is more than 1. If the costly reads were cut,
-// replies is a single error and ops is 1. Try calls pause every few steps of
-// costly reads. If pause returns an error, the costly reads end. m must be a
-// clone that no other goroutine uses, and it must not be used again.
+// replies is a single error and ops is 1. If the replies of the scripts are too
+// large for the log, replies are errors, ops is 1 and cut is true. Try calls pause
+// every StepsPerStop steps of costly reads. If pause returns an error, the costly
+// reads end. m must be a clone that no other goroutine uses, and it must not be
+// used again.
 func (m *Machine) Try(
 	h Header, body []byte, runner ScriptRunner, pause func() error,
 ) (replies []byte, ops int, cut bool, err error) {
@@ -578,7 +580,8 @@ func (b *readBudget) refusal() string {
 }
 
 // prepareUndo sets the budget of the costly reads of a group and saves what
-// undo needs. It does nothing if the group has no costly reads.
+// undo needs. If the group has no costly reads, the budget is 0, and prepareUndo
+// saves no state.
 func (sp *Speculation) prepareUndo(body []byte) {
 	c := &sp.c
 	sp.reads = readBudget{

@@ -22,8 +22,8 @@ const (
 	DenyOOM
 	// NoScript commands must not be called from a script.
 	NoScript
-	// Global commands read a whole database. Before a node answers one, a clock
-	// entry must have removed every expired key.
+	// Global commands read, empty or exchange whole databases. Those that write
+	// are not refused for the work that they need: see Machine.Divide.
 	Global
 	// Slow reads visit many keys. They run on a clone, so that they do not
 	// delay the log.
@@ -49,8 +49,10 @@ const (
 	// Scripted commands name a script that may need the interpreter: see
 	// script.go.
 	Scripted
-	// The other flags only describe a command to clients, in COMMAND, as in
-	// Redis.
+	// The other flags describe a command to clients, in COMMAND, as in Redis.
+	// Some of them have other effects too. For example, Admin, PubSub and Blocking
+	// determine ACL categories, and a Blocking command may leave a waiter (see
+	// Table.Waits).
 	Admin
 	PubSub
 	Blocking
@@ -290,8 +292,8 @@ type Table struct {
 }
 
 // NewTable builds the index over the given families and those of the state
-// machine itself. It panics if two rows have the same name. Such a mistake in
-// the program would fail every test.
+// machine itself. It panics if a row is invalid, or if two rows have the same
+// name. Such a mistake in the program would fail every test.
 func NewTable(families ...[]Command) *Table {
 	t := &Table{index: make(map[string]*Command)}
 	for _, family := range append(families, ownFamilies()...) {

@@ -26,9 +26,9 @@ import (
 //
 // A session is suspended while its node is not connected to the leader. Its
 // waiters keep their positions, but the machine serves none of them, because
-// their clients may no longer exist. The waiters behind them keep waiting too.
-// The leader suspends and resumes sessions. Every term begins with all sessions
-// suspended.
+// their clients may no longer exist. The waiters behind them keep waiting too,
+// unless they wait for a lock and the leader has sent SuspendPass. The leader
+// suspends and resumes sessions. Every term begins with all sessions suspended.
 
 const msgSuperseded = "ERR a later start of this node has clients that wait"
 
@@ -417,8 +417,9 @@ func (w *waits) first(k waitKey, behind Pos) (n *waiter) {
 }
 
 // wanted reports whether the queue of k has a waiter for values of type t. If
-// the key already has such a value, these waiters are suspended, and a new
-// command must wait behind them.
+// the key already has such a value, these waiters are suspended, wait behind a
+// suspended waiter, or are checked by a later entry (see serve.go). A new command
+// must wait behind them.
 func (w *waits) wanted(k waitKey, t keyspace.Type) bool {
 	if w.queues.Len() == 0 {
 		return false

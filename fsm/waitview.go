@@ -122,8 +122,9 @@ func (w *waits) chosen(id SessionID, args [][]byte) (list []*waiter) {
 	return list
 }
 
-// unwait returns 1 if the waiter was still waiting, 0 if there is no such
-// waiter, and otherwise the reply that the waiter was served.
+// unwait returns 1 if the waiter was still waiting. It returns 0 if there is no
+// such waiter, or if the waiter was served a grant that has ended. Otherwise, it
+// returns the reply that the waiter was served.
 func unwait(c *Ctx, args [][]byte) Reply {
 	n := c.m.waits.named(c.sender, args[1], args[2])
 	if n == nil {
@@ -188,7 +189,7 @@ func (n *waiter) removalWork() int { return (1 + len(n.keys)) * StepsPerWait / 2
 
 // Unwaited reads the answer to UnwaitCommand. reply is the reply that was served to
 // the waiter, nil if the waiter was not served. gone is true if there was no such
-// waiter.
+// waiter, or if the grant that it was served has ended.
 func Unwaited(answer []byte) (reply []byte, gone bool, err error) {
 	switch string(answer) {
 	case ":0\r\n":

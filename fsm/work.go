@@ -28,7 +28,8 @@ type WorkLimits struct {
 	// Entry is the limit for the groups of one entry, if the entry has several.
 	Entry int
 	// Operation is the limit for a single command or transaction. A command or
-	// transaction that needs more is answered with BUSY.
+	// transaction that needs more is answered with BUSY, unless it is one of the
+	// exceptions in dividing.divide.
 	Operation int
 	// Full, unless "", is the error reply to each command or transaction that
 	// can make the data set grow: see Command.Grows.
@@ -283,8 +284,9 @@ func (w *Weigher) growKeys(args [][]byte, keys []int) {
 	}
 }
 
-// Find returns the value of a key. It returns nil if the key does not exist, or
-// if its value is not known because an earlier command exchanges databases.
+// Find returns the object of a key whose value has the type t. It returns nil if
+// there is none, or if the value is not known because an earlier command exchanges
+// databases.
 func (w *Weigher) Find(key []byte, t keyspace.Type) *keyspace.Object {
 	if o := w.m.dbs[w.db].Get(key); o != nil && o.Type == t && !w.swapped {
 		return o
@@ -374,7 +376,7 @@ func (b *BatchBuilder) Depends() bool { return b.depends }
 // lane of the leader (see Lane in docs/glossary.md). TooLong reports both
 // cases. The node of the client then sends the pipeline in pieces, or sends the
 // operation again when it gets the slot. So an entry exceeds its limit only if
-// it contains a single operation.
+// it contains a single operation, or a single group with internal commands.
 func (m *Machine) Divide(b, out, rest *BatchBuilder, limits WorkLimits) (refused int, err error) {
 	d := codec.Decoder{Rest: b.groups}
 	sum, full := 0, false

@@ -11,7 +11,7 @@ import (
 
 // This file has the commands that take several keys and pop from the first key
 // that is not empty. Some of these commands wait until there is such a key: see
-// fsm/wait.go.
+// fsm/wait.go. BLMOVE and BRPOPLPUSH wait too, but pop from one key only.
 
 var popCommands = []fsm.Command{
 	{

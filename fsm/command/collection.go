@@ -116,8 +116,8 @@ func room(o *keyspace.Object, n int) bool {
 	return o == nil || o.Coll.Len(o.Type) <= keyspace.MaxElements-n
 }
 
-// collector collects the elements of a reply and stops when the reply exceeds
-// its maximum size. It charges the elements to c, unless c is nil.
+// collector collects the elements of a reply, and compares their size with the
+// maximum size of a reply. It charges the elements to c, unless c is nil.
 type collector struct {
 	c     *fsm.Ctx
 	elems []fsm.Reply
@@ -144,8 +144,9 @@ func (l *collector) reply(form func([]fsm.Reply) fsm.Reply) fsm.Reply {
 	return form(l.elems)
 }
 
-// sample draws k distinct numbers below n and calls f with each. k must be at
-// most n. The numbers come in no particular order. It uses Floyd's algorithm.
+// sample draws k distinct numbers below n and calls f with each until f returns
+// false. k must be at most n. The numbers come in no particular order. sample
+// uses Floyd's algorithm.
 func sample(c *fsm.Ctx, k, n int, f func(i int) bool) {
 	taken := make(map[int]bool, min(k, 1024))
 	for j := n - k; j < n; j++ {
@@ -172,9 +173,10 @@ const (
 	msgRepeats = "ERR more than 262144 elements with repetitions, ask for less at a time"
 )
 
-// randomOffsets draws count distinct positions below n and calls f with each.
-// If count is negative, it draws -count positions, which may repeat. It reports
-// false if -count exceeds maxRepeats.
+// randomOffsets draws count distinct positions below n, or all n if count is
+// higher, and calls f with each until f returns false. If count is negative, it
+// draws -count positions, which may repeat. It reports false if -count exceeds
+// maxRepeats.
 func randomOffsets(c *fsm.Ctx, count int64, n int, f func(i int) bool) bool {
 	switch {
 	case count < -maxRepeats:

@@ -11,7 +11,7 @@
 //
 // work.go estimates the work of the commands whose cost depends on what their
 // keys hold. Algorithms that need no context are in packages of their own:
-// fsm/geo, fsm/glob, fsm/hll, fsm/number, fsm/rdb, fsm/stream and
+// fsm/geo, fsm/glob, fsm/hll, fsm/locklist, fsm/number, fsm/rdb, fsm/stream and
 // fsm/subsequence.
 //
 // The package is a part of the holdfast program. It is not a supported API, and

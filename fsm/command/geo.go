@@ -354,8 +354,8 @@ type geoPoint struct {
 }
 
 // geoFound collects the members that were found. It keeps at most twice as many
-// members as the result may have, and from time to time drops the members that
-// cannot be in the result.
+// members as the result may have, or 1024 if that is more, and from time to time
+// drops the members that cannot be in the result.
 type geoFound struct {
 	points []geoPoint
 	n      int   // the number of members that were found

@@ -136,9 +136,10 @@ func pfadd(c *fsm.Ctx, args [][]byte) fsm.Reply {
 }
 
 // pfcount never writes. Redis writes the count of a single key into the header
-// of its value. In Holdfast, this would turn every read into a write. So the
-// header always marks its count as out of date, and pfcount computes the count
-// from the registers each time.
+// of its value. In Holdfast, this would turn every read into a write. So PFADD
+// and PFMERGE mark the count in the header as out of date, and pfcount computes
+// the count from the registers each time. If a client stores a value of Redis
+// whose count is up to date, pfcount returns that count.
 func pfcount(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	if len(args) == 2 {
 		o, h, fail := lookupHLL(c, args[1])

@@ -131,8 +131,8 @@ var lockCommands = []fsm.Command{
 // This form contains the address and the name of the client, for LOCK INFO.
 const AcquireCommand = "_lock"
 
-// lockCategories are the ACL categories of commands on locks: a lock is a
-// string.
+// lockCategories are the ACL categories of commands on locks: a lock of one
+// owner is a string.
 var lockCategories = []string{"string"}
 
 const (
@@ -385,7 +385,8 @@ func lockAcquire(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return c.Wait(args, a.call())
 }
 
-// grant takes a lock that is free, or joins its holders.
+// grant takes a lock that is free, or joins its holders. If the owner already is
+// a holder, grant renews its lease.
 func (a *acquisition) grant(c *fsm.Ctx) fsm.Reply {
 	var o *keyspace.Object
 	if a.many {
@@ -433,7 +434,7 @@ func renewLock(c *fsm.Ctx, o *keyspace.Object, px []byte, meta *string) fsm.Repl
 // grip is a lock that an owner holds.
 type grip struct {
 	o *keyspace.Object // nil if the owner does not hold the lock
-	h keyspace.Holder  // zero if the lock is a string
+	h keyspace.Holder  // zero unless the lock is a keyspace.Lock; in LOCK BREAK, zero means all holders
 }
 
 // heldBy returns the lock of a key if the owner holds it, and otherwise a grip
@@ -576,7 +577,8 @@ func lockInfo(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.Map(append(fields, fsm.Bulk("waiters"), fsm.Array(waiters)))
 }
 
-// waiterFields is the number of elements that describe a waiter in a reply.
+// waiterFields is the maximum number of elements that describe a waiter in a
+// reply.
 const waiterFields = 18
 
 func describeWaiter(c *fsm.Ctx, n fsm.LockWaiter) fsm.Reply {

@@ -86,7 +86,8 @@ var (
 )
 
 const (
-	// scanDefault is the number of keys that SCAN visits if COUNT is not given.
+	// scanDefault is the COUNT of SCAN, HSCAN, SSCAN, ZSCAN and LOCK LIST if a call
+	// does not give it.
 	scanDefault = 10
 	// ScanMost is the largest COUNT. COUNT is a hint. SCAN runs between entries
 	// of the log and must not delay them for long.
@@ -247,7 +248,7 @@ func (s *elementScan) offer(name string, value fsm.Reply) {
 	}
 }
 
-// upperTypeNames are typeNames in upper case.
+// upperTypeNames are keyspace.TypeNames in upper case.
 var upperTypeNames = [...]string{"STRING", "LIST", "SET", "ZSET", "HASH", "STREAM", "LOCK"}
 
 // parseCursor parses a cursor as C's strtoul does. It accepts a sign and an

@@ -404,8 +404,9 @@ func intersect(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	})
 }
 
-// unite calls f for the members of all sets. If all are sets of integers, the
-// members come in numeric order, as in Redis.
+// unite calls f for the members of all sets. If all are sets of integers, and
+// the union has few enough members to be such a set too, the members come in
+// numeric order, as in Redis.
 func unite(c *fsm.Ctx, list []*keyspace.Object, f func(m *member) bool) {
 	list = slices.DeleteFunc(distinct(c, list), func(o *keyspace.Object) bool { return o == nil })
 	large := slices.ContainsFunc(list, func(o *keyspace.Object) bool { return keyspace.LargeSet(o.Coll.Set.Len()) })

@@ -497,8 +497,8 @@ func streamRange(c *fsm.Ctx, args [][]byte, low, high []byte, reverse bool) fsm.
 	return l.reply(fsm.Array)
 }
 
-// addEntry adds an entry to the reply. add cannot do this, because it does not
-// count the bytes of nested elements.
+// addEntry adds an entry to the reply. add alone does not suffice: it counts the
+// ID and the list of fields, but not the bytes of the fields.
 func (l *collector) addEntry(e *stream.Entry) bool {
 	if l.c != nil { // the reply has an element for each field
 		l.c.Charge(len(e.Fields))

@@ -219,7 +219,7 @@ func valueOf(o *keyspace.Object) fsm.Reply {
 	return fsm.Bulk(o.Str)
 }
 
-// options has the options of SET, GETEX and MSETEX.
+// options has the options of SET, GETEX and MSETEX, and the condition of DELEX.
 type options struct {
 	nx, xx, get      bool
 	keepTTL, persist bool
@@ -253,7 +253,8 @@ const (
 func (p *options) conditional() bool { return p.nx || p.xx || p.cond != condNone }
 
 // parseOptions parses options in any order and in any case. As in Redis,
-// repeating an option is allowed, but options that exclude each other are not.
+// options that exclude each other are not allowed. Repeating an option is
+// allowed, except for IFEQ and IFNE.
 func parseOptions(args [][]byte, allow int) (p options, ok bool) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -775,8 +776,8 @@ func msetex(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return fsm.One
 }
 
-// takenBy reports whether SET NX succeeds because the key already has the value:
-// see the setting lock-idempotent.
+// takenBy reports whether SET NX or SETNX succeeds because the key already has the
+// value: see the setting lock-idempotent.
 func takenBy(c *fsm.Ctx, o *keyspace.Object, owner []byte) bool {
 	return o != nil && o.Type == keyspace.TypeString && o.Str == string(owner) && c.Idempotent([]byte(o.Key))
 }

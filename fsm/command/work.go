@@ -15,8 +15,8 @@ import (
 
 // This file estimates the work of commands whose cost depends on the values of
 // their keys. Each function returns the part of the cost that depends on the
-// values. The constants at the end of the file are the charges of package
-// command.
+// values. The constants at the end of the file are most of the charges of
+// package command.
 
 // trimWork returns the work of commands that may remove entries from the front
 // of a stream.
@@ -45,7 +45,7 @@ func trimWork(w *fsm.Weigher, args [][]byte) int {
 		if limit > 0 {
 			n = int(min(int64(n), limit))
 		}
-		n -= n % trimBatch // only whole batches are trimmed
+		n -= n % trimBatch // whole batches are trimmed, except if all entries are removed
 	}
 	return n * fsm.StepsProbe
 }
@@ -390,8 +390,8 @@ func takenFirst(w *fsm.Weigher, keys [][]byte, count int64) int {
 	return most
 }
 
-// sampled is the number of elements that are read to estimate the average
-// length of all elements.
+// sampled is the maximum number of elements at each end of a list whose lengths
+// are added to estimate the size of a reply.
 const sampled = 1024
 
 // taken returns the work of taking count elements from a key and replying with

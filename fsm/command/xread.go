@@ -200,7 +200,7 @@ func entriesAfter(v *keyspace.Collection, l *collector, id stream.ID, count int6
 }
 
 // xreadReply returns a map from streams to entries, or in RESP2 a list of
-// pairs. It omits streams whose list is nil.
+// pairs. It omits streams whose list is nil, and returns NullArray if all are.
 func xreadReply(c *fsm.Ctx, keys [][]byte, entries [][]fsm.Reply) fsm.Reply {
 	var elems []fsm.Reply
 	for i, list := range entries {
@@ -411,8 +411,9 @@ func xreadgroup(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return c.Wait(args, b)
 }
 
-// readNew delivers the entries after an ID to a consumer, as many as fit the
-// reply and the query's count.
+// readNew delivers the entries after an ID to a consumer, at most as many as the
+// query's count. If they do not fit the reply, it delivers none and returns an
+// error.
 func readNew(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) fsm.Reply {
 	var ids []stream.ID
 	entriesAfter(o.Coll, l, after, q.count, func(id stream.ID) { ids = append(ids, id) })

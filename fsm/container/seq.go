@@ -133,7 +133,7 @@ func (s *Seq[T]) Set(o *Owner, i int, item T) {
 	s.put(&n.items[i], item)
 }
 
-// put replaces the item at a place in a node.
+// put replaces *place, which must be an item in a node.
 func (s *Seq[T]) put(place *T, item T) {
 	s.bytes -= sizeOf(place)
 	*place = item

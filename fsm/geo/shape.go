@@ -22,9 +22,9 @@ func (s *Shape) enclosingRadius() float64 {
 	return float64(math.Sqrt(float64(w*w)+float64(h*h)) * s.Unit)
 }
 
-// bounds returns the smallest rectangle of parallels and meridians that
-// contains the area. The enclosing radius must be less than an eighth of the
-// earth's circumference.
+// bounds returns a rectangle of parallels and meridians around the area, as Redis
+// computes it. The enclosing radius must be less than an eighth of the earth's
+// circumference.
 func (s *Shape) bounds() rect {
 	w, h := s.Radius, s.Radius
 	if s.Box {

@@ -111,7 +111,7 @@ const (
 	testRounds   = 16      // rounds of reading and writing registers
 	testElements = 100_000 // elements that are counted
 
-	testRegistersSteps = 4096 // steps charged per round
+	testRegistersSteps = 4096 // steps charged for writing or reading all registers once
 	testElementSteps   = 32   // steps charged per element
 )
 

@@ -15,8 +15,8 @@ import (
 func LargeSet(n int) bool { return n > intsetEntries }
 
 // FillSet adds members to an empty set, and returns false if a member occurs
-// twice. FillSet does not copy the strings, and may change the order of the
-// slice.
+// twice. The set may share the strings with the slice. FillSet may change the
+// order of the slice.
 func (v *Collection) FillSet(o *container.Owner, members []container.Item[struct{}]) (distinct bool) {
 	if LargeSet(len(members)) {
 		v.Big = true
@@ -32,8 +32,8 @@ func (v *Collection) FillSet(o *container.Owner, members []container.Item[struct
 }
 
 // FillHash adds fields with their values to an empty hash, in the order of the
-// slice. It returns false if a field occurs twice. FillHash does not copy the
-// strings, and may change the order of the slice.
+// slice. It returns false if a field occurs twice. The hash may share the strings
+// with the slice. FillHash may change the order of the slice.
 func (v *Collection) FillHash(o *container.Owner, fields []container.Item[string]) (distinct bool) {
 	if len(fields) > compactFields {
 		v.Big = true
@@ -50,8 +50,8 @@ func (v *Collection) FillHash(o *container.Owner, fields []container.Item[string
 
 // FillScores adds members with their scores to an empty sorted set. The result
 // is the same as that of PutScore for each member, in the order of the slice.
-// FillScores returns false if a member occurs twice. It does not copy the
-// strings, and may change the order of the slice.
+// FillScores returns false if a member occurs twice. The sorted set may share the
+// strings with the slice. FillScores may change the order of the slice.
 func (v *Collection) FillScores(o *container.Owner, members []container.Scored) (distinct bool) {
 	at := 0
 	for ; at < len(members) && (!v.Big || len(members) <= CompactMembers); at++ {

@@ -107,8 +107,8 @@ func (v *Collection) Grow(o *container.Owner, t Type) {
 	}
 }
 
-// PutField sets a field of a hash and reports whether the field is new. It does
-// not copy the strings.
+// PutField sets a field of a hash and reports whether the field is new. It
+// copies the name of a new field, but not the value.
 func (v *Collection) PutField(o *container.Owner, field, value string) (added bool) {
 	if len(field) > CompactBytes || len(value) > CompactBytes {
 		v.Grow(o, TypeHash)
@@ -120,8 +120,8 @@ func (v *Collection) PutField(o *container.Owner, field, value string) (added bo
 	return added
 }
 
-// PutMember adds a member to a set and reports whether the member is new. It
-// does not copy the string.
+// PutMember adds a member to a set and reports whether the member is new. The
+// set keeps a copy of the string.
 func (v *Collection) PutMember(o *container.Owner, member string) (added bool) {
 	if _, ok := number.ParseInt([]byte(member)); !ok {
 		v.Grow(o, TypeSet)

@@ -37,7 +37,7 @@ func (o *Object) Before(p *Object) bool {
 //
 // Like the B-tree of the expiry index, a DB can be cloned in O(1): clone and
 // original share nodes, and each copies a node before it first changes the node.
-// A DB does not remove empty nodes; FLUSHALL creates a new DB.
+// A DB does not remove empty nodes; FLUSHDB and FLUSHALL create a new DB.
 type DB struct {
 	owner *trieOwner
 	root  *trieNode

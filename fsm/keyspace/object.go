@@ -48,8 +48,9 @@ type Object struct {
 	Str  string      // the value of a string
 	Coll *Collection // the value of any other type
 	// Deadline is the time on the lease clock at which the key expires, or 0
-	// for never. ExpireAt is the same time on the wall clock, in milliseconds,
-	// for EXPIRETIME only.
+	// for never. ExpireAt is the same time on the wall clock, in milliseconds. It
+	// is for EXPIRETIME, for comparing times to live, and for the TTL of a key
+	// whose Deadline is fsm.Never. It does not decide when the key expires.
 	Deadline int64
 	ExpireAt int64
 	// Token is the fencing token of the key's value: see package fsm. It only
@@ -60,7 +61,7 @@ type Object struct {
 	Version Pos
 	Touched int64 // lease clock at the last write, for OBJECT IDLETIME
 	Type    Type
-	Raw     bool // APPEND or SETRANGE built the string, for OBJECT ENCODING
+	Raw     bool // a command such as APPEND, SETBIT or PFADD built the string, for OBJECT ENCODING
 	// Granted is set if LOCK ACQUIRE made the grant that Token identifies: see
 	// package fsm.
 	Granted bool

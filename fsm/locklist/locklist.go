@@ -1,7 +1,8 @@
 // Package locklist finds the oldest locks of a database for LOCK LIST. The locks
-// of SET NX are in no index, so a call of LOCK LIST walks the whole database. A
-// client that asks for all pages of the list must not cause a walk for each page. So
-// one walk finds the locks of many pages, and Pages keeps them.
+// of SET NX are in no index. If the database has such locks, a call of LOCK LIST
+// walks all of it. A client that asks for all pages of the list must not cause a
+// walk for each page. So one walk finds the locks of many pages, and Pages keeps
+// them.
 package locklist
 
 import (
@@ -75,7 +76,7 @@ func sink(heap []Lock) {
 
 // Sorted returns the locks in the order of their tokens. All locks that were dropped
 // have the token next or a higher one; next is 0 if none was dropped. Sorted calls
-// step for each lock. o must not be used afterwards.
+// step for each lock. o must not be used afterward.
 func (o *Oldest) Sorted(step func()) (locks []Lock, next keyspace.Pos) {
 	for n := len(o.heap) - 1; n > 0; n-- {
 		step()
@@ -93,8 +94,8 @@ type Query struct {
 	DB           int
 	Match, Owner string // "" for any
 	ByOwner      bool   // Owner is given, and may be empty
-	// Exchanged is the position of the last SWAPDB or restore that gave the
-	// database other locks.
+	// Exchanged is the position of the last SWAPDB, restore or flush of many keys
+	// that gave the database other locks or removed its locks.
 	Exchanged keyspace.Pos
 }
 

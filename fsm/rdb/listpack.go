@@ -120,8 +120,8 @@ func (l *listpack) bytes() []byte {
 	return b
 }
 
-// packed is the content of a listpack, a ziplist or a zipmap. It is known to be
-// well-formed.
+// packed is the content of a listpack, a ziplist, a zipmap or an intset. It is
+// known to be well-formed.
 type packed struct {
 	b      []byte
 	n      int // the number of remaining elements

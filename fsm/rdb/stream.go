@@ -340,8 +340,8 @@ func (l *packReader) integer() int64 {
 	return n
 }
 
-// moment reads a wall clock time. It replaces a time in the future with the
-// current time.
+// moment reads a wall clock time. It replaces a time in the future or before 1970
+// with the current time.
 func (s *streamReader) moment() stream.Moment {
 	at := int64(s.uint64())
 	if at < 0 || at > s.now.Wall {

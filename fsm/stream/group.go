@@ -12,7 +12,7 @@ const UnknownRead = -1
 // Stream does.
 type Group struct {
 	Name      string
-	Last      ID    // the ID of the last entry that was delivered as new
+	Last      ID    // the entries after this ID are new to the group
 	Read      int64 // number of entries up to Last since the stream was created, or UnknownRead
 	Pending   container.Seq[PendingEntry]
 	Consumers container.Seq[Consumer] // ordered by name
@@ -30,7 +30,7 @@ type PendingEntry struct {
 // Consumer is a consumer of a group.
 type Consumer struct {
 	Name    string
-	Seen    Moment            // when the consumer last read or claimed an entry
+	Seen    Moment            // when the consumer was created, or last read or claimed entries
 	Pending container.Seq[ID] // the IDs of the consumer's pending entries
 }
 

@@ -68,7 +68,8 @@ func (e *Entry) Size() int {
 	return n
 }
 
-// Info is the state of a stream in addition to its entries.
+// Info is the state of a stream in addition to its entries. XSETID can set other
+// values.
 type Info struct {
 	Last       ID     // the ID of the last entry that was ever added
 	MaxDeleted ID     // the greatest ID of an entry that XDEL removed
