@@ -24,8 +24,9 @@ func (s *stage) ranWhileApplying(do func()) (names []string) {
 	return names
 }
 
-// Every node executes the commands that change the state. If a group writes,
-// only the leader executes its costly reads, and only once.
+// TestCostly_NotExecutedByNodes: every node executes the commands that change
+// the state. If a group writes, only the leader executes its costly reads, and
+// only once.
 func TestCostly_NotExecutedByNodes(t *testing.T) {
 	s := newStage(t)
 	s.group("MSET|a|xabcy|b|1abc2", "RPUSH|l|1|2|3")
@@ -83,8 +84,8 @@ func (s *stage) replay(m *fsm.Machine) {
 	}
 }
 
-// The events of a connection with tracking include the costly reads of a group
-// that writes, in order with the changes.
+// TestCostly_Tracked: the events of a connection with tracking include the
+// costly reads of a group that writes, in order with the changes.
 func TestCostly_Tracked(t *testing.T) {
 	s := newStage(t)
 	s.m.Want(fsm.Kinds(fsm.EventTracked, fsm.EventChanged))
@@ -168,9 +169,9 @@ func (s *stage) lengths(n int) {
 	s.commit()
 }
 
-// Costly reads are executed within a budget. A group that exceeds its budget
-// has no effect, and the next groups are executed on the state from before that
-// group.
+// TestCostly_Budget: costly reads are executed within a budget. A group that
+// exceeds its budget has no effect, and the next groups are executed on the
+// state from before that group.
 func TestCostly_Budget(t *testing.T) {
 	s := newStage(t)
 	s.quick = false
@@ -230,8 +231,8 @@ func (s *stage) addBody(body []byte) {
 	s.batch.Add(stageSession, 0, s.seq, body)
 }
 
-// A group that took too long is executed in pieces. The pieces with its costly
-// reads do not go through the log.
+// TestCostly_Pieces: a group that took too long is executed in pieces. The
+// pieces with its costly reads do not go through the log.
 func TestCostly_Pieces(t *testing.T) {
 	table := command.NewTable()
 	for _, c := range []struct{ group, want string }{

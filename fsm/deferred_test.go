@@ -181,9 +181,9 @@ func TestDeferred_Reserved(t *testing.T) {
 	}
 }
 
-// TestDeferred_NoneServed: an entry that visits deferred keys without serving a
-// waiter stops too, because their waiters are suspended or because
-// the locks are held.
+// TestDeferred_NoneServed: an entry also stops if it visits deferred keys and
+// serves no waiter. In this test, the waiters are suspended or the keys do not
+// satisfy them.
 func TestDeferred_NoneServed(t *testing.T) {
 	i := slices.IndexFunc(deferredCases(), func(tc deferredCase) bool { return tc.name == "SWAPDB" })
 	tc := deferredCases()[i]
@@ -252,8 +252,8 @@ func TestDeferred_Turns(t *testing.T) {
 }
 
 // TestDeferred_Later: a value that a deferred key gets also serves the waiters of
-// the key that were checked before. Restored machines do
-// the same in the same entries, and a clone keeps its own deferred keys.
+// the key that were checked before. Restored machines do the same in the same
+// entries, and a clone keeps its own deferred keys.
 func TestDeferred_Later(t *testing.T) {
 	q := newQueue(t, fsm.FeatureDeferred)
 	q.run(other, 1, "XADD", "s", "1-1", "f", "v")

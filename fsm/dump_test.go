@@ -66,7 +66,8 @@ func oldBodies() []string {
 }
 
 // TestDump_RoundTrip checks that RESTORE recreates the value of a payload that
-// DUMP returned, and that RESTORE refuses a part of the payload.
+// DUMP returned, and that RESTORE refuses a part of the payload and a payload
+// with a byte more.
 func TestDump_RoundTrip(t *testing.T) {
 	t.Parallel()
 	f, keys := variety(t)

@@ -53,8 +53,9 @@ func (w *eventWriter) result(origin uint64, track bool, cmds ...[]string) *fsm.R
 	return res
 }
 
-// An event names the operation of the group that caused it. If the machine
-// caused the event by serving a blocking command, the event names the waiter.
+// TestEvents_Cause: an event names the operation of the group that caused it.
+// If the machine caused the event by serving a blocking command, the event
+// names the waiter.
 func TestEvents_Cause(t *testing.T) {
 	m := fsm.New(command.NewTable())
 	m.Want(fsm.Kinds(fsm.EventChanged))

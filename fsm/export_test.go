@@ -12,7 +12,8 @@ func RunOn(m *Machine, body []byte) ([]byte, error) {
 	return c.run(nil, body)
 }
 
-// ExpiryPerEntry is the maximum number of keys that one entry expires.
+// These bound the keys that one entry expires: ExpiryPerEntry below
+// FeatureBudget, and the others from FeatureBudget on.
 const (
 	ExpiryPerEntry  = expiryPerEntry
 	ExpiryWork      = expiryWork
@@ -20,8 +21,8 @@ const (
 	ExpiryNameBytes = expiryNameBytes
 )
 
-// FewEnded is the number of waits of a user below which the machine ends them
-// one by one.
+// FewEnded is the number of waits of a user or of an earlier start below which
+// the machine ends them one by one.
 const FewEnded = fewEnded
 
 // FewFlushed is the number of keys up to which a flush visits all of them.

@@ -12,9 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestFeatures: the first TermStart sets the feature version. The leader of the
-// current term raises it. From FeatureMend on it never goes down. Snapshots
-// contain it.
+// TestFeatures: a TermStart sets the feature version. The leader of the current
+// term raises it. From FeatureMend on it never goes down. Snapshots contain it.
 func TestFeatures(t *testing.T) {
 	f := newFeed(t)
 	want := func(n int) {

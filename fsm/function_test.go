@@ -115,7 +115,8 @@ func TestFunction_Restored(t *testing.T) {
 	}
 }
 
-// A restore adds all libraries or none, even if there is no room for all.
+// TestFunction_RestoreIsBounded: a restore adds all libraries or none, even if
+// there is no room for all.
 func TestFunction_RestoreIsBounded(t *testing.T) {
 	s := newStage(t)
 	s.quick = true
@@ -162,8 +163,9 @@ func TestFunction_Limits(t *testing.T) {
 	}
 }
 
-// Snapshots contain libraries. A node without an interpreter restores and
-// deletes libraries, but it cannot load them or call their functions.
+// TestFunction_Snapshot: snapshots contain libraries. A node without an
+// interpreter restores and deletes libraries, but it cannot load them or call
+// their functions.
 func TestFunction_Snapshot(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|"+counting, "FUNCTION|LOAD|#!lua name=other\nregister words a description no-cluster", "FCALL|up|1|k")
@@ -187,8 +189,9 @@ func TestFunction_Snapshot(t *testing.T) {
 	s.want("no interpreter", no+no+"+OK ")
 }
 
-// If the code of a library exceeds the script budget, the leader ends the code
-// and then executes it in a dry run, as it does with a script.
+// TestFunction_LoadTakesLong: if the code of a library exceeds the script
+// budget, the leader ends the code and then executes it in a dry run, as it
+// does with a script.
 func TestFunction_LoadTakesLong(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|#!lua name=slow\nregister f\nlong")

@@ -29,8 +29,9 @@ func TestNativeScripts_Spellings(t *testing.T) {
 	}
 }
 
-// A native script reads before it writes. So a connection with tracking is
-// notified of its own changes of a lock, as when the text is interpreted.
+// TestNativeScripts_Tracking: a native script reads before it writes. So a
+// connection with tracking is notified of its own changes of a lock, as when
+// the text is interpreted.
 func TestNativeScripts_Tracking(t *testing.T) {
 	for _, text := range []string{fsm.Spellings()[0], fsm.Spellings()[len(fsm.Spellings())-1]} {
 		s := newStage(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// ReadRecord returns the contents of an encoded entry.
+// TestReadRecord: ReadRecord returns the contents of an encoded entry.
 func TestReadRecord(t *testing.T) {
 	table := command.NewTable()
 	var g fsm.Group

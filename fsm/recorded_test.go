@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// record makes TestRecorded write the log of the current feature version.
+// record makes TestRecorded write the log of the highest feature version.
 var record = flag.Bool("record", false, "record the log of the highest feature version in testdata/recorded")
 
 // recordedFile returns the name of the file that was recorded by the program

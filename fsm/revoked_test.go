@@ -47,9 +47,9 @@ func (e *ended) add(res *fsm.Result, node string) {
 	}
 }
 
-// check reports the connections up to n that did not get exactly one of what is
-// wanted.
-func (e *ended) check(t *testing.T, what string, got map[uint64]int, n int) {
+// check requires that got has one end of a wait for each of the connections 1
+// to n, and none for other connections. It reports what failed as what.
+func checkEnded(t *testing.T, what string, got map[uint64]int, n int) {
 	t.Helper()
 	if len(got) != n {
 		t.Errorf("%s: %d connections, want %d", what, len(got), n)
@@ -66,7 +66,7 @@ const plenty = 3 * fsm.ServeWork / fsm.EndedWork
 
 // TestRevoked: the entry that changes the rights of a user ends only a part of
 // the user's waits, but neither that entry nor a later one serves any of those
-// that began before. The clients of other users in the same queues are served as
+// that began before it. The clients of other users in the same queues are served as
 // if the revoked waits did not exist.
 func TestRevoked(t *testing.T) {
 	for _, tc := range []struct {
@@ -141,10 +141,10 @@ func TestRevoked(t *testing.T) {
 						t.Fatalf("after entry %d, the restored machine differs from the original", entries)
 					}
 				}
-				bob.check(t, "waits of bob that were revoked", bob.revoked, bobs)
-				bob.check(t, "waits of bob that were served", bob.served, 0)
-				ann.check(t, "waits of ann that were served", ann.served, anns)
-				ann.check(t, "waits of ann that were revoked", ann.revoked, 0)
+				checkEnded(t, "waits of bob that were revoked", bob.revoked, bobs)
+				checkEnded(t, "waits of bob that were served", bob.served, 0)
+				checkEnded(t, "waits of ann that were served", ann.served, anns)
+				checkEnded(t, "waits of ann that were revoked", ann.revoked, 0)
 				if got := q.m.Waiting(); got != 1 {
 					t.Errorf("%d clients wait, want the one that began after the change", got)
 				}
@@ -153,9 +153,10 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestRevoked_Again: a second change of the rights, and changes of other users,
-// while the waits of the first one are being ended. A wait that began between the
-// changes ends, and one that began after the last change does not.
+// TestRevoked_Again: the rights of the user change again, and those of other users
+// change, while entries end the waits that the first change revoked. A wait that
+// began between the changes ends, and a wait that began after the last change does
+// not.
 func TestRevoked_Again(t *testing.T) {
 	q := newQueue(t, fsm.FeatureDeferred)
 	pop := func(i int) []string { return []string{"BLPOP", "l" + strconv.Itoa(i), "0"} }
@@ -188,8 +189,8 @@ func TestRevoked_Again(t *testing.T) {
 		add(q.run(other, 1, "GET", "nothing"))
 	}
 	for user, want := range map[string]int{"ann": 0, "bob": plenty + 1, "eve": plenty} {
-		all[user].check(t, "waits of "+user+" that were revoked", all[user].revoked, want)
-		all[user].check(t, "waits of "+user+" that were served", all[user].served, 0)
+		checkEnded(t, "waits of "+user+" that were revoked", all[user].revoked, want)
+		checkEnded(t, "waits of "+user+" that were served", all[user].served, 0)
 	}
 	if got := q.m.Waiting(); got != plenty+2 {
 		t.Errorf("%d clients wait, want those of ann, one of bob, and one of eve", got)
@@ -197,7 +198,7 @@ func TestRevoked_Again(t *testing.T) {
 }
 
 // TestRevoked_Time: no entry that ends waits of a user takes 10 ms of processor
-// time, even if as plenty clients wait as the limits of three nodes permit.
+// time, even if as many clients wait as the limits of three nodes permit.
 func TestRevoked_Time(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")

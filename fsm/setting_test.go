@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// A setting is part of the state: a snapshot contains it, and a restored
-// machine uses it.
+// TestSetting_Snapshot: a setting is part of the state: a snapshot contains it,
+// and a restored machine uses it.
 func TestSetting_Snapshot(t *testing.T) {
 	m := fsm.New(command.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}
@@ -50,8 +50,8 @@ func TestSetting_Snapshot(t *testing.T) {
 	}
 }
 
-// SetSettingsCommand changes all of its settings or none. Snapshots contain the
-// settings. The command needs FeatureMend.
+// TestSettings: SetSettingsCommand changes all of its settings or none.
+// Snapshots contain the settings. The command needs FeatureMend.
 func TestSettings(t *testing.T) {
 	m := fsm.New(command.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}

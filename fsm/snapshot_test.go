@@ -169,7 +169,8 @@ func (f *feed) read(now int64, line string) (reply string, expiryPending bool) {
 	return string(out), expiryPending
 }
 
-// furnished is a machine whose state has data of every kind.
+// furnished returns a machine with strings, deadlines, keys in two databases,
+// and open and served waiters.
 func furnished(t testing.TB) *feed {
 	f := newFeed(t)
 	f.do("SET a 1", "SET b 2 EX 100", "APPEND raw x", "APPEND raw y", `SET "\x00\xff" "\r\n"`, "SET future v PXAT 9223372036854775807", `SET "" ""`)
@@ -286,7 +287,8 @@ func TestSnapshot_Sessions(t *testing.T) {
 	}
 }
 
-// A session may keep far more replies than fit into one block of a snapshot.
+// TestSnapshot_ManyReplies: a session may keep far more replies than fit into
+// one block of a snapshot.
 func TestSnapshot_ManyReplies(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET big " + strings.Repeat("x", 60_000))

@@ -113,8 +113,8 @@ func TestSpeculate_Repeated(t *testing.T) {
 	}
 }
 
-// If a script returns an error as its value, its writes stay. Only an error
-// that is raised rolls them back.
+// TestSpeculate_ErrorResult: if a script returns an error as its value, its
+// writes stay. Only an error that is raised rolls them back.
 func TestSpeculate_ErrorResult(t *testing.T) {
 	s := newStage(t)
 	s.group("EVAL|INCR failures\nresult nobody there|0", "GET|failures")
@@ -133,8 +133,8 @@ func TestSpeculate_Shape(t *testing.T) {
 	s.want("flags and sessions", "-ERR Write commands are not allowed from read-only scripts. +OK :0 $1 v -ERR DB index is out of range +PONG $1 x ")
 }
 
-// Replayed effects have the random numbers and log positions that the script
-// saw.
+// TestSpeculate_Chance: replayed effects have the random numbers and log
+// positions that the script saw.
 func TestSpeculate_Chance(t *testing.T) {
 	s := newStage(t)
 	members := "SADD|s"
@@ -161,8 +161,8 @@ func TestSpeculate_TooLarge(t *testing.T) {
 
 const tooBig = "ERR script answers or writes more than 16 MiB and was rolled back"
 
-// A batch is closed when it has taken enough time or is large. No group is lost
-// or executed twice.
+// TestSpeculate_Rest: a batch is closed when it has taken enough time or is
+// large. No group is lost or executed twice.
 func TestSpeculate_Rest(t *testing.T) {
 	s := newStage(t)
 	s.enough = true
@@ -189,7 +189,8 @@ func TestSpeculate_Rest(t *testing.T) {
 	s.want("the third", "+OK ")
 }
 
-// If a script changes nothing, the log contains only its reply.
+// TestSpeculate_NothingDone: if a script changes nothing, the log contains only
+// its reply.
 func TestSpeculate_NothingDone(t *testing.T) {
 	s := newStage(t)
 	s.group("SET|k|v", "EVAL|SET k w NX\nDEL none\nGET k|0")
@@ -252,9 +253,9 @@ func TestSpeculate_Events(t *testing.T) {
 	}
 }
 
-// A script that reads emits read events for all keys that it was called with,
-// and for no other keys. It emits them once, and again after each of its
-// writes. A script that does not read emits none.
+// TestSpeculate_EventsOfKeys: a script that reads emits read events for all
+// keys that it was called with, and for no other keys. It emits them once, and
+// again after each of its writes. A script that does not read emits none.
 func TestSpeculate_EventsOfKeys(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"GET k|2|k|l", "[read k read l]"},
@@ -282,8 +283,8 @@ func TestSpeculate_EventsOfKeys(t *testing.T) {
 	}
 }
 
-// A transaction with a script is logged as its effects. Its reads outside the
-// script emit events too.
+// TestSpeculate_EventsOfTransaction: a transaction with a script is logged as
+// its effects. Its reads outside the script emit events too.
 func TestSpeculate_EventsOfTransaction(t *testing.T) {
 	s := newStage(t)
 	s.m.Want(fsm.Kinds(fsm.EventChanged, fsm.EventTracked))
@@ -305,8 +306,8 @@ func TestSpeculate_EventsOfTransaction(t *testing.T) {
 	}
 }
 
-// Below FeatureScriptCache, new scripts evict scripts of EVAL, but not scripts
-// of SCRIPT LOAD.
+// TestScriptCache: below FeatureScriptCache, new scripts evict scripts of EVAL,
+// but not scripts of SCRIPT LOAD.
 func TestScriptCache(t *testing.T) {
 	s := newStage(t)
 	exists := func(bodies ...string) string {
@@ -428,8 +429,8 @@ func TestSpeculate_NoInterpreter(t *testing.T) {
 		" -ERR this program has no interpreter for scripts, it only knows some by their SHA1 +OK ")
 }
 
-// This test runs random scripts among random commands. commit compares the
-// state of the speculative execution with the state of every node.
+// TestSpeculate_Random runs random scripts among random commands. commit
+// compares the state of the speculative execution with the state of every node.
 func TestSpeculate_Random(t *testing.T) {
 	words := []string{
 		"SET a 1", "SET b 2 PX 3000", "SET a 3 NX", "INCR a", "DEL a b", "GET a", "SADD s 1 2 3 4 5", "SPOP s", "SRANDMEMBER s", "RPUSH l a b", "LPOP l",
@@ -483,9 +484,9 @@ func TestSpeculate_Random(t *testing.T) {
 	}
 }
 
-// Waiters are served before a script runs, so the script does not see the
-// served values. Waiters for values that the script creates are served when the
-// script has ended.
+// TestSpeculate_Waiters: waiters are served before a script runs, so the script
+// does not see the served values. Waiters for values that the script creates
+// are served when the script has ended.
 func TestSpeculate_Waiters(t *testing.T) {
 	s := newStage(t)
 	wait := func(origin uint64, command string) {
@@ -581,9 +582,9 @@ func TestSpeculate_Golden(t *testing.T) {
 	}
 }
 
-// A group without effects is proposed in place of a group whose script takes
-// too long. The groups after it are executed speculatively on the state from
-// before that group.
+// TestSpeculation_TooLong: a group without effects is proposed in place of a
+// group whose script takes too long. The groups after it are executed
+// speculatively on the state from before that group.
 func TestSpeculation_TooLong(t *testing.T) {
 	s := newStage(t)
 	s.quick = true // the clone contains effects of the script until it is dropped

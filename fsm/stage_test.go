@@ -14,14 +14,16 @@ import (
 )
 
 // lines is an interpreter of a simple language, because these tests need no
-// Lua. A script has one command per line; $K and $A stand for KEYS and ARGV.
+// Lua. A script has one command per line; $K and $A stand for the first of KEYS
+// and the first of ARGV.
 // The last reply is the reply of the script, and an error ends the script.
 // "fail" ends it with an error, "result" returns an error as a value, and "try"
 // continues after an error. "resp3" and "readonly" call SetProto and
 // SetReadOnly. "long" exceeds the budget Briefly, and "long without end"
 // exceeds every budget. "dup n" makes the last argument of the next command n
-// bytes long. In a library, "register f flags" begins a function f, which
-// consists of the lines up to the next "register".
+// bytes long. "may c" returns what Permits returns for the command c. In a
+// library, "register f flags" begins a function f, which consists of the lines
+// up to the next "register". Words that are not flags are its description.
 type lines struct {
 	runs int
 	last fsm.ScriptCall

@@ -300,8 +300,8 @@ func TestQuarantine(t *testing.T) {
 	o.want("setnx held x", ":1")
 }
 
-// Below FeatureOperate, tokens are log positions. The first token after the
-// upgrade is higher than all of them.
+// TestTokens_upgrade: below FeatureOperate, tokens are log positions. The first
+// token after the upgrade is higher than all of them.
 func TestTokens_upgrade(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureBudget)
 	o.want("set k v", "+OK")

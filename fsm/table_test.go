@@ -137,8 +137,8 @@ func TestTable_Check(t *testing.T) {
 	}
 }
 
-// TestCommand_AccessAt checks the access to each key of a command, and that the
-// time to find the access does not depend on the number of keys.
+// TestCommand_AccessAt checks the access to each key of a command, and that
+// finding the access to the last of many keys allocates nothing.
 func TestCommand_AccessAt(t *testing.T) {
 	table := command.NewTable()
 	for line, want := range map[string]string{

@@ -19,9 +19,9 @@ func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
 	return "ERR forbidden"
 }
 
-// The leader checks the commands of a script against the rules that the group's
-// user has at that log index. It also does so for scripts that could be
-// executed natively.
+// TestSpeculate_Users: the leader checks the commands of a script against the
+// rules that the group's user has at that log index. It also does so for
+// scripts that could be executed natively.
 func TestSpeculate_Users(t *testing.T) {
 	s := newStage(t)
 	s.runner = guarded{&s.lines}
@@ -49,16 +49,16 @@ func TestSpeculate_Users(t *testing.T) {
 	s.groupAs("u", "EVAL|SET $K 2|1|k")
 	s.want("change", "-ERR forbidden / :1 :1 / +OK ")
 
-	// With a runner that cannot check rules, users with rules may execute
-	// nothing.
+	// With a runner that cannot check rules, users with rules may execute no
+	// commands from a script.
 	s.runner = &s.lines
 	s.groupAs("u", "EVAL|SET $K 3|1|k")
 	s.group("GET|k")
 	s.want("no guard", "-ERR this program cannot check what the user may run from a script / $1 2 ")
 }
 
-// A native script executes its commands without a check, so it is interpreted
-// for a user with rules.
+// TestSpeculate_UsersAreNotNative: a native script executes its commands
+// without a check, so it is interpreted for a user with rules.
 func TestSpeculate_UsersAreNotNative(t *testing.T) {
 	s := newStage(t)
 	s.runner = guarded{&s.lines}

@@ -148,7 +148,7 @@ var (
 	}
 )
 
-// watched is a watched key and the values that it had.
+// watched is a watched key and what happened to its value since WATCH.
 type watched struct {
 	db       int
 	key      string

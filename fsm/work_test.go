@@ -65,8 +65,8 @@ func heavy() [][]string {
 }
 
 // TestWork compares the estimate for a write with the steps that the write is
-// charged. The estimate must be at least half of these steps, and at most a few
-// times as much.
+// charged. The estimate must be at least half of these steps, and at most 20
+// times as many plus 80,000.
 func TestWork(t *testing.T) {
 	w := newMetered(t)
 	w.fill(5000)

@@ -271,7 +271,7 @@ func keysOfFamily(name string) []string {
 }
 
 // anything draws any command of the table, with arguments that are sometimes
-// valid.
+// valid. It draws TIME instead of a flush, PFSELFTEST or FeaturesCommand.
 func (w *world) anything() []string {
 	rows := w.table.Rows()
 	row := rows[w.draws.IntN(len(rows))]
@@ -296,7 +296,8 @@ func (w *world) anything() []string {
 	return words
 }
 
-// script draws a call of a script, or a library and calls of its functions.
+// script draws a command that calls or loads a script, loads a library, or calls
+// a function of the library.
 func (w *world) script(id fsm.SessionID) []string {
 	w.t.Helper()
 	var body []string

@@ -21,8 +21,8 @@ type Limits struct {
 	// estimate, correct within a small factor.
 	Memory int
 	// Time bounds the run by the clock; 0 means no bound. The run checks the
-	// clock every few thousand steps, and more often while large strings exist.
-	// It does not check the clock during a redis.call.
+	// clock every few thousand steps, and more often after the run has made or
+	// received a large string. It does not check the clock during a redis.call.
 	Time time.Duration
 }
 
@@ -62,7 +62,7 @@ type budget struct {
 	longest   int // length of the longest string seen
 	deleted   int // values removed from tables
 	deadline  time.Time
-	last      time.Time     // time of the last refuel, while long strings exist
+	last      time.Time     // time of the last refuel, once a long string has been seen
 	interrupt func() string // see ScriptCall.Interrupt
 	aborted   *Abort
 	position  func() int // returns the current line of the script, for Abort

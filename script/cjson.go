@@ -12,7 +12,8 @@ import (
 
 // jsonConfig holds the settings of a cjson library. Each run begins with the
 // defaults. In Redis, the settings that a script changes also apply to all later
-// scripts on the same server, until it restarts. A cluster cannot reproduce that.
+// scripts on the same server, until SCRIPT FLUSH or a restart. A cluster cannot
+// reproduce that.
 type jsonConfig struct {
 	sparseConvert           bool
 	sparseRatio, sparseSafe int
@@ -29,7 +30,7 @@ var defaultJSON = jsonConfig{
 	encodeInvalid: "off", decodeInvalid: true, keepBuffer: true, precision: 14,
 }
 
-// jsonNull represents null inside tables, which cannot hold nil.
+// jsonNull represents null, because a table cannot hold nil.
 var jsonNull Value = &lua.LUserData{Metatable: Nil}
 
 // jsonLibrary makes a cjson table. If st is nil, it makes the table that all

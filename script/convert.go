@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// maxNesting bounds the depth of the replies of commands to a script and of the
-	// replies of scripts. A script can nest tables to any depth, and it can build
-	// cycles.
+	// maxNesting bounds the depth of the encoded replies that fromRaw parses and of
+	// the replies of scripts. A script can nest tables to any depth, and it can
+	// build cycles.
 	maxNesting = 500
-	replyBytes = 96 // size of an fsm.Reply
+	replyBytes = 96 // bytes charged for an fsm.Reply, which takes 64
 )
 
 const textTooDeep = "ERR reached lua stack limit"
@@ -201,8 +201,8 @@ func parseAggregate(st *State, typ byte, n int, rest string, resp, depth int) (v
 	return t, rest, typ == '*'
 }
 
-// toReply converts the values that a script has returned to the reply of the
-// script.
+// toReply converts the first of the values that a script has returned to the
+// reply of the script, and ignores the others.
 func (st *State) toReply(results []Value) fsm.Reply {
 	if len(results) == 0 {
 		return fsm.Null

@@ -15,8 +15,7 @@ var (
 	ErrMemory = errors.New("it used too much memory")
 	// ErrTime means that the script ran longer than Limits.Time allows.
 	ErrTime = errors.New("it ran too long (time)")
-	// ErrPanic means that the interpreter or a command panicked; Abort.Stack
-	// holds the stack trace.
+	// ErrPanic means that the interpreter or a command panicked.
 	ErrPanic = errors.New("internal failure")
 )
 
@@ -31,7 +30,7 @@ type Abort struct {
 	Reason error  // one of the errors above, or an *interrupted
 	Detail string // value of the panic; only for ErrPanic
 	Line   int    // line of the script, or 0 when it is unknown
-	Stack  []byte // stack trace of the panic; only for ErrPanic
+	Stack  []byte // stack trace of the panic, or nil; only for ErrPanic
 }
 
 func (a *Abort) Error() string {

@@ -141,7 +141,7 @@ func (sp spec) pad(s string) string {
 }
 
 // number pads a number to the width: with zeros between its sign and its
-// digits, or with blanks around both.
+// digits, or with blanks before or after both.
 func (sp spec) number(sign, digits string, zero bool) string {
 	if zero && !sp.minus {
 		digits = strings.Repeat("0", max(sp.width-len(sign)-len(digits), 0)) + digits

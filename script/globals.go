@@ -12,7 +12,7 @@ func init() {
 	// limits the memory that one instruction may allocate to 8 MiB.
 	lua.MaxArrayIndex = maxList
 	// With CompatVarArg, gopher-lua makes the table arg in every vararg function.
-	// The rewriter makes the table only in the functions that use it.
+	// Package luac makes the table only in the functions that use it.
 	lua.CompatVarArg = false
 }
 
@@ -166,7 +166,8 @@ func errorHandler(st *State, args []Value) []Value {
 }
 
 // pcall is Lua's pcall, except for errors that are tables with a text. For
-// these it returns the text, as scripts written before Redis 7 expect.
+// these it returns the text, as scripts written before Redis 7 expect. For other
+// tables it returns the field err as a third result, as Redis does.
 func pcall(st *State, args []Value) []Value {
 	// Without arguments, Redis' pcall calls the boolean that it keeps in the
 	// position of the result.

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-kv/holdfast/script/numeral"
 )
 
-// matcher matches a Lua pattern by backtracking. Each comparison of a character
-// is a step of the run's budget, so a script cannot evade the budget with a
+// matcher matches a Lua pattern by backtracking. It charges the run's budget for
+// the characters that it compares, so a script cannot evade the budget with a
 // pattern.
 type matcher struct {
 	st    *State

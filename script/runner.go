@@ -70,7 +70,8 @@ func compileLibrary(src []byte) (*compiled, error) {
 	return &compiled{c, Flags{}}, nil
 }
 
-// Error replies of compile.
+// Error replies of compile, compileLibrary and run, and the beginnings of such
+// replies.
 var (
 	errTooLarge  = fmt.Errorf("ERR script is larger than %d bytes", luac.MaxBytes)
 	errShebang   = errors.New("ERR Invalid script shebang")
@@ -93,8 +94,9 @@ type Config struct {
 	// CacheBytes counts the sizes of the sources; a compiled script takes up to
 	// a hundred times the size of its source.
 	CacheEntries, CacheBytes int
-	// Log receives the lines of redis.log, one line at a time and at a limited
-	// rate. If Log is nil, the lines are dropped.
+	// Log receives the lines of redis.log, one line in each call and at a limited
+	// rate. Several runs may call it at the same time. If Log is nil, the lines
+	// are dropped.
 	Log func(level int, text string)
 }
 
@@ -331,7 +333,9 @@ func (st *State) failure(e *scriptError) fsm.Reply {
 	return fsm.Error(oneLine(fmt.Sprintf("%s script: %s, on %s:%d.", text, name, e.source, e.line)))
 }
 
-// plainText does what tostring does, for use after the run is over.
+// plainText returns what tostring returns, without metamethods. For an object it
+// returns only the type. It charges nothing, so it can be used after the run is
+// over.
 func plainText(v Value) string {
 	if s, ok := toString(v); ok {
 		return s

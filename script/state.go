@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// callStackSize is the maximum depth of calls. gopher-lua allocates 88
+	// callStackSize is the maximum depth of calls. gopher-lua allocates 80
 	// bytes for each level in advance, and walks the whole stack for every
 	// error.
 	callStackSize = 5000
-	// maxCalls is the maximum depth of calls from Go: pcall, metamethods of the
-	// library, and callbacks of gsub and sort. It is similar to LUAI_MAXCCALLS
-	// of C's Lua.
+	// maxCalls is the maximum depth of calls from Go: pcall, coroutine.resume,
+	// metamethods of the library, and callbacks such as those of gsub and sort. It
+	// is similar to LUAI_MAXCCALLS of C's Lua.
 	maxCalls = 195
-	// maxResults is how many values a function may return at once. C's Lua has the
-	// same limit, because of its limit on the C stack.
+	// unpack and string.byte must return fewer than maxResults values at once. C's
+	// Lua has the same limit, because of its limit on the C stack.
 	maxResults = 8000
 
 	registrySize = 2048
@@ -216,8 +216,8 @@ func (st *State) callable(f Value) {
 	}
 }
 
-// protect calls a value and returns its error instead of raising it. The
-// results are valid until the next call. An Abort passes through protect.
+// protect calls a value and returns its error instead of raising it. An Abort
+// passes through protect.
 func (st *State) protect(f Value, args []Value) ([]Value, *scriptError) {
 	L := st.cur
 	st.enter()
@@ -274,8 +274,10 @@ func runProtected(L *lua.LState) int {
 	return L.GetTop()
 }
 
-// raise handles every error. An error of a builtin already has its final text.
-// The text of an error of the interpreter is translated into Lua's.
+// raise handles every error inside a protected call. An error of a builtin
+// already has its final text. raise translates the text of an error of the
+// interpreter into Lua's. In a coroutine, an error outside a protected call of the
+// coroutine does not reach raise; resume translates it.
 func raise(L *lua.LState) {
 	st := stateOf(L)
 	v := L.Get(-1)

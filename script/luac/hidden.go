@@ -7,10 +7,10 @@ package luac
 // neither call nor see the functions.
 const (
 	HiddenSet      = "\x00set"      // (t, k, v): t[k] = v
-	HiddenGlobal   = "\x00global"   // (name): an assignment to a global
+	HiddenGlobal   = "\x00global"   // (v): an assignment of v to a global
 	HiddenConcat   = "\x00concat"   // (...): a .. b .. c
 	HiddenTable    = "\x00table"    // (t, ...): a new table t, and the values at the end of its list
-	HiddenFunction = "\x00function" // (f): a new function
+	HiddenFunction = "\x00function" // (f): a new function; () before a local function
 	HiddenLength   = "\x00length"   // (v): #v
 	HiddenMinus    = "\x00minus"    // (v): -v
 	HiddenModulo   = "\x00modulo"   // (a, b): a % b

@@ -39,7 +39,7 @@ type function struct {
 	blocks [][]string // names of local variables, by block
 	vararg bool
 	dots   bool // the body uses the expression ...
-	arg    bool // the body uses the table arg
+	arg    bool // the body uses the variable arg
 	loops  int
 	consts map[string]struct{}
 	work   int // work that gopher-lua will do to look up constants, see constant
@@ -338,11 +338,12 @@ func (w *rewriter) funcCall(e *ast.FuncCallExpr) {
 	w.chunk.Sites[e.Line()].Call = true
 }
 
-// maxOperands is the maximum number of operands in one concatenation. Each
-// operand takes a register, and a function has 200 registers.
+// maxOperands is the number of operands after which concat makes the rest of a
+// concatenation one argument, which is a concatenation of its own. Each argument
+// takes a register, and a function has 200 registers.
 const maxOperands = 50
 
-// concat flattens a .. (b .. c) into one call.
+// concat flattens a .. (b .. c) into one call, up to maxOperands.
 func (w *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 	line := e.Line()
 	var ops []*Operand
@@ -429,7 +430,8 @@ func (w *rewriter) function(e *ast.FunctionExpr) {
 }
 
 // varargs returns the first statements of a vararg function. They charge for
-// its arguments, and they make the table arg of Lua 5.1 if the body uses it.
+// its arguments. If the body uses arg, they also declare it. As in Lua 5.1, arg
+// is nil if the body uses the expression ..., and otherwise a table.
 func (w *rewriter) varargs(fn *function, line int) []ast.Stmt {
 	site := w.site(line)
 	dots := func() ast.Expr {

@@ -156,9 +156,9 @@ func (w *rewriter) local(out []ast.Stmt, s *ast.LocalAssignStmt) []ast.Stmt {
 	return append(out, s)
 }
 
-// assign rewrites an assignment. It rewrites a single target directly. For
-// several targets it uses temporary variables, and it evaluates and assigns in
-// Lua's order.
+// assign rewrites an assignment. It rewrites the assignment of one value to one
+// target directly. For several targets or values it uses temporary variables, and
+// it evaluates and assigns in Lua's order.
 func (w *rewriter) assign(s *ast.AssignStmt) ast.Stmt {
 	line := s.Line()
 	if len(s.Lhs) == 1 && len(s.Rhs) == 1 {
@@ -211,7 +211,7 @@ func (w *rewriter) locals(names []string, values []ast.Expr, line int) ast.Stmt 
 // target is the left side of an assignment.
 type target struct {
 	w           *rewriter
-	name        *ast.IdentExpr // set for a local variable
+	name        *ast.IdentExpr // set for a local variable or an upvalue
 	global      bool
 	object, key ast.Expr // set for a field
 	site        int

@@ -217,8 +217,10 @@ func (t *tokenList) hasDo(in opened, k int) bool {
 	return false
 }
 
-// pending returns the keyword that is still missing from the condition or the
-// loop head before token i: then, do or in.
+// pending returns the token that is still missing from the condition, the loop
+// head or the function head before token i: then, do, in, a comma or a
+// parenthesis. For the token after the name of a loop variable, the text names
+// both = and in.
 func (t *tokenList) pending(i int) string {
 	for k := i - 1; k >= 0; k-- {
 		switch t.list[k].typ {

@@ -16,8 +16,8 @@ func Format(f float64) string {
 	return FormatG(f, 14)
 }
 
-// FormatG formats a number as C's %.<prec>g does, with the sign that x86 gives
-// to NaN.
+// FormatG formats a number as C's %.<prec>g does. Like C, it shows the sign of a
+// NaN.
 func FormatG(f float64, prec int) string {
 	if s, ok := FormatSpecial(f); ok {
 		return s

@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// deleteUsers deletes the users that a test has made, on both servers.
+// deleteUsers deletes the users that a test has made, on both servers. It also
+// resets the default user and the ACL log.
 func (p *pair) deleteUsers(names ...string) {
 	p.t.Helper()
 	p.setup("ACL DELUSER "+strings.Join(names, " "), "ACL SETUSER default reset on nopass ~* &* +@all", "ACL LOG RESET")

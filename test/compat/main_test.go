@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// All tests use the same two servers. Every test begins with FLUSHALL.
+// All tests use the same two servers. A test that depends on the data begins with
+// FLUSHALL (see both).
 var (
 	redisSocket  string // "" if there is no redis-server
 	holdfastAddr string

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	randomSeed = flag.Uint64("random-seed", 1, "seed of TestRandom")
-	randomRuns = flag.Int("random-runs", 40, "pipelines that TestRandom sends")
+	randomSeed = flag.Uint64("random-seed", 1, "seed of the random tests")
+	randomRuns = flag.Int("random-runs", 40, "number of pipelines that a random test sends")
 )
 
 // TestRandom sends random commands with a few keys to both servers. Times to

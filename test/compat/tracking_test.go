@@ -29,7 +29,7 @@ func invalidates(writer, tracker *pair, reads []string, write string, n int) {
 	tracker.quiet()
 }
 
-// TestTracking compares invalidations byte by byte, in all modes.
+// TestTracking compares invalidations byte by byte, in the default mode.
 func TestTracking(t *testing.T) {
 	w := newPair(t, 3)
 	w.setup("FLUSHALL")
