@@ -471,6 +471,7 @@ func (c *Ctx) serveLock(k waitKey, last Pos) (checked Pos, done bool) {
 		}
 		c.serveWork += checkedWork
 		if c.endIfRevoked(n) {
+			last = n.pos
 			continue
 		}
 		b := n.blocking(c.m.table)

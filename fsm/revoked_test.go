@@ -47,7 +47,7 @@ func (e *ended) add(res *fsm.Result, node string) {
 	}
 }
 
-// check requires that got has one end of a wait for each of the connections 1
+// checkEnded requires that got has one end of a wait for each of the connections 1
 // to n, and none for other connections. It reports what failed as what.
 func checkEnded(t *testing.T, what string, got map[uint64]int, n int) {
 	t.Helper()
@@ -252,4 +252,41 @@ func TestRevoked_Time(t *testing.T) {
 		}
 		t.Logf("%s: %d entries, the longest took %v of processor time", tc.name, entries, least)
 	}
+}
+
+// TestRevoked_PassedOver: revoked waits for a lock that stand behind as many waits
+// that are passed over do not make an entry slow.
+func TestRevoked_PassedOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs tens of thousands of waiters")
+	}
+	runtime.LockOSThread() // for threadTime
+	defer runtime.UnlockOSThread()
+	q := newQueue(t, fsm.FeatureDeferred)
+	q.setUser("bob")
+	q.run(other, 1, "SET", "lock", "someone")
+	commands := make([][]string, fsm.MaxWaitWeight/4)
+	for i := range commands {
+		commands[i] = []string{"LOCK", "ACQUIRE", "lock", "o" + strconv.Itoa(i), "PX", "900000", "WAIT", "0"}
+	}
+	lost := fsm.SessionID{NodeID: "lost", Boot: 1}
+	q.wait(lost, "ann", commands...)
+	q.wait(dead, "bob", commands...)
+	q.suspend(lost, fsm.SuspendPass)
+	full := snapshotOf(t, q.m)
+	least, entries := time.Duration(math.MaxInt64), 0
+	for range 3 { // other programs may disturb an attempt
+		copied := *q
+		copied.m, copied.seq = restore(t, full), maps.Clone(q.seq)
+		copied.setUser("bob")
+		var longest time.Duration
+		entries, longest = copied.drain("DEL", "lock")
+		if least = min(least, longest); copied.m.Waiting() != len(commands) {
+			t.Errorf("%d clients still wait, want the %d that are passed over", copied.m.Waiting(), len(commands))
+		}
+	}
+	if least >= 10*time.Millisecond {
+		t.Errorf("in each of three attempts, an entry took %v or more of processor time", least)
+	}
+	t.Logf("%d entries, the longest took %v of processor time", entries, least)
 }

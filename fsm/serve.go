@@ -168,19 +168,22 @@ func (c *Ctx) revoke(user string) {
 	c.endRevoked()
 }
 
-// endRevoked ends waits of users whose rights have changed. It uses half of the
-// work that an entry may do for waiters, so that the deferred keys get their
-// turn too.
+// endRevoked ends waits of users whose rights have changed. It uses a third of the
+// work that an entry may do for waiters, so that the resumed sessions and the
+// deferred keys get their turn too.
 func (c *Ctx) endRevoked() {
 	w := &c.m.waits
 	r := &w.revoked
-	for most := min(c.serveWork+serveWork/2, serveWork); r.users.Len() > 0 && c.serveWork < most; {
+	for most := min(c.serveWork+serveWork/3, serveWork); r.users.Len() > 0 && c.serveWork < most; {
 		var ended []*waiter
 		whole := true
 		w.conns.Ascend(&waiter{session: SessionID{NodeID: r.node}, origin: r.origin + 1}, func(n *waiter) bool {
 			if whole = c.serveWork < most; whole {
 				r.node, r.origin = n.session.NodeID, n.origin
 				c.serveWork += visitedWork
+				if n.user == "" { // ends may visit all users
+					c.serveWork += visitedWork * r.users.Len()
+				}
 				if r.ends(n) {
 					ended = append(ended, n)
 					c.serveWork += endedWork * n.weight()
@@ -235,10 +238,10 @@ func (c *Ctx) resume(id SessionID) {
 }
 
 // checkResumed checks waiters of the sessions that are no longer suspended. Like
-// endRevoked, it uses half of the work that an entry may do for waiters.
+// endRevoked, it uses a third of the work that an entry may do for waiters.
 func (c *Ctx) checkResumed() {
 	w := &c.m.waits
-	for most := min(c.serveWork+serveWork/2, serveWork); len(w.resumed) > 0 && c.serveWork < most; {
+	for most := min(c.serveWork+serveWork/3, serveWork); len(w.resumed) > 0 && c.serveWork < most; {
 		r := &w.resumed[0]
 		whole := true
 		w.conns.Ascend(&waiter{session: r.id, origin: r.next}, func(n *waiter) bool {
@@ -250,7 +253,7 @@ func (c *Ctx) checkResumed() {
 				return false
 			}
 			c.serveWork += visitedWork + checkedWork*len(n.keys)
-			c.checkAgain(n)
+			c.checkAgain(n, func(k readyKey) { c.postpone(deferredKey{readyKey: k}) })
 			return true
 		})
 		if whole {
@@ -259,14 +262,17 @@ func (c *Ctx) checkResumed() {
 	}
 }
 
-// checkAgain marks the keys of a waiter that was suspended, if it may be served.
-func (c *Ctx) checkAgain(n *waiter) {
+// checkAgain calls mark for the keys of a waiter that was suspended, if the waiter
+// may be served or ended there.
+func (c *Ctx) checkAgain(n *waiter, mark func(readyKey)) {
 	for _, k := range n.keys {
-		if c.mayServe(n, k) {
-			c.ready(k)
+		may := c.mayServe(n, k)
+		if may {
+			mark(readyKey{waitKey: k})
 		}
-		if !k.lock && (n.typ == keyspace.TypeStream || c.m.features < FeatureParts) {
-			c.streamGone(k) // the stream may have been removed in the meantime
+		gone := n.typ == keyspace.TypeStream && (!may || c.m.features < FeatureDeferred)
+		if !k.lock && (gone || c.m.features < FeatureParts) {
+			mark(readyKey{k, true}) // the stream may have been removed in the meantime
 		}
 	}
 }

@@ -225,10 +225,11 @@ func setUser(c *Ctx, args [][]byte) Reply {
 
 func delUsers(c *Ctx, args [][]byte) Reply {
 	old := c.m.users
-	list := slices.Clone(old.List)
+	names := make(map[string]bool, len(args)-1)
 	for _, name := range args[1:] {
-		list = slices.DeleteFunc(list, func(u User) bool { return u.Name == string(name) })
+		names[string(name)] = true
 	}
+	list := slices.DeleteFunc(slices.Clone(old.List), func(u User) bool { return names[u.Name] })
 	if len(list) == len(old.List) {
 		return Zero
 	}

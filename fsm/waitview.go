@@ -262,7 +262,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		list := w.of(id)
 		slices.SortFunc(list, func(a, b *waiter) int { return cmp.Compare(a.pos, b.pos) })
 		for _, n := range list {
-			c.checkAgain(n)
+			c.checkAgain(n, c.markReady)
 		}
 	case SuspendEnd:
 		if c.m.features < FeatureMend {
