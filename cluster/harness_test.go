@@ -229,6 +229,16 @@ func (c *testCluster) others(than ...string) []string {
 }
 
 func (c *testCluster) close() {
+	for _, id := range c.ids() {
+		m := c.members[id]
+		select {
+		case err := <-m.fatal:
+			if !m.dies {
+				c.t.Errorf("%s: unexpected Fatal: %v", id, err)
+			}
+		default:
+		}
+	}
 	if c.t.Failed() {
 		for _, id := range c.ids() {
 			if n := c.members[id].running(); n != nil {
@@ -239,14 +249,6 @@ func (c *testCluster) close() {
 	}
 	for _, id := range c.ids() {
 		c.stop(id)
-		m := c.members[id]
-		select {
-		case err := <-m.fatal:
-			if !m.dies {
-				c.t.Errorf("%s: unexpected Fatal: %v", id, err)
-			}
-		default:
-		}
 	}
 }
 

@@ -52,8 +52,13 @@ const (
 	// idleTime is how long the test measures an open page.
 	idleTime = 5 * time.Second
 	// maxIdle is the largest share of a core that an open page may use in the
-	// nodes, and in the browser.
+	// nodes.
 	maxIdle = 0.01
+	// maxIdleTab is the largest share of a core that the main thread of the page
+	// may use. On an idle machine, every page uses less than half of it. The same
+	// work takes more processor time while other programs use the caches and the
+	// other thread of the core.
+	maxIdleTab = 0.02
 )
 
 // TestIdleCost checks how much processor time an open page costs while the cluster
@@ -80,16 +85,16 @@ func TestIdleCost(t *testing.T) {
 			before := taskTime(p)
 			used := share(t, c, func() { sleep(t, idleTime) })
 			nodes, tab = min(nodes, max(0, used-idle)), min(tab, (taskTime(p)-before)/idleTime.Seconds())
-			if nodes <= maxIdle && tab <= maxIdle {
+			if nodes <= maxIdle && tab <= maxIdleTab {
 				break
 			}
 			p.run(chromedp.Navigate("about:blank"))
 			idle = max(idle, share(t, c, func() { sleep(t, idleTime) }))
 		}
 		t.Logf("%s: nodes %.2f %%, page %.2f %% of a core", path, 100*nodes, 100*tab)
-		if nodes > maxIdle || tab > maxIdle {
-			t.Errorf("%s costs %.2f %% of a core in the nodes and %.2f %% in the page, want at most %.0f %%", path,
-				100*nodes, 100*tab, 100*maxIdle)
+		if nodes > maxIdle || tab > maxIdleTab {
+			t.Errorf("%s costs %.2f %% of a core in the nodes and %.2f %% in the page, want at most %.0f and %.0f %%",
+				path, 100*nodes, 100*tab, 100*maxIdle, 100*maxIdleTab)
 		}
 	}
 }
