@@ -179,7 +179,7 @@ func TestRemove_Waited(t *testing.T) {
 			_, err := c.node("n1").Remove(ctx, "n2", false)
 			over <- err
 		}()
-		during(time.Second) // the removal waits until its time is over
+		during(time.Second) // the removal waits until the test calls unlock
 		meanwhile()
 		unlock()
 		err = <-over

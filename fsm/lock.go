@@ -397,9 +397,9 @@ func (m *Machine) LockCounts() (held, waiting int) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
-// heir returns the first waiter in the queue of k whose position is higher than
-// behind and that is not passed over. It returns nil if the queue has no such
-// waiter.
+// heir returns the first waiter in the queue of k at a position higher than
+// behind. It skips waiters that are passed over. It returns nil if no other
+// waiter is left.
 func (w *waits) heir(k waitKey, behind Pos) (heir *waiter) {
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
 		if q.waitKey != k {
@@ -437,8 +437,8 @@ func (c *Ctx) UnindexedLocks() int { return c.m.locks.unindexed[c.db] }
 // LastToken returns the highest token that was given out.
 func (c *Ctx) LastToken() keyspace.Pos { return keyspace.Pos(c.m.token) }
 
-// Exchanged returns the position of the last SWAPDB, restore or large flush that
-// gave the current database other keys: see exchanges.
+// Exchanged returns the position of the last SWAPDB, restore or large flush
+// that gave the current database other keys: see exchanges.
 func (c *Ctx) Exchanged() keyspace.Pos { return c.m.exchanged[c.db] }
 
 // LockPages returns the Keeper that stores the locks found by LOCK LIST for the

@@ -552,7 +552,8 @@ func (c *Ctx) Random() uint64 {
 const drawStep = 0x9e3779b97f4a7c15
 
 // ReplyTooLarge is the error reply in place of a reply that exceeds the limit
-// of its group. The command was executed.
+// of its group. A command that takes elements, such as LPOP, has changed nothing
+// if it returns this error. Any other command may have been executed.
 const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
 // run executes the operations of a group and appends their replies. Table.Check

@@ -396,7 +396,7 @@ func (c *conn) updateSplitting(replies int) {
 		return
 	}
 	// The two numbers differ if cluster.Session.Do has run the group in pieces,
-	// because the group was too slow.
+	// because the group was too slow or the reply of a script was too large.
 	if first, last := c.exec.Sent(); first != last || replies > splitReplies {
 		c.batch.splitting = splitGroups
 	}

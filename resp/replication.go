@@ -281,9 +281,9 @@ func (c *conn) transferWithin(node string, limit time.Duration) fsm.Reply {
 	return fsm.OK
 }
 
-// absentRows are the commands of a Redis server that have no function here but
-// that an operator may try. The reply names an alternative. COMMAND does not
-// list them.
+// absentRows are the commands of a Redis server that an operator may try here,
+// although they have no function. The reply says how nodes replicate instead.
+// COMMAND does not list these commands.
 //
 // Commands that a client library may probe for are not in this list. They get
 // the reply for an unknown command, because client libraries detect missing

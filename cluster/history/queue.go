@@ -145,8 +145,8 @@ func (s *Store) Restored(index uint64, clock fsm.Clock, before int64) {
 	s.wake(first, false)
 }
 
-// endGap ends the gap that has grown while the queue was full, and adds it to the
-// queue. The caller holds s.mu.
+// endGap ends the gap that has grown while the queue was full, and adds it to
+// the queue. The caller holds s.mu.
 func (s *Store) endGap() {
 	if s.dropped != nil {
 		s.queue.addGap(*s.dropped)

@@ -62,14 +62,15 @@ func startChild(l lease, command []string) (*child, error) {
 	return c, nil
 }
 
-// send sends a signal to the command, or to its process group if it has one. If
-// the command has ended, send does nothing.
+// send sends a signal to the command, or to its process group if it has one. The
+// group may have processes even after the command has ended. If no process is
+// left, send does nothing.
 func (c *child) send(s syscall.Signal) {
 	pid := c.cmd.Process.Pid
 	if c.group {
 		pid = -pid
 	}
-	_ = syscall.Kill(pid, s) // ESRCH means that the command has just ended
+	_ = syscall.Kill(pid, s) // ESRCH means that no process is left
 }
 
 // forward passes a signal of this process on to the command.

@@ -3,7 +3,7 @@
 // the RESP parser sees a byte of it. A [Listener] limits the number of
 // connections. It also limits the number and the input rate of the connections
 // that have not authenticated. A [LoginThrottle] limits how fast passwords can
-// be tried. [Limits] are the settings of all three.
+// be tried. [Limits] are the settings of a Conn and of a Listener.
 //
 // The package does not know the meaning of commands. It does not depend on the
 // server behind it.

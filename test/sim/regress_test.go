@@ -66,10 +66,10 @@ func TestLaggingMember(t *testing.T) {
 	}
 }
 
-// TestReturningMember checks that a member that was away for a long time gets
-// the entries that it missed as soon as it is back. hashicorp/raft doubles the
-// pause after each failed attempt, up to ten seconds. Before the fix, the
-// return of the member did not end the pause.
+// TestReturningMember checks that a member gets the missing entries as soon as it
+// is back, even after a long absence. hashicorp/raft doubles the pause after each
+// failed attempt, up to ten seconds. Before the fix, the return of the member did
+// not end the pause.
 func TestReturningMember(t *testing.T) {
 	for _, resets := range []bool{true, false} {
 		for _, away := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second} {

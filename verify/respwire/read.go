@@ -23,7 +23,7 @@ type Value struct {
 
 // Errors of Read and Parse.
 var (
-	ErrProtocol   = errors.New("reply is not of the Redis protocol")
+	ErrProtocol   = errors.New("reply is not valid RESP")
 	ErrIncomplete = errors.New("reply is not complete")
 )
 
