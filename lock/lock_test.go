@@ -268,16 +268,7 @@ func TestHeld_ReleaseRepeated(t *testing.T) {
 // TestNodes_Hangs checks that the time limit of a command also ends the wait for a
 // node that hangs, and that the next command goes to another node.
 func TestNodes_Hangs(t *testing.T) {
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but does not answer
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hangs.Close()
-	nodes, err := NewNodes([]string{hangs.Addr().String(), newFake().listen(t)}, redis.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nodes.Close()
+	nodes := oneHangs(t)
 	limited, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
 	if _, err := call(limited, nodes, "PING"); err == nil {
@@ -304,21 +295,29 @@ func TestNodes_Hangs(t *testing.T) {
 	}
 }
 
+// oneHangs returns a client of two nodes, of which the first accepts connections
+// but does not answer.
+func oneHangs(t *testing.T) *Nodes {
+	t.Helper()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hangs.Close() })
+	nodes, err := NewNodes([]string{hangs.Addr().String(), newFake().listen(t)}, redis.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nodes.Close() })
+	return nodes
+}
+
 // TestNodes_HangsUntilDeadline checks that a command whose deadline passes at a
 // node that hangs makes the next command go to the other node, each time. A read
 // may fail shortly before the context ends, and then Nodes must not try the other
 // node in the time that is left and blame it too.
 func TestNodes_HangsUntilDeadline(t *testing.T) {
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections but does not answer
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hangs.Close()
-	nodes, err := NewNodes([]string{hangs.Addr().String(), newFake().listen(t)}, redis.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nodes.Close()
+	nodes := oneHangs(t)
 	for i := range 20 {
 		nodes.current.Store(0)
 		short, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
