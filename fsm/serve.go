@@ -669,10 +669,11 @@ func (w *snapshotWriter) revoked(r *revoked) {
 	w.cut()
 	r.users.Scan(func(name string, of revocation) bool {
 		w.b = binary.AppendUvarint(codec.AppendString(append(w.b, recordRevokedUser), name), uint64(of.before))
-		w.b = append(w.b, byte(0))
+		whole := byte(0)
 		if of.whole {
-			w.b[len(w.b)-1] = 1
+			whole = 1
 		}
+		w.b = append(w.b, whole)
 		w.cut()
 		return w.err == nil
 	})
