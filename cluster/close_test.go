@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
+	"github.com/holdfast-kv/holdfast/fsm"
 )
 
 // When a leader hands over, its clients notice a pause and nothing else.
@@ -137,4 +140,44 @@ func TestClose_Partitioned(t *testing.T) {
 	if took := time.Since(begun); took > 2*time.Second {
 		t.Errorf("Close took %v, want at most 2s: it must not wait for calls without an answer", took)
 	}
+}
+
+// TestClose_AppliesNothingMore checks that a node applies no entry after it has
+// begun to shut raft down. From then on, raft may skip entries, and the state would
+// differ from the leader's.
+func TestClose_AppliesNothingMore(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	leader := c.leader()
+	id := c.others(leader)[0]
+	c.caughtUp()
+	n := c.members[id].take()
+	locked, release, unlocked := make(chan uint64), make(chan struct{}), make(chan struct{})
+	go n.View(func(m *fsm.Machine) { // no entry can be applied meanwhile
+		defer close(unlocked)
+		locked <- m.Applied()
+		<-release
+	})
+	before := <-locked
+	c.client(leader).want(t, ok, "SET", "k", "v")
+	eventually(t, "an entry that the node is about to apply", func() bool {
+		_, commit := n.Raft()
+		return commit > before
+	})
+	closed := make(chan error, 1)
+	go func() { closed <- n.Close() }()
+	eventually(t, "raft to shut down", func() bool {
+		state, _ := n.Raft()
+		return state == raft.Shutdown
+	})
+	close(release)
+	<-unlocked
+	if err := <-closed; err != nil {
+		t.Errorf("close: %v", err)
+	}
+	n.View(func(m *fsm.Machine) {
+		if m.Applied() != before {
+			t.Errorf("the node applied entries %d to %d while it closed, want none", before+1, m.Applied())
+		}
+	})
 }

@@ -23,6 +23,13 @@ func (n *Node) Campaign() error {
 	return n.raft.messages().TimeoutNow(n.self, self, req, &raft.TimeoutNowResponse{})
 }
 
+// Raft returns the state and the commit index of raft. Unlike Status, it does not
+// wait for the state machine.
+func (n *Node) Raft() (raft.RaftState, uint64) {
+	r := n.raft.running()
+	return r.State(), r.CommitIndex()
+}
+
 // LeadershipNow returns the lease clock of the node's leadership, or 0 if the
 // node does not lead.
 func (n *Node) LeadershipNow() time.Duration {

@@ -524,7 +524,7 @@ func (n *Node) startRaft(bootstrap *raft.Configuration) error {
 		return errors.Join(err, trans.Close())
 	}
 	if !n.raft.run(r, trans) {
-		return r.Shutdown().Error()
+		return shutDown(r, n.machine).Error()
 	}
 	n.founder.setPhase("")
 	observations := make(chan raft.Observation, 16)
@@ -631,7 +631,7 @@ func (n *Node) Close() error {
 	var errs []error
 	var down raft.Future
 	if r != nil {
-		down = r.Shutdown()
+		down = shutDown(r, n.machine)
 	}
 	// raft waits for its calls in progress, so close their connections first.
 	// Otherwise a node that cannot be reached would delay Close for seconds.

@@ -40,8 +40,8 @@ type Machine struct {
 	// in place. Reads need the read lock.
 	mu sync.RWMutex
 	m  *fsm.Machine
-	// dead is set when an entry could not be applied. No further entry may be
-	// applied after that. Guarded by mu.
+	// dead is set when an entry was not applied. No further entry may be applied
+	// after that, and no snapshot may be taken. Guarded by mu.
 	dead bool
 	// clocked is the time on the clock Mono at which the last entry was applied.
 	// Guarded by mu.
@@ -71,7 +71,7 @@ type Machine struct {
 
 	waitMu  sync.Mutex
 	wait    []appliedWaiter
-	stopped bool // no further entry will be applied; guarded by waitMu
+	stopped atomic.Bool // no further entry will be applied; written with waitMu held
 }
 
 type chainPoint struct{ index, hash uint64 }
@@ -114,7 +114,8 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 	a.mu.Lock()
 	begun := a.cfg.Mono()
 	times := make([][2]time.Duration, len(logs)) // when the machine began and ended to apply each entry
-	a.dead = a.dead || !durable                  // the disk has failed; the failure has been reported
+	// If the log is not durable, the disk has failed, and the failure was reported.
+	a.dead = a.dead || !durable || a.stopped.Load()
 	for i, l := range logs {
 		if a.dead {
 			break
@@ -198,7 +199,7 @@ func (a *Machine) checkChain(res *fsm.Result) error {
 func (a *Machine) WhenApplied(index uint64, f func(ok bool)) {
 	if a.applied.Load() < index {
 		a.waitMu.Lock()
-		stopped := a.stopped
+		stopped := a.stopped.Load()
 		if !stopped && a.applied.Load() < index {
 			a.wait = append(a.wait, appliedWaiter{index, f})
 			a.waitMu.Unlock()
@@ -213,12 +214,12 @@ func (a *Machine) WhenApplied(index uint64, f func(ok bool)) {
 	f(true)
 }
 
-// Stop calls the waiting functions of WhenApplied with ok set to false. raft
-// does not apply all committed entries before it shuts down, so those functions
-// would otherwise never be called.
+// Stop makes sure that no entry is applied that raft passes to the machine from
+// now on, and calls the waiting functions of WhenApplied with ok set to false.
+// Call it before raft shuts down. From then on, raft may skip entries.
 func (a *Machine) Stop() {
 	a.waitMu.Lock()
-	a.stopped = true
+	a.stopped.Store(true)
 	wait := a.wait
 	a.wait = nil
 	a.waitMu.Unlock()

@@ -61,6 +61,26 @@ func TestMachine_Stop(t *testing.T) {
 	}
 }
 
+// TestMachine_StopEndsApply checks that no entry is applied after Stop, and that no
+// snapshot is taken once an entry was not applied.
+func TestMachine_StopEndsApply(t *testing.T) {
+	m := newMachine(t, nil)
+	entry := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1"})
+	log := func(index uint64) *raft.Log {
+		return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: entry}
+	}
+	if m.Apply(log(1)) == nil {
+		t.Fatal("the first entry was not applied")
+	}
+	m.Stop()
+	if m.Apply(log(3)) != nil || m.m.Applied() != 1 {
+		t.Errorf("applied up to %d, want 1, because raft may have skipped entry 2", m.m.Applied())
+	}
+	if _, err := m.Snapshot(); err == nil {
+		t.Error("a snapshot was taken after an entry was not applied")
+	}
+}
+
 // The time that entries take is added up, to decide when a snapshot is due, and
 // is reported for each entry.
 func TestMachine_Spent(t *testing.T) {
