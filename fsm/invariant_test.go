@@ -326,6 +326,18 @@ func SharedLocks(m *Machine) (n int) {
 	return n
 }
 
+// firstInLine returns the first waiter of a queue that is not passed over, or nil. It
+// finds the waiter without what the machine remembers of the queue: see Ctx.heir.
+func firstInLine(m *Machine, k waitKey) (n *waiter) {
+	m.waits.queues.Ascend(queued{k, 0, nil}, func(q queued) bool {
+		if q.waitKey == k && !m.waits.passedOver(q.w.session) {
+			n = q.w
+		}
+		return q.waitKey == k && n == nil
+	})
+	return n
+}
+
 // IdleLock returns an error if a lock has a waiter that can be served, because the
 // lock is free or the waiter may join its holders. After an entry, there must be
 // no such waiter.
@@ -337,7 +349,7 @@ func IdleLock(m *Machine) error {
 			return true
 		}
 		o := m.dbs[q.db].Get([]byte(q.key))
-		if n := m.waits.heir(q.waitKey, 0); n != nil && !m.waits.suspended(n.session) {
+		if n := firstInLine(m, q.waitKey); n != nil && !m.waits.suspended(n.session) {
 			if o == nil || o.Type == keyspace.TypeLock && n.blocking(m.table).Joins(c, o) {
 				err = fmt.Errorf("waiter %d of %s still waits, although it can get lock %q of database %d",
 					n.origin, n.session, q.key, q.db)

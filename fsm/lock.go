@@ -397,19 +397,54 @@ func (m *Machine) LockCounts() (held, waiting int) {
 // lockQueue returns the queue of the waiters for a lock of a database.
 func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lock: true} }
 
+// The first waiter of a lock's queue that is not passed over gets the lock next.
+// Before it, the queue may have tens of thousands of waiters that are passed
+// over, until the leader has removed them in parts. Each command that asks who
+// is next would visit them all. So the machine remembers for each long queue how
+// far all waiters are passed over, and the next search begins there.
+//
+// What is remembered is not a part of the state, and the results do not depend on
+// it. It stays valid when waiters come or leave: a new waiter stands behind all
+// others. It becomes invalid when waiters are no longer passed over.
+
+// manySkipped is how many waiters a search must have skipped before its result is
+// remembered. It bounds the number of queues in overtaken.
+const manySkipped = 64
+
+// overtaken contains queues of locks, each with a position up to which all its
+// waiters are passed over. The zero overtaken knows no queue.
+type overtaken struct{ upTo map[waitKey]Pos }
+
+// reset forgets all queues. It must be called when waiters that were passed over
+// are not passed over any longer.
+func (o *overtaken) reset() { o.upTo = nil }
+
 // heir returns the first waiter in the queue of k at a position higher than
-// behind. It skips waiters that are passed over. It returns nil if no other
-// waiter is left.
-func (w *waits) heir(k waitKey, behind Pos) (heir *waiter) {
+// behind. It skips waiters that are passed over. It returns nil if no other waiter
+// is left. All waiters up to behind must have left the queue or be passed over.
+func (c *Ctx) heir(k waitKey, behind Pos) (heir *waiter) {
+	w := &c.m.waits
+	behind = max(behind, w.overtaken.upTo[k])
+	skipped := 0
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
-		if q.waitKey != k {
+		switch {
+		case q.waitKey != k:
 			return false
+		case w.passedOver(q.w.session):
+			skipped++
+			behind = q.pos
+			return true
 		}
-		if !w.passedOver(q.w.session) {
-			heir = q.w
-		}
-		return heir == nil
+		heir = q.w
+		return false
 	})
+	// Several reads may run at the same time, so they must not change the map.
+	if skipped >= manySkipped && !c.readOnly {
+		if w.overtaken.upTo == nil {
+			w.overtaken.upTo = make(map[waitKey]Pos)
+		}
+		w.overtaken.upTo[k] = behind
+	}
 	return heir
 }
 
@@ -448,7 +483,7 @@ func (c *Ctx) LockPages() locklist.Keeper { return c.pages }
 // LockWanted reports whether a client waits for a lock and is not passed over.
 func (c *Ctx) LockWanted(key []byte) bool {
 	w := &c.m.waits
-	return w.locks > 0 && w.heir(lockQueue(c.db, string(key)), 0) != nil
+	return w.locks > 0 && c.heir(lockQueue(c.db, string(key)), 0) != nil
 }
 
 // serveLock gives a lock to the first waiter, if the lock is free or if the
@@ -462,7 +497,7 @@ func (c *Ctx) serveLock(k waitKey, last Pos) (checked Pos, done bool) {
 		if o != nil && o.Type != keyspace.TypeLock || c.Delayed([]byte(k.key)) {
 			return 0, true
 		}
-		n := w.heir(k, last)
+		n := c.heir(k, last)
 		if n == nil || w.suspended(n.session) && !w.revoked.ends(n) {
 			return 0, true
 		}

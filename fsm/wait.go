@@ -44,6 +44,7 @@ type waits struct {
 	revoked  revoked                // users whose waits later entries will end
 	resumed  []resumption           // sessions whose waiters later entries will check
 	users    btree.Map[string, int] // sum of waiter.weight of the open waiters, by user
+	overtaken
 }
 
 // waitNode is a node that has waiters. From FeatureMend on, all its waiters
@@ -119,6 +120,7 @@ func (w *waits) clone() waits {
 	f.conns, f.queues, f.nodes = w.conns.IsoCopy(), w.queues.IsoCopy(), slices.Clone(w.nodes)
 	f.users = *w.users.IsoCopy()
 	f.deferred, f.revoked, f.resumed = w.deferred.clone(), w.revoked.clone(), slices.Clone(w.resumed)
+	f.overtaken = overtaken{} // the copy finds its own
 	return f
 }
 
@@ -402,6 +404,7 @@ func (c *Ctx) drop(n *waiter) {
 	}
 	if w.nodes[at].n--; w.nodes[at].n == 0 {
 		w.nodes = slices.Delete(w.nodes, at, at+1)
+		w.overtaken.reset()
 	}
 }
 
@@ -669,5 +672,6 @@ func (w *waits) suspendAll() {
 	for i := range w.nodes {
 		w.nodes[i].suspended, w.nodes[i].passed = true, false
 	}
+	w.overtaken.reset()
 	w.resumed = nil
 }

@@ -255,6 +255,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 		}
 	case SuspendOff:
 		w.nodes[at].suspended, w.nodes[at].passed = false, false
+		w.overtaken.reset()
 		if w.nodes[at].weight > 2*fewReady && c.m.features >= FeatureDeferred {
 			c.resume(id)
 			break
