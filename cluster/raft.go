@@ -44,9 +44,9 @@ func (ri *raftInstance) run(r *raft.Raft, t *transport.Transport) bool {
 
 // shutDown stops the state machine, and then shuts raft down. While
 // hashicorp/raft 1.7.3 shuts down, its main loop may drop a batch of committed
-// entries (processLogs) and still pass on the next batch. A machine that applied
-// the next batch would have skipped entries. Its state would differ from that of
-// the other nodes, and it could write that state to a snapshot.
+// entries and still pass on the next batch. A machine that applied the next batch
+// would have skipped entries. Its state would differ from that of the other nodes,
+// and it could write that state to a snapshot.
 func shutDown(r *raft.Raft, m *machine.Machine) raft.Future {
 	m.Stop()
 	return r.Shutdown()

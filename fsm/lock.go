@@ -401,11 +401,11 @@ func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lo
 // Before it, the queue may have tens of thousands of waiters that are passed
 // over, until the leader has removed them in parts. Each command that asks who
 // is next would visit them all. So the machine remembers for each long queue how
-// far all waiters are passed over, and the next search begins there.
+// far all its waiters are passed over, and the next search begins there.
 //
-// What is remembered is not a part of the state, and the results do not depend on
-// it. It stays valid when waiters come or leave: a new waiter stands behind all
-// others. It becomes invalid when waiters are no longer passed over.
+// These positions are not part of the state, and no result depends on them. They
+// stay valid when waiters come or leave, because a new waiter stands behind all
+// others. They become invalid when waiters are no longer passed over.
 
 // manySkipped is how many waiters a search must have skipped before its result is
 // remembered. It bounds the number of queues in overtaken.
