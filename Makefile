@@ -6,10 +6,15 @@ BIN     := bin/holdfast
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
 
+# All targets compile with the same settings, so that Go compiles each package once
+# for the program, the tests and the checks. Only make race needs cgo. -buildvcs is
+# off, because Go finds no commit in a worktree of git or in an exported tree.
+export CGO_ENABLED := 0
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath -buildvcs=false
+
 # On Linux, the binary is statically linked. The same commit gives the same bytes
-# on every machine. The build uses -buildvcs=false, because Go finds no commit in a
-# worktree of git or in an exported tree.
-BUILD = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false \
+# on every machine.
+BUILD = $(GO) build \
 	-ldflags '-s -w -X main.version=$(VERSION) -X github.com/holdfast-kv/holdfast/cluster/metrics.linkedRevision=$(REVISION)'
 
 STATICCHECK  ?= honnef.co/go/tools/cmd/staticcheck@v0.7.0
@@ -118,7 +123,7 @@ upgrade-test: build ## upgrade and downgrade clusters under load, between this t
 	@git rev-parse --quiet --verify '$(OLD)^{commit}' >/dev/null || { echo "upgrade-test: this clone does not have the revision $(OLD): fetch it, or name another with OLD="; exit 1; }
 	@rm -rf bin/old && mkdir -p bin/old/tree
 	git archive '$(OLD)^{commit}' | tar -x -C bin/old/tree
-	cd bin/old/tree && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(shell git rev-parse --short '$(OLD)^{commit}' 2>/dev/null)' -o ../holdfast ./cmd/holdfast
+	cd bin/old/tree && $(GO) build -ldflags '-s -w -X main.version=$(shell git rev-parse --short '$(OLD)^{commit}' 2>/dev/null)' -o ../holdfast ./cmd/holdfast
 	@rm -rf bin/old/tree
 	$(GO) run ./test/chaos -program $(BIN) -old bin/old/holdfast $(if $(SEED),-seed $(SEED)) -episodes $(UPGRADES) -controls=false -faults 'version,kill -9 leader,kill -9 follower,pause leader,isolate,power cut of one,snapshot race' $(CHAOS)
 
@@ -135,7 +140,7 @@ soak: build ## run chaos and sim alternately with random seeds, for HOURS (8) or
 
 .PHONY: nightly
 nightly: ## compile for macOS and run all controls, then helm-test, release-check, fuzz, images, upgrade-test, chaos and sim with random seeds (over three hours)
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/holdfast
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/holdfast
 	$(MAKE) --no-print-directory controls
 	$(MAKE) --no-print-directory helm-test
 	$(MAKE) --no-print-directory release-check
