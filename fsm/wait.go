@@ -403,8 +403,10 @@ func (c *Ctx) drop(n *waiter) {
 		w.nodes[at].locks--
 	}
 	if w.nodes[at].n--; w.nodes[at].n == 0 {
+		if w.nodes[at].passed { // its positions are not needed any longer
+			w.overtaken.reset()
+		}
 		w.nodes = slices.Delete(w.nodes, at, at+1)
-		w.overtaken.reset()
 	}
 }
 
