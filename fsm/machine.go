@@ -537,7 +537,10 @@ type serving struct {
 }
 
 func (c *Ctx) setPosition(n int) {
-	c.position = min(n, MaxOps-1) // the proposer closes an entry long before it has MaxOps operations
+	c.position = min(n, MaxOps-1) // only scripts with a million calls reach this limit
+	if c.m.features >= FeatureDeferred {
+		n = c.position
+	}
 	c.pos = keyspace.MakePos(c.index, n)
 }
 
