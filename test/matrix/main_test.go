@@ -162,10 +162,11 @@ func checkPage(t *testing.T, rows map[string]string) {
 const pageHead = "# Compatibility\n" + `
 ` + "`make matrix`" + ` tests client libraries and writes this page. Each test starts
 three node processes and connects the client to a follower. In the Sentinel and
-cluster modes, the client connects to the node that it finds. While the client
-holds a lock, the test kills the leader with ` + "`kill -9`" + `. "works" means three
-things: the library did what its documentation says, no lock had two owners, and
-no command that was sent through a surviving node failed.
+cluster modes, the client connects to the node that it finds. Then the test
+kills the leader with ` + "`kill -9`" + `, in the tests of locks while the client holds a
+lock. "works" means three things: the library did what its documentation says,
+no lock had two owners, and no command that was sent through a surviving node
+failed.
 `
 
 const pageFoot = `
