@@ -215,9 +215,9 @@ func TestCostly_ScriptsBelowFeatureParts(t *testing.T) {
 	}
 }
 
-// The bound of the replies in the log counts the replies of the scripts of a
-// transaction together, even if the dry run of the transaction was cut. It does
-// not count the replies of other commands.
+// The limit on the replies in the log applies to the replies of all scripts of a
+// transaction together, even if the dry run of the transaction exceeded its budget
+// and ended early. The replies of other commands do not count.
 func TestCostly_RepliesOfTransactions(t *testing.T) {
 	t.Parallel()
 	c := scripted(t, newLines(), func(o *cluster.Options) { o.ScriptTime = 300 * time.Millisecond })

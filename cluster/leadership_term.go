@@ -99,9 +99,9 @@ func (ls *leaderships) startTerm(term uint64) error {
 }
 
 // termStarted is called by the machine, with its lock held, when a TermStart is
-// applied. If this node has proposed the TermStart, the leadership opens. The
-// clock of the leadership starts from the lease clock at exactly this log
-// index.
+// applied. If this node has proposed the TermStart, still leads its term and is
+// not closing, the leadership opens. The clock of the leadership starts from the
+// lease clock at exactly this log index.
 func (ls *leaderships) termStarted(index, term uint64, t fsm.TermStart, lease int64) {
 	own := t.NodeID == ls.cfg.NodeID && t.Instance == ls.stores.Identity().Instance && t.Boot == ls.session.Boot
 	if !own || !ls.raft.leadsTerm(term) {

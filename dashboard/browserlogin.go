@@ -54,8 +54,8 @@ func random() string {
 }
 
 // add makes a login. If there are too many, it ends the login that has not been
-// used for the longest time. If conn is nil, token is the token of the HTTP port
-// that the user entered.
+// used for the longest time. If conn is nil, the user has entered the token of the
+// HTTP port, and token is that token.
 func (s *browserLogins) add(conn *connection, token string, now time.Time) *browserLogin {
 	n := &browserLogin{id: random(), csrf: random(), conn: conn, token: token, created: now, used: now}
 	s.mu.Lock()

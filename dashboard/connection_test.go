@@ -111,8 +111,8 @@ func TestConnection_Survives(t *testing.T) {
 	}
 }
 
-// TestConnection_Close checks that a connection that is closed while a function
-// runs is closed when the function returns.
+// TestConnection_Close calls close while a function uses the connection, and
+// checks that the connection is closed when the function returns.
 func TestConnection_Close(t *testing.T) {
 	server, client := net.Pipe()
 	d := &Dashboard{cfg: Config{Dial: func(context.Context, net.Addr) (net.Conn, error) { return client, nil }}}

@@ -229,7 +229,7 @@ func TestLimits_Restore(t *testing.T) {
 	s.WriteString("\x00\x01\x3c\x01\x01\x01\xf0")
 	s.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(name))))
 	s.WriteString(name)
-	s.WriteString("\x40\x80\x85\x00\x01") // its size, and the end of the first fields
+	s.WriteString("\x40\x80\x85\x00\x01") // the length of the name's element, and the 0 that ends the list of field names
 	for range 60 {
 		s.WriteString("\x03\x01\x01\x01\x01\x01\x01\x01\x04\x01")
 	}

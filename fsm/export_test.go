@@ -12,8 +12,8 @@ func RunOn(m *Machine, body []byte) ([]byte, error) {
 	return c.run(nil, body)
 }
 
-// These bound the keys that one entry expires: ExpiryPerEntry below
-// FeatureBudget, and the others from FeatureBudget on.
+// These constants determine how many keys one entry may expire: ExpiryPerEntry
+// below FeatureBudget, and the others from FeatureBudget on.
 const (
 	ExpiryPerEntry  = expiryPerEntry
 	ExpiryWork      = expiryWork

@@ -45,8 +45,8 @@ const (
 	// maxWaiters and maxWaiterBytes apply to all waiters of the cluster together.
 	maxWaiters     = 1 << 17
 	maxWaiterBytes = 64 << 20
-	// waiterOverhead is the memory of one argument of a waiter besides its
-	// bytes.
+	// waiterOverhead is the memory that one argument of a waiter takes in addition
+	// to the bytes of the argument.
 	waiterOverhead = 64
 	// maxWaitWeight is the largest sum of waiter.weight of the waiters of one
 	// user, and of the waiters of one node. Some entries must visit all waiters

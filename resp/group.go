@@ -320,7 +320,7 @@ func (s *Server) countGroup(rows []*row, d time.Duration, out []byte) {
 	s.metrics.Group(len(rows), seriesOf(rows), d, out)
 }
 
-// seriesOf returns a function that returns the metrics of one of the rows.
+// seriesOf returns a function that returns the metrics of the row with index i.
 func seriesOf(rows []*row) func(i int) *metrics.Series {
 	return func(i int) *metrics.Series { return rows[i].stats }
 }

@@ -70,7 +70,7 @@ type transaction struct {
 	mem clientmem.Part
 }
 
-// multi is a transaction that is being queued.
+// multi is a transaction between MULTI and EXEC, while its commands are queued.
 type multi struct {
 	cmds  []queued
 	db    int // the database after the queued SELECT commands

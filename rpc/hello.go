@@ -252,8 +252,8 @@ func readMagic(r io.Reader, buf []byte) error {
 	return nil
 }
 
-// WhatAnswers returns what seems to answer at an address whose dial failed with
-// ErrNotPeer.
+// WhatAnswers describes the program that seems to answer at an address. err is
+// the ErrNotPeer with which a dial of that address failed.
 func WhatAnswers(err error) string {
 	var n *notPeerError
 	if !errors.As(err, &n) {

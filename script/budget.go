@@ -145,8 +145,8 @@ func (b *budget) Alloc(n int) {
 	b.bytes -= n
 }
 
-// manyDeleted is the number of deletions above which a single next may take
-// long.
+// manyDeleted is the number of values removed from tables above which a single
+// call of next, or a single use of #, may take a long time.
 const manyDeleted = 1000
 
 // walk runs f, which walks over a table that may hold many removed values. The

@@ -45,7 +45,7 @@ type Scripts struct {
 // maxSlowScripts is the largest number of slow scripts that are remembered.
 const maxSlowScripts = 1024
 
-// runningScript is a script that runs on this node.
+// runningScript is a script, or a call of a function, that this node executes now.
 type runningScript struct {
 	killed   atomic.Bool
 	begun    time.Duration

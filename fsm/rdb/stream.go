@@ -18,7 +18,9 @@ const (
 	entrySameFields = 2 // the fields are those of the first entry, so only values follow
 )
 
-// The limits of a node of a stream. A node is full when it reaches one of them.
+// These are the limits of a listpack of a stream, which Redis calls a node of the
+// stream. An entry begins a new listpack if the last one has streamNodeEntries
+// entries, or if it would reach streamNodeBytes bytes with the entry.
 const (
 	streamNodeEntries = 100
 	streamNodeBytes   = 4 << 10

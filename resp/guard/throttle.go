@@ -191,8 +191,8 @@ func (t *LoginThrottle) Done(addr net.Addr, user string, outcome LoginOutcome, n
 	}
 }
 
-// entry returns the entry of a key, without failures before the current window.
-// It creates the entry if there is none.
+// entry returns the entry of a key, and creates the entry if there is none. If the
+// last failure was before the current window, entry resets the failures.
 func (t *LoginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
 	e := t.by[key]
 	if e == nil {

@@ -59,8 +59,8 @@ const (
 	// messageBytes estimates the memory of a queued message, in bytes, without
 	// its payload.
 	messageBytes = 96
-	// rankBytes is the granularity, in bytes, of the sizes that are reported to
-	// the memory for clients.
+	// rankBytes is the granularity, in bytes, with which an outbox reports its
+	// size to the clientmem.Account of its connection: see rankLocked.
 	rankBytes = 4 << 10
 )
 

@@ -405,8 +405,9 @@ func (h *Hub) Arm(id uint64, keys []string) {
 	h.track.sweep()
 }
 
-// inSlices calls f for one piece of keys after another. It holds the hub's lock
-// only during each call, because a command may name a million keys.
+// inSlices divides keys into pieces and calls f with one piece after another. It
+// holds the hub's lock during each call, but not between the calls, because a
+// command may name a million keys.
 func (h *Hub) inSlices(keys []string, f func(piece []string)) {
 	var pace yield.Pace
 	for piece := range slices.Chunk(keys, hubSlice) {

@@ -12,7 +12,7 @@ type Chunk struct {
 	Proto  *lua.FunctionProto
 	Name   string // name in error texts: user_script, [string "..."]
 	Source string // name at the end of an error reply: @user_script
-	Sites  []Site // by the number that the compiled program has in place of a line
+	Sites  []Site // indexed by the number that the compiled program has in place of a line number
 }
 
 // Site is one operation or line of the source. The rewriter gives gopher-lua

@@ -133,13 +133,15 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 	fmt.Printf("%-20s %-8s %s\n", "injected bug", "program", "found by")
 	var failed []error
 	var ran int
+	why := "the time budget was used up"
 	for made := range built {
 		ran++
 		if made.err != nil {
 			failed = append(failed, made.err)
 			fmt.Printf("%-20s %v\n", made.patch.name, made.err)
 			if !errors.Is(made.err, errStale) {
-				break // the copy of the tree may be changed
+				why = "the copy of the tree may be changed"
+				break
 			}
 			continue
 		}
@@ -153,7 +155,7 @@ func controls(ctx context.Context, o options, list []patch, dir string) error {
 	}
 	fmt.Printf("controls: ran for %d of %d injected bugs, in %.0f s\n", ran, len(list), time.Since(begun).Seconds())
 	for _, p := range list[ran:] {
-		fmt.Printf("not run, because the time budget was used up: %s\n", p.name)
+		fmt.Printf("not run, because %s: %s\n", why, p.name)
 	}
 	return errors.Join(failed...)
 }

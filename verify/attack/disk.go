@@ -30,7 +30,8 @@ type diskSet struct {
 	tid     int
 }
 
-// disk is one disk of a diskSet.
+// disk is one disk of a diskSet: an ext4 file system in the file image, which is
+// mounted at mount.
 type disk struct {
 	room         *diskSet
 	image, mount string

@@ -176,8 +176,9 @@ func (m *monitor) converge(ctx context.Context) (commit uint64, err error) {
 }
 
 // converged returns the commit index of the leader, and whether all nodes are at
-// the same log index. A node that has just started is at index 0 until the
-// leader has sent it the commit index.
+// the same log index. Without a leader, it returns 0 and false. A node that has
+// just started reports index 0 until the leader has sent it the commit index, so
+// the nodes have not converged before that.
 func converged(all map[*node]state) (commit uint64, same bool) {
 	low, high := uint64(math.MaxUint64), uint64(0)
 	for _, s := range all {

@@ -65,8 +65,9 @@ func (r *Report) Table(out io.Writer) error {
 	return nil
 }
 
-// tableOfFaults prints how often each class was injected and seen, and the
-// reasons for faults that were not run.
+// tableOfFaults prints how often faults of each class were injected and seen. If
+// some of them were not seen, or if none could be injected, it also prints the last
+// reason. It only counts the classes that were not drawn.
 func (r *Report) tableOfFaults(w io.Writer) {
 	fmt.Fprintf(w, "seed %d, %d episodes in %v\n\n", r.Seed, len(r.Episodes)-r.Controls, r.Took.Round(time.Second))
 	fmt.Fprintln(w, "FAULT\tINJECTED\tSEEN\tNOT RUN")

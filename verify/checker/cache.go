@@ -24,8 +24,9 @@ const (
 )
 
 // CacheEvent is an event in a client-side cache. The cache drops a key when it
-// receives an invalidation. The events of one client are in the order of its
-// connection. Each value is unique in the history.
+// receives an invalidation of that key. The events of one client are in the
+// order in which they happened on its connection. Each value except "" is written
+// only once in the history.
 type CacheEvent struct {
 	Kind       CacheKind
 	Client     int

@@ -133,7 +133,7 @@ func (p *lockPasts) equal(all []*LockPast) {
 				switch {
 				case b.lacks(g.Token):
 					p.say(a.Lock, "%s knows the grant %v, and %s does not", a.Node, g, b.Node)
-				case o == nil || a.Node >= b.Node: // each two nodes are compared once, in the order of their names
+				case o == nil || a.Node >= b.Node: // each pair of nodes is compared once, in the order of their names
 				case !sameGrant(g, *o):
 					p.say(a.Lock, "%s reports %v, and %s reports %v", a.Node, g, b.Node, *o)
 				}

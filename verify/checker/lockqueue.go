@@ -565,8 +565,8 @@ func (l *lockQueue) free() {
 	}
 }
 
-// open reports whether an owner that asks with a mode may hold the lock
-// together with the current holders.
+// open reports whether an owner that requests the lock in the given mode may
+// hold it together with the current holders, if there are any.
 func (v *LockView) open(mode LockMode) bool {
 	n := len(v.Holders)
 	return n == 0 || v.Mode == mode && mode != LockMode{} && mode.permits(n+1)

@@ -198,8 +198,8 @@ type State struct {
 	Ready                 bool
 }
 
-// State asks the node for its state. A stopped process does not reply, so State
-// waits for at most a second.
+// State asks the node for its state. A process that SIGSTOP has paused does not
+// reply, so State waits for at most a second.
 func (n *Node) State() (State, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
