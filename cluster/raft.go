@@ -69,7 +69,8 @@ func (ri *raftInstance) messages() *transport.Transport {
 // await waits for a future of raft, until ctx or the node ends. raft does not
 // complete the futures that are on their way to the state machine when it shuts
 // down. The goroutine that waits for such a future remains until the process
-// ends.
+// ends. When the node is closing, await may return nil although the state machine
+// has not applied the entry.
 func (ri *raftInstance) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()

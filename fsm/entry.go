@@ -44,7 +44,10 @@ const (
 	// would exceed it returns an error instead.
 	MaxReplyBytes = 48 << 20
 	// MaxOps bounds the operations of one entry. The number of an operation
-	// must fit into the low bits of a position (see Pos).
+	// must fit into the low bits of a position (see Pos). Operations behind scripts
+	// that call more commands than that share the last position. A waiter needs a
+	// position of its own, but such a script ends its entry (see Speculation.Run),
+	// so at most one waiter has that position.
 	MaxOps = 1 << 20
 )
 

@@ -135,8 +135,9 @@ const (
 	//     all keys of the database, present or absent: see removeAll.
 	//   - MSETEX with NX fails during a quarantine, and the lock delay and the
 	//     quarantine apply to MSETEX in scripts.
-	//   - If the scripts of an entry call more than MaxOps commands, the keys that
-	//     the last of them change get no version that belongs to a later entry.
+	//   - If a script calls more than MaxOps commands, the commands behind it in
+	//     its pipeline give their keys no version of a later entry, and no version
+	//     that is lower than one that the script has given.
 	FeatureDeferred = 12
 
 	// MaxFeatures is the highest feature version that this program knows.

@@ -62,6 +62,22 @@ func LateWaiter(m *Machine) *SessionID {
 func Mixed(m *Machine) bool { return m.waits.broken(true) != nil && m.waits.broken(false) == nil }
 
 func (w *waits) broken(unmixed bool) error {
+	for k, upTo := range w.overtaken.upTo {
+		var err error
+		w.queues.Ascend(queued{k, 0, nil}, func(q queued) bool {
+			if q.waitKey != k || q.pos > upTo {
+				return false
+			}
+			if !w.passedOver(q.w.session) {
+				err = fmt.Errorf("waiter %d of %s is not passed over, but the queue of %q is remembered as passed over up to %d",
+					q.w.origin, q.w.session, k.key, upTo)
+			}
+			return err == nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	count, bytes, positions, open := 0, 0, 0, 0
 	nodes, served, locks := make(map[string]int), make(map[string]int), make(map[string]int)
 	users, weights := make(map[string]int), make(map[string]int)

@@ -424,7 +424,9 @@ func (o *overtaken) reset() { o.upTo = nil }
 // is left. All waiters up to behind must have left the queue or be passed over.
 func (c *Ctx) heir(k waitKey, behind Pos) (heir *waiter) {
 	w := &c.m.waits
-	behind = max(behind, w.overtaken.upTo[k])
+	known := w.overtaken.upTo[k]
+	fromStart := behind <= known // so the search learns about all waiters of the queue
+	behind = max(behind, known)
 	skipped := 0
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
 		switch {
@@ -439,7 +441,7 @@ func (c *Ctx) heir(k waitKey, behind Pos) (heir *waiter) {
 		return false
 	})
 	// Several reads may run at the same time, so they must not change the map.
-	if skipped >= manySkipped && !c.readOnly {
+	if fromStart && skipped >= manySkipped && !c.readOnly {
 		if w.overtaken.upTo == nil {
 			w.overtaken.upTo = make(map[waitKey]Pos)
 		}

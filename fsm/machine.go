@@ -537,7 +537,7 @@ type serving struct {
 }
 
 func (c *Ctx) setPosition(n int) {
-	c.position = min(n, MaxOps-1) // only scripts with a million calls reach this limit
+	c.position = min(n, MaxOps-1) // only behind scripts with a million calls: see MaxOps
 	if c.m.features >= FeatureDeferred {
 		n = c.position
 	}

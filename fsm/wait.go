@@ -590,7 +590,12 @@ func (w *waits) closeAll(list []*waiter) {
 		node := &w.nodes[at]
 		node.n, node.locks, node.weight = node.n-n, node.locks-locks, node.weight-weight
 	}
-	w.nodes = slices.DeleteFunc(w.nodes, func(n waitNode) bool { return n.n == 0 })
+	w.nodes = slices.DeleteFunc(w.nodes, func(n waitNode) bool {
+		if n.n == 0 && n.passed { // its positions are not needed any longer
+			w.overtaken.reset()
+		}
+		return n.n == 0
+	})
 }
 
 // served returns the number of served waiters.

@@ -104,7 +104,7 @@ func (a *Machine) useLocks(term uint64, res *fsm.Result) {
 	res.Locks = nil
 }
 
-// Apply implements raft.FSM. Only raft.RecoverCluster calls it.
+// Apply implements raft.FSM. raft calls ApplyBatch instead.
 func (a *Machine) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch implements raft.BatchingFSM.
@@ -252,7 +252,7 @@ func (a *Machine) wake() {
 func (a *Machine) Snapshot() (raft.FSMSnapshot, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.dead {
+	if a.dead || a.stopped.Load() {
 		return nil, errors.New("state machine has stopped")
 	}
 	return &snapshot{clone: a.m.Clone(), sessions: a.m.Sessions(), history: a.cfg.History}, nil

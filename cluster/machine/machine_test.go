@@ -61,8 +61,8 @@ func TestMachine_Stop(t *testing.T) {
 	}
 }
 
-// TestMachine_StopEndsApply checks that no entry is applied after Stop, and that no
-// snapshot is taken once an entry was not applied.
+// TestMachine_StopEndsApply checks that no entry is applied and no snapshot is taken
+// after Stop.
 func TestMachine_StopEndsApply(t *testing.T) {
 	m := newMachine(t, nil)
 	entry := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1"})
@@ -73,6 +73,9 @@ func TestMachine_StopEndsApply(t *testing.T) {
 		t.Fatal("the first entry was not applied")
 	}
 	m.Stop()
+	if _, err := m.Snapshot(); err == nil {
+		t.Error("a snapshot was taken after Stop")
+	}
 	if m.Apply(log(3)) != nil || m.m.Applied() != 1 {
 		t.Errorf("applied up to %d, want 1, because raft may have skipped entry 2", m.m.Applied())
 	}
