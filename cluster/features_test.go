@@ -159,8 +159,8 @@ func TestFeatures_NewerSnapshot(t *testing.T) {
 }
 
 // A node whose program does not know the feature version of the cluster is not
-// admitted; the error names the version that it needs. A non-voter counts among
-// the members that must know a feature version.
+// admitted. The error names the cluster's feature version, and the program version
+// that the node needs. With a newer program, the node is admitted.
 func TestFeatures_Join(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n4": older}

@@ -77,7 +77,7 @@ func TestAdmission_NotAdded(t *testing.T) {
 		if got, err := cl.do("GET", "k"); err == nil && got != absent {
 			t.Errorf("a node that was not added returns the value %q, want none", got)
 		}
-		c.crash("n4") // n4 does not count for the majority
+		c.crash("n4") // n4 does not count toward the majority
 		c.client("n1").want(t, ok, "SET", "k", "w")
 
 		c.open("n4")
@@ -102,7 +102,7 @@ func TestAdmission_SurvivesTheLeader(t *testing.T) {
 	}
 	c.crash("n1")
 	c.leader("n2", "n3")
-	// The added node, which was not started, does not count for the majority.
+	// The added node, which was not started, does not count toward the majority.
 	c.client("n2").want(t, ok, "SET", "k", "v")
 	for _, id := range []string{"n2", "n3"} {
 		c.crash(id)

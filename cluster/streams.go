@@ -128,10 +128,11 @@ func (ss *streamServer) writeStream(s *rpc.Stream) error {
 		body := payload[k+k2:]
 		if err := ss.machine.Table().CheckAt(ss.machine.Features(), body, false); err != nil {
 			// The client is not at fault: its node accepted the command, so the
-			// node must run another version. The number must not be missing
-			// from the session, because the state machine would then execute no
-			// later group of that node. So an empty group takes the number. The
-			// forwarder recognizes an empty reply.
+			// node must run another version. An empty group takes the number of
+			// the refused group, because after a gap in the numbers of a session,
+			// the state machine executes no later group of that session. When the
+			// node's forwarder gets the empty reply, it tells the client that the
+			// group was refused.
 			ss.log.Error("refused a group: the node that sent it probably runs another version",
 				"from", id.NodeID, "error", err)
 			body = noop

@@ -21,7 +21,7 @@ import (
 type LockHistory struct {
 	// History has the map of LOCK HISTORY.
 	History listing.Lock `json:"history"`
-	// Failovers are the changes of the leader during the time of the drawing,
+	// Failovers are the changes of leader in the period that the drawing shows,
 	// oldest first. Changes that no node remembers are missing.
 	Failovers []Failover `json:"failovers"`
 	// Drawing is the time line as SVG.

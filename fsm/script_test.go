@@ -29,7 +29,8 @@ var rewrite = flag.Bool("rewrite", false, "write the replies to the scripts in t
 //	SET k v                a command: writes go through the log, reads do not
 //	log GET k              a read that goes through the log
 //	local GET k            a read by the log's clock, as on a READONLY connection
-//	clock +500ms, wall -1h the next stamp of the leader; only this advances the clocks
+//	clock +500ms, wall -1h move the leader's lease clock or wall clock for the next
+//	                       entries; no other line does this
 //	entry                  an entry without groups
 //	resp 3, db 1           for the commands that follow
 //	pipeline … end         commands of one group
@@ -39,10 +40,12 @@ var rewrite = flag.Bool("rewrite", false, "write the replies to the scripts in t
 //	clone, clone GET k     clone the machine, run a command only on the clone
 //	term 3                 a TermStart of term 3
 //	stale 2 SET k v        an entry built in term 2, appended in the current one
-//	session n2/1 5 ack 3 INCR k    group 5 of a session
+//	session n2/1 5 ack 3 INCR k    group 5 of a session, whose node has the replies
+//	                       up to group 3
 //	session n2/1           the state of the session
 //	origin 7, node n2/1    the connection that sends the commands that follow
-//	waiters                the waiters, open and served; unwait 7, waited 7
+//	waiters                the waiters, and whether each is open or served
+//	unwait 7, waited 7     end the wait of connection 7; remove its waiter
 //	stats, len, clocks     counters; keys of all databases; the machine's clock
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")

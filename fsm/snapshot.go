@@ -32,7 +32,7 @@ const (
 
 // These are the records in a block.
 const (
-	recordHead    = 'H' // fields of the machine, once, first
+	recordHead    = 'H' // fields of the machine; the first record of a snapshot
 	recordSession = 'S'
 	recordReplies = 'R' // further replies of the session in the previous record
 	recordObject  = 'O'

@@ -581,7 +581,8 @@ const (
 	StepsPerWait = 192
 )
 
-// exceeded is the panic value of Charge and ChargeMemory. metered recovers it.
+// exceeded is the panic value of Charge and ChargeMemory. metered recovers it, and
+// meteredCall does so for a command of a script.
 type exceeded struct{}
 
 // Charge adds steps to the meter. It panics with exceeded if the budget is used

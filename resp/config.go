@@ -66,10 +66,10 @@ var configRows = []row{
 
 // settings returns the settings that CONFIG GET prints: all parameters of Redis
 // 7.0.15, the settings of locks, and the limits that flags of the program set.
-// If this server uses another value than Redis for a parameter, settings
+// Where this server uses a value that differs from that of Redis, settings
 // returns the value that the server uses. For settings that are part of the
-// replicated state, except maxmemory, it returns the initial values: replicated
-// returns the current values.
+// replicated state, except maxmemory, it returns the initial values. The method
+// conn.replicated returns their current values.
 func (s *Server) settings() map[string]string {
 	l := s.cfg.Limits
 	bind, port := "", strconv.Itoa(s.port.number)

@@ -182,7 +182,8 @@ type fakeExecutor struct {
 	out     chan []byte // replies of the current wait
 	origin  uint64
 	pos     fsm.Pos
-	// first and last are the numbers of the groups that Do has sent.
+	// first and last are the numbers of the first and the last group that the
+	// last call of Do sent through the log, or 0 if it sent none.
 	first, last uint64
 	piece       func(group uint64, op int)
 }

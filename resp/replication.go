@@ -141,8 +141,9 @@ func waitaof(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Array([]fsm.Reply{fsm.One, fsm.Int(int64(len(c.srv.cluster.State().Replicas)))})
 }
 
-// follows reports whether this node calls itself a replica, and returns the
-// leader. up reports whether there is a leader now.
+// follows reports whether this node calls itself a replica. If it does, leader is
+// the leader, with port "0" if the node does not know it, and up reports whether
+// there is a leader now. Otherwise, leader and up have no meaning.
 func (s *Server) follows() (leader topology.Peer, up, yes bool) {
 	if s.cfg.Mode != Monitored && s.cfg.Mode != Clustered || s.cfg.Topology.Leads() {
 		return topology.Peer{}, true, false

@@ -168,7 +168,7 @@ func (h *Scripts) Function() *fsm.RunningFunction {
 		f := &fsm.RunningFunction{Name: r.function, Millis: (h.cfg.Mono() - r.begun).Milliseconds()}
 		for i, w := range r.command {
 			word := string(w)
-			if i == 0 { // the log contains the name in lower case
+			if i == 0 { // a group contains the command name in lower case
 				word = strings.ToUpper(word)
 			}
 			f.Command = append(f.Command, word)

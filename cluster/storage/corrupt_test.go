@@ -34,8 +34,9 @@ func frames(b []byte) []frame {
 	return fs
 }
 
-// damaged returns the config of a closed directory with several segments. Its
-// acked file was last written when the log ended at ackedTo, as after a crash.
+// damaged returns the config of a node for a test to damage: a copy of the data
+// directory as a crash would leave it. The log ends at last. The acked file was
+// last written when the log ended at ackedTo.
 func damaged(t *testing.T, kind string, ackedTo, last uint64) storage.Config {
 	t.Helper()
 	s, cfg := newNode(t, kind)

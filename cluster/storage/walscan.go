@@ -95,7 +95,7 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 		}
 		for _, e := range f.entries {
 			if e.index < info.MinIndex || !tail && e.index > info.MaxIndex {
-				continue // deleted from the log; the file still contains other entries
+				continue // the log no longer has e; its file is kept for other entries
 			}
 			if e.term < w.span.lastTerm() {
 				return w, s.bad.at(path, e.index,

@@ -54,7 +54,7 @@ type Transport struct {
 	silence  *Silence
 }
 
-// Config is what a Transport needs. All fields are required.
+// Config is what a Transport needs. All fields except LeaderSilence are required.
 type Config struct {
 	Mux       *rpc.Mux
 	Addresses raft.ServerAddressProvider

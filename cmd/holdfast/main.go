@@ -116,8 +116,8 @@ func explainExclusion(err error) error {
 	return err
 }
 
-// explainArgs adds the usage of the command to the errors that cmd and all its
-// subcommands return for wrong arguments.
+// explainArgs makes cmd and all its subcommands add their usage to the errors that
+// they return for wrong arguments. It does not change the root command.
 func explainArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil && cmd.HasParent() {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {

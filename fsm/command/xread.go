@@ -435,8 +435,9 @@ func readNew(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after stream
 	return fsm.Null
 }
 
-// readHistory returns the consumer's pending entries after an ID. For an entry
-// that the stream no longer contains, it returns only the ID.
+// readHistory adds the consumer's pending entries after an ID to the reply, at
+// most as many as the query's count, and records that they were delivered again.
+// If the stream no longer contains an entry, the reply has only its ID.
 func readHistory(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) fsm.Reply {
 	v, g := o.Coll, o.Coll.Stream.Groups.At(at)
 	var again []stream.ID

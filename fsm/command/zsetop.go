@@ -218,7 +218,8 @@ type zquery struct {
 	limit      int64
 }
 
-// parseZop parses the arguments from the number of keys on.
+// parseZop parses the arguments of a command and looks up its keys. args begins
+// with the number of keys.
 func parseZop(c *fsm.Ctx, name string, args [][]byte, op zop, store bool) (q zquery, fail fsm.Reply) {
 	q = zquery{c: c, op: op, store: store}
 	num, ok := number.ParseInt(args[0])

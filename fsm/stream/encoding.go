@@ -40,8 +40,9 @@ func AppendEntry(b []byte, e *Entry) []byte {
 	return b
 }
 
-// ReadEntry reads the encoding of AppendEntry and appends the entry to s. The
-// entry must come after those of s, and s.Last must not come before it.
+// ReadEntry reads the encoding of AppendEntry and appends the entry to s. It
+// returns an error if the ID of the entry is not higher than the IDs of the
+// entries of s, or if it is higher than s.Last.
 func ReadEntry(d *codec.Decoder, s *Stream, owner *container.Owner) error {
 	e := Entry{ID: ReadID(d)}
 	n := d.Uvarint()

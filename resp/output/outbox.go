@@ -330,8 +330,8 @@ func (o *Outbox) dropLocked() {
 	o.queue = nil
 }
 
-// Discard drops the queued messages and refuses further messages. The connection
-// has been closed.
+// Discard drops the queued messages and refuses further messages. The caller then
+// closes the connection.
 func (o *Outbox) Discard() {
 	o.mu.Lock()
 	o.closed = true

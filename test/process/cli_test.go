@@ -554,7 +554,8 @@ func (c *cluster) replace(n, live *process.Node) {
 
 // promotions counts how often the nodes have logged that n became a voter. The
 // test cannot use the status of a new member instead: while the member replays
-// the log, its status shows earlier memberships, including its own.
+// the log, its status shows earlier members of the cluster, so it may show that
+// the member votes, as it did before its removal.
 func (c *cluster) promotions(n *process.Node) int {
 	c.t.Helper()
 	count := 0

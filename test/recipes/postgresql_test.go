@@ -56,8 +56,8 @@ func example(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// lacks ends the test because the machine lacks a program or a library. The test
-// fails if CI requires them, and is skipped otherwise.
+// lacks ends the test because a program or a library, named by what, is missing on
+// this machine. If CI requires it, the test fails. Otherwise, the test is skipped.
 func lacks(t *testing.T, what string) {
 	t.Helper()
 	if testutil.Required(testutil.RequireClients) {

@@ -9,11 +9,11 @@ import (
 const mixedScenario = "mixed requests"
 
 // mixedRequests slows down the goroutine with which a leader replicates to n5.
-// While the goroutine reads an entry, the leader is deposed, and the log of the
-// next leader replaces its log. The goroutine then has one entry from its own
-// log, and the entry after it from the log of the next leader. n5 can reach
-// only the deposed leader, so it does not know of the new term. The goroutine
-// must not send these two entries to n5.
+// While the goroutine reads an entry, the leader is deposed, and its log is
+// replaced by the log of the next leader. The goroutine then has one entry from
+// the deposed leader's old log, and the entry after it from the next leader's log.
+// n5 can reach only the deposed leader, so n5 does not know of the new term. The
+// goroutine must not send these two entries to n5.
 func mixedRequests(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 5)
 	w.opts.Window = 4

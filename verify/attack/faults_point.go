@@ -254,8 +254,8 @@ func (n *node) dies(ctx context.Context, spec string, meanwhile func()) error {
 }
 
 // withLeader calls f with the current leader, if it finds one soon. It returns no
-// error, because the caller waits until the node ends at its failpoint, and so notices
-// a failure.
+// error: dies repeats the whole attempt until the node ends at its failpoint, and
+// returns an error if the node does not end there.
 func (s *injection) withLeader(ctx context.Context, f func(leader *node)) {
 	wait, stop := withLimit(ctx, 2*time.Second, "find a leader")
 	defer stop()

@@ -47,15 +47,14 @@ func (k *Take) String() string {
 	return fmt.Sprintf("client %d at %s, from %v to %v, %s", k.Client, k.Node, k.Call, k.Return, what)
 }
 
-// Queues checks queues from which clients take elements only with the recorded
-// takes. left is the final content of the lists, including the lists that
-// elements were moved to. Queues does not check a queue that is missing from
-// left.
+// Queues checks queues. takes must contain every take from these queues. left is
+// the final content of the lists, including the lists that elements were moved to.
+// Queues does not check a queue that is missing from left.
 //
 //   - An acknowledged element was taken once or is left. It may be missing only
 //     if a client that could have received it does not know what it took.
-//   - A refused push or take has no effect, and one of unknown outcome has at
-//     most one.
+//   - A refused push or take has no effect. A push or take of unknown outcome
+//     takes effect at most once.
 //   - Of two elements, the one that was pushed first is taken first.
 //   - A waiting client receives an element that is in the queue. This is
 //     checked only for clients that waited while the cluster was healthy.
