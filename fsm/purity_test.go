@@ -3,11 +3,13 @@ package fsm_test
 import (
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -101,6 +103,7 @@ func (p *purity) check(dir string) {
 		}
 		trees = append(trees, tree)
 	}
+	p.findRoot()
 	info := typesOf(p.fset, trees)
 	for _, tree := range trees {
 		p.checkImports(tree)
@@ -201,6 +204,19 @@ func floating(v types.TypeAndValue) bool {
 	}
 	b, ok := v.Type.Underlying().(*types.Basic)
 	return ok && b.Info()&types.IsFloat != 0
+}
+
+// findRoot tells go/build where the sources of Go are. A program that was compiled
+// with -trimpath does not know it.
+func (p *purity) findRoot() {
+	if build.Default.GOROOT != "" {
+		return
+	}
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	build.Default.GOROOT = strings.TrimSpace(string(out))
 }
 
 // typesOf checks the types of a package. It loads our own packages and package
