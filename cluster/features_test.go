@@ -124,9 +124,9 @@ func TestFeatures_Upgrade(t *testing.T) {
 	c.wantFatal("n3", fmt.Sprintf("the cluster uses feature version %d and this program knows %d: install the newer program again", fsm.MaxFeatures, older))
 }
 
-// A node with an older program ends if the feature version is raised, no matter
-// whether it receives the entry that raises it or a snapshot. Such a node never
-// applies another entry.
+// A node with an older program ends after the feature version was raised, whether
+// the node learns of the raise from a log entry or from a snapshot. The node applies
+// no further entry.
 func TestFeatures_NewerSnapshot(t *testing.T) {
 	t.Parallel()
 	claims := map[string]int{"n1": older, "n2": older, "n3": older}

@@ -195,8 +195,9 @@ func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
 	c.lost(o.Key, how)
 }
 
-// HolderGrant returns the grant of a holder of a lock of the current database, nil
-// if LOCK ACQUIRE did not make it.
+// HolderGrant returns the grant of a holder of a lock in the current database. It
+// returns nil if another command than LOCK ACQUIRE, such as RENAME, gave the holder
+// its token.
 func (c *Ctx) HolderGrant(h *keyspace.Holder) *Grant { return c.m.locks.find(c.db, h.Token) }
 
 // live returns the number of holders of o whose lease has not ended. The time
@@ -462,8 +463,8 @@ func IsLock(o *keyspace.Object) bool {
 	return o.Granted || o.Mark == keyspace.IsLock || o.Type == keyspace.TypeLock
 }
 
-// unindexed reports whether an object is a lock that is not among locks.grants.
-// The object may be nil.
+// unindexed reports whether an object is a string that is a lock and whose grant is
+// not among locks.grants. The object may be nil.
 func unindexed(o *keyspace.Object) bool { return o != nil && o.Mark == keyspace.IsLock && !o.Granted }
 
 // UnindexedLocks returns the number of locks of the current database that LOCK ACQUIRE

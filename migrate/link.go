@@ -157,8 +157,9 @@ func (l *link) sendNew(ctx context.Context, db int, commands func() [][]any) (re
 	return replies, err
 }
 
-// repeat calls attempt until it succeeds, while the connection fails or the server has
-// a temporary problem, for at most a minute without success.
+// repeat calls attempt until it succeeds. It calls attempt again only if the
+// connection failed or the server had a temporary problem, and gives up after about
+// a minute.
 func (l *link) repeat(ctx context.Context, attempt func() error) error {
 	begun, pause := time.Now(), firstPause
 	for {

@@ -161,7 +161,7 @@ func (c *conn) awaitDelivery(delivered func(f func())) bool {
 	case <-done:
 		return true
 	case <-t.C:
-		c.srv.log.Warn("events of a write were not delivered in time", "client", c.id, "waited", c.srv.maxEventWait)
+		c.srv.log.Warn("events were not delivered in time", "client", c.id, "waited", c.srv.maxEventWait)
 	case <-c.srv.life.stopping:
 	}
 	return false

@@ -360,7 +360,8 @@ func (w *walk) rest() {
 	for _, e := range ends {
 		g := Grant{Token: e.Token, Held: -1}
 		g.ends(e)
-		// A grant that two restores have brought back is already in the answer.
+		// A grant in w.back is already in the answer, because it ended again after
+		// a restore had brought it back.
 		if _, found := w.back[e.Token]; !found && len(w.found) < w.query.Count {
 			w.add(g, &event{LockEvent: fsm.LockEvent{Owner: e.Owner}})
 		}

@@ -20,7 +20,7 @@ type Ticker struct {
 	quiet      time.Duration // time for which nothing has happened; only the owner uses it
 
 	touched atomic.Bool // Touch was called since the last call of Next
-	resting atomic.Bool // the next tick is slow
+	resting atomic.Bool // the next tick comes after the interval slow
 }
 
 // New returns a Ticker that ticks at the interval fast, and at the interval slow

@@ -79,7 +79,7 @@ func checkOutput(file string) error {
 	case err != nil || info.Mode().IsRegular(): // writing the file reports the same error
 		return nil
 	case info.IsDir():
-		return fmt.Errorf("-o %s is a directory: name the file to write in it", file)
+		return fmt.Errorf("-o %s is a directory: name a file in this directory", file)
 	}
 	return fmt.Errorf("-o %s is not a regular file: name another file, or use -o - to write to standard output", file)
 }

@@ -24,7 +24,7 @@ func TestBackup_KeepsDevices(t *testing.T) {
 	for file, want := range map[string]string{
 		socket.Addr().String(): "is not a regular file: name another file, or use -o - to write to standard output",
 		os.DevNull:             "is not a regular file",
-		dir:                    "is a directory: name the file to write in it",
+		dir:                    "is a directory: name a file in this directory",
 		regular:                "", dir + "/none": "", dir + "/none/none": "",
 	} {
 		err := checkOutput(file)

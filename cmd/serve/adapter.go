@@ -101,7 +101,7 @@ func (a clusterAdapter) backup(ctx context.Context, args []string) (string, erro
 	case op == "read" && len(args) == 3:
 		n, err := strconv.Atoi(args[2])
 		if err != nil || n < 1 || n > maxBackupPiece {
-			return "", fmt.Errorf("number of bytes of a backup is %q, want 1 to %d", args[2], maxBackupPiece)
+			return "", fmt.Errorf("number of bytes to read is %q, want 1 to %d", args[2], maxBackupPiece)
 		}
 		b, err := a.ReadBackup(args[1], n)
 		return string(b), err

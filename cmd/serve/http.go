@@ -60,7 +60,7 @@ func (p httpPages) handler() http.Handler {
 			fmt.Fprintln(w, "ready")
 			return
 		}
-		if !p.token.admits(r) { // the reason names other nodes
+		if !p.token.admits(r) { // the reason may name other nodes
 			http.Error(w, "not ready", http.StatusServiceUnavailable)
 			return
 		}

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// calls are the system calls that are recorded: every call that can change a
-// file, and the calls by which a node answers clients.
+// calls are the system calls that are recorded: those that can open, position,
+// change, sync or close a file, and those by which a node answers clients.
 const calls = "open,openat,openat2,creat,write,writev,pwrite64,pwritev,pwritev2,lseek," +
 	"fsync,fdatasync,sync_file_range,sync,syncfs,msync," +
 	"truncate,ftruncate,fallocate,rename,renameat,renameat2,unlink,unlinkat," +

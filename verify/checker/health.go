@@ -29,8 +29,8 @@ type Health struct {
 	// gone.
 	Known bool
 	// Early is how much shorter than requested a time to live may be. It is 0
-	// for Holdfast, whose clock has no steps. Redis counts in milliseconds and
-	// reads its clock only now and then.
+	// for Holdfast, whose clock counts nanoseconds. It is not 0 for Redis, which
+	// counts milliseconds and reads its clock once for many commands.
 	Early time.Duration
 
 	merged []Span

@@ -205,8 +205,9 @@ func (c *chart) bands(ep *attack.EpisodeReport, x func(time.Duration) float64) {
 	c.Top = timeline.PlaceBands(c.Bands, width)
 }
 
-// rows gives a row to each lock with violations, and then to the locks with the
-// most grants.
+// rows gives rows to at most mostRows of the locks that have grants: first to those
+// with violations, then to those with the most grants. It returns the vertical
+// position of each row, by lock.
 func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
 	grants := make(map[string]int)
 	for i := range ep.Holds {
