@@ -113,12 +113,13 @@ func (ld *leadership) checkWaiters() (waiters bool) {
 	return len(waiting) > 0
 }
 
-// nextPart returns the names of the next waiters of a session, as many as one
-// entry can remove in work steps, and the number of steps that are left. Each
-// part begins where the previous one ended, so that the leader does not examine
-// the served waiters, which SuspendEnd does not remove, in every part. names is
-// nil if the previous part was the last one; the next part then begins with the
-// first waiter again.
+// nextPart returns the names of the next waiters of a session: as many as one entry
+// can remove within work, a number of steps, but at least one if there is one. left
+// is the number of steps that remain. Each part begins where the previous one ended,
+// so that the leader does not examine the served waiters, which SuspendEnd does not
+// remove, in every part. names is nil if no waiter that the command would remove is
+// left after the previous part; the next part then begins with the first waiter
+// again.
 func (ld *leadership) nextPart(id fsm.SessionID, state string, work int) (names [][]byte, left int) {
 	h := &ld.suspender
 	a := h.gone[id]

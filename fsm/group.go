@@ -132,7 +132,7 @@ func (g *Group) note(cmd *Command, args [][]byte) {
 	}
 }
 
-// Command adds one command. The name of the row replaces args[0].
+// Command adds one command. The group contains cmd.Name in place of args[0].
 func (g *Group) Command(cmd *Command, db int, args [][]byte) {
 	g.buf = append(g.buf, opCommand)
 	g.appendCommand(cmd, db, args)

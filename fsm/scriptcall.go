@@ -142,9 +142,9 @@ const (
 	// The client's node then tries to execute the script as a read (see
 	// Table.AsRead).
 	largeScriptReply = 64 << 10
-	// largeGroupReply is the limit for all scripts of a group without a dry run
-	// together. If their replies are larger, nothing of the group is executed,
-	// and the client's node divides it.
+	// largeGroupReply is the limit for the replies of all scripts of a group
+	// together, if the group has had no dry run. If these replies are larger,
+	// nothing of the group is executed, and the client's node divides the group.
 	largeGroupReply = 512 << 10
 	// maxScriptReply is the limit for a script, or a transaction with scripts,
 	// that goes through the log.

@@ -12,8 +12,9 @@ import (
 // armed is the failpoint at which the process ends, nil for none.
 var armed atomic.Pointer[armedPoint]
 
-// armedPoint is an armed failpoint. The process ends when it has reached the
-// failpoint count times. left is how many of these times remain.
+// armedPoint is an armed failpoint. The process ends when it reaches the failpoint
+// for the count-th time. left is how many times it still has to reach the
+// failpoint.
 type armedPoint struct {
 	name  string
 	count int64

@@ -92,7 +92,8 @@ type mark struct {
 	event
 }
 
-// position is a position in the history.
+// position identifies an event in the history: by the log index of its frame, and
+// by its place in this frame.
 type position struct {
 	index uint64
 	event int // position of the event in the frame

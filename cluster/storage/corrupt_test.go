@@ -233,8 +233,9 @@ func TestLog_RolledBack(t *testing.T) {
 	})
 }
 
-// TestBolt_Flip flips bytes all over both bolt files. Either Open names the
-// file, or the byte has no effect and nothing is lost.
+// TestBolt_Flip changes one byte at a time, in many places of both bolt files.
+// Either Open fails with an error that names the file, or the byte has no effect and
+// nothing is lost.
 func TestBolt_Flip(t *testing.T) {
 	cfg := damaged(t, storage.LogKindBoltDB, 60, 60)
 	for _, name := range []string{"log.db", "stable.db"} {

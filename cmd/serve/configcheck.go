@@ -36,7 +36,7 @@ they do to serve. The command opens no port and no data directory.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.configFile != "" {
-				return errors.New("name the file without --config")
+				return errors.New("the argument already names the file: leave out --config (or unset HOLDFAST_CONFIG)")
 			}
 			if err := flags.FromFile(cmd.Flags(), args[0]); err != nil {
 				return err

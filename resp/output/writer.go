@@ -297,7 +297,7 @@ func (w *Writer) Early() func(replies []byte) {
 	return nil
 }
 
-// Rest returns the part of the replies that were not sent early.
+// Rest returns the bytes of the replies that were not sent early.
 func (w *Writer) Rest(replies []byte) []byte {
 	n := w.early.sent
 	w.early.sent = 0

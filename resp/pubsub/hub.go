@@ -390,7 +390,7 @@ func (h *Hub) Missed(index uint64, why string) {
 		}
 	}
 	if len(cut) > 0 {
-		h.cfg.Logger.Warn("disconnected subscribers that missed messages",
+		h.cfg.Logger.Warn("disconnected subscribers that may have missed messages",
 			"connections", len(cut), "index", index, "reason", why)
 	}
 }

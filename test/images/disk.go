@@ -582,7 +582,7 @@ func (d *disk) compare(real string, n *node) error {
 		return err
 	}
 	if len(names) != len(n.live) {
-		return fmt.Errorf("%s has %d names, but the recording gives %d", real, len(names), len(n.live))
+		return fmt.Errorf("directory %s contains %d names, but the recording gives %d", real, len(names), len(n.live))
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.live)) {
 		if err := d.compare(filepath.Join(real, name), n.live[name]); err != nil {

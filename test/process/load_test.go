@@ -206,7 +206,7 @@ func (w *writer) outcomeOf(node *process.Node, what string, err error) int {
 	return unknown
 }
 
-// excuse says for all clients whether errors are expected from now on.
+// excuse sets, for all clients, whether errors are expected from now on.
 func (l *load) excuse(yes bool) {
 	for _, w := range l.writers {
 		w.excused.Store(yes)

@@ -220,11 +220,11 @@ func planForState(bug string, seed uint64) *Schedule {
 }
 
 // leaseDrill returns the schedule of a seed for a bug that lets another leader
-// be elected while the old leader, n2, has a lease. The timers of n2 are so
-// slow that it does not step down while it is cut off. Its lease outlasts the
-// election of another leader. A ReadIndex round asks only one of n1 and n3 for
-// a promise, whichever answered last. So the bug must make both of them break
-// their promises.
+// be elected while the old leader, n2, has a lease. The timers of n2 are so slow
+// that n2 does not step down while it is cut off, and its lease outlasts the
+// election of another leader. A ReadIndex round asks only one of n1 and n3 for a
+// promise: the one that answered last. The schedule does not determine which one
+// that is, so a bug that breaks promises must affect both.
 func leaseDrill(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	faults := []Fault{

@@ -116,10 +116,11 @@ func (h *history) batch(x checker.Batch) {
 // lookEvery is the interval between two observations of the cluster.
 const lookEvery = 50 * time.Millisecond
 
-// forgets returns how long before a fault or a change of leader the cluster no
-// longer counts as healthy. It covers the time that the old leader had not
-// logged yet (ClockEntryEvery) and the time for which the old leader may have
-// been cut off (LeaseTimeout).
+// forgets returns how long before a fault or a change of leader the cluster already
+// counts as unhealthy. This duration covers the time of the lease clock that the
+// old leader had not logged yet (ClockEntryEvery), the time for which the old leader
+// may have been cut off (LeaseTimeout), and the delay of the observations
+// (lookEvery).
 func (h *history) forgets() time.Duration {
 	slow := 1
 	for _, by := range h.plan.Sluggish {

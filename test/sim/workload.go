@@ -58,7 +58,7 @@ func (c *client) think() bool {
 
 // register runs random commands on keys that all clients share.
 func (c *client) register() {
-	recent := []string{"none"} // values for the commands that compare
+	recent := []string{"none"} // values that DELIFEQ, DELEX and SET IFEQ compare
 	for n := 0; c.think() && c.connect(); n++ {
 		f := c.h.registers
 		if c.r.IntN(6) == 0 {

@@ -290,8 +290,7 @@ func (e *episode) traffic(ctx context.Context, n int) error {
 	defer stop()
 	for e.load.Count() < from+n {
 		if !load.Sleep(wait, 5*time.Millisecond) {
-			return fmt.Errorf("only %d commands were completed in %v: %w", e.load.Count()-from, 30*time.Second,
-				context.Cause(wait))
+			return fmt.Errorf("only %d of %d commands completed: %w", e.load.Count()-from, n, context.Cause(wait))
 		}
 	}
 	return nil

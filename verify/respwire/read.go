@@ -21,7 +21,8 @@ type Value struct {
 	Raw   []byte  // the encoding
 }
 
-// Errors of Read and Parse.
+// Read and Parse return ErrProtocol. Parse also returns ErrIncomplete; for a part of
+// a reply, Read returns io.ErrUnexpectedEOF.
 var (
 	ErrProtocol   = errors.New("reply is not valid RESP")
 	ErrIncomplete = errors.New("reply is not complete")
