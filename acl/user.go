@@ -40,8 +40,9 @@ type Options struct {
 	// AllChannels lets a new user, a new selector, or a reset user access all
 	// channels (acl-pubsub-default allchannels).
 	AllChannels bool
-	// If Lenient is set, a rule about a command that the catalog does not know
-	// has no effect. Otherwise, such a rule is an error.
+	// If Lenient is set, a rule about a command or category that the
+	// catalog does not know has no effect. Otherwise, such a rule is an
+	// error.
 	Lenient bool
 }
 

@@ -20,8 +20,8 @@ var (
 	queueSeed = flag.Uint64("queue.seed", 1, "seed of the faults of TestQueue")
 )
 
-// TestQueue_Partitions cuts nodes off and transfers leadership. All clients
-// live, so every element whose push was acknowledged is popped exactly once.
+// TestQueue_Partitions cuts nodes off and transfers leadership. No client dies,
+// so every element whose push was acknowledged is popped exactly once.
 func TestQueue_Partitions(t *testing.T) {
 	t.Parallel()
 	testQueue(t, false)

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// slowElections raises the election timeouts, so that a slow host does not lose its
-// leader while it sends tens of megabytes. A change of leader would lose replies of
-// this size.
+// slowElections raises the election timeouts, so that on a slow host the
+// cluster keeps its leader while the nodes send tens of megabytes. A change of
+// leader would lose replies of this size.
 func slowElections(o *cluster.Options) {
 	o.HeartbeatTimeout, o.LeaseTimeout, o.LeaderWait = 1500*time.Millisecond, 1500*time.Millisecond, 10*time.Second
 }

@@ -304,8 +304,9 @@ func (s *Session) read(local bool) ([]byte, error) {
 func (s *Session) WatchClient(watch execution.WatchFunc) { s.watch = watch }
 
 // watching returns the watch function for the group of the call, nil for none.
-// The groups of a pipeline that writes are executed although the client has
-// left, and so are its reads. inPieces watches the client by itself.
+// It returns nil for a group that writes, because such a group is executed,
+// with its reads, even if the client has left. inPieces watches the client
+// itself.
 func (s *Session) watching() execution.WatchFunc {
 	if s.call.reads {
 		return s.watch

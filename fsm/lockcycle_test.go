@@ -86,10 +86,11 @@ func (c *cycled) apply(b testing.TB, e []byte) time.Duration {
 	return took
 }
 
-// BenchmarkLockCycles measures the cost of taking and releasing a lock when 50
-// clients do it at the same time, each on a key of its own. The commands have the form
-// in which nodes log them. The entries of the two kinds of cycles alternate, so that
-// other work of the computer affects both.
+// BenchmarkLockCycles compares the cost of taking and releasing a lock with SET
+// NX and with LOCK, when 50 clients do it at the same time, each on a key of
+// its own. The commands have the form in which nodes log them. Entries with SET
+// NX and entries with LOCK alternate, so that other load on the machine affects
+// both.
 func BenchmarkLockCycles(b *testing.B) {
 	set, lock := cyclesOf(b)
 	round := 0

@@ -139,7 +139,8 @@ func jsonSparseArray(st *State, c *jsonConfig, args []Value) []Value {
 	return []Value{Bool(c.sparseConvert), Int(c.sparseRatio), Int(c.sparseSafe)}
 }
 
-// jsonEncoder encodes a value as JSON.
+// jsonEncoder is the state of one call of cjson.encode. It collects the JSON
+// text in out.
 type jsonEncoder struct {
 	st  *State
 	cfg *jsonConfig

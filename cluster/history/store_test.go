@@ -231,8 +231,8 @@ func TestStore_RestoredToken(t *testing.T) {
 }
 
 // TestStore_RestoredTwice: locks that one or two restores have brought back are
-// listed once, also if they were held at the restore. The answer has at most
-// COUNT grants.
+// listed once, even if they were held at the time of the restore. The answer
+// has at most COUNT grants.
 func TestStore_RestoredTwice(t *testing.T) {
 	l := newLog(t, MinBytes)
 	l.add(begins(1, "k", "a")) // index 1

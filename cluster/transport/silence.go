@@ -128,8 +128,9 @@ func (l listened) Accept() (net.Conn, error) {
 	return &heardConn{Conn: c, node: peer.PeerID(), silence: l.silence}, nil
 }
 
-// heardConn is a connection on which a node sends requests, one after the other,
-// and receives the answers.
+// heardConn is a connection on which another node sends requests to this node,
+// one after the other. It tells the Silence when a request arrives and when
+// this node has answered it.
 type heardConn struct {
 	net.Conn
 	node    string

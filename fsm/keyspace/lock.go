@@ -210,8 +210,8 @@ func readHolder(d *codec.Decoder, o *Object, owner *container.Owner) error {
 
 // CheckLock returns an error if the lock of an object that was read from a
 // snapshot has too many holders, or differs from what the record of the object
-// announced. due is the announced end of the first lease, and deadline is the
-// announced deadline.
+// announced: due is the end of the lease that ends first, and deadline is the
+// end of the lease that ends last.
 func (o *Object) CheckLock(due, deadline int64) error {
 	l := o.Coll.Lock
 	if l.leases.At(0).deadline != due || l.last().Deadline != deadline || l.Limit > 0 && l.Len() > l.Limit {

@@ -56,8 +56,8 @@ func (b *tab) keyboard() {
 	b.until("document.activeElement.id === 'main'")
 }
 
-// TestRules checks that the rules find violations. Each case adds one violation
-// to a correct page.
+// TestRules checks that the rules find violations. The first case is a correct
+// page. Each other case adds one violation to it.
 func TestRules(t *testing.T) {
 	b := newTab(t, browser(t), 1200, 760)
 	const page = `<!doctype html><html lang="en"><title>t</title><body style="background:#fff;color:#000"><header>h

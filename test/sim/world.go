@@ -484,8 +484,8 @@ func (w *world) repair() {
 	w.audit.violate("membership could not be repaired: %s", w.describe())
 }
 
-// settled writes a key through the process and reports whether the write was
-// committed in the given term.
+// settled writes a key through the process. It reports whether the write was
+// committed and the process then led the given term.
 func settled(p *process, term uint64) bool {
 	var g fsm.Group
 	g.Reset(2, 1)

@@ -116,7 +116,7 @@ type Report struct {
 	Grants     int             `json:"grants"`
 	Expired    int             `json:"expired"`
 	Violations int             `json:"violations"`
-	Failures   int             `json:"failures"` // failures of the test harness
+	Failures   int             `json:"failures"` // episodes that could not be played to their end
 	Controls   int             `json:"controls"`
 	Caught     int             `json:"controls_caught"`
 }

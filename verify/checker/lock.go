@@ -59,7 +59,7 @@ func (h *Hold) possibleUntil(health *Health) time.Duration {
 	for _, r := range h.Renewals {
 		switch {
 		case r.Outcome == Unknown:
-			return Forever // an unknown command may be executed at any later time
+			return Forever // a command of unknown outcome may be executed at any later time
 		case r.Outcome == Done && r.Mine:
 			end = max(end, health.Gone(r.Return, h.TTL))
 		}

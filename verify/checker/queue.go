@@ -195,8 +195,8 @@ func (q *queue) elements() {
 			}
 		}
 	}
-	// An element that was moved without an acknowledgement needs a move of
-	// unknown outcome.
+	// If no client received an element that was moved, a take of unknown
+	// outcome must have moved it. Each such take explains one element.
 	var unknown []*Take
 	for _, k := range q.takes {
 		if k.Outcome == Unknown && k.To != "" {

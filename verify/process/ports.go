@@ -131,7 +131,7 @@ func setLock(p int, kind int16) error {
 	}
 	l := unix.Flock_t{Type: kind, Whence: io.SeekStart, Start: int64(p), Len: 1}
 	if err := unix.FcntlFlock(portLocks.Fd(), unix.F_SETLK, &l); err != nil {
-		return fmt.Errorf("reserve port %d in %s: %w", p, portLocks.Name(), err)
+		return fmt.Errorf("change the reservation of port %d in %s: %w", p, portLocks.Name(), err)
 	}
 	return nil
 }
