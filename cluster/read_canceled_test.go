@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// leaving is a client that leaves as soon as its session watches it and leave
-// is closed.
+// leaving is a client that leaves when leave is closed. It counts the watches
+// that its session begins and stops.
 type leaving struct {
 	leave   chan struct{}
 	mu      sync.Mutex

@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/stream"
 )
 
-// Broken returns an error if an index of a machine differs from the state that
-// it indexes.
+// Broken returns an error if parts of a machine contradict each other: for
+// example, if an index or a counter differs from the state that it describes,
+// or if the state contains something that needs a later feature version.
 func Broken(m *Machine) error {
 	if err := m.waits.broken(m.features >= FeatureMend); err != nil {
 		return fmt.Errorf("waits: %w", err)

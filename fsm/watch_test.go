@@ -59,9 +59,9 @@ func TestWatch_Swapdb(t *testing.T) {
 	}
 }
 
-// TestWatch_FlushMany: a flush of more keys than it visits changes the versions
-// of all keys of the database, whether they were present or absent. A flush of
-// an empty database changes none.
+// TestWatch_FlushMany: a flush of more than FewFlushed keys does not visit them
+// one by one. It changes the versions of all keys of the database, whether they
+// were present or absent. A flush of an empty database changes none.
 func TestWatch_FlushMany(t *testing.T) {
 	for _, flush := range []string{"FLUSHALL", "FLUSHDB"} {
 		f := newFeed(t)

@@ -131,8 +131,8 @@ func (c *conn) waitForm(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []byte, err error) {
 	// Replies of earlier commands in the pipeline are sent before the
 	// connection waits. From here on, messages that the connection did not ask
-	// for may be sent too. redcon keeps the error and ends the connection with
-	// it.
+	// for may be sent too. The error of EndBefore can be ignored,
+	// because redcon keeps it and then ends the connection.
 	_ = c.out.EndBefore(c.wait.pos)
 	defer c.out.Resume()
 	if c.killed.Load() { // kill was called before c.wait.blocked was set, so it could not wake the connection

@@ -164,7 +164,7 @@ func TestOwn_PieceUnknown(t *testing.T) {
 	f.inPieces = true
 	f.ownDelivered = func(group uint64, delivered func(index uint64, position int)) {
 		index := f.indexOf(group)
-		if index == 3 || index == 4 { // the pieces that set a and b; the entry 2 stands for the refused whole group
+		if index == 3 || index == 4 { // the pieces that set a and b; entry 2 is the whole group, which was refused
 			index = 0
 		}
 		delivered(index, 0)

@@ -44,8 +44,9 @@ func TestPubsub_MatchBudget(t *testing.T) {
 	quick.want(push("*", "pmessage", "a*", "a2", "m"))
 }
 
-// TestPubsub_Limits checks how many topics and prefixes one connection, and all
-// connections together, may subscribe to or track.
+// TestPubsub_Limits checks two limits: the number of topics, patterns and
+// tracked prefixes of one connection, and the memory that the subscriptions and
+// prefixes of all connections take together.
 func TestPubsub_Limits(t *testing.T) {
 	s := serve(t, newFake(t), func(c *resp.Config) {
 		c.Limits.MaxTopics, c.Limits.MaxPatterns, c.Limits.SubscriptionBytes = 4, 2, 4000

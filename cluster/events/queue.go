@@ -104,7 +104,8 @@ func (q *Queue) Applied(res *fsm.Result) {
 	}
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		// a group that was executed before only returns its stored reply
+		// Skip a group that an earlier entry has executed: for such a group,
+		// this entry only returns the stored reply.
 		if g.Seq > q.group && g.Status == fsm.StatusDone && res.Sessions[g.Session] == q.self {
 			q.group = g.Seq
 			q.ran[g.Seq%uint64(len(q.ran))] = ranGroup{g.Seq, res.Index, i}

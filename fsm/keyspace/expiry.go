@@ -8,9 +8,9 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// ExpiryIndex orders the keys of all databases that have a deadline. It
-// contains exactly the objects of the databases whose Deadline is not 0, in the
-// order of Object.Due. So every change of a DB must change the index too.
+// ExpiryIndex contains the keys with a deadline, for all databases: exactly the
+// objects whose Deadline is not 0, in the order of Object.Due. So code that adds,
+// replaces or removes such an object in a DB must change the index too.
 // Snapshots do not contain the index: the reader of a snapshot rebuilds it.
 //
 // Each database has a tree of its own, so that Drop and Swap take O(1).

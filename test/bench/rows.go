@@ -38,9 +38,9 @@ var (
 	get   = []string{"GET", "lock:" + runMark + ":__rand_int__"}
 )
 
-// allRows lists the rows with a floor, which are the rows of the project's
-// milestones. It also lists the lock cycle with a script that Holdfast must
-// interpret, for comparison with the cycle whose script it recognizes.
+// allRows lists the rows with a floor, and one row without a floor: the lock
+// cycle with a script that Holdfast must interpret. It is there for comparison
+// with the cycle whose script Holdfast recognizes.
 var allRows = []row{
 	{name: "SETNX c1", tmpfs: true, clients: 1, pipeline: 1, command: setnx, writes: true, leaderFloor: 0.25},
 	{name: "SETNX c50", tmpfs: true, clients: 50, pipeline: 1, command: setnx, writes: true, follower: true,

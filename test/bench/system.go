@@ -113,7 +113,8 @@ func showLogs(c *process.Cluster) error {
 // replyLimit is longer than a server takes for any command of the bench.
 const replyLimit = time.Minute
 
-// ask sends one command on a connection of its own. An error reply is an error.
+// ask sends one command on a connection of its own and returns the reply. For an
+// error reply, the returned error is a respwire.ErrorReply.
 func ask(addr string, args ...string) (respwire.Value, error) {
 	return respwire.NoError(respwire.Do(addr, replyLimit, args...))
 }

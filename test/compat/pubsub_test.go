@@ -71,9 +71,9 @@ func TestPubSub(t *testing.T) {
 			return
 		}
 		sub.Do("GET k", "PING", "PING hello", "CLIENT GETNAME", "PUBSUB NUMPAT")
-		// Redis sends a message before the reply of a PUBLISH on the same
-		// connection. Holdfast sends it after the replies of the group, when
-		// the node has applied the group.
+		// If a connection publishes a message to itself, Redis 7.0 sends the
+		// message before the reply to PUBLISH, and Holdfast sends it directly
+		// after that reply.
 		sub.send("PUBLISH a own", "GET k")
 		got := func(c *conn) (all []string) {
 			for range 3 {

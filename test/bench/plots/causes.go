@@ -150,7 +150,9 @@ func stack(s *profile.Sample) []string {
 	return names
 }
 
-// causeOf returns the cause of the first rule that matches a stack.
+// causeOf returns the cause of a stack. It tries the rules without nearest
+// first, in their order. Then it tries the rules with nearest for the innermost
+// function, for the caller of that function, and so on.
 func causeOf(rules []rule, stack []string) string {
 	everywhere := func(r rule) bool {
 		return !slices.ContainsFunc(r.anywhere, func(pattern string) bool {

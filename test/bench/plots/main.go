@@ -129,8 +129,8 @@ func (p *artist) divide(d division) error {
 		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		case row.Shares == nil:
-			return fmt.Errorf("%s has no shares, and there is no profile (make growth GROWTH=%s): %w", path, d.name,
-				err)
+			return fmt.Errorf("%s has a row without shares, and the profile of that row is missing "+
+				"(run make growth GROWTH=%s): %w", path, d.name, err)
 		}
 	}
 	if err := record.Write(path, all); err != nil {
