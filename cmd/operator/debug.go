@@ -113,7 +113,8 @@ func writeBundle(ctx context.Context, o bundleOptions, out, errOut io.Writer) er
 		return errors.Join(fmt.Errorf("write %s: %w", o.output, err), os.Remove(o.output))
 	}
 	for _, f := range b.failed {
-		fmt.Fprintf(errOut, "holdfast: the archive does not contain %s: %s\n", terminal.Shown(f.Name), terminal.Shown(f.Error))
+		fmt.Fprintf(errOut, "holdfast: the archive does not contain %s: %s\n",
+			terminal.Shown(f.Name), terminal.Shown(f.Error))
 	}
 	_, err = fmt.Fprintf(out, "%s: %d files from %d of %d nodes\n", o.output, len(b.files), b.answered, len(nodes))
 	return err

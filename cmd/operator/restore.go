@@ -143,7 +143,8 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 	// The cluster now has the users of the backup, and the node has closed c.
 	after, err := o.settingsOf(cmd.Context(), l)
 	unknown = errors.Join(unknown, err, c.Close())
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored %d keys from the backup of cluster %s at log index %d (%s); %s\n%s",
+	_, err = fmt.Fprintf(cmd.OutOrStdout(),
+		"restored %d keys from the backup of cluster %s at log index %d (%s); %s\n%s",
 		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText(),
 		changedSettings(before, after))
 	if unknown != nil { // not an error of the restore: the data was replaced

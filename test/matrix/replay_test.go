@@ -37,7 +37,8 @@ var replayEntries = []entry{
 		what: "obtain, renew, SET IFEQ, DELEX IFEQ, unlock with PUBLISH to a pattern", run: springRegistry},
 	{lib: "ShedLock", replay: "2026", mode: "standalone", what: "SET NX PX, SET XX PX, DEL", run: shedLock},
 	{lib: "redlock-rb", replay: "2026", mode: "standalone (RESP3)",
-		what: "three SCRIPT LOADs after NOSCRIPT, lock, extend, a script whose reply is an array that begins with null", run: redlockRb},
+		what: "three SCRIPT LOADs after NOSCRIPT, lock, extend, " +
+			"a script whose reply is an array that begins with null", run: redlockRb},
 	{lib: "sidekiq-unique-jobs", replay: "9.0.0.alpha1", mode: "standalone",
 		what: "hash and sorted set lock, cjson, redis.log", run: sidekiqUnique},
 	{lib: "redis-semaphore, redis-objects (Ruby)", replay: "2026", mode: "standalone",
