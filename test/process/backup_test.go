@@ -190,7 +190,7 @@ func TestRestore_NodeDown(t *testing.T) {
 	want(t, n, "OK", "SET", "after", "x")
 	refuses(t, []string{"not empty", "--replace"}, "restore", file, "--addr", n.Clients)
 	refuses(t, []string{"is a directory, not a backup"}, "restore", n.Dir, "--addr", n.Clients, "--replace")
-	refuses(t, []string{"is a directory: name the file"}, "backup", "-o", t.TempDir(), "--addr", n.Clients)
+	refuses(t, []string{"is a directory: name a file"}, "backup", "-o", t.TempDir(), "--addr", n.Clients)
 	want(t, n, "x", "GET", "after")
 
 	want(t, n, "OK", "CONFIG", "SET", "lock-delay", "lock* 5000")
