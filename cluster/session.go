@@ -49,7 +49,10 @@ type call struct {
 	// dryRun requests a dry run of the group instead of a read: see
 	// script_dryrun.go.
 	dryRun bool
-	done   chan struct{} // capacity 1: one token for each group
+	// session is set if the call belongs to a Session, which can run a read with
+	// large replies on this node: see readHere.
+	session bool
+	done    chan struct{} // capacity 1: one token for each group
 
 	// logged is the size in bytes of the connection's last reply that went
 	// through the log. weight is the number of bytes that the call occupies in
@@ -96,14 +99,18 @@ func (c *call) finish(reply []byte, err error) {
 
 // NewSession returns a session for a connection.
 func (n *Node) NewSession() *Session {
-	return &Session{node: n, call: call{forwarder: n.forwarder, done: make(chan struct{}, 1)}}
+	return &Session{node: n, call: call{forwarder: n.forwarder, session: true, done: make(chan struct{}, 1)}}
 }
 
 // Do executes a group and returns its replies, which are valid until the next
 // Do. It blocks until the outcome is known, or until it is clear that the
 // outcome stays unknown. A non-nil error is an outcome.Error. The group must not
-// change until Do returns. Reads are linearizable, unless local is set: then
-// they see this node's state, which may be old.
+// change until Do returns. Reads are linearizable, unless local is set: then they
+// see this node's state, which may be old.
+//
+// If g.Front is not nil and a reply is large, Do may leave the reply, or the last
+// replies, in g.Front: see fsm.Front. It does so for groups of reads, and for a
+// group whose only command is a script, if it has executed the script as a read.
 //
 // If early is not nil, Do calls it at most once, with the replies of a group
 // that writes, before it returns the same replies without an error. early runs

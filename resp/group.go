@@ -57,13 +57,36 @@ func (c *conn) flush() {
 		c.runReads()
 		return
 	}
-	start := time.Now()
+	for c.runWrites() {
+	}
+}
+
+// runWrites runs a group that writes, and writes its replies. It reports whether
+// the group must be run again. That is so if the group is a script that was
+// executed as a read, so it has changed nothing, and there was no room for its
+// large reply.
+func (c *conn) runWrites() (again bool) {
 	tracked := c.track()
+	if c.group.Ops() == 1 && c.batch.rows[0].has(fsm.MayWrite) && c.batch.audited == nil {
+		c.batch.front.Most = pieceBytes
+		c.group.Front = &c.batch.front
+	}
+	start := time.Now()
 	out, err := c.do(false)
+	if err == nil && c.group.Front.Cut() {
+		if again = c.answerPiece(out, time.Since(start)); !again {
+			c.setReserved(0)
+			c.reset()
+			c.out.Drain()
+		}
+		return again
+	}
+	c.setReserved(0)
 	c.updateSplitting(len(out))
 	c.batch.shortReplies = err == nil && 2*len(out) < c.group.Size()
 	out = c.tracked(tracked, out, err)
 	c.answerGroup(out, err, time.Since(start))
+	return false
 }
 
 // flushLast flushes the group at the end of a pipeline. If the group writes,
@@ -220,8 +243,10 @@ func (c *conn) recordTraces() {
 // A group of reads is run in pieces (fsm.Front). A large reply is not copied:
 // it refers to parts of the state, which are written to the socket directly.
 // The reply is charged to the memory of all clients before the connection keeps
-// it: see clientmem.Budget. The replies of a group that writes, and of a
-// transaction, are complete when they arrive, and are charged then.
+// it: see clientmem.Budget. The same is true for the reply of a
+// script that is executed as a read: see cluster.Session.Do. The replies of other
+// groups that write, and of a transaction, are complete when they arrive, and are
+// charged then.
 
 // pieceBytes is the approximate size of the replies of one piece of a group.
 const pieceBytes = 256 << 10
