@@ -18,6 +18,10 @@ type Load struct {
 	// NoLogin means that the client does not log in. Against a node that
 	// requires no password, the load proves nothing.
 	NoLogin bool
+	// Logged means that large values go through the log of every node. How much
+	// they delay other writes depends on the disks and on the network, because
+	// an entry cannot be divided.
+	Logged bool
 
 	prepare func(ctx context.Context, t *target) error
 	// workers is the number of connections. The workers run at the same time,

@@ -20,7 +20,7 @@ var replyLoads = []Load{
 		attack: askWithoutReading(megabyteKey, 45)},
 	{Name: "large replies of scripts", workers: 10, prepare: writeLarge(largeKey, 8<<20),
 		attack: replyOfScript},
-	{Name: "large values", workers: 10, attack: setLarge},
+	{Name: "large values", Logged: true, workers: 10, attack: setLarge},
 }
 
 // These are the names of the keys of all loads, without the prefix.
