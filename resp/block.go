@@ -34,6 +34,9 @@ type blocked struct {
 	// capacity 1: a signal that has not been received yet covers later changes
 	// too.
 	rules chan struct{}
+	// busy means that the command must not wait, because too many connections
+	// wait already (guard.Limits.MaxBlocked).
+	busy bool
 }
 
 // wakeUp is the reason for which another goroutine ends a wait.
@@ -95,7 +98,8 @@ func (c *conn) block(r *row, args [][]byte) {
 		b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 		c.wait.blocked.Store(b)
 		c.edit(func(i *clientInfo) { i.blocked = true })
-		c.srv.blocked.Add(1)
+		most := int64(c.srv.cfg.Limits.MaxBlocked)
+		b.busy = c.srv.blocked.Add(1) > most && most > 0
 		for out = nil; err == nil && out == nil && !c.done; {
 			out, err = c.await(b, args, over)
 		}
@@ -152,6 +156,11 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 	instead := fsm.NullArray
 	if c.wait.lock { // the reply is the same as without a wait
 		instead = fsm.Null
+	}
+	if b.busy {
+		c.srv.metrics.Refused.WithLabelValues("blocked_clients").Inc()
+		return c.endWait(fsm.Error("BUSY too many clients of this node wait in blocking commands, use another node " +
+			"(--max-blocked-clients)"))
 	}
 	if refusal := c.waitRefused(args); refusal != "" { // the rules changed before c.wait.blocked was set
 		return c.endWait(fsm.Error(refusal))

@@ -266,7 +266,8 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, cluster: cluster, cmds: cmds, audit: auditLog{log: cfg.Audit, node: cfg.NodeID},
 		clientMem: clientmem.New(cfg.Limits.ClientMemory), pushers: output.NewPushers(),
-		accounts:     accounts{seed: seedOf(cmds.catalog, cfg.Users, cfg.RequirePass), log: aclLog{max: aclLogMax}},
+		accounts: accounts{seed: seedOf(cmds.catalog, cfg.Users, cfg.RequirePass), log: aclLog{max: aclLogMax},
+			logins: guard.NewLoginThrottle(cfg.Limits.FailedLogins)},
 		port:         port{served: make(chan struct{}), released: make(chan struct{})},
 		run:          processRun{id: cfg.RunID, started: time.Now()},
 		life:         lifecycle{stopping: make(chan struct{}), idle: make(chan struct{}, 1)},
@@ -432,7 +433,8 @@ func (s *Server) connections() []*conn {
 // hubConfig returns the configuration of the hub.
 func (s *Server) hubConfig() pubsub.Config {
 	cfg := pubsub.Config{
-		MaxBytes: s.cfg.Limits.SubscriptionBytes,
+		MaxBytes:     s.cfg.Limits.SubscriptionBytes,
+		PatternSteps: s.cfg.Limits.PatternSteps,
 		Find: func(id uint64) *pubsub.Subscriber {
 			if c := s.connection(id); c != nil {
 				return c.sub

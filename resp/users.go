@@ -48,7 +48,7 @@ type accounts struct {
 	mu           sync.Mutex // serializes install
 	current      atomic.Pointer[userSet]
 	log          aclLog
-	logins       guard.LoginThrottle
+	logins       *guard.LoginThrottle
 	openChannels atomic.Bool // acl-pubsub-default is allchannels
 	// confirmed means that this node has read the users of the cluster
 	// linearizably since it started. Before that, the default user may seem to

@@ -14,17 +14,16 @@ import (
 const (
 	// maxLogText is the maximum length of one line in bytes, before escaping.
 	maxLogText = 1024
-	// logBurst is how many lines scripts may write at once. logRate is how many
-	// lines a second they may write in the long run.
-	logBurst = 100
-	logRate  = 10
+	// logSeconds is the number of seconds whose lines scripts may write at once.
+	logSeconds = 10
 )
 
-// logLimiter passes on the text of each redis.log as one line, at the rate that
-// logBurst and logRate allow. It is safe for concurrent use.
+// logLimiter passes on the text of each redis.log as one line: in the long run,
+// at most rate lines a second. It is safe for concurrent use.
 type logLimiter struct {
 	write func(level int, text string)
 	now   func() time.Time
+	rate  float64
 
 	mu      sync.Mutex
 	tokens  float64
@@ -32,15 +31,15 @@ type logLimiter struct {
 	dropped int // lines dropped since the last one that was passed on
 }
 
-func newLogLimiter(write func(level int, text string)) *logLimiter {
-	return &logLimiter{write: write, now: time.Now, tokens: logBurst}
+func newLogLimiter(write func(level int, text string), rate int) *logLimiter {
+	return &logLimiter{write: write, now: time.Now, rate: float64(rate), tokens: float64(rate * logSeconds)}
 }
 
 func (l *logLimiter) log(level int, text string) {
 	l.mu.Lock()
 	now := l.now()
 	if !l.last.IsZero() {
-		l.tokens = min(l.tokens+now.Sub(l.last).Seconds()*logRate, logBurst)
+		l.tokens = min(l.tokens+now.Sub(l.last).Seconds()*l.rate, l.rate*logSeconds)
 	}
 	l.last = now
 	if l.tokens < 1 {

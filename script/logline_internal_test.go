@@ -26,7 +26,8 @@ func TestLogText(t *testing.T) {
 // dropped.
 func TestLogLimiter(t *testing.T) {
 	var lines []string
-	l := newLogLimiter(func(_ int, text string) { lines = append(lines, text) })
+	const logRate, logBurst = 7, 70
+	l := newLogLimiter(func(_ int, text string) { lines = append(lines, text) }, logRate)
 	now := time.Unix(1000, 0)
 	l.now = func() time.Time { return now }
 	for range 100_000 {
@@ -42,7 +43,7 @@ func TestLogLimiter(t *testing.T) {
 	if got := len(lines) - logBurst; got != logRate {
 		t.Errorf("got %d lines in the next second, want %d", got, logRate)
 	}
-	if want := "y (99900 lines of scripts before this one were suppressed)"; lines[logBurst] != want {
+	if want := "y (99930 lines of scripts before this one were suppressed)"; lines[logBurst] != want {
 		t.Errorf("got %q, want %q", lines[logBurst], want)
 	}
 }

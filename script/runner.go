@@ -98,11 +98,14 @@ type Config struct {
 	// rate. Several runs may call it at the same time. If Log is nil, the lines
 	// are dropped.
 	Log func(level int, text string)
+	// LogRate is the number of lines of redis.log per second that Log receives in
+	// the long run. It receives up to ten times as many at once.
+	LogRate int
 }
 
 // DefaultConfig returns the configuration that a node uses.
 func DefaultConfig() Config {
-	return Config{Limits: DefaultLimits(), CacheEntries: 1000, CacheBytes: 2 << 20}
+	return Config{Limits: DefaultLimits(), CacheEntries: 1000, CacheBytes: 2 << 20, LogRate: 10}
 }
 
 // Runner runs scripts; it implements fsm.ScriptRunner. Any number of goroutines
@@ -132,7 +135,7 @@ type cached struct {
 func NewRunner(c Config) *Runner {
 	r := &Runner{limits: c.Limits, cache: make(map[string]*list.Element), order: list.New(), conf: c}
 	if c.Log != nil {
-		r.log = newLogLimiter(c.Log).log
+		r.log = newLogLimiter(c.Log, c.LogRate).log
 	}
 	return r
 }

@@ -29,13 +29,15 @@ type httpPages struct {
 	metrics  http.Handler
 	token    *httpToken
 	pprof    bool
+	maxConns int           // maximum number of open connections
+	idle     time.Duration // how long a connection stays open without a request
 	// dashboard is nil if there is none. The handler itself decides what a request may see.
 	dashboard http.Handler
 	log       hclog.Logger
 }
 
 func newHTTPPages(
-	node *cluster.Node, clients *resp.Server, expiry []prometheus.Collector, token *httpToken, withPprof bool,
+	node *cluster.Node, clients *resp.Server, expiry []prometheus.Collector, token *httpToken, o httpOptions,
 	log hclog.Logger,
 ) httpPages {
 	registry := prometheus.NewRegistry()
@@ -45,7 +47,8 @@ func newHTTPPages(
 	registry.MustRegister(clients.Metrics().Collectors()...)
 	registry.MustRegister(expiry...)
 	return httpPages{
-		notReady: node.NotReady, status: node.Status, token: token, pprof: withPprof, log: log,
+		notReady: node.NotReady, status: node.Status, token: token, pprof: o.pprof, log: log,
+		maxConns: o.maxConns, idle: o.idle,
 		metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}),
 	}
 }
@@ -88,13 +91,13 @@ func (p httpPages) handler() http.Handler {
 
 // serveHTTP serves the pages until the server that it returns is closed.
 func serveHTTP(ln net.Listener, p httpPages) *http.Server {
-	conns := &httpConns{most: maxHTTPConns}
+	conns := &httpConns{most: p.maxConns}
 	srv := &http.Server{
 		ConnState:         conns.state,
 		Handler:           p.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
-		IdleTimeout:       time.Minute,
+		IdleTimeout:       p.idle,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          p.log.StandardLogger(nil),
 	}

@@ -7,9 +7,6 @@ import (
 	"sync"
 )
 
-// maxHTTPConns is the maximum number of open connections of the HTTP port.
-const maxHTTPConns = 256
-
 // httpConns bounds the open connections of an HTTP server. The server calls the
 // method state as its ConnState hook. At the bound, a new connection replaces the
 // connection that has been idle for the longest time. A connection on which no

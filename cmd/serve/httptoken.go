@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -23,6 +24,8 @@ type httpOptions struct {
 	tokenFile string
 	pprof     bool
 	dashboard flags.YesNo
+	maxConns  int           // maximum number of open connections
+	idle      time.Duration // how long a connection stays open without a request
 }
 
 func (o *httpOptions) flags(f *pflag.FlagSet) {
@@ -30,6 +33,11 @@ func (o *httpOptions) flags(f *pflag.FlagSet) {
 		"file with a token that requests to --http-addr must send as \"Authorization: Bearer TOKEN\", except for "+
 			"/healthz, /readyz and the login; the dashboard and the API accept a login in its place")
 	f.Var(&o.dashboard, "dashboard", "serve the dashboard and its API at --http-addr")
+	f.IntVar(&o.maxConns, "max-http-connections", o.maxConns,
+		"maximum number of connections to --http-addr; a further connection replaces the one that has been idle for "+
+			"the longest time")
+	f.DurationVar(&o.idle, "http-idle-timeout", o.idle,
+		"how long a connection to --http-addr stays open without a request")
 	f.BoolVar(&o.pprof, "pprof", false,
 		"serve /debug/pprof at --http-addr, which must be on loopback or have a --http-token-file")
 }

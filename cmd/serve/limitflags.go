@@ -15,8 +15,9 @@ import (
 
 // timeLimits are the flags that limit clients and do not begin with "max-".
 var timeLimits = []string{
-	"lock-history-size", "login-timeout", "max-write-time", "script-time", "script-wait", "slow-read-time",
-	"slow-read-wait",
+	"command-timeout", "handshake-timeout", "http-idle-timeout", "lock-history-size", "login-timeout",
+	"max-write-time", "script-time", "script-wait", "slow-read-time", "slow-read-wait", "unauth-idle-timeout",
+	"write-timeout",
 }
 
 // limitFlags returns the flags that limit clients, with their values.
@@ -43,8 +44,9 @@ func limitFlags(flags *pflag.FlagSet) map[string]resp.LimitFlag {
 func (o *options) limitsInForce() map[string]resp.LimitFlag {
 	all := maps.Clone(o.limitFlags)
 	for name, n := range map[string]int64{
-		"max-client-memory": resp.ClientMemoryLimit(o.limits.ClientMemory),
-		"max-slow-reads":    int64(cluster.SlowReadSlots(o.options.SlowReads)),
+		"max-client-memory":  resp.ClientMemoryLimit(o.limits.ClientMemory),
+		"max-slow-reads":     int64(cluster.SlowReadSlots(o.options.SlowReads)),
+		"max-unauth-clients": int64(o.limits.MaxUnauth),
 	} {
 		all[name] = resp.LimitFlag{Value: strconv.FormatInt(n, 10), Number: float64(n)}
 	}

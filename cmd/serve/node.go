@@ -140,7 +140,7 @@ func (o *options) run(ctx context.Context, log hclog.Logger, p prepared, bound *
 		return err
 	}
 	r.clients.Store(clients)
-	pages := newHTTPPages(node, clients, o.expiry(p.stores), &r.token, o.web.pprof, log.Named("http"))
+	pages := newHTTPPages(node, clients, o.expiry(p.stores), &r.token, o.web, log.Named("http"))
 	closeDashboard := func() {}
 	if joined != nil {
 		d, err := o.openDashboard(node, clients, joined, &r.token, &events, log.Named("dashboard"))

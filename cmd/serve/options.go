@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 	"github.com/holdfast-kv/holdfast/resp"
 	"github.com/holdfast-kv/holdfast/resp/guard"
+	"github.com/holdfast-kv/holdfast/script"
 )
 
 // options holds the flags of serve.
@@ -51,6 +52,7 @@ type accessOptions struct {
 // logOptions holds the flags about the logs.
 type logOptions struct {
 	level, format string
+	scriptRate    int // lines of redis.log per second
 	audit         auditOptions
 }
 
@@ -59,7 +61,9 @@ type testOptions struct{ clock, killAt string }
 
 func newOptions() *options {
 	o := &options{options: cluster.DefaultOptions(), limits: guard.DefaultLimits(),
-		access: accessOptions{protectedMode: true}, web: httpOptions{dashboard: true}}
+		access:  accessOptions{protectedMode: true},
+		logging: logOptions{scriptRate: script.DefaultConfig().LogRate},
+		web:     httpOptions{dashboard: true, maxConns: 256, idle: time.Minute}}
 	o.options.MaxMemory = -1 // auto
 	o.options.LockHistory = 64 << 20
 	return o
@@ -163,6 +167,22 @@ func (o *options) budgetFlags(f *pflag.FlagSet) {
 			"and commands that wait for EXEC; 0 for an eighth of the memory, but at least 256 MiB")
 	flags.SizeVar(f, &o.limits.UnauthRate, "max-unauth-rate",
 		"bytes per second that all connections together may send before they authenticate; 0 for no limit")
+	f.IntVar(&o.limits.MaxUnauth, "max-unauth-clients", 0,
+		"maximum number of connections that have not authenticated; 0 for half of --max-clients")
+	f.DurationVar(&o.limits.HandshakeTimeout, "handshake-timeout", o.limits.HandshakeTimeout,
+		"time within which a connection must send its first command, unless it has authenticated; 0 for no limit")
+	f.DurationVar(&o.limits.UnauthIdle, "unauth-idle-timeout", o.limits.UnauthIdle,
+		"time that a connection that has not authenticated may take until its next command; 0 for no limit")
+	f.IntVar(&o.limits.FailedLogins, "max-failed-logins", o.limits.FailedLogins,
+		"number of logins of one user that may fail from one address within a minute before further logins wait; "+
+			"five times as many may fail for all users together")
+	f.DurationVar(&o.limits.CommandTimeout, "command-timeout", o.limits.CommandTimeout,
+		"time within which a client must send the rest of a command that it has begun to send; 0 for no limit")
+	f.DurationVar(&o.limits.WriteTimeout, "write-timeout", o.limits.WriteTimeout,
+		"time within which a client must take 256 KiB of its replies; 0 for no limit")
+	f.IntVar(&o.limits.MaxBlocked, "max-blocked-clients", o.limits.MaxBlocked,
+		"maximum number of connections whose blocking commands wait, such as BLPOP and LOCK ACQUIRE with WAIT; 0 "+
+			"for no limit other than those of the cluster")
 	f.DurationVar(&o.limits.UnauthTotal, "login-timeout", o.limits.UnauthTotal,
 		"time within which a connection must authenticate; 0 for no limit")
 	flags.SizeVar(f, &o.limits.MaxBulk, "max-bulk-bytes",
@@ -172,6 +192,15 @@ func (o *options) budgetFlags(f *pflag.FlagSet) {
 	f.IntVar(&o.limits.MaxPatterns, "max-patterns", o.limits.MaxPatterns,
 		"maximum number of patterns to which one connection subscribes, and of prefixes that it tracks in BCAST "+
 			"mode; 0 for no limit")
+	flags.SizeVar(f, &o.limits.PushHard, "max-message-bytes",
+		"bytes of messages that may wait for one subscriber; a quarter of them may wait for longer than a minute; 0 "+
+			"for no limit")
+	f.IntVar(&o.limits.PatternSteps, "max-pattern-steps", o.limits.PatternSteps,
+		"number of steps per second to match the channels of messages against the patterns of all subscribers; a "+
+			"step takes a few nanoseconds; 0 for no limit")
+	f.IntVar(&o.logging.scriptRate, "max-script-log-rate", o.logging.scriptRate,
+		"number of lines per second that scripts may write with redis.log; ten times as many may come at once; "+
+			"0 for none")
 	flags.SizeVar(f, &o.limits.SubscriptionBytes, "max-subscription-bytes",
 		"estimated bytes of memory for the subscriptions and BCAST prefixes of all clients; 0 for no limit")
 }
@@ -293,6 +322,7 @@ func (o *options) validate() error {
 		{"slow-read-wait", o.options.SlowReadWait, time.Millisecond},
 		{"max-write-time", o.options.MaxWriteTime, o.options.EntryWork},
 		{"remove-away-after", o.options.RemoveAwayAfter, time.Minute},
+		{"http-idle-timeout", o.web.idle, time.Second},
 		{"leader-silence", o.options.LeaderSilence, 20 * time.Millisecond},
 		{"leader-lease", o.options.LeaderLease, 10 * time.Millisecond},
 	} {
@@ -316,6 +346,13 @@ func (o *options) validate() error {
 		{"snapshot-bytes", o.options.SnapshotBytes, 1, 1 << 50},
 		{"trailing-bytes", o.options.TrailingBytes, 1, 1 << 50},
 		{"max-clients", int64(o.limits.MaxClients), 1, 1 << 30},
+		{"max-unauth-clients", int64(o.limits.MaxUnauth), 0, int64(o.limits.MaxClients)},
+		{"max-failed-logins", int64(o.limits.FailedLogins), 1, 1 << 30},
+		{"max-blocked-clients", int64(o.limits.MaxBlocked), 0, 1 << 30},
+		{"max-message-bytes", int64(o.limits.PushHard), 0, 1 << 50},
+		{"max-pattern-steps", int64(o.limits.PatternSteps), 0, 1 << 32},
+		{"max-script-log-rate", int64(o.logging.scriptRate), 0, 1 << 20},
+		{"max-http-connections", int64(o.web.maxConns), 1, 1 << 20},
 		{"max-client-memory", o.limits.ClientMemory, 0, 1 << 50},
 		{"max-bulk-bytes", int64(o.limits.MaxBulk), 1, maxBulk},
 	} {
@@ -333,7 +370,10 @@ func (o *options) validate() error {
 	// The other limits follow from the flags.
 	o.limits.UnauthBulk = min(o.limits.UnauthBulk, o.limits.MaxBulk)
 	o.limits.MaxCommand = max(o.limits.MaxCommand, 2*o.limits.MaxBulk)
-	o.limits.MaxUnauth = max(o.limits.MaxClients/2, 1) // 0 would mean no limit
+	if o.limits.MaxUnauth == 0 {
+		o.limits.MaxUnauth = max(o.limits.MaxClients/2, 1) // 0 would mean no limit
+	}
+	o.limits.PushSoft = o.limits.PushHard / 4
 	return o.limits.Validate()
 }
 

@@ -118,7 +118,7 @@ func (o *options) config(log, scriptLog hclog.Logger, fatal func(error)) (cluste
 		ClientAddr: o.advertiseClient, SentinelAddr: o.discovery.advertised(), HTTPAddr: o.httpAddr,
 		RunID: resp.NewRunID(),
 		Peers: peers, Options: o.options, Version: o.version, Logger: log, Fatal: fatal,
-		Scripts: newInterpreter(o.options.ScriptTime, scriptLog),
+		Scripts: newInterpreter(o.options.ScriptTime, o.logging.scriptRate, scriptLog),
 		Catalog: resp.NewCatalog(command.NewTable()),
 	}
 	if o.discovery.clusterMode {
@@ -128,9 +128,11 @@ func (o *options) config(log, scriptLog hclog.Logger, fatal func(error)) (cluste
 }
 
 // newInterpreter returns the interpreter of scripts. The cluster enforces limit
-// itself; the interpreter's own limit of twice that time is a backstop.
-func newInterpreter(limit time.Duration, log hclog.Logger) *script.Runner {
+// itself; the interpreter's own limit of twice that time is a backstop. logRate is
+// the number of lines of redis.log per second.
+func newInterpreter(limit time.Duration, logRate int, log hclog.Logger) *script.Runner {
 	c := script.DefaultConfig()
+	c.LogRate = logRate
 	c.Limits = script.LimitsFor(2 * limit)
 	c.Log = func(level int, text string) {
 		switch level {

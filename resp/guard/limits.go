@@ -101,6 +101,21 @@ type Limits struct {
 	// no such limits. 0: no limit.
 	MaxTopics, MaxPatterns int
 
+	// PatternSteps is the number of steps per second that the patterns of all
+	// subscribers together may take to be matched against channels. Beyond the
+	// limit, the connection whose patterns take the most steps is closed. 0: no
+	// limit.
+	PatternSteps int
+
+	// MaxBlocked is the maximum number of connections whose blocking commands
+	// wait. 0: no limit except those of package fsm.
+	MaxBlocked int
+
+	// FailedLogins is the number of logins of one user that may fail from one
+	// address within a minute before further logins wait. Five times as many
+	// may fail for all users of an address together.
+	FailedLogins int
+
 	// SubscriptionBytes bounds an estimate of the memory of the subscriptions
 	// and prefixes of all connections. 0: no limit.
 	SubscriptionBytes int
@@ -140,6 +155,8 @@ func DefaultLimits() Limits {
 
 		MaxTopics:         100_000,
 		MaxPatterns:       10_000,
+		PatternSteps:      50_000_000,
+		FailedLogins:      20,
 		SubscriptionBytes: 256 << 20,
 	}
 }
@@ -148,6 +165,10 @@ func DefaultLimits() Limits {
 // It is Redis' default of proto-max-bulk-len, and far below any integer
 // overflow in redcon.
 const limitsMaxBulk = 512 << 20
+
+// maxPatternSteps bounds PatternSteps, so that the product of PatternSteps and
+// a second in nanoseconds fits into 64 bits.
+const maxPatternSteps = 1 << 32
 
 // Validate returns an error that names the first field with an invalid value,
 // or nil.
@@ -171,6 +192,9 @@ func (l Limits) Validate() error {
 		{"MaxUnauth", l.MaxUnauth, 0, int(^uint(0) >> 1)},
 		{"MaxUnauthAddr", l.MaxUnauthAddr, 0, int(^uint(0) >> 1)},
 		{"UnauthRate", l.UnauthRate, 0, int(^uint(0) >> 1)},
+		{"PatternSteps", l.PatternSteps, 0, maxPatternSteps},
+		{"MaxBlocked", l.MaxBlocked, 0, int(^uint(0) >> 1)},
+		{"FailedLogins", l.FailedLogins, 1, 1 << 30},
 	} {
 		if f.value < f.lo || f.value > f.hi {
 			return fmt.Errorf("limits: %s is %d, want %d to %d", f.name, f.value, f.lo, f.hi)

@@ -20,8 +20,16 @@ import (
 //
 // It is safe for concurrent use.
 type LoginThrottle struct {
+	free int // number of free logins of one user from one address within throttleWindow
+
 	mu sync.Mutex
 	by map[throttleKey]*throttleEntry
+}
+
+// NewLoginThrottle returns a throttle without failed logins. free is
+// Limits.FailedLogins.
+func NewLoginThrottle(free int) *LoginThrottle {
+	return &LoginThrottle{free: free, by: make(map[throttleKey]*throttleEntry)}
 }
 
 // throttleKey is a key under which logins are counted: the address of the
@@ -41,12 +49,10 @@ type throttleEntry struct {
 }
 
 const (
-	// freeLogins is how many logins of one user may fail from one address
-	// within throttleWindow before further logins wait. freeLoginsAll is the
-	// corresponding number for all users of one address together. It is larger,
-	// because many clients may share an address.
-	freeLogins     = 20
-	freeLoginsAll  = 100
+	// freeLoginsAll is the number of free logins of all users of one address
+	// together, as a multiple of LoginThrottle.free. Many clients may share an
+	// address.
+	freeLoginsAll  = 5
 	throttleWindow = time.Minute
 	// throttlePending is the interval between time slots while fewer logins
 	// have failed than are free, but failed and pending logins together exceed
@@ -112,7 +118,7 @@ func (t *LoginThrottle) Reserve(addr net.Addr, user string, now time.Time) (wait
 			continue
 		}
 		e.expire(now)
-		if e.over(i) > 0 {
+		if t.over(e, i) > 0 {
 			wait = max(wait, e.next.Sub(now))
 		}
 	}
@@ -123,8 +129,8 @@ func (t *LoginThrottle) Reserve(addr net.Addr, user string, now time.Time) (wait
 		// Pending logins count; otherwise many concurrent attempts would all be
 		// free.
 		e := t.entry(key, now)
-		if e.pending++; e.over(i) > 0 && !(i == 1 && trusted) {
-			e.next = now.Add(wait + e.interval(i))
+		if e.pending++; t.over(e, i) > 0 && !(i == 1 && trusted) {
+			e.next = now.Add(wait + t.interval(e, i))
 		}
 	}
 	return wait, true
@@ -139,16 +145,18 @@ func (e *throttleEntry) expire(now time.Time) {
 
 // over returns by how much the number of logins exceeds the number of free logins.
 // kind is the index of the key in throttleKeys.
-func (e *throttleEntry) over(kind int) int { return e.failures + e.pending - free(kind) }
+func (t *LoginThrottle) over(e *throttleEntry, kind int) int {
+	return e.failures + e.pending - t.freeOf(kind)
+}
 
-func free(kind int) int { return [2]int{freeLogins, freeLoginsAll}[kind] }
+func (t *LoginThrottle) freeOf(kind int) int { return [2]int{t.free, freeLoginsAll * t.free}[kind] }
 
 // interval returns the time between two time slots.
-func (e *throttleEntry) interval(kind int) time.Duration {
-	if e.failures < free(kind) {
+func (t *LoginThrottle) interval(e *throttleEntry, kind int) time.Duration {
+	if e.failures < t.freeOf(kind) {
 		return throttlePending
 	}
-	return LoginPenalty(e.over(kind) + 1)
+	return LoginPenalty(t.over(e, kind) + 1)
 }
 
 // LoginOutcome is the outcome of a login.
@@ -205,9 +213,6 @@ func (t *LoginThrottle) entry(key throttleKey, now time.Time) *throttleEntry {
 }
 
 func (t *LoginThrottle) makeRoom(now time.Time) {
-	if t.by == nil {
-		t.by = make(map[throttleKey]*throttleEntry)
-	}
 	if len(t.by) < maxThrottled {
 		return
 	}

@@ -6,11 +6,15 @@ import (
 	"time"
 )
 
+// These are the free logins in the tests of this file: of one user, and of all
+// users of an address together.
+const freeLogins, freeOfAll = 7, 7 * freeLoginsAll
+
 // TestLoginThrottle_ManyConnections checks that a client gains nothing by
 // opening a connection for each guess: it makes no more progress than a client
 // that waits for each answer.
 func TestLoginThrottle_ManyConnections(t *testing.T) {
-	var l LoginThrottle
+	l := NewLoginThrottle(freeLogins)
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	checked := 0
@@ -30,7 +34,7 @@ func TestLoginThrottle_ManyConnections(t *testing.T) {
 // TestLoginThrottle_AtOnce checks that a login counts while its password is being
 // checked.
 func TestLoginThrottle_AtOnce(t *testing.T) {
-	var l LoginThrottle
+	l := NewLoginThrottle(freeLogins)
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	checked := 0
@@ -52,7 +56,7 @@ func TestLoginThrottle_AtOnce(t *testing.T) {
 // TestLoginThrottle_ManyUsers checks that the guesses of a client are limited
 // even if each guess is for another user.
 func TestLoginThrottle_ManyUsers(t *testing.T) {
-	var l LoginThrottle
+	l := NewLoginThrottle(freeLogins)
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	checked := 0
@@ -70,13 +74,13 @@ func TestLoginThrottle_ManyUsers(t *testing.T) {
 			l.Done(addr, user, LoginFailed, now)
 		}
 	}
-	if most := freeLoginsAll + 20; checked > most {
+	if most := freeOfAll + 20; checked > most {
 		t.Errorf("%d passwords were checked at once, want at most %d", checked, most)
 	}
 }
 
 func TestLoginThrottle(t *testing.T) {
-	var l LoginThrottle
+	l := NewLoginThrottle(freeLogins)
 	now := time.Unix(1000, 0)
 	a, b := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 2)}
 	fail := func(addr net.Addr, user string, at time.Time) {
@@ -120,7 +124,7 @@ func TestLoginThrottle(t *testing.T) {
 // TestLoginThrottle_OtherClients checks that a client with a wrong password
 // does not lock out another user that has logged in from the same address.
 func TestLoginThrottle_OtherClients(t *testing.T) {
-	var l LoginThrottle
+	l := NewLoginThrottle(freeLogins)
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	good := func(at time.Time) bool {
@@ -147,7 +151,7 @@ func TestLoginThrottle_OtherClients(t *testing.T) {
 // TestLoginThrottle_Memory checks that the user names of refused logins take no
 // memory, and that long names are not stored.
 func TestLoginThrottle_Memory(t *testing.T) {
-	var l LoginThrottle
+	l := NewLoginThrottle(freeLogins)
 	now := time.Unix(1000, 0)
 	addr := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
 	for n := range 20_000 {
@@ -156,8 +160,8 @@ func TestLoginThrottle_Memory(t *testing.T) {
 			l.Done(addr, user, LoginFailed, now)
 		}
 	}
-	if len(l.by) > freeLoginsAll+50 {
-		t.Errorf("the throttle has %d entries, want none for the refused logins (at most freeLoginsAll+50)", len(l.by))
+	if len(l.by) > freeOfAll+50 {
+		t.Errorf("the throttle has %d entries, want none for the refused logins (at most %d)", len(l.by), freeOfAll+50)
 	}
 	for key := range l.by {
 		if len(key.user) > maxThrottleUser {

@@ -187,7 +187,8 @@ func New(state State) *Port {
 			"Logins with a wrong user or password, and logins refused because too many had failed."),
 		Panics: counter("client_panics_total", "Connections closed because of a bug: please report it."),
 		Refused: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "holdfast", Name: "client_refused_total",
-			Help: "Connections refused or closed by the guard, by reason."}, []string{"reason"}),
+			Help: "Connections that the node refused or closed, and blocking commands that it refused because of " +
+				"--max-blocked-clients, by reason."}, []string{"reason"}),
 		Published: counter("pubsub_published_total",
 			"Messages of PUBLISH and SPUBLISH, through whichever node, "+
 				"that were looked up among this node's subscribers."),

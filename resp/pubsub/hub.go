@@ -42,6 +42,8 @@ type Config struct {
 	// MaxBytes bounds an estimate of the memory of all subscriptions and
 	// prefixes. 0: no limit.
 	MaxBytes int
+	// PatternSteps is guard.Limits.PatternSteps.
+	PatternSteps int
 	// Want sets the kinds of events that the hub receives from then on. It is
 	// nil on a port without a log, where only Announce sends messages.
 	Want func(kinds fsm.EventKinds)
@@ -99,7 +101,7 @@ const (
 
 // New returns a hub without subscriptions.
 func New(cfg Config) *Hub {
-	h := &Hub{cfg: cfg, budget: matchBudget{now: time.Now}}
+	h := &Hub{cfg: cfg, budget: matchBudget{now: time.Now, rate: int64(cfg.PatternSteps)}}
 	for k := range h.topics {
 		h.topics[k] = make(map[string]*topic)
 	}

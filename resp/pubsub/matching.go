@@ -12,15 +12,12 @@ import (
 
 // The matching of channels against the patterns of subscribers is charged in steps
 // of a few nanoseconds each. All patterns of a node together have a budget of
-// matchRate steps per second, and of matchBurst steps at once. When the budget is
-// used up, the node closes the connection whose patterns took the most steps in the
-// current second, if they took at least matchShare. So that connection does not
-// delay the messages of other clients. If many connections take fewer than
-// matchShare steps each, the budget is not enforced.
+// Config.PatternSteps steps per second, and of two fifths of that number at once.
+// When the budget is used up, the node closes the connection whose patterns took
+// the most steps in the current second, if they took at least a fiftieth of
+// Config.PatternSteps. So that connection does not delay the messages of other
+// clients. If many connections take fewer steps each, the budget is not enforced.
 const (
-	matchRate  = 50_000_000
-	matchBurst = 20_000_000
-	matchShare = matchRate / 50
 	// matchSlice is the number of steps between two reads of the clock. That
 	// many steps take less than yield.Every.
 	matchSlice = 1 << 14
@@ -30,6 +27,7 @@ const (
 // use.
 type matchBudget struct {
 	now   func() time.Time
+	rate  int64         // steps per second; 0 for no limit
 	spent atomic.Uint64 // total since the start
 	// pending is the number of steps that have not been subtracted from left
 	// yet.
@@ -40,15 +38,25 @@ type matchBudget struct {
 	left  int64
 	at    time.Time // time at which left was computed
 	began time.Time // start of the epoch
-	// heavy contains the connections that took at least matchShare steps in the
+	// heavy contains the connections that took at least share steps in the
 	// current epoch.
 	heavy []*Subscriber
 }
+
+// burst returns the number of steps that may be taken at once.
+func (b *matchBudget) burst() int64 { return b.rate / 5 * 2 }
+
+// share returns the number of steps in an epoch that make a connection one of
+// heavy.
+func (b *matchBudget) share() uint64 { return uint64(max(b.rate/50, 1)) }
 
 // spend takes n steps from the budget. It reports whether the budget is used
 // up.
 func (b *matchBudget) spend(n int) (empty bool) {
 	b.spent.Add(uint64(n))
+	if b.rate == 0 {
+		return false
+	}
 	if b.pending.Add(int64(n)) < matchSlice {
 		return false
 	}
@@ -56,9 +64,9 @@ func (b *matchBudget) spend(n int) (empty bool) {
 	defer b.mu.Unlock()
 	t := b.now()
 	if b.at.IsZero() {
-		b.left, b.began = matchBurst, t
+		b.left, b.began = b.burst(), t
 	} else if passed := t.Sub(b.at); passed > 0 {
-		b.left = min(b.left+int64(min(passed, time.Second))*matchRate/int64(time.Second), matchBurst)
+		b.left = min(b.left+int64(min(passed, time.Second))*b.rate/int64(time.Second), b.burst())
 	}
 	b.at = t
 	if t.Sub(b.began) >= time.Second {
@@ -77,11 +85,11 @@ func (b *matchBudget) addHeavy(c *Subscriber) {
 }
 
 // heaviest returns the connection that took the most steps in the epoch, or nil
-// if none took matchShare.
+// if none took share steps.
 func (b *matchBudget) heaviest() (worst *Subscriber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	most := uint64(matchShare - 1)
+	most := b.share() - 1
 	for _, c := range b.heavy {
 		if steps := c.matching.steps(b.epoch.Load()); steps > most && !c.conn.Closing() {
 			worst, most = c, steps
@@ -97,8 +105,8 @@ type matchAccount struct{ v atomic.Uint64 }
 const accountBits = 40 // the low bits contain the steps
 
 // charge adds n steps. It reports whether the steps of the epoch have reached
-// matchShare with this call.
-func (a *matchAccount) charge(epoch uint32, n int) (heavy bool) {
+// share with this call.
+func (a *matchAccount) charge(epoch uint32, n int, share uint64) (heavy bool) {
 	for {
 		old, before := a.v.Load(), uint64(0)
 		if uint32(old>>accountBits) == epoch&(1<<(64-accountBits)-1) {
@@ -106,7 +114,7 @@ func (a *matchAccount) charge(epoch uint32, n int) (heavy bool) {
 		}
 		steps := min(before+uint64(n), 1<<accountBits-1)
 		if a.v.CompareAndSwap(old, uint64(epoch)<<accountBits|steps) {
-			return before < matchShare && steps >= matchShare
+			return before < share && steps >= share
 		}
 	}
 }
@@ -129,7 +137,7 @@ func (h *Hub) match(lists [][]*topic, channel string) (found []*topic) {
 	var pace yield.Pace
 	settle := func() {
 		if payer != nil && n > 0 {
-			if payer.matching.charge(h.budget.epoch.Load(), n) {
+			if payer.matching.charge(h.budget.epoch.Load(), n, h.budget.share()) {
 				h.budget.addHeavy(payer)
 			}
 		}
