@@ -163,17 +163,18 @@ const pageHead = "# Compatibility\n" + `
 ` + "`make matrix`" + ` tests client libraries and writes this page. Each test starts
 three node processes and connects the client to a follower. In the Sentinel and
 cluster modes, the client connects to the node that it finds. Then the test
-kills the leader with ` + "`kill -9`" + `, in the tests of locks while the client holds a
-lock. "works" means three things: the library did what its documentation says,
-no lock had two owners, and no command that was sent through a surviving node
-failed.
+kills the leader with ` + "`kill -9`" + `. In the tests of locks, the client holds a lock
+at that time. "works" means three things: the library did what its documentation
+says, no lock had two owners, and no command that was sent through a surviving
+node failed.
 `
 
 const pageFoot = `
 A test replays a library by sending the commands that the library's source
 contains. The version is then that of the source, or its year. The tests do not
 contain the scripts of these libraries. They contain scripts that do the same
-and were written for the tests, so a replayed script has another SHA1 than the
-library's script. Holdfast recognizes some scripts by their SHA1. ` + "`test/compat`" + `
-compares these with the interpreter and with a redis-server.
+and were written for the tests, so a replayed script has a different SHA1 from
+the library's script. Holdfast recognizes some scripts by their SHA1, and runs
+each of them as a built-in command. ` + "`test/compat`" + ` compares the results of these
+commands with those of the interpreter and of a redis-server.
 `

@@ -66,7 +66,7 @@ class AsyncNodes:
         return nodes
 
     def current(self):
-        """Return the client of the node that answered last."""
+        """Return the client of the node that gets the next command."""
         return self._clients[self._current]
 
     async def close(self):
@@ -93,7 +93,7 @@ class AsyncLock:
             await held.release()
         except Exception:
             if kind is None:
-                raise  # an exception of the block is more important than this one
+                raise  # otherwise, keep the exception of the block, which is more important
 
     async def acquire(self):
         """Take the lock and return an AsyncHeld: see Lock.acquire. Canceling the task

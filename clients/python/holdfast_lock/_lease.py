@@ -77,7 +77,7 @@ class Lease:
 
     def __init__(self, client, request, token, until):
         self.token = token
-        """The fencing token. It is higher than the tokens of all earlier owners."""
+        """The fencing token. It is higher than the tokens of all earlier grants."""
         self._client, self._request, self._until = client, request, until
         self._cause = None  # the error with which lost was set, or None
 

@@ -19,7 +19,8 @@ class Nodes:
 
     Nodes sends a command to the node that answered last. If that node does not
     answer, Nodes tries the others, because every node serves every command. The
-    cluster may execute a command twice, which is harmless only for LOCK commands.
+    cluster may then execute the command twice. This is harmless for LOCK commands,
+    but not for all commands.
     """
 
     def __init__(self, clients):
@@ -68,7 +69,7 @@ class Nodes:
         return Nodes(_limited(c, seconds) for c in self._clients)
 
     def current(self):
-        """Return the client of the node that answered last."""
+        """Return the client of the node that gets the next command."""
         return self._clients[self._current]
 
     def close(self):

@@ -35,7 +35,8 @@ class _Highest:
         self.token = 0
 
     def refuse(self, token):
-        """Return the status and the text of a refusal, or None if the token is not old."""
+        """Return the status and the text of a refusal. If the token is not old, record it
+        and return None."""
         if token < self.token:
             text = f"the fencing token {token} is too old: the highest token so far is {self.token}\n"
             return "412 Precondition Failed", text
