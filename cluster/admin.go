@@ -26,7 +26,7 @@ const (
 	opTransfer = "transfer" // leader: transfer leadership
 	opStatus   = "status"
 	opReport   = "report"  // return what the node's reporter says: see Node.SetReporter
-	opRemoved  = "removed" // the leader reports to a node that it was removed; the node then asks whether that is true
+	opRemoved  = "removed" // the leader sends it to a node that was removed; the node then asks whether that is true
 )
 
 type adminRequest struct {
@@ -68,8 +68,8 @@ type adminReply struct {
 	// opVacant and opJoin set Known if the node is a voter, which means that
 	// its directory has been wiped.
 	Known bool `json:"known,omitempty"`
-	// Alive is set by opVacant if another process runs under the node's id. It
-	// is the address of that process.
+	// opVacant sets Alive if another process runs under the node's id. Alive is
+	// the address of that process.
 	Alive string `json:"alive,omitempty"`
 
 	// opProbe sets Last to the last log index, Commit to the commit index, and
@@ -77,8 +77,8 @@ type adminReply struct {
 	Last   uint64 `json:"last,omitempty"`
 	Commit uint64 `json:"commit,omitempty"`
 
-	// Index and Term are set by opJoin. The leader of Term states that the node
-	// is a member once the node's log has reached Index.
+	// opJoin sets Index to the log index of the entry that admits the node, and
+	// Term to the term of that entry: see raftlog/votes.go.
 	Index uint64 `json:"index,omitempty"`
 	Term  uint64 `json:"term,omitempty"`
 
@@ -98,8 +98,9 @@ type adminOutcome struct {
 	Advice    string          `json:"advice,omitempty"`
 }
 
-// adminTimeout bounds one request, including a change of the configuration. For
-// a request that any node may pass to the leader, see changeTimeout.
+// adminTimeout bounds one request to another node, including the change of the
+// configuration that the request causes. For a request that any node may pass to
+// the leader, see changeTimeout.
 const adminTimeout = 5 * time.Second
 
 // changes reports whether the request makes the leader change the members or

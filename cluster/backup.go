@@ -63,7 +63,7 @@ const applyLimit = 10 * time.Minute
 // Restore executes a step of a restore. args are the arguments of
 // fsm.RestoreCommand. For the step "apply", Restore raises the token epoch in
 // args to at least the epoch of this node's wall clock. If Restore returns an
-// error with an unknown outcome, the step may have been executed.
+// error that says that the outcome is unknown, the step may have been executed.
 func (n *Node) Restore(ctx context.Context, args [][]byte) error {
 	if len(args) == 5 && string(args[0]) == "apply" {
 		var asked uint64
@@ -124,8 +124,8 @@ const (
 	collectionOverhead = 400
 )
 
-// RoomForRestore returns an error if a restore would take more memory than the
-// data of a member may take. keys maps each type to the number of keys of that
+// RoomForRestore returns an error if a restore would need more memory than a
+// member may use for its data. keys maps each type to the number of keys of that
 // type in the backup. The cluster itself does not know these numbers before it
 // has received the backup.
 func RoomForRestore(member NodeStatus, size int64, keys map[string]int) error {
@@ -140,8 +140,8 @@ func RoomForRestore(member NodeStatus, size int64, keys map[string]int) error {
 	return roomForRestore(member, size, max(machine.InMemory(size), need))
 }
 
-// roomForRestore returns an error if a restore would take more memory than the
-// data of a member may take. Without this check, the kernel would end the
+// roomForRestore returns an error if a restore would need more memory than a
+// member may use for its data. Without this check, the kernel would end the
 // member's process, and again after each restart, because the new process
 // applies the same entry. While a node replaces its data, it holds the old
 // data, the staging area of size bytes and the new data of inMemory bytes. If
@@ -165,8 +165,9 @@ func roomForRestore(member NodeStatus, size int64, inMemory float64) error {
 }
 
 // replay separates the entries that a node executes again when it starts from the
-// entries that are new to it. last is set before raft starts. Afterward, only raft's
-// FSM loop uses replay.
+// entries that are new to it. last is set before raft starts. From then on, only
+// calls from raft to the state machine use replay, and raft makes one such call at
+// a time.
 type replay struct {
 	last uint64 // the last log index of the log and the snapshots at the start
 	done bool   // an entry after last has been executed
@@ -226,8 +227,8 @@ func (n *Node) announceQuarantine() {
 	}
 }
 
-// quarantine returns the time that is left of the quarantine after the last
-// entry that this node has applied, or 0 if no quarantine is in force.
+// quarantine returns how much of the quarantine is left, as of the last entry
+// that this node has applied. It returns 0 if no quarantine is in force.
 func (n *Node) quarantine() (left time.Duration) {
 	n.machine.View(func(m *fsm.Machine) { left = quarantineOf(m) })
 	return left

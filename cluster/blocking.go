@@ -14,10 +14,10 @@ import (
 // themselves are part of the replicated state (fsm/wait.go). waits finds out
 // how each wait has ended, and passes the reply to the connection. To do so, it
 // reads the node's own state machine whenever an entry has ended some of these
-// waits, or a snapshot has replaced a part of the log.
+// waits, or a snapshot has replaced the state.
 //
 // The leader also sends the replies. They arrive a few milliseconds before this
-// node has applied the entry.
+// node has applied the entry that ended the wait.
 //
 // The state machine may contain waiters of this node for which no connection
 // waits, because the reply has arrived or the client has disconnected. sweep sends
@@ -142,10 +142,11 @@ func (ws *waits) end(origin uint64, w *wait, left bool) {
 // command of the wait again.
 var askAgain = []byte{}
 
-// look reads the state of a wait from the machine, and delivers the reply if
-// the wait is over. It may be called at any time, and must be called whenever
-// the state may have changed. held says that the owner for which the client asks
-// has got the lock.
+// look reads the state of a wait from the machine. If the wait is over, look
+// delivers its reply. If the wait is open and held is set, look delivers
+// askAgain. held says that the owner for which the client asks has got the lock.
+// look may be called at any time, and must be called whenever the state may have
+// changed.
 func (ws *waits) look(origin uint64, held bool) {
 	ws.mu.Lock()
 	w := ws.live[origin]
@@ -178,8 +179,8 @@ func (ws *waits) look(origin uint64, held bool) {
 	ws.mu.Unlock()
 }
 
-// takeServed decodes a frame with a reply from the leader, and ends the wait
-// that it belongs to.
+// takeServed decodes a frame with a reply from the leader, and ends the wait to
+// which the reply belongs.
 func (ws *waits) takeServed(payload []byte) error {
 	origin, k := binary.Uvarint(payload)
 	pos, k2 := binary.Uvarint(payload[max(k, 0):])
@@ -199,8 +200,9 @@ func (ws *waits) takeServed(payload []byte) error {
 	return nil
 }
 
-// woken is called by the machine for every entry, in log order. list contains
-// the waiters that the entry has served or ended.
+// woken is called for every applied entry except a TermStart, in log order: see
+// leaderships.applied. list contains the waiters that the entry has served or
+// ended.
 func (ws *waits) woken(list []fsm.Woken) {
 	for _, w := range list {
 		if w.Session() == ws.id {
@@ -247,7 +249,8 @@ func (ws *waits) restored() {
 	}
 }
 
-// giveUp ends all waits, because this node was removed: no reply will arrive.
+// giveUp ends the waits of clients, because this node was removed and no reply
+// will arrive.
 // The connections then run their commands again. These commands fail, and the
 // connections report that the outcome is unknown.
 func (ws *waits) giveUp() {
@@ -336,9 +339,11 @@ func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 }
 
 // Waited returns a channel that receives the reply when the current wait is
-// served. It receives nil when the cluster no longer has the waiter, because
-// this node was not connected to the leader for too long. The command must then
-// be executed again.
+// served. It receives nil if the cluster no longer has the waiter, because this
+// node was not connected to the leader for too long, or if this node was
+// removed. It receives an empty reply if the owner has got the lock by another
+// command. In each of these cases, the command must be executed again. After an
+// empty reply, Unblock must end the wait first.
 func (s *Session) Waited() <-chan []byte { return s.wait.out }
 
 // Unblock ends the current wait. The reply is not nil if the cluster has

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// The numbers of connections are unique over all nodes and all their starts,
+// The numbers of connections are unique across all nodes and all their starts,
 // and the numbers of one start ascend. Numbers that are assigned before there
 // is a leader are unique too.
 func TestClientIDs(t *testing.T) {

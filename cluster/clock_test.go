@@ -19,8 +19,8 @@ func (c *testCluster) advance(d time.Duration, ids ...string) {
 	}
 	for _, id := range ids {
 		// Wait for a sweep: until then, the forwarder stamps new calls with the
-		// time before the step, and would consider them to be as old as the
-		// step.
+		// time before the step. The next sweep would consider these calls to be
+		// as old as the step is long.
 		if n := c.members[id].running(); n != nil {
 			now := c.members[id].clock.Mono()
 			eventually(c.t, id+" to notice the time", func() bool { return n.Swept() >= now })
@@ -28,8 +28,8 @@ func (c *testCluster) advance(d time.Duration, ids ...string) {
 	}
 }
 
-// Through any number of leaders, a TTL is never shortened, and it is extended
-// by a bounded amount only.
+// However often the leader changes, a TTL is never shortened, and it is extended
+// only by a bounded amount.
 func TestTTL_ThroughLeaders(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -127,7 +127,7 @@ func TestClose_AnyTime(t *testing.T) {
 	}
 }
 
-// Close does not wait for answers of nodes that cannot be reached.
+// Close does not wait for answers from nodes that cannot be reached.
 func TestClose_Partitioned(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -25,7 +25,7 @@ import (
 // reach it.
 type Secrets struct {
 	Secret         []byte
-	PreviousSecret []byte // accepted too, while an operator replaces it by Secret on each node
+	PreviousSecret []byte // accepted too, while an operator replaces it with Secret on each node
 	SecretOptional bool   // whether the node also accepts nodes without a secret
 }
 
@@ -127,8 +127,8 @@ type WaiterOptions struct {
 	// the leader removes the waiters of the node's clients in blocking
 	// commands. Until then, the waiters keep their positions. If the node is
 	// alive, it then adds its clients' waiters again, behind all other waiters.
-	// The state machine keeps the replies that it gave to waiters before: see
-	// fsm.SuspendEnd.
+	// The state machine keeps the replies of waiters that were served before:
+	// see fsm.SuspendEnd.
 	WaiterGrace time.Duration
 	// WaiterWork is the longest time, estimated in steps of fsm.StepNanos, that
 	// one entry may spend on the removal of waiters. Later entries remove the
@@ -175,10 +175,10 @@ type Options struct {
 	// than BriefScriptTime first gets a dry run outside of the log, before it may
 	// delay the writes of other clients.
 	ScriptTime, BriefScriptTime time.Duration
-	// ScriptWait is how long a slow script or a heavy write may wait in its
-	// lane, if that is longer than 60 times ScriptTime. Otherwise, 60 times
-	// ScriptTime is the limit. ScriptQueue bounds how many scripts and writes
-	// may wait in a lane, and one user may have at most a quarter of that
+	// ScriptWait bounds how long a slow script or a heavy write may wait in its
+	// lane (the queue for dry runs): the limit is ScriptWait or 60 times
+	// ScriptTime, whichever is longer. ScriptQueue bounds how many scripts and
+	// writes may wait in a lane, and one user may have at most a quarter of that
 	// number.
 	ScriptWait  time.Duration
 	ScriptQueue int
@@ -214,16 +214,16 @@ type RaftOptions struct {
 	HeartbeatTimeout time.Duration
 	// LeaderSilence is the shortest time for which the leader may send nothing
 	// before the other voters elect another leader, if a majority of the voters
-	// agrees that it is silent: see transport.Silence. A lower value is raised
-	// to two fifths of HeartbeatTimeout, because the heartbeats of an idle leader
+	// agrees that it is silent: see transport.Silence. The node uses at least
+	// two fifths of HeartbeatTimeout, because the heartbeats of an idle leader
 	// can be up to one fifth of HeartbeatTimeout apart. 0 means that only
 	// HeartbeatTimeout detects a silent leader.
 	LeaderSilence time.Duration
-	// LeaderLease is how long the voters promise their leader not to vote. With
-	// these promises, the leader answers reads without a ReadIndex round: see
-	// package readindex. 0 means that the leader asks for no promises. The
-	// promises delay an election by up to LeaderLease, which must be at most
-	// half of HeartbeatTimeout.
+	// LeaderLease is the time for which the voters promise their leader not to
+	// vote. With these promises, the leader answers reads without a ReadIndex
+	// round: see package readindex. 0 means that the leader asks for no
+	// promises. The promises delay an election by up to LeaderLease, which must
+	// be at most half of HeartbeatTimeout.
 	LeaderLease time.Duration
 	// LeaseTimeout is how long a leader continues without a majority before it
 	// steps down. It must be at most HeartbeatTimeout.
@@ -470,16 +470,16 @@ func (c *Config) peerList() string {
 //
 //   - The heartbeat, election and lease timeouts are shorter than raft's
 //     defaults, so that failover is faster.
-//   - CommitTimeout is at least two fifths of the heartbeat timeout, 200 ms by
-//     default, because transport.Transport reports commits to the followers
-//     earlier.
+//   - CommitTimeout is at least two fifths of the heartbeat timeout (200 ms
+//     with the default settings), because transport.Transport reports commits
+//     to the followers earlier.
 //   - MaxAppendEntries is 64, because entries contain hundreds of groups each.
 //   - BatchApplyCh is off, so that Apply returns when raft has accepted the
 //     entry.
 //   - ShutdownOnRemove is off: a removed node keeps running and reports its
 //     removal to its operator.
-//   - raft takes no snapshots by its count of entries. The size of the log in
-//     bytes decides when the node takes one: see snapshot.Taker.
+//   - raft itself starts no snapshots. The node decides by the size of the log
+//     in bytes when to take one: see snapshot.Taker.
 func (c *Config) raftConfig(notify chan<- bool, log hclog.Logger) *raft.Config {
 	rc := raft.DefaultConfig()
 	rc.LocalID = raft.ServerID(c.NodeID)

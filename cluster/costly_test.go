@@ -21,8 +21,8 @@ func (c *testCluster) applySteps(id string) float64 {
 	return metric(c.t, c.node(id), "holdfast_apply_steps_total")
 }
 
-// Reads in groups that write cost the nodes nothing when they apply the log,
-// nor when they restart.
+// Reads in groups that write cost the nodes nothing, neither when the nodes apply
+// the log nor when they restart.
 func TestCostly_NodesApplyWritesOnly(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -1,7 +1,7 @@
 // Package cluster replicates the state machine and routes clients' commands to
-// the leader. It decides which node runs a command and how recent the state is
-// that a read sees. It joins raft, the peer port (package rpc), the data
-// directory (package storage) and the state machine (package fsm) into a Node.
+// the leader. It decides which node executes a command and how fresh the answer
+// must be. It joins raft, the peer port (package rpc), the data directory
+// (package storage) and the state machine (package fsm) into a Node.
 //
 // The package is a part of the holdfast program. It is not a supported API, and
 // may change in any commit.
@@ -12,7 +12,7 @@
 // budgets), readindex (confirmation of reads), fairshare (slots for work that
 // takes long), features (the feature version of the cluster), health (what
 // nodes report), diskspace, events and clientid. The files of this package are
-// named by what they do:
+// named after what they do:
 //
 //   - leadership*.go: the objects that only a leader has. They stamp and propose
 //     entries. leadership_term.go opens and closes the leadership.
@@ -33,12 +33,13 @@
 //
 // A Node consists of parts (see the type parts). Each part lists in its fields
 // the other parts that it uses, and Open makes a part after the parts that it
-// uses. (Only the log, the state machine and the monitor of the disk call parts
-// that are made later, but they do so only once raft runs.) Each part has its
-// own lock, and no part takes the lock of another. While a part holds its own
-// lock, it may call a method of another part only if that method does not call
-// the first part. For example, leaderships.termStarted runs with the lock of
-// the machine held, so nothing that it calls may read the state machine.
+// uses. (Only the log, the state machine, the monitor of the disk and the
+// statusReporter call parts that are made later, but not before raft starts.)
+// Each part has its own lock, and no part takes the lock of another. While a
+// part holds its own lock, it may call a method of another part only if that
+// method does not call the first part. For example, leaderships.termStarted
+// runs with the lock of the machine held, so nothing that it calls may read the
+// state machine.
 //
 // # Life of a write
 //
@@ -47,15 +48,15 @@
 // group the next number of the session and sends it to the leader's leadership
 // over its link: directly when this node leads (localLink), otherwise over a
 // write stream (remoteLink, served by writeStream). The leadership's proposer
-// stamps all groups that have arrived and appends them as one entry. The
-// asynchronous log writer writes the entry to the leader's disk while raft
-// sends it to the followers. When the leader's state machine has applied the
-// entry, the leadership delivers each session's results to the session's result
-// receivers. A result receiver is the leader's own forwarder, or the stream to
-// the node that sent the groups. The forwarder keeps every group until it has
-// the reply. After a change of leader, it asks the new leader which groups have
-// arrived, and sends the missing groups again. The state machine executes no
-// group twice.
+// puts the groups that have arrived into one entry, stamps the entry with the
+// clocks, and passes it to raft. The asynchronous log writer writes the entry
+// to the leader's disk while raft sends it to the followers. When the leader's
+// state machine has applied the entry, the leadership delivers each session's
+// results to the session's result receivers. A result receiver is the leader's
+// own forwarder, or the stream to the node that sent the groups. The forwarder
+// keeps every group until it has the reply. After a change of leader, it asks
+// the new leader which groups have arrived, and sends the missing groups again.
+// The state machine executes no group twice.
 //
 // # Life of a read
 //
@@ -63,15 +64,17 @@
 // that does not lead sends it to the leader over the read stream. A round notes
 // the commit index, asks a majority to confirm the leader's term, waits until
 // the state machine has applied that index, and then answers every read that
-// joined the round. If a read meets a key that has expired by the leadership's
-// clock, but whose expiry is not committed yet, the leader commits a clock
-// entry first.
+// joined the round. A leader that has a lease answers a read without a round:
+// see RaftOptions.LeaderLease. If a read meets a key that has expired by the
+// leadership's clock, but whose expiry is not committed yet, the leader commits
+// a clock entry first.
 //
 // # Time
 //
 // A leadership belongs to one term. Its clock starts at the lease clock of its
 // TermStart entry and advances with real elapsed time, minus an allowance for
-// drift: see leadership.now. Nothing else advances the lease clock.
+// drift: see leadership.now. Apart from this, only a restore advances the lease
+// clock: see leadership.rebase.
 //
 // # Goroutines
 //

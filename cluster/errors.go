@@ -63,8 +63,8 @@ func readFailed(err error) error {
 }
 
 // absence returns why this node cannot ask another node of --peers. If the
-// reason suggests a remedy, the text contains it. It contains none if the other
-// node may simply not have been started yet.
+// reason suggests a remedy, the text contains the remedy. A refused connection
+// suggests none, because the other node may simply not have been started yet.
 func (e *environment) absence(p Peer, err error) string {
 	var dns *net.DNSError
 	switch {
@@ -85,7 +85,7 @@ func (e *environment) absence(p Peer, err error) string {
 		if e.cfg.PeerDialer != nil {
 			answer = "does"
 		}
-		return "it closed the connection in the handshake; does its peer port use TLS? This node " + answer
+		return "it closed the connection during the handshake; does its peer port use TLS? This node " + answer
 	}
 	return shortReason(err)
 }

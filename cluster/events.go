@@ -48,9 +48,9 @@ func (n *Node) OwnEventsDelivered(group uint64, f func(index uint64, position in
 }
 
 // WatchUsers calls f with the users of this node's state, immediately and after
-// each change. The goroutine that applies the log calls f, so f must not wait
-// for that goroutine. Two goroutines may call f at the same time, and f may
-// receive an older table after a newer one.
+// each change. The goroutine that applies the log calls f after a change, so f
+// must not wait for that goroutine. This call and the immediate call may run at
+// the same time, and f may receive an older table after a newer one.
 func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 
 // WatchDenials sets the function that is called when a script that this node
@@ -58,14 +58,14 @@ func (n *Node) WatchUsers(f func(*fsm.Users)) { n.machine.WatchUsers(f) }
 // function; a later call replaces it.
 func (n *Node) WatchDenials(f func(user string, v acl.Verdict)) { n.scripts.OnDenied(f) }
 
-// WatchExpiries sets the function that is called when a lease of a lock has ended
+// WatchExpiries sets the function that is called when the lease of a lock expires
 // while this node leads. There is one such function; a later call replaces it. The
 // goroutine that applies the log calls f, so f must not block.
 func (n *Node) WatchExpiries(f func(fsm.LockEvent)) { n.expiries.Store(&f) }
 
 // locksChanged handles the changes that an entry has made to locks. It informs
 // the waits of this node. If this node leads, it also counts the changes and
-// announces the leases that have ended. Because only the leader counts them,
+// announces the leases that have expired. Because only the leader counts them,
 // the counts of all nodes can be added up.
 func (n *Node) locksChanged(term uint64, res *fsm.Result) {
 	n.waits.granted(res.Locks)
@@ -85,7 +85,7 @@ func (n *Node) locksChanged(term uint64, res *fsm.Result) {
 }
 
 // openHistory opens the history of locks. It returns nil if the node keeps no
-// history or cannot open it: a node serves its clients without a history.
+// history or cannot open it, because a node can serve clients without a history.
 func (n *Node) openHistory() *history.Store {
 	if n.cfg.Options.LockHistory == 0 {
 		return nil
@@ -137,7 +137,7 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 	if n.history == nil {
 		return history.Answer{}, history.ErrOff
 	}
-	led := false // there is a leader, so the lease clock advances
+	led := false // whether there is a leader, so that the lease clock advances
 	if !local && n.awaitLeader(ctx, historyLeaderWait) {
 		ctx, cancel := context.WithTimeout(ctx, historyWait)
 		err := n.catchUp(ctx)
@@ -158,7 +158,8 @@ func (n *Node) LockHistory(ctx context.Context, q history.Query, local bool) (hi
 	return n.history.Query(ctx, q, now)
 }
 
-// awaitLeader waits until this node knows the leader, and reports whether it does.
+// awaitLeader waits up to limit until this node knows the leader, and reports
+// whether this node knows it.
 func (n *Node) awaitLeader(ctx context.Context, limit time.Duration) bool {
 	changed, stop := n.Watch()
 	defer stop()

@@ -154,9 +154,9 @@ func TestEvents_MissedBySnapshot(t *testing.T) {
 	eventually(t, "the message after it", func() bool { m, _, _ := l.got(); return len(m) == 1 && m[0] == "after" })
 }
 
-// A mark for a group of this node is called after the group's events, although
-// the leader has answered the group before this node learned that the group's
-// entry is committed. If the node stops first, the mark is called too.
+// OwnEventsDelivered calls its function (the mark) after the events of the group,
+// although the leader has answered the group before this node learned that the
+// group's entry is committed. If the node stops first, the mark is called too.
 func TestEvents_OwnDelivered(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, func(o *cluster.Options) { o.CommitTimeout = time.Minute })

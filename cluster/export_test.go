@@ -153,7 +153,8 @@ func (n *Node) Admit(id, addr string, features int) error {
 	return n.members.admit(n.ctx, adminRequest{Op: opJoin, Node: id, Addr: addr, Features: features}, &adminReply{})
 }
 
-// Admitting reports whether a node is being admitted.
+// Admitting reports whether a node is being admitted, or the feature version is
+// being checked or raised.
 func (n *Node) Admitting() bool {
 	return errors.Is(n.features.WhileUnchanged(func() error { return nil }), features.ErrBusy)
 }

@@ -255,9 +255,9 @@ func TestExactlyOnce_ReplyOutOfSnapshot(t *testing.T) {
 	asker.want(t, ":1\r\n", "INCR", "n")
 	c.crash("n3")
 
-	// The reply of the second INCR is delayed on its way to n2. The entry still
-	// commits with the acknowledgment of n2, because raft has its own
-	// connections.
+	// The network discards the reply of the second INCR on its way to n2. The
+	// entry is still committed with the acknowledgment of n2, because raft has
+	// its own connections.
 	if c.net.mute(rpc.ServiceWrite, "n2", "n1") == 0 {
 		t.Fatal("n2 has no write stream to n1")
 	}

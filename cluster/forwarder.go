@@ -16,11 +16,11 @@ import (
 )
 
 // forwarder sends the groups of this node's clients to the current leader. In
-// the log, its groups form one session, which is named by the node id and the
-// start count. The groups of a session are numbered. The forwarder keeps every
-// group until it has the group's reply. After a change of leader, it sends
-// again the groups that the new leader does not have. The state machine
-// executes no group twice.
+// the log, its groups form one session, which is identified by the node id, the
+// identity of the data directory and the start count: see sessionOf. The groups
+// of a session are numbered. The forwarder keeps every group until it has the
+// group's reply. After a change of leader, it resends the groups that the new
+// leader does not have. The state machine executes no group twice.
 type forwarder struct {
 	id    fsm.SessionID
 	clock Clock
@@ -35,8 +35,9 @@ type forwarder struct {
 	closed  bool
 	removed bool // this node is not a member: see expel
 	writes  link // nil while there is no leader
-	// pending holds the groups from number first on, in order. A group with a
-	// known outcome is nil until all groups before it have an outcome too.
+	// pending holds the groups from number first on, in order. When the outcome
+	// of a group is known, nil takes its place until all groups before it have
+	// an outcome too.
 	first   uint64
 	pending []*call
 	// unsent holds the groups that wait for a leader and have no number yet.
@@ -65,8 +66,8 @@ type link interface {
 // reply or by passing the call back to the forwarder with requeue.
 type readLink interface {
 	read(c *call)
-	// forget gives up a read. It returns true if the link has the read: the
-	// link then no longer ends the read's call. Otherwise, it returns false.
+	// forget gives up a read. If it returns true, the link no longer ends the
+	// read's call. If it returns false, the read ends as usual.
 	forget(c *call) bool
 }
 
@@ -131,10 +132,10 @@ func (fw *forwarder) write(c *call) {
 // A leader writes and replicates the groups of all clients in order, so a group
 // waits for all bytes before it. While ten clients set values of 1 MB, this
 // wait had a median of a tenth of a second. So a node sends no more than
-// largeRoom bytes of large groups at a time, or one group. A group is large if
-// it has more than largeGroup bytes. It is also large if the last reply that
-// its connection received through the log had more than largeGroup bytes,
-// because the next reply may be as large.
+// largeRoom bytes of large groups at a time, or a single group if that group is
+// larger. A group is large if it has more than largeGroup bytes. It is also
+// large if the last reply that its connection received through the log had more
+// than largeGroup bytes, because the next reply may be as large.
 const (
 	largeGroup = 16 << 10
 	largeRoom  = 512 << 10
@@ -199,7 +200,7 @@ func (fw *forwarder) floor() uint64 {
 
 // linked makes l the link to the leader. accepted is the highest number among
 // the groups that the leader has accepted. linked sends the groups with higher
-// numbers.
+// numbers again, and then the groups that have waited for a leader.
 func (fw *forwarder) linked(l link, accepted uint64) {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -390,8 +391,8 @@ func (fw *forwarder) readLinked(l readLink) {
 // sweep ends the calls that have waited too long. Calls that were never sent
 // end after LeaderWait as not executed, or after ResolveWait if they wait for
 // earlier large groups. Calls that were sent end after ResolveWait as unknown.
-// sweep reports whether writes without an outcome, or
-// reads without a link, are left.
+// sweep reports whether writes without an outcome, or reads without a link, are
+// left.
 func (fw *forwarder) sweep() (left bool) {
 	mono := fw.clock.Mono()
 	fw.coarse.Store(int64(mono))
@@ -514,9 +515,9 @@ func (fw *forwarder) endUnknown(calls []*call) {
 	fw.stats.Unknown.Add(float64(len(calls)))
 }
 
-// drained reports whether no group of a client waits for its outcome. A group
-// that was given up still counts, unless this node was removed: no leader
-// accepts groups from a removed node.
+// drained reports whether no group of a client waits for its outcome. An
+// abandoned group still counts, unless this node was removed: no leader accepts
+// groups from a removed node.
 func (fw *forwarder) drained() bool {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()

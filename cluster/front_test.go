@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// A read-only script that is not cached sends its group through the log. Then
+// A group with a read-only script that is not cached goes through the log. Then
 // the whole group is executed, and not only its front: see fsm.Front.
 func TestRead_UnloggedFront(t *testing.T) {
 	l := newLines()

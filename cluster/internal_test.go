@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// After a transfer that failed, a new leadership of the same term replaces the
-// earlier one. The new leadership must not count entries that the earlier
+// If a second TermStart of the same term is applied, a new leadership replaces
+// the earlier one. The new leadership must not count entries that the earlier
 // leadership proposed.
 func TestLeadership_IgnoresEntriesBeforeItsStart(t *testing.T) {
 	stats := metrics.New()
@@ -255,7 +255,8 @@ func TestChangeError(t *testing.T) {
 	}
 }
 
-// TestBlocked: the proposer does not wait for the next command of clients that block.
+// TestBlocked checks that blocked counts only the groups whose command waits. The
+// proposer does not wait for the next command of these clients.
 func TestBlocked(t *testing.T) {
 	groups := []fsm.GroupResult{{Reply: []byte("+OK\r\n")}, {Reply: []byte("@4194305 0\r\n")}, {}}
 	if got := blocked(groups); got != 1 {

@@ -124,8 +124,8 @@ func (n *Node) Ready(ctx context.Context) error {
 func (n *Node) Linked() bool { return n.forwarder.isLinked() }
 
 // NotReady returns why this node should get no clients, or "". A node that
-// cannot catch up has a link to the leader, but its own state falls further
-// behind.
+// cannot catch up is not ready even if it has a link to the leader, because its
+// own state falls further behind.
 func (n *Node) NotReady() string {
 	if behind := n.snapshots.Behind(); behind != "" {
 		return behind

@@ -26,9 +26,9 @@ import (
 // only a leader has: the clock, the proposer, the result receivers of the
 // sessions, and the ReadIndex rounds.
 //
-// One goroutine, propose, makes the product's only calls of raft.Apply for
-// groups. Groups that arrive while an entry is in flight go into the next
-// entry; see package commitwait for how long that entry stays open.
+// Only the goroutine that runs propose passes groups to raft. Groups that arrive
+// while an entry is in flight go into the next entry; see package commitwait for
+// how long that entry stays open.
 type leadership struct {
 	term uint64
 	// start is the log index of the TermStart. Entries before it do not belong
@@ -51,7 +51,7 @@ type leadership struct {
 	// partNumbers is held while a group of partSession gets its number.
 	partNumbers sync.Mutex
 
-	mu             sync.Mutex // guards the fields up to lastEntryStamp
+	mu             sync.Mutex // guards the fields from closed to commitWait
 	closed         bool
 	batches        batches
 	pipeline       pipeline
@@ -59,7 +59,7 @@ type leadership struct {
 	accepted       map[fsm.SessionID]uint64
 	receivers      map[fsm.SessionID][]resultReceiver
 	commitWait     commitwait.Wait
-	lastEntryStamp int64 // stamp of the last entry, in lease clock nanoseconds
+	lastEntryStamp int64 // stamp of the last entry, in lease clock nanoseconds; used only by propose
 
 	work chan struct{} // capacity 1: there is something to propose, or the leadership ended
 	slot chan struct{} // capacity 1: there is room in the window, or the leadership ended
@@ -215,8 +215,8 @@ func without[T comparable](s []T, v T) []T {
 	return slices.DeleteFunc(slices.Clone(s), func(x T) bool { return x == v })
 }
 
-// applied handles an applied entry of this term. The state machine calls it for
-// every such entry, in log order.
+// applied handles an applied entry of this term. leaderships.applied calls it for
+// every such entry except a TermStart, in log order.
 func (ld *leadership) applied(res *fsm.Result, began, ended time.Duration) {
 	block := blocked(res.Groups)
 	ld.mu.Lock()
@@ -292,8 +292,8 @@ func blocked(groups []fsm.GroupResult) (n int) {
 	return n
 }
 
-// groupsOf returns the results of one session. Most entries contain the groups
-// of few sessions.
+// groupsOf returns the results of one session. It scans all results of the
+// entry, because most entries contain the groups of few sessions.
 func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 	if len(res.Sessions) == 1 {
 		return res.Groups
@@ -307,22 +307,24 @@ func groupsOf(res *fsm.Result, session int) []fsm.GroupResult {
 	return groups
 }
 
-// expireAgain is the divisor of Options.ExpireEvery for the pause between two
-// clock entries while expired keys are left: see keepTime. During most of this
-// pause, the leader can execute the writes of clients.
+// ExpireEvery divided by expireAgain is the pause between two clock entries
+// while expired keys are left: see keepTime. During most of this pause, the
+// leader can execute the writes of clients.
 const expireAgain = 5
 
 // expireRest is the interval of keepTime's checks while clients send nothing to the
-// leader, no client waits in a blocking command, and no key is about to expire.
+// leader, no client waits in a blocking command, and no clock entry is about to be
+// due.
 const expireRest = 500 * time.Millisecond
 
 // keepTime suspends and ends the waiters of nodes without a link, and commits
-// clock entries while keys have a TTL. When a key has expired, it commits a
-// clock entry, so that the key is removed and its events are delivered. One
-// entry removes a bounded number of keys (see fsm.FeatureBudget), so keepTime
-// soon commits another clock entry if expired keys are left. If waiters are left
-// that the next entry must serve (see fsm.FeatureDeferred), it commits a clock
-// entry at once. While keys have a TTL, keepTime commits a clock entry at least
+// clock entries while the state has a deadline, such as the TTL of a key: see
+// fsm.Machine.NextDeadline. When a key has expired, it commits a clock entry, so
+// that the key is removed and its events are delivered. One entry removes a
+// bounded number of keys (see fsm.FeatureBudget), so keepTime soon commits
+// another clock entry if expired keys are left. If waiters are left that the
+// next entry must serve (see fsm.FeatureDeferred), it commits a clock entry at
+// once. While the state has a deadline, keepTime commits a clock entry at least
 // every ClockEntryEvery, which bounds how much elapsed time a failover loses.
 func (ld *leadership) keepTime() {
 	defer ld.wg.Done()
@@ -370,8 +372,9 @@ func (ld *leadership) keepTime() {
 }
 
 // clockEntryDue reports whether a clock entry is due at the given time of the
-// lease clock. A clock entry is due if a key has expired at that time, or if
-// keys have a TTL and the last entry is at least ClockEntryEvery old.
+// lease clock. A clock entry is due if the earliest deadline of the state has
+// passed at that time, or if the state has a deadline and the last entry is at
+// least ClockEntryEvery old.
 func (ld *leadership) clockEntryDue(at int64) bool {
 	due := ld.machine.Deadline()
 	return due != 0 && (due <= at || at-ld.machineLease() >= int64(ld.opts.ClockEntryEvery))
@@ -414,11 +417,11 @@ func (ld *leadership) machineLease() int64 {
 // reader is a read at the leader. It runs under the leader's lease, or waits
 // for its ReadIndex round.
 type reader interface {
-	// confirmed is called once the read may run on the current state of the
-	// machine. now is the lease clock that decides expiry; it is read once for
-	// all reads of a round. index is the lowest log index that the read must
-	// include; the machine has applied it. confirmed must return quickly,
-	// because its caller may be the goroutine that applies the log.
+	// confirmed is called when the read may run on the current state of the
+	// machine. now is the lease clock that decides expiry. index is the lowest
+	// log index that the read must include; the machine has applied it.
+	// confirmed must return quickly, because its caller may be the goroutine
+	// that applies the log.
 	confirmed(ld *leadership, now int64, index uint64)
 	// setLeased records whether the read runs under the leader's lease. Such a
 	// read must call readindex.Rounds.Holds when it has its result. If Holds

@@ -267,8 +267,8 @@ func (ld *leadership) divide(b *fsm.BatchBuilder) (*fsm.BatchBuilder, error) {
 	limits.Full = ld.host.NoRoom()
 	ld.machine.View(func(m *fsm.Machine) { refused, err = m.Divide(b, out, rest, limits) })
 	if err != nil {
-		// Divide never fails unless there is a bug, because Table.Check has
-		// accepted every group.
+		// Divide never fails unless there is a bug, because this program has
+		// encoded every group itself or has checked it with Table.CheckAt.
 		return nil, fmt.Errorf("divide a batch: %w", err)
 	}
 	switch limits.Full {
@@ -294,7 +294,8 @@ func (ld *leadership) writeTime(body []byte) (time.Duration, error) {
 }
 
 // later keeps rest, the groups that are left for later entries. It returns the
-// builder b to the spare builders, because divide has copied its groups.
+// builder b to the spare builders, because divide or speculate has copied its
+// groups.
 func (ld *leadership) later(b, rest *fsm.BatchBuilder) {
 	b.Reset(2 * ld.opts.MaxEntryBytes)
 	ld.mu.Lock()
@@ -328,9 +329,9 @@ func (ld *leadership) windowLocked() int {
 // which there was no time become the next batch.
 //
 // The proposer waits meanwhile. The wait is bounded by half of EntryWork plus
-// the time limit of the last group. That limit is BriefScriptTime, or, after a
-// dry run has shown that the scripts end, the limit for scripts after a dry run
-// (see script_dryrun.go). Reads, elections and heartbeats do not wait.
+// the time limit of the last group. That limit is BriefScriptTime. After a dry
+// run has shown that the scripts end, it is longer: see script_dryrun.go. Reads,
+// elections and heartbeats do not wait.
 func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBuilder, error) {
 	ld.mu.Lock()
 	out, rest := ld.spareBuilder(), ld.spareBuilder()
@@ -343,9 +344,9 @@ func (ld *leadership) speculate(b *fsm.BatchBuilder, h fsm.Header) (*fsm.BatchBu
 		return ld.ended() || ld.clock.Mono()-begun > ld.opts.EntryWork/2
 	})
 	if err != nil {
-		// Table.Check has accepted every group, so the state machine
-		// contradicts its own command table. The same batch would stop every
-		// node.
+		// This program has encoded every group itself or has checked it with
+		// Table.CheckAt, so the state machine contradicts its own command
+		// table. The same batch would stop every node.
 		return nil, fmt.Errorf("speculatively execute a batch with scripts: %w", err)
 	}
 	rest.Weighed(0, true)

@@ -141,7 +141,8 @@ func (ls *leaderships) close() {
 }
 
 // applied is called by the machine for every entry that it has applied, in log
-// order, between the times began and ended.
+// order. began and ended are the times at which the machine began and ended to
+// apply the entry.
 func (ls *leaderships) applied(index, term uint64, res *fsm.Result, began, ended time.Duration) {
 	if res.Backwards {
 		ls.log.Error("entry has a time before the lease clock", "index", index, "term", term)

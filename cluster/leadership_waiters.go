@@ -259,9 +259,9 @@ func (ld *leadership) submitPart(body []byte) error {
 }
 
 // endEarlier removes the waiters of an earlier start of a node before the first
-// group of a later start is proposed. id is the session of the later start.
-// Otherwise, the entry with that group would remove all of these waiters, and
-// might take long.
+// group of a later start is proposed. Otherwise, the entry with that group would
+// remove all of these waiters, and might take long. id is the session of the
+// later start.
 //
 // endEarlier returns when no waiter is left, when gone is closed, when the
 // leadership ends, or after half of Options.silence. It need not remove all

@@ -4,8 +4,8 @@ import "time"
 
 // driftPPM is the part of elapsed time, in parts per million, that the
 // leadership does not count. NTP slews a clock by up to 500 ppm, and a quartz
-// clock is off by up to 100 ppm. So a TTL may last longer by this part, but
-// never shorter.
+// clock is off by up to 100 ppm. So a TTL may last longer by this part, but it
+// never ends early.
 const driftPPM = 1000
 
 // maxAdvance bounds one step of the lease clock, in nanoseconds. While keys
@@ -34,15 +34,17 @@ func (ld *leadership) now() int64 {
 // wall returns the wall clock in microseconds, the unit that entries use.
 func (ld *leadership) wall() int64 { return ld.clock.Wall().UnixMicro() }
 
-// stamp returns the lease clock for the next entry. It is now, but not less
-// than the last stamp, and at most maxAdvance more than the last stamp.
+// stamp returns the lease clock for the next entry: the time that now returns,
+// but not less than the last stamp, and at most maxAdvance more than the last
+// stamp.
 func (ld *leadership) stamp() int64 {
 	// maxAdvance does not limit the step that a restore makes.
 	ld.lastEntryStamp = max(ld.lastEntryStamp, ld.floor.Load())
 	now := max(ld.now(), ld.lastEntryStamp)
 	if now-ld.lastEntryStamp > maxAdvance {
-		// A large step is an error only if a key has a TTL. Without TTLs, no
-		// clock entries are committed, and no key can expire.
+		// A large step is an error only if the state has a deadline, such as
+		// the TTL of a key. Without deadlines, no clock entries are committed,
+		// and nothing can expire.
 		if ld.machine.Deadline() != 0 {
 			ld.log.Error("lease clock jumped, the step was limited",
 				"step", time.Duration(now-ld.lastEntryStamp), "cut_to", time.Duration(maxAdvance))

@@ -37,7 +37,7 @@ const (
 	frameCancel    = 'X' // node: id; no answer to the read follows
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
-	framePromise   = 'L' // leader: term | nonce | microseconds; also asks for a promise not to vote for that time
+	framePromise   = 'L' // leader: term | nonce | microseconds; also asks for a promise not to vote during that time
 	frameConfirmed = 'c' // node: term | nonce | unconfirmed, confirmed or promised
 	// Both streams:
 	framePing = 'P' // node: empty
@@ -510,8 +510,7 @@ func (l *remoteLink) confirm(payload []byte, promises bool) error {
 	return err
 }
 
-// keep keeps the forwarder linked to the current leader until the node
-// stops.
+// keep keeps the forwarder linked to the current leader until the node stops.
 func (k *linker) keep() {
 	var last failover.Leader
 	refusals := 0 // number of refusals in succession because this node is not a member

@@ -74,8 +74,8 @@ func (n *Node) Add(ctx context.Context, id, addr string, learner bool) (done str
 	return reply.Done, err
 }
 
-// add answers opAdd. It reports success if the node has been added
-// already with the same address.
+// add answers opAdd. It reports success if the node is already a non-voter with
+// the same address.
 func (ms *membership) add(ctx context.Context, req adminRequest, reply *adminReply) error {
 	if err := checkNodeID(req.Node); err != nil {
 		return err
@@ -237,8 +237,8 @@ func (ms *membership) answerVacant(req adminRequest, reply *adminReply) error {
 // alive.
 const aliveTimeout = time.Second
 
-// aliveAs returns the address of member m if a process with another data
-// directory than instance answers there. Otherwise it returns "".
+// aliveAs returns the address of member m if a process answers there whose data
+// directory has another identity than instance. Otherwise it returns "".
 func (ms *membership) aliveAs(ctx context.Context, m member.Member, instance string) string {
 	if m.ID == ms.cfg.NodeID { // this node
 		return ms.cfg.AdvertisePeerAddr

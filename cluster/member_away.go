@@ -16,7 +16,7 @@ import (
 const settingVoters = "voters"
 
 // awayRetryAfter is the minimum time between an automatic removal that failed
-// and the next one.
+// and the next attempt.
 const awayRetryAfter = 5 * time.Second
 
 // removeAway removes the member that has been away for the longest time, if
@@ -103,8 +103,9 @@ func (ms *membership) operatorChanged() {
 	}
 }
 
-// warnEven warns about an even number of voters, once until it changes. A change
-// from 3 to 5 passes through 4, so the number must have been stable for a while.
+// warnEven warns about an even number of voters, once until the number changes. A
+// change from 3 to 5 passes through 4, so the number must have been stable for a
+// while.
 func (ms *membership) warnEven() {
 	voters := ms.raft.voters()
 	if voters != ms.even.voters {

@@ -85,10 +85,10 @@ func changeError(err error) error {
 	return outcome.NewChangeUnknown(err)
 }
 
-// enqueueTimeout returns how long raft may take to begin a change whose time
-// limit is ctx. raft begins a change only after the previous one is committed.
-// The timeout is shorter than the limit of ctx, so that the caller learns in
-// time that raft has not begun this change.
+// enqueueTimeout returns how long raft may take to begin a change that must be
+// made before ctx ends. raft begins a change only after the previous one is
+// committed. The timeout is shorter than the time that ctx leaves, so that the
+// caller learns in time that raft has not begun this change.
 func enqueueTimeout(ctx context.Context) time.Duration {
 	left := adminTimeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -111,9 +111,9 @@ func (ms *membership) raiseFeatures() {
 	ms.features.Raise(ms.ctx, lead, ms.status.ofCluster)
 }
 
-// keep makes non-voters voters once they have caught up, removes members that
-// have been away for too long, and raises the feature version. It runs until the
-// node stops.
+// keep makes non-voters voters once they have caught up, unless they are learners.
+// It also removes members that have been away for too long, and raises the feature
+// version. It runs until the node stops.
 func (ms *membership) keep() {
 	t := time.NewTicker(500 * time.Millisecond)
 	defer t.Stop()

@@ -80,8 +80,8 @@ func (f *founder) form() (*raft.Configuration, error) {
 	}
 }
 
-// setPhase sets what the node waits for, or why it does not take part in the
-// cluster. It is "" if neither applies.
+// setPhase stores what the node waits for, or why it does not take part in the
+// cluster. text is "" if neither applies.
 func (f *founder) setPhase(text string) {
 	f.mu.Lock()
 	f.phase = text
@@ -236,7 +236,7 @@ func (f *founder) joinError(answer adminReply, err error) error {
 			"Give this process another --node-id and its own --data-dir, or stop the other process first",
 			ErrAlive, id, answer.Alive)
 	case answer.Known:
-		return fmt.Errorf("%w: %s. A member that lost its votes may not come back under its name. "+
+		return fmt.Errorf("%w: %s. A member that lost the record of its votes may not come back under its name. "+
 			"Remedy: run \"holdfast member remove %s\" and \"holdfast member add %s %s\" against a live node, "+
 			"then start this node again: it joins as a new member and copies the data", ErrWiped, id, id, id, addr)
 	case err != nil:

@@ -203,8 +203,8 @@ func TestJoin_RemovalUnknownToPeer(t *testing.T) {
 	c.caughtUp()
 }
 
-// If there is a cluster to join, different --peers of another node without data
-// do not matter.
+// If there is a cluster to join, it does not matter that another node without
+// data has different --peers.
 func TestJoin_PastDifferentPeers(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
@@ -220,8 +220,8 @@ func TestJoin_PastDifferentPeers(t *testing.T) {
 	c.caughtUp()
 }
 
-// A node that has lost its votes since it was added must not be admitted by a
-// member that does not know yet that the node became a voter.
+// A node that was wiped after it became a voter must not be admitted, even if it
+// first asks a member that does not know yet that the node became a voter.
 func TestJoin_AdditionUnknownToPeer(t *testing.T) {
 	t.Parallel()
 	c := start(t, 4)

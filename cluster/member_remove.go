@@ -42,7 +42,8 @@ func (a *admin) remove(ctx context.Context, req adminRequest, reply *adminReply)
 	return a.members.removeOther(ctx, req, reply)
 }
 
-// removeOther removes a node other than this one. This node leads.
+// removeOther removes a node other than this one. It fails if this node does not
+// lead.
 func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *adminReply) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
@@ -50,7 +51,7 @@ func (ms *membership) removeOther(ctx context.Context, req adminRequest, reply *
 		return err
 	}
 	// A removal that is not committed in time may be committed later. Unlocking
-	// before that commit is safe, because raft refuses the next change until
+	// before that commit is safe, because raft begins no other change until
 	// then.
 	defer ms.changes.unlock()
 	// This node may have lost its leadership while it waited for the lock. A
@@ -199,9 +200,9 @@ func (ms *membership) checkRemoval(ctx context.Context, req adminRequest) error 
 // so if it answers and is at most transferLag entries behind. live returns how
 // many voters can, and for each of the other voters the reason why it cannot.
 //
-// It returns as soon as need voters have answered that they can. If the leader
-// has just lost another voter, it may be about to lose its lease, and only a
-// quick removal of that voter prevents this.
+// It returns as soon as need voters have answered that they can. If the voter
+// that is to be removed has just died, the leader may be about to lose its
+// lease, and only a quick removal of that voter prevents this.
 func (ms *membership) live(ctx context.Context, voters []member.Member, need int) (live int, reasons []string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	answers := make(chan error, len(voters))

@@ -127,7 +127,7 @@ func TestRemove_Deadline(t *testing.T) {
 			if !errors.Is(err, outcome.ErrUnknown) {
 				t.Errorf("%v: outcome %d, want unknown", err, outcome.Of(err))
 			}
-		} else if outcome.Of(err) != outcome.NotExecuted { // raft refuses the removal
+		} else if outcome.Of(err) != outcome.NotExecuted { // raft does not begin the removal
 			t.Errorf("next removal: %v: outcome %d, want not executed", err, outcome.Of(err))
 		}
 	}

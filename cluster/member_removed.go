@@ -25,8 +25,8 @@ type removalWatch struct {
 	// changed is called after removed has changed.
 	changed func(removed bool)
 	// now, of capacity 1, makes keep ask at once. It receives a token when the
-	// leader has reported to this node that it was removed, or has refused a
-	// link from this node.
+	// leader has reported to this node that this node was removed, or has
+	// refused a link from this node.
 	now chan struct{}
 
 	unlisted unlisted      // used only by keep
@@ -37,11 +37,12 @@ type removalWatch struct {
 	twin    atomic.Bool // another process runs as this node
 }
 
-// After goneAfter without a leader, a node asks whether it was removed, and
-// then asks again at intervals of goneEvery. Once it knows that it was removed,
-// it asks at intervals of againEvery whether it has been added again, or of
-// goneEvery while raft names a leader. If there is a hint that it was removed,
-// it asks at once, up to hintedTries times at intervals of hintedEvery.
+// If a node has had no leader for goneAfter, or its own configuration has not
+// listed it for that time, the node asks whether it was removed. It then asks
+// again at intervals of goneEvery. Once it knows that it was removed, it asks at
+// intervals of againEvery whether it has been added again, or of goneEvery while
+// raft names a leader. If there is a hint that it was removed, it asks at once,
+// up to hintedTries times at intervals of hintedEvery.
 const (
 	goneAfter   = 2 * time.Second
 	goneEvery   = time.Second
@@ -50,11 +51,12 @@ const (
 	hintedEvery = 50 * time.Millisecond
 )
 
-// keep asks until the node stops.
+// keep asks whether this node was removed, or was added again, until the node
+// stops.
 func (w *removalWatch) keep() {
 	t := time.NewTicker(goneEvery)
 	defer t.Stop()
-	alone := w.clock.Mono() // Clock.Mono when this node last had a leader
+	alone := w.clock.Mono() // Clock.Mono when this node last had a leader and was a member by its own configuration
 	for {
 		select {
 		case <-w.ctx.Done():

@@ -43,7 +43,7 @@ type network struct {
 // direction is one direction of a link.
 type direction struct{ from, to string }
 
-// refusal names a node and a service of it that other nodes cannot reach.
+// refusal names a node and one of its services that other nodes cannot reach.
 type refusal struct {
 	service rpc.Service
 	to      string
@@ -269,9 +269,9 @@ func (r *relay) close() {
 // see package rpc.
 const serviceAt = 7
 
-// freeze discards, from now on, everything that the connections for a service
-// from one node to another carry, in both directions. It returns the number of
-// these connections.
+// freeze discards, from now on, everything that the existing connections for a
+// service from one node to another carry, in both directions. It returns the
+// number of these connections.
 func (n *network) freeze(service rpc.Service, from, to string) int {
 	return n.each(service, from, to, func(r *relay) { r.frozen.Store(true) })
 }

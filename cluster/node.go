@@ -187,7 +187,8 @@ func (n *Node) listen() error {
 }
 
 // connect makes the parts of this node that communicate with other nodes. Each
-// part is made after the parts that it uses.
+// part is made after the parts that it uses, except that the statusReporter gets
+// its removalWatch later.
 func (n *Node) connect() {
 	env := n.environment
 	n.leading = &leading{}
@@ -557,7 +558,8 @@ func (n *Node) membershipChanged(removed bool) {
 	signal(n.leaderships.changed) // for linker.keep
 }
 
-// newRaft creates raft on this node's log, from which raft restores the state.
+// newRaft creates raft on this node's log and snapshots, from which raft restores
+// the state.
 func (n *Node) newRaft(bootstrap *raft.Configuration, messages *transport.Transport) (*raft.Raft, error) {
 	rc := n.cfg.raftConfig(n.leaderships.notify, transport.RaftLogger(n.log.Named("raft")))
 	log, snaps := n.raftLog.Entries(), n.raftLog.Snapshots()
@@ -633,8 +635,9 @@ func (n *Node) Close() error {
 	if r != nil {
 		down = shutDown(r, n.machine)
 	}
-	// raft waits for its calls in progress, so close their connections first.
-	// Otherwise a node that cannot be reached would delay Close for seconds.
+	// While it shuts down, raft waits for its calls in progress. So close their
+	// connections before waiting for raft. Otherwise a node that cannot be
+	// reached would delay Close for seconds.
 	errs = append(errs, n.mux.Close())
 	if down != nil {
 		errs = append(errs, down.Error())
@@ -666,7 +669,7 @@ func newClientIDs(e *environment, m *machine.Machine, fw *forwarder) *clientid.A
 // ID returns the id of this node.
 func (n *Node) ID() string { return n.cfg.NodeID }
 
-// SetSecrets replaces the secrets by which the nodes of the cluster
+// SetSecrets replaces the secrets with which the nodes of the cluster
 // authenticate each other. Connections that were authenticated with another
 // secret end.
 func (n *Node) SetSecrets(secret, previous []byte) error { return n.mux.SetSecrets(secret, previous) }
@@ -768,8 +771,8 @@ func (n *Node) Collectors() []prometheus.Collector {
 	})
 }
 
-// blockers reports for each member whether the member prevents a raise of the
-// feature version.
+// blockers reports for each member whether the member keeps the feature version
+// from being raised.
 func (n *Node) blockers() map[string]bool {
 	blocked := n.features.Blockers()
 	all := make(map[string]bool)
@@ -779,8 +782,8 @@ func (n *Node) blockers() map[string]bool {
 	return all
 }
 
-// sweep ends the calls that have waited too long, and removes the waits
-// that are over. It runs until the node stops.
+// sweep ends the calls that have waited too long, and removes the waiters for
+// which no connection waits. It runs until the node stops.
 func (n *Node) sweep() {
 	tick := n.forwarder.pulse
 	defer tick.Stop()

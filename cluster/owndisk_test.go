@@ -89,8 +89,9 @@ func slowLeader(t *testing.T, options ...func(*cluster.Options)) (c *testCluster
 
 // TestOwnDisk_Slow checks that no client sees an entry that is not on the
 // leader's disk, even if both followers have it. raft counts the leader's copy
-// before it is on disk, so a committed entry may be on the disk of only one
-// follower. A power failure of the leader could then destroy the entry.
+// before it is on disk, so an entry that raft considers committed may be on the
+// disk of only one follower. A power failure of the leader could then destroy the
+// entry.
 func TestOwnDisk_Slow(t *testing.T) {
 	t.Parallel()
 	c, letGo := slowLeader(t)
@@ -126,8 +127,8 @@ func TestOwnDisk_Slow(t *testing.T) {
 }
 
 // TestOwnDisk_SlowAndDeposed checks a leader that is deposed while its disk is
-// slow. It follows the next leader only when every entry that it treated as
-// stored is on disk or has been removed from its log.
+// slow. The deposed leader follows the next leader only when every entry that it
+// treated as stored is on disk or has been removed from its log.
 func TestOwnDisk_SlowAndDeposed(t *testing.T) {
 	t.Parallel()
 	var c *testCluster

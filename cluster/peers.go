@@ -127,9 +127,9 @@ type keptStream struct {
 }
 
 // keepStream is how long a stream is kept without a request, so that streams to
-// removed members are closed. streamAge is how long a stream may be used: only
-// the handshake of a new stream checks whether this node may still open
-// streams.
+// removed members are closed. streamAge is how long a stream may be used. Only
+// the handshake of a new stream checks whether this node may still open streams,
+// so a new stream must replace an old one from time to time.
 const (
 	keepStream = 10 * time.Second
 	streamAge  = time.Minute

@@ -158,7 +158,7 @@ func (q *queue) push(cl *client, element string) {
 	}
 }
 
-// consume pops on one connection after the other until it is stopped.
+// consume pops on one connection after another until it is stopped.
 func (q *queue) consume(id string, origin uint64, moves bool) {
 	command := []string{"blpop", q.name, "0"}
 	if moves {

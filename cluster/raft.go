@@ -107,9 +107,10 @@ func (ri *raftInstance) leads() bool {
 	return r != nil && r.State() == raft.Leader
 }
 
-// leadsTerm reports whether raft says that this node leads in a term. It must
-// read the state before the term. If the state is Leader and raft's term
-// afterwards is still this term, the node led in this term when the call began.
+// leadsTerm reports whether raft says that this node leads in a term, which raft
+// must have reached before the call. leadsTerm must read the state before the
+// term. If the state is Leader and raft's term afterwards is still this term,
+// the node led in this term when the call began.
 func (ri *raftInstance) leadsTerm(term uint64) bool {
 	r := ri.running()
 	return r != nil && r.State() == raft.Leader && r.CurrentTerm() == term

@@ -104,8 +104,9 @@ func TestReplies_ManyOperations(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestReplies_SlowReads checks that reads that walk many keys do not delay the
-// log, even if they run on behalf of another node.
+// TestReplies_SlowReads runs reads that walk many keys for clients of all nodes,
+// while other clients write. Each read must return all keys, and each write must
+// be executed once.
 func TestReplies_SlowReads(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -14,7 +14,7 @@ import (
 )
 
 // The leader executes scripts speculatively before it proposes an entry, and
-// all writes wait meanwhile, so a script may only take Options.BriefScriptTime
+// all writes wait meanwhile, so a script may take only Options.BriefScriptTime
 // there. If a group contains a script that needs longer, the group is not
 // executed and its reply says so (fsm.TooLong). The client's session then asks
 // the leader for a dry run of the group, as a read: on a copy-on-write clone,
@@ -68,9 +68,9 @@ func (ld *leadership) runDry(body []byte) ([]byte, error) {
 }
 
 // runDryGroup runs a group that has the slot of its lane. A group without a
-// script is not run: the sizes of its keys show what it costs. It still waits
-// for the slot, so that heavy writes leave most of the time to the writes of
-// other clients.
+// script is not run: the sizes of its keys show what it costs. Such a group
+// needs the slot nevertheless, so that heavy writes leave most of the time to
+// the writes of other clients.
 func (ld *leadership) runDryGroup(body []byte, t *execution.DryRun) ([]byte, error) {
 	if !fsm.HasScripts(body) {
 		work, err := ld.writeTime(body)
@@ -253,9 +253,9 @@ func (s *Session) scriptAsRead() (reply []byte, read bool, err error) {
 	}
 }
 
-// onlyAsRead begins the error of a script or function that EVAL_RO, EVALSHA_RO
-// and FCALL_RO refuse because it does not have the flag no-writes: see package
-// script. EVAL, EVALSHA and FCALL execute it.
+// onlyAsRead is the beginning of the error with which EVAL_RO, EVALSHA_RO and
+// FCALL_RO refuse a script or function without the flag no-writes: see package
+// script. EVAL, EVALSHA and FCALL execute such a script or function.
 var onlyAsRead = []byte("-ERR Can not execute a script with write flag")
 
 // knowsScript reports whether the text of a script is in the cache, as far as
@@ -266,8 +266,9 @@ func (s *Session) knowsScript(text []byte) (known bool) {
 }
 
 // maxUnread bounds the replies, in bytes, that inPieces collects for a client
-// that has left. When the replies exceed it, inPieces ends. The replies of a
-// group of writes with short replies never reach this size.
+// that has left. When the replies exceed it, inPieces ends. A group of writes with
+// short replies is always executed completely, because its replies never reach
+// this size.
 const maxUnread = 256 << 10
 
 // pieceRead executes the group of the call as a read.

@@ -34,14 +34,15 @@ type Session struct {
 	lock   ownedLock // see WaitsFor
 }
 
-// call is a group that is being executed. Its owner, the goroutine of its
-// Session, waits on done and must not access any other field until then.
+// call is a group that is being executed. Its owner is the goroutine of its
+// Session. Once the owner has passed the call to the forwarder, it must not
+// access any field but done until it has received a token from done.
 type call struct {
 	forwarder *forwarder
 
 	body []byte
 	slow bool
-	// housekeeping: no client waits for the outcome.
+	// housekeeping says that no client waits for the outcome.
 	housekeeping bool
 	// reads is set while Do executes a group that only reads. lengthy is set if
 	// such a group may take long.
@@ -79,7 +80,7 @@ type call struct {
 	leased, unleased bool
 
 	now   int64  // lease clock for the read; valid with ready or at
-	index uint64 // log index that the read must see at least; valid with ready
+	index uint64 // lowest log index that the read must include; valid with ready
 	// front, if not nil, allows a read to return only the first part of its
 	// replies.
 	front *fsm.Front
@@ -245,7 +246,7 @@ func (s *Session) read(local bool) ([]byte, error) {
 	c := &s.call
 	if local {
 		n := s.node
-		if n.status.removal.removed.Load() { // the state of a removed node never changes again
+		if n.status.removal.removed.Load() { // the state of a removed node no longer changes
 			return nil, outcome.ErrRemoved
 		}
 		// The read must see everything that this connection has seen before.

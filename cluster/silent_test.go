@@ -35,8 +35,8 @@ func TestSilent_LeaderReplaced(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestSilent_OneFollower cuts the network from the leader to one follower, in this
-// direction. The other follower hears the leader, so there must be no election.
+// TestSilent_OneFollower cuts the network from the leader to one follower, only in
+// this direction. The other follower hears the leader, so there must be no election.
 func TestSilent_OneFollower(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3, silentOptions)

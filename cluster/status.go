@@ -125,9 +125,9 @@ func summaryOf(m *fsm.Machine) stateSummary {
 	return s
 }
 
-// SetReporter sets the function that answers, on this node, the calls of
-// Reports on any node. f returns JSON, and any goroutine may call it. The
-// package does not interpret queries and answers.
+// SetReporter sets the function that answers for this node when Reports is called
+// on any node. f returns JSON, and any goroutine may call it. The package does not
+// interpret queries and answers.
 func (n *Node) SetReporter(f func(query string) ([]byte, error)) { n.status.reporter.Store(&f) }
 
 // Reports asks the reporters of all members, at the same time, and returns their
@@ -187,7 +187,7 @@ type memoryReader struct {
 	mu    sync.Mutex
 	known bool          // whether memory and at are set
 	at    time.Duration // Clock.Mono when memory was measured
-	// memory is 0 if the memory is not known.
+	// memory is in bytes; 0 means that it is not known.
 	memory uint64
 }
 
@@ -282,7 +282,8 @@ func (sr *statusReporter) own() NodeStatus {
 	return st
 }
 
-// statusLimit is how long ClusterStatus waits for a member.
+// statusLimit bounds requests that a healthy node answers quickly, such as those
+// of ClusterStatus.
 const statusLimit = time.Second
 
 // ofCluster implements Node.ClusterStatus.
@@ -383,9 +384,10 @@ func (n *Node) PeerHealth() []PeerHealth {
 
 // Acknowledging returns a list of other voters, as many as must have a write on
 // disk before the write is acknowledged. Voters that answer come first and the
-// leader comes last. Different writes are acknowledged by different voters. The
-// length of the list depends only on the membership, so it is the same on every
-// node, with or without a leader.
+// leader comes last. The list is only an example, because different voters
+// acknowledge different writes. The length of the list depends only on the
+// membership and on whether this node is a voter. So it is the same on every
+// voter, with or without a leader.
 func (n *Node) Acknowledging() []PeerHealth {
 	leader, _ := n.Leader()
 	var alive, silent, leads []PeerHealth

@@ -15,7 +15,7 @@ import (
 // waiters of these clients with smallParts.
 const crowdSize, crowdParts = 300, crowdSize / 6
 
-// smallParts makes the leader remove a few waiters in one entry.
+// smallParts makes the leader remove only a few waiters with each entry.
 func smallParts(o *cluster.Options) { o.WaiterWork = 10 * time.Microsecond }
 
 // patientLeader makes the leader keep waiters without a time limit. Before the

@@ -1,8 +1,9 @@
-// Package bytequeue limits the total size of the large items that are on their
-// way at the same time. An item for which there is no room waits, in order of
-// arrival. Small items do not enter the queue. Therefore a small item waits
-// behind no more bytes of large items than the limit, or behind one item that
-// is larger than the limit.
+// Package bytequeue limits the total size of the large items that a sender has
+// on their way at the same time. An item for which there is no room waits, in
+// order of arrival. The sender does not put small items into the queue, but
+// sends them at once. Therefore a small item waits behind at most as many bytes
+// of large items as the limit allows, or behind one item that is larger than
+// the limit.
 package bytequeue
 
 import "slices"
@@ -10,7 +11,8 @@ import "slices"
 // Queue is a queue of large items. It is not safe for concurrent use.
 type Queue[T any] struct {
 	// Room is the maximum total size, in bytes, of the items that are on their
-	// way. An item that is larger than Room is on its way alone.
+	// way. An item that is larger than Room is sent while no other item is on
+	// its way.
 	Room int
 
 	under   int // total size of the items that are on their way, in bytes

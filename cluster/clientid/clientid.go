@@ -15,8 +15,9 @@ import (
 // Allocator assigns the numbers of one start of a node. All of its methods
 // except Sweep are safe for concurrent use.
 //
-// A connection that arrives before the first block is reserved gets a number
-// above fsm.MaxClientID. That number is made from a 31-bit hash of the node's
+// A connection that arrives while the node has no reserved number left, for
+// instance before the first block is reserved, gets a number above
+// fsm.MaxClientID. That number is made from a 31-bit hash of the node's
 // identity and the number of its starts, so it is unique unless two such hashes
 // are equal.
 type Allocator struct {
@@ -47,12 +48,12 @@ const (
 	// that reservations need few entries, and small enough that blocks do not
 	// run out.
 	clientBlock = 1 << 20
-	// earlyBits is the number of bits of the counter of connections that arrive
-	// before the first block is reserved.
+	// earlyBits is the number of bits of the counter of connections that got
+	// their numbers without a block.
 	earlyBits = 21
 )
 
-// New returns an allocator for the node's start that has the given session.
+// New returns an allocator for the start of the node to which session belongs.
 func New(session fsm.SessionID, reserve Reserve) *Allocator {
 	h := fnv.New64a()
 	h.Write([]byte(session.String()))
@@ -60,7 +61,8 @@ func New(session fsm.SessionID, reserve Reserve) *Allocator {
 }
 
 // Take returns the number for a new connection. After this start of the node
-// has reserved its first block, the numbers that Take returns ascend.
+// has reserved its first block, the numbers that Take returns ascend, unless a
+// block is used up before the next one is reserved.
 func (ids *Allocator) Take() uint64 {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
@@ -99,9 +101,9 @@ func (ids *Allocator) Sweep() {
 	}
 }
 
-// reserved handles the reply to the command that reserves a block. If the reply
-// is an error, the node does not use the block, because the command may have
-// been executed nevertheless. Sweep then reserves another block.
+// reserved handles the reply to the command that reserves a block. If the
+// command failed, it may have reserved a block nevertheless. The node does not
+// use that block, and Sweep reserves another one.
 func (ids *Allocator) reserved(reply []byte, err error) {
 	text, isInt := strings.CutPrefix(strings.TrimSuffix(string(reply), "\r\n"), ":")
 	first, notInt := strconv.ParseUint(text, 10, 64)

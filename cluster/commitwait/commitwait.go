@@ -16,14 +16,14 @@ import "time"
 // concurrent use: the leadership's lock must be held for all methods. The zero
 // value is ready for use.
 type Wait struct {
-	// expected is the number of groups that the next entry may get. It is the
-	// number of groups in the last applied entry whose clients were answered,
-	// plus the number of groups that were waiting when that entry was applied.
+	// expected is the number of groups that the next entry may get: the number
+	// of clients that the last applied entry has answered, plus the number of
+	// groups that were waiting when that entry was applied.
 	expected int
 	last     int           // groups in the last entry
 	took     time.Duration // time from the encoding of the last entry until that entry was applied
 
-	enough int // number of groups that end the current wait; 0 if the proposer does not wait
+	enough int // number of groups at which the current wait ends; 0 if the proposer does not wait
 	missed int // consecutive waits in which the groups did not arrive, up to maxMissed
 	skip   int // number of entries that must not be delayed
 }

@@ -47,7 +47,7 @@ func (s Status) Enough() int64 { return s.DiskReserve + s.DiskReserve/16 }
 const (
 	maxDefaultReserve = 1 << 30
 	// logSegment is the default size of a log segment, in bytes. A default
-	// reserve is at least two of them.
+	// reserve is at least twice the size of a segment.
 	logSegment = 64 << 20
 	// reserveMargin is the room for everything else that a node writes while a
 	// new segment is allocated, in bytes.
@@ -65,7 +65,7 @@ const (
 	handOverEvery = 10 * time.Second
 )
 
-// Config is what a Monitor needs of its node.
+// Config is what a Monitor needs from its node.
 type Config struct {
 	NodeID  string
 	DataDir string
@@ -99,24 +99,24 @@ type Peer struct {
 }
 
 // Monitor measures the free space of the data directory's file system, and
-// decides what the node refuses when there is little:
+// decides what the node refuses when little of it is left:
 //
 //   - Below the reserve, a leader gives its leadership to a voter with room, if
-//     a majority of the voters has room. Otherwise, and until that has
+//     a majority of the voters has room. Otherwise, and until the hand-over has
 //     succeeded, it refuses commands that add data (fsm.Command.Grows) before
 //     they get into the log. All other commands work.
 //   - A leader also refuses commands that add data if so many voters are below
-//     their reserve that the other voters are not a majority. If a majority can
-//     store no entries, then no command that changes data can be committed, not
-//     even a deletion. A few voters that are short of room do not stop the
-//     cluster.
+//     their reserve that the other voters are not a majority. If a majority of
+//     the voters can store no entries, no command that changes data can be
+//     committed, not even a deletion. A few voters that are short of room do
+//     not stop the cluster.
 //   - A follower with less room than the next log segment needs accepts no more
 //     entries and no snapshots of a leader (see Scarce). Its log stays intact,
 //     and the node continues to vote and to serve reads. It catches up when
 //     there is room.
 //
-// All of this ends by itself when there is room again. The methods of a Monitor
-// are safe for concurrent use.
+// These restrictions end by themselves when there is room again. The methods of
+// a Monitor are safe for concurrent use.
 type Monitor struct {
 	cfg     Config
 	segment int64 // size of a log segment, in bytes
@@ -226,9 +226,9 @@ func (d *Monitor) Full() string {
 	return ""
 }
 
-// Scarce returns an error while this node has too little room for the entries that a
-// leader sends. A follower calls it for every append, and for every write of a
-// snapshot from a leader.
+// Scarce returns an error while this node has too little room for the entries
+// that a leader sends. A follower calls it for every append, and for every write
+// of a snapshot from a leader.
 func (d *Monitor) Scarce() error {
 	if p := d.little.Load(); p != nil {
 		return fmt.Errorf("no room for entries: %s: free space or enlarge the disk", *p)

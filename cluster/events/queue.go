@@ -17,19 +17,21 @@ import (
 // must still not wait for the network, because at most maxQueued bytes of
 // events may wait for it.
 type Listener interface {
-	// Applied is called for every entry with events of the kinds that Want
-	// selects. Origin is 0 in events that no connection of this node caused.
+	// Applied is called for every entry with events of the kinds that
+	// machine.Machine.Want has selected. Origin is 0 in events that no
+	// connection of this node caused.
 	// Events that only concern the connection that caused them (EventTracked)
 	// are passed on only for connections of this node.
 	Applied(index uint64, events []fsm.Event)
-	// Missed reports that events up to index have not been delivered. why names
-	// the cause: a snapshot replaced the log, the listener was too slow, or the
-	// node receives no further events.
+	// Missed reports that some of the events up to index will not be delivered.
+	// why names the cause: a snapshot replaced the log, the listener was too
+	// slow, or the node receives no further events.
 	Missed(index uint64, why string)
 }
 
 // maxQueued limits the estimated size, in bytes, of the events that wait for
-// the listener. When there are more, the queue drops them and calls Missed.
+// the listener. If the events of an entry would exceed it, the queue drops them
+// and all waiting events, and Deliver calls Missed.
 const maxQueued = 64 << 20
 
 // Queue passes events from raft's FSM goroutine, which must not wait, to the
@@ -44,8 +46,8 @@ type Queue struct {
 	closed  bool // the listener's goroutine has ended, so nothing is delivered
 	// group is the number of the last group of this node's session that the
 	// state machine has executed. ownMarks are the marks that wait for a later
-	// group. ran holds the positions in the log of the last executed groups,
-	// each at its number modulo len(ran).
+	// group. ran holds the positions in the log of the last executed groups:
+	// that of group g is element g modulo len(ran).
 	group    uint64
 	ran      [1024]ranGroup
 	ownMarks []ownMark
@@ -155,8 +157,9 @@ func (q *Queue) restored(index, group uint64) {
 	q.signal()
 }
 
-// Lost notes that the node receives no further events after index, and calls the
-// marks that wait for a group of this node.
+// Lost notes that the node receives no further events after index. Deliver then
+// also calls the marks that wait for a group of this node, because the queue
+// will not learn that the group was executed.
 func (q *Queue) Lost(index uint64, why string) {
 	q.mu.Lock()
 	q.missLocked(index+1, why) // subscriptions made at index miss messages too
@@ -168,9 +171,9 @@ func (q *Queue) Lost(index uint64, why string) {
 	q.signal()
 }
 
-// missLocked replaces the waiting events by a note that all events up to index
+// missLocked replaces the waiting events with a note that all events up to index
 // are missing. The note comes before the marks, because a mark means that the
-// events before it have been delivered. mu must be held.
+// events before it have been delivered or reported as missing. mu must be held.
 func (q *Queue) missLocked(index uint64, why string) {
 	marks := slices.DeleteFunc(q.entries, func(e entryEvents) bool { return e.mark == nil })
 	q.entries = slices.Insert(marks, 0, entryEvents{index: index, missed: why})
@@ -192,10 +195,9 @@ func (q *Queue) Mark(f func()) {
 	q.signal()
 }
 
-// MarkOwn adds a mark after the events of a group of this node. The group may
-// not have been executed yet. f receives the log index of the group's entry and
-// the group's position in that entry. Both are 0 if the queue does not have
-// them.
+// MarkOwn adds a mark after the events of a group of this node, which need not
+// have been executed yet. f receives the log index of the group's entry and the
+// group's position in that entry. Both are 0 if the queue does not know them.
 func (q *Queue) MarkOwn(group uint64, f func(index uint64, position int)) {
 	m := ownMark{group, f}
 	q.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/fairshare"
 )
 
-// lane is a queue of dry runs of scripts, which run one at a time. The leader
-// has two lanes. Every dry run begins in the lane for short dry runs. If it
+// lane is a queue of dry runs, of which one runs at a time. The leader has two
+// lanes. Every dry run begins in the lane for short dry runs. If it
 // exceeds the limit of that lane, it starts again in the other lane. So a short
 // script waits for a long one only up to that limit.
 //
@@ -38,7 +38,8 @@ const (
 	// lane.
 	laneShare = 4
 	// laneTimes bounds how long a dry run waits in a lane, in multiples of
-	// ScriptConfig.Limit. If ScriptConfig.Wait is longer, it is the bound.
+	// ScriptConfig.Limit. If ScriptConfig.Wait is longer, a dry run waits for
+	// at most ScriptConfig.Wait.
 	laneTimes = 60
 	// laneUsers is the divisor of a lane's limit: a user may have
 	// most/laneUsers waiting dry runs, and no more.
@@ -56,9 +57,9 @@ func newLane(limit time.Duration, most int, mono func() time.Duration) *lane {
 	}
 }
 
-// enter waits for the slot of the lane for a dry run. size is the size of the
-// dry run's group in bytes. If enter fails, refusal is the error text for the
-// client.
+// enter waits for the lane's slot for at most limit, or until done is closed.
+// size is the size of the dry run's group in bytes. If enter fails, refusal is
+// the error text for the client.
 func (l *lane) enter(
 	who fairshare.Worker, size int, limit time.Duration, done <-chan struct{},
 ) (p *fairshare.Slot, refusal string) {

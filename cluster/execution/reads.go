@@ -42,7 +42,7 @@ type Reads struct {
 	clone *fsm.Machine
 }
 
-// ReadConfig is what Reads needs of its node.
+// ReadConfig is what Reads needs from its node.
 type ReadConfig struct {
 	Machine *machine.Machine
 	Mono    func() time.Duration // monotonic time
@@ -139,7 +139,7 @@ func WorkerOf(node string, body []byte) fairshare.Worker {
 }
 
 // quickRead is the budget of a read under the read lock. Its time begins at the
-// first call of stop. So short reads do not read the clock.
+// first call of stop, so a read that ends before that does not read the clock.
 type quickRead struct {
 	h      *Reads
 	budget fsm.Budget
@@ -157,8 +157,9 @@ func (q *quickRead) stop() error {
 }
 
 // Read executes a group, as a quick read if that suffices. It returns
-// fairshare.ErrLost if Done was closed first, and ErrClientLeft if the client
-// left. Errors other than those of the state machine are converted to replies.
+// fairshare.ErrLost if Done was closed before the read ended, and ErrClientLeft
+// if the client left. If a slow read gets no slot, or exceeds its budget of
+// time or memory, Read returns no error, but replies that contain one.
 func (h *Reads) Read(dst []byte, run Run) (reply []byte, expiryPending bool, err error) {
 	run.Request.Pages = &h.pages
 	if !h.isSlow(&run) {
@@ -338,7 +339,9 @@ func (s *slowRead) awaitSlot(took time.Duration) error {
 	return nil
 }
 
-// charge charges the read for memory.
+// charge charges the read for memory. If the slow reads together exceed
+// ReadConfig.Memory, it returns an error, unless this read was charged for at
+// most fsm.HoldLot bytes.
 func (s *slowRead) charge(bytes int) error {
 	h := s.h
 	s.bytes += int64(bytes)
@@ -369,7 +372,7 @@ func (h *Reads) releaseClone() {
 // cloned returns a clone that includes the log up to index. Every clone makes
 // later writes copy the data that they change, so reads share a clone if it is
 // new enough. A clone is new enough for a read if it includes index, even if it
-// is older than the read's slot.
+// was made before the read got its slot.
 func (h *Reads) cloned(index uint64) *fsm.Machine {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -36,7 +36,7 @@ func (c *tickingClock) Mono() time.Duration { return time.Duration(c.now.Add(int
 type slowWorld struct {
 	t *testing.T
 	h *Reads
-	// entries is the number of entries applied.
+	// entries is the number of entries that the machine has applied.
 	entries uint64
 }
 
@@ -245,8 +245,8 @@ func TestSlowRead_Refused(t *testing.T) {
 	})
 }
 
-// TestSlowRead_Gone checks that a read ends when its client no longer waits for
-// it.
+// TestSlowRead_Gone checks that a read ends with ErrLost when Done is closed,
+// while it waits for a slot and while it runs.
 func TestSlowRead_Gone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowWorld(t, testutil.SinceNow(), func(*ReadConfig) {})

@@ -20,10 +20,11 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Scripts connects the state machine with the interpreter. It knows the scripts
-// that run on this node, ends those that exceed their time or that SCRIPT KILL
-// ends, and converts a panic of the interpreter into an error of the script. Its
-// methods are safe for concurrent use.
+// Scripts connects the state machine with the interpreter. It keeps a list of
+// the scripts that run on this node. It ends a script that exceeds its time, or
+// that a client kills with SCRIPT KILL or FUNCTION KILL. It converts a panic of
+// the interpreter into an error of the script. Its methods are safe for
+// concurrent use.
 type Scripts struct {
 	cfg   ScriptConfig
 	brief time.Duration // time limit of scripts that have had no dry run: see fsm.ScriptBudget
@@ -65,7 +66,7 @@ const (
 	msgScriptQueue = "BUSY the script was not run: too many slow scripts wait for their turn, try again later"
 )
 
-// ScriptConfig is what Scripts needs of its node.
+// ScriptConfig is what Scripts needs from its node.
 type ScriptConfig struct {
 	Interpreter fsm.ScriptRunner // nil if this program has no interpreter
 	Guard       *acl.Guard
@@ -75,8 +76,9 @@ type ScriptConfig struct {
 	// Limit bounds the time of a script. Brief bounds the time of a script that
 	// has had no dry run.
 	Limit, Brief time.Duration
-	// Wait bounds the wait for a dry run, and Queue bounds the number of dry
-	// runs that wait in a lane.
+	// Wait bounds how long a dry run waits in a lane, if it is longer than
+	// laneTimes times Limit. Queue bounds the number of dry runs that wait in a
+	// lane.
 	Wait  time.Duration
 	Queue int
 	// MostWork limits the number of steps that the writes of a group's scripts
@@ -112,7 +114,7 @@ func NewScripts(cfg ScriptConfig) *Scripts {
 	}
 }
 
-// Runner returns a runner for scripts that end when done is closed. It returns
+// Runner returns a runner that ends its scripts when done is closed. It returns
 // nil if this program has no interpreter.
 func (h *Scripts) Runner(done <-chan struct{}) fsm.ScriptRunner {
 	if h.cfg.Interpreter == nil {
@@ -212,9 +214,10 @@ func (h *Scripts) allowance(call *fsm.ScriptCall, since time.Duration) (limit ti
 	switch call.ScriptBudget {
 	case fsm.Briefly:
 		// Other clients' writes wait for the whole attempt, so all scripts of
-		// the group share one brief limit. A pipeline that exceeds the limit is
-		// run in pieces, so a client that sends such pipelines without a pause
-		// causes one attempt after the other.
+		// the group share one brief limit. Otherwise one client could delay the
+		// others for long: a pipeline that exceeds the limit is run in pieces,
+		// so a client that sends such pipelines without a pause causes one
+		// attempt after the other.
 		limit, all = h.brief, h.brief
 	case fsm.GivenUp:
 		limit = h.brief
@@ -291,7 +294,8 @@ func (h *Scripts) time(sha string) time.Duration {
 }
 
 // noteTime records how long a script took if that exceeded the brief limit.
-// ended says that the script was ended and would have taken longer.
+// Otherwise it removes the record of the script. ended says that the script was
+// ended and would have taken longer.
 func (h *Scripts) noteTime(sha string, took time.Duration, ended bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

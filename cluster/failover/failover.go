@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// failoverStep is how long a voter waits for each voter before it in the
-// candidate order, so that they do not split the vote.
+// failoverStep is how long a voter waits for each voter that precedes it in the
+// candidate order, so that the voters do not split the vote.
 const failoverStep = 100 * time.Millisecond
 
 // maxCandidateWaits is how many further steps a voter waits for the vote
@@ -30,7 +30,7 @@ const maxCandidateWaits = 10
 // leader is silent. Only one goroutine may use it.
 type Campaigner struct{ cfg Config }
 
-// Config is what a Campaigner needs of its node.
+// Config is what a Campaigner needs from its node.
 type Config struct {
 	ID   raft.ServerID
 	Addr raft.ServerAddress // peer address of this node
@@ -158,12 +158,13 @@ func (c *Campaigner) campaign(ctx context.Context, lost Leader, after int, gone 
 	switch now.leader {
 	case id:
 	case "":
-		// Another node campaigned first. If this node voted for that node, that
-		// node may still win. If this node did not, the candidate's log is
-		// behind this node's log, so it cannot win here, and waiting for raft's
-		// timers would leave the cluster without a leader. A follower forgets
-		// its leader only after its term has risen, so a vote of this term is
-		// not the vote that elected the lost leader.
+		// Another node campaigned first. If this node voted for that candidate,
+		// the candidate may still win, so this node does not campaign. If this
+		// node refused its vote, the candidate's log is behind this node's log
+		// and the candidate may be unable to win. Then the cluster would have
+		// no leader until raft's timers expire, so this node campaigns. A
+		// follower forgets its leader only when its term rises, so a vote of
+		// this term is not the vote that elected the lost leader.
 		if now.vote >= now.term {
 			return
 		}
@@ -247,13 +248,13 @@ func (c *Campaigner) othersCampaign(ctx context.Context, lost raft.ServerID) boo
 	return false
 }
 
-// standing is what a node knows of the election that replaces a leader.
+// standing is what a node knows about the election that replaces a leader.
 type standing struct {
 	leader     raft.ServerID // "" if raft names none
 	term, vote uint64        // current term, and term of this node's last vote
 }
 
-// standing returns the present standing. The vote is 0 if it cannot be read.
+// standing returns the current standing. The vote is 0 if it cannot be read.
 func (c *Campaigner) standing() standing {
 	_, leader := c.cfg.Raft().LeaderWithID()
 	vote, err := c.cfg.LastVoteTerm()

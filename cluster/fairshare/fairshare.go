@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Slots is a number of slots for work of one kind. A free slot goes to the user
+// Slots is a set of slots for work of one kind. A free slot goes to the user
 // that has had the least slot time recently. Among the connections of that
 // user, it goes to the connection that has had the least slot time. Among the
 // work of that connection, it goes to the work that arrived first. Work that
 // runs for longer than a slice gives its slot to waiting work and waits to get
-// it back. So short work waits for few slices, no matter how much work the
-// others have.
+// it back (see Slot.Pause). So short work waits for few slices, no matter how
+// much work the others have.
 type Slots struct {
 	mono  func() time.Duration // the time since an arbitrary moment
 	slice time.Duration
@@ -42,7 +42,7 @@ type Worker struct {
 // decays by half every usageHalfLife. So a new user or connection goes first
 // for about usageHalfLife, no matter how much time the others have had.
 type usage struct {
-	spent float64       // time with a slot in nanoseconds, after the decay until at
+	spent float64       // time with a slot, in nanoseconds, decayed up to the time at
 	at    time.Duration // the time at which spent was computed
 }
 
@@ -80,9 +80,9 @@ type Slot struct {
 	begun time.Duration // monotonic time at which the slice began
 }
 
-// Enter waits for a slot until limit has passed or done is closed. It takes a
-// free slot even if both have happened already. It fails with ErrNoSlot or
-// ErrLost.
+// Enter waits for a slot. It fails with ErrNoSlot when limit has passed, and
+// with ErrLost when done is closed. If a slot is free, Enter takes it even if
+// limit is 0 or done is closed already.
 func (p *Slots) Enter(who Worker, limit time.Duration, done <-chan struct{}) (*Slot, error) {
 	late := time.NewTimer(limit)
 	defer late.Stop()
@@ -222,9 +222,9 @@ func (l *Slot) Leave() {
 	l.p.release(l.who, now-l.begun, now)
 }
 
-// swap takes a slot from a worker, gives it to waiting work, and puts the
-// worker back into the queue. had is the time for which the worker has had the
-// slot.
+// swap puts a worker that has a slot back into the queue, and gives the slot to
+// the waiting work that goes first. That may be the worker itself. had is the
+// time for which the worker has had the slot.
 func (p *Slots) swap(who Worker, had, now time.Duration) *slotWait {
 	w := &slotWait{who, make(chan struct{})}
 	p.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// work takes a slot for some milliseconds of processor time. Every millisecond
-// it offers the slot to other workers.
+// work occupies a slot for ms milliseconds. After every millisecond, it offers
+// the slot to other workers.
 func work(p *Slots, who Worker, ms int, done <-chan struct{}) error {
 	l, err := p.Enter(who, time.Minute, done)
 	if err != nil {

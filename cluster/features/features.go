@@ -1,5 +1,5 @@
-// Package features knows the feature version of the cluster, and raises it when
-// the programs of all members know a newer one.
+// Package features tracks the feature version of the cluster, and raises it
+// when the programs of all members know a newer one.
 package features
 
 import (
@@ -41,14 +41,15 @@ import (
 // first snapshot of the leader after it. It stops with an error that names the
 // reason, before it changes anything.
 //
-// Programs older than fsm.FeatureMend report nothing, and take the feature
-// version from each TermStart. So while the feature version is below
+// Programs that do not know fsm.FeatureMend report nothing, and take the
+// feature version from each TermStart. So while the feature version is below
 // FeatureMend, a leader writes the current one into its TermStart. Only the
 // first TermStart of a cluster sets another value: the highest one that all
 // founding nodes reported.
 
-// Features is the part of a node that knows the feature version of the cluster,
-// and raises it while the node leads. Its methods are safe for concurrent use.
+// Features is the part of a node that tracks the feature version of the
+// cluster, and raises it while the node leads. Its methods are safe for
+// concurrent use.
 type Features struct {
 	cfg Config
 
@@ -66,7 +67,7 @@ type Features struct {
 	blocked  []Blocker  // why the leader cannot raise the feature version
 }
 
-// Config is what Features needs of its node.
+// Config is what Features needs from its node.
 type Config struct {
 	Known   int    // highest feature version that this node's program knows
 	Version string // version of this node's program
@@ -79,7 +80,7 @@ type Config struct {
 // New returns the Features of a node.
 func New(cfg Config) *Features { return &Features{cfg: cfg} }
 
-// Leadership is what a raise needs of this node's open leadership.
+// Leadership is what a raise needs from this node's open leadership.
 type Leadership struct {
 	Term    uint64
 	Members func() []member.Member // members of the latest configuration
@@ -147,7 +148,8 @@ func (f *Features) Raise(
 	}
 	// Asking the members takes a second if a member is silent. It is done
 	// without the lock, because otherwise nodes could hardly ever join. If a
-	// node is admitted meanwhile, the index of the configuration changes.
+	// node is admitted meanwhile, the index of the configuration changes, and
+	// the reports are not used.
 	index := f.cfg.Machine.Configured()
 	asked := ask(ctx)
 	if !f.checking.TryLock() {

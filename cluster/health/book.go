@@ -24,9 +24,9 @@ type PeerHealth struct {
 	Disk         DiskStatus
 }
 
-// AskEvery is how long this node pauses after it has asked the members. A node
-// that has died is listed as alive for at most this time and the time limit of
-// a request.
+// AskEvery is how long this node pauses after it has asked the members, unless
+// the node was removed. A node that has died is listed as alive for at most
+// AskEvery plus the time limit of a request.
 const AskEvery = time.Second
 
 // Book records what each member last reported about itself. Its methods are

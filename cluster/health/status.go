@@ -37,7 +37,9 @@ type NodeStatus struct {
 	// It is zero if the member has not answered since the reporting node
 	// started.
 	LastAnswer time.Time `json:"last_answer,omitzero"`
-	// SnapshotError says why no snapshot can be taken, and since when.
+	// SnapshotError says since when and why snapshots of the node's state fail,
+	// or why the node refuses the snapshots of the leader. It is "" if neither
+	// is the case.
 	SnapshotError string `json:"snapshot_error,omitempty"`
 	FeatureStatus
 	RestoreStatus

@@ -40,7 +40,7 @@ type event struct {
 // begins at from, and ends at the log index of the frame that contains the gap.
 type gap struct {
 	from uint64
-	wall int64 // wall clock before the first of these entries in microseconds, 0 if it is not known
+	wall int64 // wall clock at about the beginning of the range in microseconds, 0 if it is not known
 }
 
 // beginFrame appends a frame without events. finishFrame must follow, after the

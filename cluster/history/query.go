@@ -22,13 +22,13 @@ const (
 	maxGaps = 100
 	// searchTime bounds how long a query may take.
 	searchTime = 5 * time.Second
-	// wallSlack is a time in microseconds. The wall clock of a later entry may
-	// be behind the wall clock of an earlier entry by as much, because the
+	// wallSlack is how far, in microseconds, the wall clock of a later entry may
+	// be behind that of an earlier entry. A query allows for it, because the
 	// leader's wall clock may jump.
 	wallSlack = int64(time.Minute / time.Microsecond)
 )
 
-// These are the ways in which a grant has ended, besides those of package fsm.
+// Values of Grant.How in addition to those of package fsm.
 const (
 	// StillHeld: the grant has not ended.
 	StillHeld = "held"
@@ -51,8 +51,8 @@ var (
 type Query struct {
 	DB  int
 	Key string
-	// From and To select the grants that were held at some time between them. They
-	// are 0 and math.MaxInt64 for no bound.
+	// From and To select the grants that were held at some time between them.
+	// From is 0, and To is math.MaxInt64, for no bound.
 	From, To int64
 	Count    int // largest number of grants, at most MaxCount
 }
@@ -349,8 +349,9 @@ func copied(e fsm.LockEvent) fsm.LockEvent {
 	return e
 }
 
-// rest ends a walk that has reached the beginning of the history. The ends that
-// are left belong to grants that began earlier.
+// rest adds the grants whose ends the walk has passed, and whose beginnings it
+// has not found. It is called at the beginning of the history and at a restore.
+// These grants began earlier, or came with the backup.
 func (w *walk) rest() {
 	ends := make([]*ending, 0, len(w.ends))
 	for _, e := range w.ends {

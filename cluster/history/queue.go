@@ -28,7 +28,7 @@ const (
 // so that it allocates no memory for each entry. It wakes the goroutine that writes
 // only if the queue was empty or has reached urgentBytes.
 type queue struct {
-	buf    []byte   // the frames one after the other, without their lengths and checksums
+	buf    []byte   // the frames one after the other; their lengths and checksums are not set yet
 	hashes []uint32 // keyHash of the key of each event of a grant in buf
 	items  []item
 }
@@ -110,7 +110,7 @@ func (s *Store) Applied(clock fsm.Clock, res *fsm.Result) {
 	first := len(s.queue.items) == 0
 	lost := lostRange{res.Index, clock, gap{res.Index, clock.Wall}}
 	switch {
-	case s.dropped != nil: // the gap grows until the queue is empty
+	case s.dropped != nil: // the gap grows until endGap adds it to the queue
 		s.dropped.index, s.dropped.clock = res.Index, clock
 	case res.LocksCut:
 		s.queue.addGap(lost)

@@ -18,21 +18,22 @@ const (
 	// MinBytes is the smallest value of Config.Bytes.
 	MinBytes = 1 << 20
 	// MaxBytes is the largest value of Config.Bytes. It bounds the number of
-	// files, which the store keeps open: a file has at most 256 MiB.
+	// files, which the store keeps open: at this size, a file gets frames until
+	// it has 256 MiB.
 	MaxBytes = 64 << 30
 	// maxWrite is the largest value of Store.writeBytes.
 	maxWrite = 256 << 10
-	// maxMarks bounds the marks in memory. The store forgets older marks, and the
-	// history before them.
+	// maxMarks bounds the marks in memory (see mark). The store forgets the
+	// oldest marks, and does not return the history before them.
 	maxMarks = 1 << 16
 	// syncWait bounds how long a snapshot waits for the store.
 	syncWait = 10 * time.Second
 )
 
-// Config is what a Store needs of its node. All fields are required.
+// Config is what a Store needs from its node. All fields are required.
 type Config struct {
 	Dir   string // is created if it is missing
-	Bytes int64  // bound of the size of all files, at least MinBytes
+	Bytes int64  // maximum total size of the files, at least MinBytes
 	// Gaps counts the gaps.
 	Gaps   prometheus.Counter
 	Logger hclog.Logger
@@ -67,7 +68,7 @@ type Store struct {
 	// index guards the segments and the marks. Only the writing goroutine
 	// changes them.
 	index    sync.RWMutex
-	segments []*segment // the oldest first; the last one is written
+	segments []*segment // the oldest first; frames are written to the last one
 	marks    []mark     // in log order
 	// unwritten is the gap that has not been written yet, because writing fails.
 	unwritten *mark
@@ -93,7 +94,7 @@ type mark struct {
 }
 
 // position identifies an event in the history: by the log index of its frame, and
-// by its place in this frame.
+// by its position in this frame.
 type position struct {
 	index uint64
 	event int // position of the event in the frame
@@ -168,7 +169,8 @@ func (s *Store) load() error {
 }
 
 // repair logs that a segment has no valid frame after g.size. It removes the torn
-// end of the last segment. It leaves other files as they are, and seals them.
+// end of the last segment. It leaves other segments, and a last segment whose
+// header is damaged, as they are, and seals them.
 func (s *Store) repair(g *segment, bad error, last bool) error {
 	info, err := g.file.Stat()
 	if err != nil {
@@ -219,10 +221,11 @@ func (s *Store) note(f *frame) {
 // Bytes returns the size of all files, in bytes.
 func (s *Store) Bytes() int64 { return s.size.Load() }
 
-// Sync writes and syncs all events up to a log index that was applied, with a
-// checkpoint. A snapshot must not be complete before Sync has returned. If a write
-// fails, or takes very long, Sync logs an error and returns, and the next start
-// finds a gap.
+// Sync writes all events up to a log index that was applied, then a checkpoint,
+// and syncs the file. A snapshot must not be complete before Sync has returned.
+// If a write fails, or takes longer than syncWait, the store logs an error and
+// Sync returns nevertheless. If the node then stops before the events are
+// written, the next start records a gap.
 func (s *Store) Sync(index uint64, clock fsm.Clock) {
 	if err := s.await(item{index: index, clock: clock, sync: true}, syncWait); err != nil {
 		s.cfg.Logger.Error("snapshot is completed without the history of locks", "error", err)
@@ -386,8 +389,8 @@ func (s *Store) writeFrames(q *queue) error {
 	}
 	if _, err := g.file.WriteAt(q.buf, g.size); err != nil {
 		// A part of the frames may be in the file. Remove it: the next write
-		// may be shorter, and the rest of this part would then follow its
-		// frames.
+		// may be shorter, and the rest of this part would then follow the
+		// frames of that write.
 		return errors.Join(err, g.file.Truncate(g.size))
 	}
 	s.index.Lock()
@@ -422,7 +425,7 @@ func (s *Store) noteFrame(payload []byte) {
 }
 
 // segmentFor returns the segment to which the next n bytes are written. It removes
-// the oldest segments if the files would exceed their size.
+// the oldest segments if the files would exceed Config.Bytes.
 func (s *Store) segmentFor(n int64) (*segment, error) {
 	var newest *segment
 	next := uint64(1)

@@ -262,7 +262,7 @@ func TestStore_GapBeforeFlush(t *testing.T) {
 	l.want(Query{Key: "k"}, "1 a 1-0 unknown 0")
 }
 
-// TestStore_Bounded: the files never exceed their size, and the oldest history is
+// TestStore_Bounded: the files never exceed Config.Bytes, and the oldest history is
 // removed first.
 func TestStore_Bounded(t *testing.T) {
 	l := newLog(t, MinBytes)
@@ -323,7 +323,7 @@ func TestStore_Torn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if size < len(segmentMagic) && tail != "" {
-				continue // a file with a damaged header is no torn write
+				continue // a file with a damaged header is not a torn write
 			}
 			l.open()
 			l.replay(0)
@@ -384,7 +384,7 @@ func TestStore_Damaged(t *testing.T) {
 	}
 }
 
-// TestStore_Snapshot: a snapshot of the leader leaves a gap, and the snapshot of the
+// TestStore_Snapshot: a snapshot from the leader leaves a gap, and a snapshot of the
 // node itself does not.
 func TestStore_Snapshot(t *testing.T) {
 	l := newLog(t, MinBytes)

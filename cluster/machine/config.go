@@ -35,7 +35,7 @@ type Config struct {
 	Locks func(term uint64, res *fsm.Result)
 	// Applied is called for each entry that was applied, in log order. began
 	// and ended are the times, on the clock Mono, at which the machine began
-	// and ended to apply it.
+	// and finished applying the entry.
 	Applied func(index, term uint64, res *fsm.Result, began, ended time.Duration)
 	// TermStarted is called when a TermStart is applied, with the lock of the
 	// machine held. lease is the lease clock.

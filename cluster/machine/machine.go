@@ -26,8 +26,8 @@ type Machine struct {
 	cfg   Config
 	watch func(e *appliedEntry) // called for each entry, without mu held
 
-	// starting is set while raft is being created. The first snapshot that raft
-	// restores during that time is this node's own.
+	// starting is set from the call of Starting until raft has restored a
+	// snapshot. That snapshot is this node's own.
 	starting bool
 	// unread is the reason why this node's own snapshot could not be read at
 	// the start. If it is set, Restore always fails with it. Otherwise raft
@@ -113,7 +113,7 @@ func (a *Machine) ApplyBatch(logs []*raft.Log) []any {
 	durable := a.cfg.Log.Await(logs[len(logs)-1].Index)
 	a.mu.Lock()
 	begun := a.cfg.Mono()
-	times := make([][2]time.Duration, len(logs)) // when the machine began and ended to apply each entry
+	times := make([][2]time.Duration, len(logs)) // when the machine began and finished applying each entry
 	// If the log is not durable, the disk has failed, and the failure was reported.
 	a.dead = a.dead || !durable || a.stopped.Load()
 	for i, l := range logs {
@@ -214,9 +214,10 @@ func (a *Machine) WhenApplied(index uint64, f func(ok bool)) {
 	f(true)
 }
 
-// Stop makes sure that no entry is applied that raft passes to the machine from
-// now on, and calls the waiting functions of WhenApplied with ok set to false.
-// Call it before raft shuts down. From then on, raft may skip entries.
+// Stop ensures that the machine applies none of the entries that raft passes to
+// it from now on. It calls the functions that wait in WhenApplied with ok set to
+// false. Call Stop before raft shuts down, because raft may skip entries while
+// it shuts down.
 func (a *Machine) Stop() {
 	a.waitMu.Lock()
 	a.stopped.Store(true)
@@ -319,7 +320,8 @@ func (a *Machine) Restore(r io.ReadCloser) error {
 	return nil
 }
 
-// read reads a snapshot. It records or reports an error.
+// read reads a snapshot. It records an error in a.unread if the snapshot is this
+// node's own, and passes it to Config.Unreadable otherwise.
 func (a *Machine) read(r io.Reader) (*fsm.Machine, error) {
 	m, err := fsm.ReadSnapshot(r, a.cfg.Table)
 	if err == nil {

@@ -150,7 +150,7 @@ func TestEntryWatch(t *testing.T) {
 
 // At a start, raft tries its snapshots, beginning with the newest one. If this
 // program cannot read the newest one, an older one must not replace it, because
-// the log after the older one has been removed.
+// the log after the older one may have been removed.
 func TestMachine_NewerSnapshotAtStart(t *testing.T) {
 	var image bytes.Buffer
 	if err := fsm.New(command.NewTable()).WriteSnapshot(&image, fsm.Sessions{}); err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Starting announces that raft will be created, and that the first snapshot
-// that raft restores is this node's own. It must be called before raft is
-// created.
+// Starting announces that the first snapshot that raft restores is this node's
+// own. It must be called before raft is created, and only if this node has a
+// snapshot.
 func (a *Machine) Starting() { a.starting = true }
 
 // Unread returns the reason why this node's own snapshot could not be read at
@@ -41,9 +41,9 @@ func (a *Machine) Spent() time.Duration { return time.Duration(a.spent.Load()) }
 // has taken a snapshot, so a restart need not apply those entries again.
 func (a *Machine) Forget(spent time.Duration) { a.spent.Add(-int64(spent)) }
 
-// Lease returns the lease clock of the last entry that was applied, advanced by the time
-// since then. It is at most the clock of the leader if this node has applied the
-// TermStart of that leader.
+// Lease returns the lease clock of the last entry that was applied, advanced by
+// the time since then. It is at most the lease clock of the leader if this node
+// has applied the TermStart of that leader.
 func (a *Machine) Lease() int64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

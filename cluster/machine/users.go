@@ -14,9 +14,9 @@ type userWatch struct {
 }
 
 // see compares the users of the state with the users of the previous call, and
-// calls the watchers if they differ. Only raft's FSM goroutine calls it. A
-// table of users is never modified, so a different table is a different
-// pointer.
+// calls the watchers if they differ. Only raft's FSM goroutine calls it. It
+// compares only the pointers: a table of users is never modified, so every
+// change makes another table.
 func (w *userWatch) see(u *fsm.Users) {
 	if u == w.last {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Absences records since when members have been away. The leader observes this,
-// in monotonic time. The methods of Absences are safe for concurrent use.
+// Absences records since when members have been away, as the leader observes it
+// on its monotonic clock. The methods of Absences are safe for concurrent use.
 type Absences struct {
 	mu    sync.Mutex
 	since map[string]time.Duration // by id; guarded by mu

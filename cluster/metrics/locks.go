@@ -16,18 +16,18 @@ var lockBuckets = [...]time.Duration{
 	5 * time.Minute, 15 * time.Minute, time.Hour,
 }
 
-// lockEnds are the ways in which a grant ends that are counted. FLUSHDB, FLUSHALL
-// and a restore also end grants.
+// lockEnds lists the ways in which a grant can end and is then counted. Grants
+// that FLUSHDB, FLUSHALL or a restore ends are not counted.
 var lockEnds = [...]string{
 	fsm.LockReleased, fsm.LockExpired, fsm.LockDeleted, fsm.LockBroken, fsm.LockOverwritten, fsm.LockUndelivered,
 	fsm.LockRenamed,
 }
 
-// Locks counts what happens to locks. A node counts the entries of the terms in
-// which it leads, so each event is counted on one node, and the sum over the nodes
-// is the number for the cluster.
+// Locks counts grants of locks, refusals, and ends of grants. A node counts
+// only the entries of the terms in which it leads. So each event is counted on
+// one node, and the sum over the nodes is the number for the cluster.
 //
-// The goroutine that applies the log takes the mutex once for each entry.
+// The goroutine that applies the log takes the mutex at most once for each entry.
 type Locks struct {
 	mu              sync.Mutex
 	granted         uint64

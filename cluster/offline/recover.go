@@ -22,8 +22,9 @@ import (
 type RecoverConfig struct {
 	To       string // new data directory, which must not exist
 	PeerAddr string // peer address of the only member; "" to keep the address that it had
-	// Quarantine is the length of the quarantine. If it is negative,
-	// fsm.DefaultQuarantine is used.
+	// Quarantine is the length of the quarantine. A negative value stands for
+	// fsm.DefaultQuarantine of the data, or for the rest of the quarantine that
+	// is in force, if that is longer.
 	Quarantine time.Duration
 	Wall       time.Time
 }

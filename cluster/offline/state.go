@@ -103,7 +103,7 @@ func (o *State) located(err error, dir, copied string) error {
 }
 
 // contains reports whether the directory scratch is dir or a part of it. It
-// returns no error if one of the directories does not exist.
+// returns false and no error if one of the directories does not exist.
 func contains(dir, scratch string) (bool, error) {
 	for _, path := range []*string{&dir, &scratch} {
 		real, err := filepath.EvalSymlinks(*path)

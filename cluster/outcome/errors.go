@@ -5,12 +5,12 @@ import "errors"
 // Errors of a client's group, each with its outcome. Only package resp
 // translates them to replies.
 var (
-	// ErrNoLeader means that the node did not send the group, because for
-	// cluster.Options.LeaderWait the node knew no leader.
+	// ErrNoLeader means that the group was not sent, because the node knew no
+	// leader for as long as cluster.Options.LeaderWait.
 	ErrNoLeader = NewNotExecuted(true, "no leader")
-	// ErrCrowded means that the node did not send a large group, because for
-	// cluster.Options.ResolveWait the group has waited for the outcome of
-	// earlier large groups.
+	// ErrCrowded means that the node did not send a large group, because the
+	// group waited for the outcome of earlier large groups for as long as
+	// cluster.Options.ResolveWait.
 	ErrCrowded = NewNotExecuted(true, "other large commands of this node took too long")
 	// ErrClosed means that the node is stopping and has not sent the group.
 	ErrClosed = NewNotExecuted(true, "the node is stopping")

@@ -1,5 +1,5 @@
 // Package outcome defines what is known about a group of commands that has no
-// replies: the group was executed, it was not executed, or neither is known.
+// replies: it was executed, it was not executed, or it may have been executed.
 // The outcome is part of the error's type, so that wrapping or joining errors
 // cannot change it.
 package outcome

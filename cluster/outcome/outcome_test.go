@@ -11,7 +11,7 @@ import (
 
 // TestOutcomes checks how the functions of this package change the outcome of an
 // error. Only the code that makes an error can give it the outcome "not executed":
-// no function turns the outcome of another error into it.
+// no function changes the outcome of an existing error to "not executed".
 func TestOutcomes(t *testing.T) {
 	const unknown, not, executed = outcome.Unknown, outcome.NotExecuted, outcome.Executed
 	wrap := func(err error) error { return fmt.Errorf("step: %w", err) }

@@ -1,5 +1,5 @@
 // Package pulse provides a ticker that ticks less often while nothing happens, so
-// that an idle node uses little of the processor.
+// that an idle node uses little processor time.
 package pulse
 
 import (
@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// restAfter is how long nothing must happen before a Ticker slows down.
+// restAfter is the time after which a Ticker slows down if Touch is not called
+// and its owner is not busy.
 const restAfter = time.Second
 
 // A Ticker serves one goroutine, its owner, which does its work at intervals.

@@ -20,7 +20,7 @@ const keyLongestPromise = "LongestPromise"
 var errPromised = errors.New("the node stopped before its promise not to vote was over")
 
 // promises contains this node's promises to its leaders: to vote for no
-// candidate, itself included, until a time (see package readindex). In every
+// candidate, itself included, for a given time (see package readindex). In every
 // kind of election, raft stores a vote before it counts the vote or answers the
 // candidate. So it is enough that heldVotes waits before it stores a vote.
 //
@@ -80,7 +80,7 @@ func (p *promises) give(d time.Duration) error {
 	return nil
 }
 
-// lengthen makes sure that the longest promise on disk is at least d.
+// lengthen ensures that the longest promise on disk is at least d.
 func (p *promises) lengthen(d time.Duration) error {
 	if int64(d) <= p.longest.Load() {
 		return nil

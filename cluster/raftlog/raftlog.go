@@ -19,12 +19,12 @@
 //
 // # Snapshots
 //
-// A snapshot is read back before it counts as complete, because raft then
-// deletes the entries that it replaces. A snapshot that is older than the log is
-// not installed (see Outdated). A node that received a snapshot knows the entry
-// at which the snapshot ends. If a snapshot takes the place of entries that no
-// other node has, the process ends, because raft then remembers a wrong end of
-// its log until it starts again.
+// A snapshot is read back before it counts as complete, because raft deletes
+// the entries that a complete snapshot replaces. A snapshot that is older than
+// the log is not installed (see Outdated). A node that received a snapshot
+// knows the entry at which the snapshot ends. If a snapshot takes the place of
+// entries that no other node has, the process ends, because raft then remembers
+// a wrong end of its log until it starts again.
 package raftlog
 
 import (

@@ -34,8 +34,8 @@ var errStaleEnd = errors.New("a snapshot took the place of entries that no other
 type endedLog struct {
 	raft.LogStore
 	snaps raft.SnapshotStore
-	// conflict is set while raft installs a snapshot that contradicts the log.
-	// See keeps.
+	// conflict is set as soon as raft is about to install a snapshot that
+	// contradicts the log: see keeps.
 	conflict atomic.Bool
 	fatal    func(error)
 	leads    func() bool

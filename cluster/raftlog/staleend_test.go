@@ -37,8 +37,8 @@ func (f restoreOnly) Restore(r io.ReadCloser) error {
 func TestStaleEnd(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		own      uint64 // entries of this node, all of term 2
-		snapshot uint64 // end of the leader's snapshot, of term 3
+		own      uint64 // log index of this node's last entry, of term 2
+		snapshot uint64 // log index at which the leader's snapshot ends, in term 3
 		want     error
 	}{
 		{"the log continues after the snapshot", 9, 6, errStaleEnd},

@@ -32,8 +32,9 @@ const (
 // election. But the candidate never counts a vote that it was not given.
 type singleVote struct{ raft.StableStore }
 
-// Get implements raft.StableStore. It changes the stored candidate, which raft
-// only compares with the candidate that asks.
+// Get implements raft.StableStore. For the candidate that received the vote, it
+// returns a text that differs from the stored address. raft only compares this
+// text with the address of the candidate that asks.
 func (s singleVote) Get(key []byte) ([]byte, error) {
 	v, err := s.StableStore.Get(key)
 	if err == nil && len(v) > 0 && string(key) == keyLastVoteCand {

@@ -15,8 +15,7 @@ import (
 // checks whether it still follows the leader in the leader's term. The leader
 // counts itself if it is a voter. If a majority of the voters has promised, the
 // leader has a lease: no other leader can be elected during the promised time,
-// which begins at the moment before the leader sent the questions. The reasons
-// are:
+// counted from just before the leader sent the questions. The reasons are:
 //
 //   - A later leader needs the votes of a majority of the voters. The majority
 //     that votes and the majority that promised have a node in common.

@@ -42,10 +42,11 @@ type Config[R Reader] struct {
 	// entry at index. ok is false if that will not happen, because the node is
 	// stopping.
 	WhenApplied func(index uint64, f func(ok bool))
-	// Confirmed is called with the reads of a confirmed round, which may now
-	// run on the state of the machine. index is the lowest log index that the
-	// state must include; the machine has applied it. Confirmed must return
-	// quickly, because its caller may be the goroutine that applies the log.
+	// Confirmed is called with reads that a round, vouches or a lease has
+	// confirmed, and that may now run on the state of the machine. index is the
+	// lowest log index that the state must include; the machine has applied it.
+	// Confirmed must return quickly, because its caller may be the goroutine
+	// that applies the log.
 	Confirmed func(readers []R, index uint64)
 
 	Mono  func() time.Duration
@@ -57,7 +58,7 @@ type Config[R Reader] struct {
 	Lease   func() time.Duration
 	Changes func() uint64
 
-	Rounds prometheus.Counter // counts the confirmed rounds
+	Rounds prometheus.Counter // counts the confirmed rounds, and the calls of Rounds.Confirm
 	Reads  prometheus.Counter // counts the reads that Confirmed has received
 	Leased prometheus.Counter // counts the reads that had no round because of a lease
 }
@@ -107,8 +108,8 @@ type Rounds[R Reader] struct {
 }
 
 // A round takes a round trip to another process, most of which is waiting time.
-// A second round starts after the first when at least roundAhead reads wait
-// for it. Fewer reads do not justify another message.
+// So a second round starts while the first is running, when at least roundAhead
+// reads wait for it. Fewer reads do not justify another message.
 const (
 	maxRounds  = 2
 	roundAhead = 8
@@ -179,9 +180,9 @@ func (r *Rounds[R]) Suffices(from raft.ServerID, term uint64) bool {
 	return term == r.cfg.Term && voter && confirmations(servers, r.cfg.Self) <= 1
 }
 
-// Confirm executes reads for which vouches suffice. It notes the commit index,
-// which is not lower than at the time of the vouches. It calls done when the reads
-// have been passed to Config.Confirmed, or lost.
+// Confirm passes reads for which vouches suffice to Config.Confirmed. It notes
+// the commit index, which is not lower than at the time of the vouches. It calls
+// done when the reads have been passed on, or lost.
 func (r *Rounds[R]) Confirm(readers []R, done func()) {
 	r.mu.Lock()
 	closed := r.closed
@@ -298,9 +299,10 @@ func (r *Rounds[R]) Ack(from raft.ServerID, term, nonce uint64, ok, promised boo
 	r.finish(next)
 }
 
-// finish executes the reads of a confirmed round once the machine has applied
-// the round's index. This node's own confirmation counts only if the node still
-// leads the term, so finish checks that first. The caller must not hold r.mu.
+// finish passes the reads of a confirmed round to Config.Confirmed once the
+// machine has applied the round's index. This node's own confirmation counts
+// only if the node still leads the term, so finish checks that first. The caller
+// must not hold r.mu.
 func (r *Rounds[R]) finish(rd *round[R]) {
 	if rd == nil {
 		return

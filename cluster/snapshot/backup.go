@@ -43,9 +43,9 @@ type Backups struct {
 	last int
 }
 
-// openBackup is a backup that is being streamed. A call that reads a piece
-// locks the mutex reading. When the timer idle expires, it closes the pipe,
-// which ends the goroutine that writes the backup.
+// openBackup is a backup that is being streamed. The mutex reading is locked
+// while a call of Read reads a piece. When the timer idle expires, it closes the
+// pipe, which ends the goroutine that writes the backup.
 type openBackup struct {
 	r       *io.PipeReader
 	idle    *time.Timer

@@ -20,8 +20,8 @@ import (
 )
 
 // snapshotAfter bounds the time that the entries since the last snapshot took
-// to apply. When they have taken longer, Keep takes a snapshot. So a few costly
-// entries cannot delay a restart for longer.
+// to apply. When they have taken longer, Keep takes a snapshot. So costly entries
+// cannot delay a restart for much longer than snapshotAfter.
 const snapshotAfter = 10 * time.Second
 
 // After a failure, the next attempt waits for snapshotRetry, then for twice as
@@ -45,9 +45,9 @@ type snapshotHealth struct {
 	err    error         // error of the last attempt, nil if it succeeded
 	since  time.Time     // wall clock at the first of the failed attempts
 	again  time.Duration // monotonic time of the next attempt of Keep
-	sent   bool          // the failed attempt was to receive a snapshot of the leader
+	sent   bool          // since the last success, this node has refused a snapshot of the leader
 	newer  bool          // a newer program wrote that snapshot
-	at     uint64        // applied index of this node at that attempt
+	at     uint64        // applied index of this node when it last refused a snapshot
 	logged time.Duration // monotonic time of the last log line of refused
 }
 
@@ -126,7 +126,7 @@ type Taker struct {
 	newest atomic.Pointer[newest]
 }
 
-// Config is what a Taker needs of its node.
+// Config is what a Taker needs from its node.
 type Config struct {
 	Raft    func() *raft.Raft
 	Machine *machine.Machine
@@ -145,7 +145,7 @@ type Config struct {
 	Logger          hclog.Logger
 }
 
-// Stores is what a Taker needs of the storage of a node.
+// Stores is what a Taker needs from the storage of a node.
 type Stores interface {
 	Log() raft.LogStore
 	Snapshots() raft.SnapshotStore
@@ -166,9 +166,9 @@ func (s *Taker) Behind() string { return s.health.behind(s.cfg.Machine.Applied()
 
 // Keep takes a snapshot when the log has at least Config.Every bytes, or when
 // the entries since the last snapshot took snapshotAfter to apply. raft's own
-// trigger counts entries. That is no good measure, because an entry can have a
-// hundred bytes or 256 KiB, and can take a microsecond or a second. Keep runs
-// until ctx ends.
+// trigger counts entries. The number of entries is not a good measure, because an
+// entry can have a hundred bytes or 256 KiB, and can take a microsecond or a
+// second to apply. Keep runs until ctx ends.
 func (s *Taker) Keep(ctx context.Context) {
 	s.look()
 	t := time.NewTicker(time.Second)
@@ -258,7 +258,7 @@ func (s *Taker) look() {
 		return
 	}
 	var term, index uint64
-	var msec int64 // raft.FileSnapshotStore puts it into the name of the directory
+	var msec int64 // Unix time in milliseconds at which the snapshot was begun
 	if _, err := fmt.Sscanf(list[0].ID, "%d-%d-%d", &term, &index, &msec); err == nil {
 		s.newest.Store(&newest{list[0].Size, time.UnixMilli(msec)})
 	}

@@ -18,8 +18,8 @@ import (
 //
 // A separate goroutine writes the file, so that an append does not need a
 // second fsync. The file may therefore be behind the log. It is made exact at
-// Close, when a snapshot is completed, and before the log is truncated. So the
-// bound never exceeds what is on disk.
+// Close, when a snapshot is completed, and before the log is truncated. Because
+// of the latter, the bound never exceeds what is on disk.
 //
 // The two slots are written alternately. Each lies within one sector, so that a
 // torn write leaves the other slot intact.

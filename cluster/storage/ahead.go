@@ -42,8 +42,9 @@ func newAheadFile(w types.WritableFile, dir, name string) (*aheadFile, error) {
 }
 
 // WriteAt implements types.WritableFile. raft-wal writes a segment from its
-// start to its end, from one goroutine. The bytes after its last append have
-// been checked and are zeros (see tailScan).
+// start to its end, from one goroutine. The bytes after the last append are
+// zeros: at a start, checkTail has checked them, and wipe has zeroed the remains
+// of a torn append.
 func (f *aheadFile) WriteAt(b []byte, at int64) (int, error) {
 	n, err := f.WritableFile.WriteAt(b, at)
 	if err != nil {

@@ -54,8 +54,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAhead_Fails checks that a segment whose zeros cannot be written cannot be
-// appended to.
+// TestAhead_Fails checks that an append fails if the zeros after it cannot be
+// written.
 func TestAhead_Fails(t *testing.T) {
 	broken := errors.New("broken")
 	f := &aheadFile{WritableFile: &written{data: make([]byte, 2*aheadBytes), err: broken}, size: 2 * aheadBytes}

@@ -100,7 +100,7 @@ func (c *boltFile) check() error {
 		c.meta = m1
 	}
 	if m0.pageSize != m1.pageSize || m0.txid != m1.txid+1 && m1.txid != m0.txid+1 {
-		return damagef("its meta pages are of transactions %d and %d, which do not follow each other", m0.txid, m1.txid)
+		return damagef("its meta pages belong to transactions %d and %d, which are not consecutive", m0.txid, m1.txid)
 	}
 	if uint64(info.Size()) < c.meta.pages*c.meta.pageSize {
 		return damagef("it has %d bytes, but %d pages of %d bytes are in use",
@@ -139,7 +139,7 @@ func (c *boltFile) readMeta(id, pageSize uint64) (m boltMeta, err error) {
 		return m, err
 	}
 	if binary.LittleEndian.Uint64(b) != id || binary.LittleEndian.Uint16(b[8:]) != boltMetaPage {
-		return m, damagef("page %d is no meta page", id)
+		return m, damagef("page %d is not a meta page", id)
 	}
 	b = b[boltHeader:]
 	h := fnv.New64a()
@@ -148,7 +148,7 @@ func (c *boltFile) readMeta(id, pageSize uint64) (m boltMeta, err error) {
 		return m, damagef("the checksum of meta page %d does not match", id)
 	}
 	if binary.LittleEndian.Uint32(b) != boltMagic || binary.LittleEndian.Uint32(b[4:]) != boltVersion {
-		return m, damagef("meta page %d is of another format", id)
+		return m, damagef("meta page %d has another format", id)
 	}
 	m.pageSize = uint64(binary.LittleEndian.Uint32(b[8:]))
 	m.root = binary.LittleEndian.Uint64(b[16:])

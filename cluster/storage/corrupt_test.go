@@ -233,7 +233,7 @@ func TestLog_RolledBack(t *testing.T) {
 	})
 }
 
-// TestBolt_Flip changes one byte at a time, in many places of both bolt files.
+// TestBolt_Flip changes one byte at a time, at many offsets of both bolt files.
 // Either Open fails with an error that names the file, or the byte has no effect and
 // nothing is lost.
 func TestBolt_Flip(t *testing.T) {

@@ -49,11 +49,11 @@
 //     or a file of the list is missing.
 //
 // Open cannot detect two kinds of damage. The first is damage inside the very
-// last batch, or the loss of the last batches as a whole. Open misses it only
-// if the process ended within half a second after it had written these batches,
-// before it recorded them in acked. The second is a data directory that was
-// replaced as a whole by an older copy of itself. Only the other nodes can
-// detect that, by Identity.Boot.
+// last batch, or the loss of the last batches as a whole. Such damage goes
+// undetected only if the process ended within half a second after it had written
+// these batches, before it recorded them in acked. The second is a data
+// directory that was replaced as a whole by an older copy of itself. Only the
+// other nodes can detect that, by Identity.Boot.
 //
 // # Failing disks
 //

@@ -68,7 +68,8 @@ func newNodeFile(cfg Config) (nodeFile, error) {
 
 func nodePath(dir string) string { return filepath.Join(dir, "node.json") }
 
-// encode returns the content of node.json. No other content decodes to n.
+// encode returns the content of node.json. loadNode accepts no other content
+// for the same values.
 func (n nodeFile) encode() ([]byte, error) {
 	n.CRC = ""
 	body, err := json.MarshalIndent(n, "", "  ")

@@ -309,7 +309,8 @@ func TestRotation_ErrorIsFinal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	// Raft-wal cannot replace a directory at the path of the next segment.
+	// segmentList cannot remove this directory, which is not empty, so it
+	// cannot create the file of the next segment.
 	next := filepath.Join(walDir(cfg.Dir), "00000000000000000002-0000000000000001.wal")
 	if err := os.MkdirAll(filepath.Join(next, "x"), 0o700); err != nil {
 		t.Fatal(err)

@@ -20,13 +20,14 @@ const (
 
 // stableStore is the raft.StableStore. It stores term and vote in one record.
 //
-// raft stores a vote in two writes: the term, and then the candidate. A crash
-// between them leaves the new term together with the old candidate. If the old
-// candidate repeats its request, raft then grants it the vote without comparing
-// the logs (hashicorp/raft issue 661). In stableStore, the first write only
-// stores the term in memory, and the second write makes both durable in one
-// transaction. This loses nothing, because raft answers the request only after
-// the second write. Until then, reads return the values on disk.
+// raft stores a vote in two writes: the term of the vote, and then the
+// candidate. A crash between them leaves the term of the new vote together with
+// the old candidate. If the old candidate repeats its request, raft then grants
+// it the vote without comparing the logs (hashicorp/raft issue 661). In
+// stableStore, the first write only stores the term in memory, and the second
+// write makes both durable in one transaction. This loses nothing, because raft
+// answers the request only after the second write. Until then, reads return the
+// values on disk.
 type stableStore struct {
 	kv    *kv
 	acked *acked

@@ -36,7 +36,7 @@ type Stores struct {
 // Open checks the data directory completely and opens it. It creates the
 // directory if it does not exist. If the directory does not belong to this
 // process, Open returns one of the errors of errors.go. If the directory is
-// damaged, it returns a *CorruptError. If Open fails, the data is unchanged.
+// damaged, Open returns a *CorruptError and leaves the data unchanged.
 func Open(cfg Config) (*Stores, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -61,9 +61,10 @@ func Open(cfg Config) (*Stores, error) {
 }
 
 // syncAndOpen syncs the files in the directory, and opens it. A process that was
-// killed between a write and its fsync leaves data that the next process reads
-// and takes for durable, although a loss of power could still destroy it: an
-// append, a vote, or the name of a snapshot.
+// killed between a write and its fsync may leave an append, a vote or the name
+// of a snapshot that is not durable yet. Without the sync, the next process
+// would read this data and treat it as durable, although a loss of power could
+// still destroy it.
 func (s *Stores) syncAndOpen() error {
 	if err := syncTree(s.cfg.Dir); err != nil {
 		return fmt.Errorf("sync data directory: %w", err)
@@ -147,9 +148,9 @@ func (s *Stores) open() error {
 	return nil
 }
 
-// openNode reads node.json. In a new directory it creates node.json before any
-// other file. So if a directory has other files, but no node.json, then
-// node.json was lost.
+// openNode reads node.json. In a new directory it creates node.json before all
+// other files except LOCK. So if a directory has one of those files, but no
+// node.json, then node.json was lost.
 func (s *Stores) openNode(bad corrupter) error {
 	n, found, err := loadNode(s.cfg.Dir, bad)
 	if err != nil {

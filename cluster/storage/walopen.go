@@ -70,10 +70,10 @@ func (t tailScan) repair(list *segmentList, segmentBytes int) error {
 }
 
 // wipe zeroes the remains of a torn append. Otherwise, raft-wal would append
-// over them. After a shorter append, the next scan would take the rest of the
-// remains for damage. raft-wal also keeps the index position of a torn seal,
-// and then refuses every append (raft-wal v0.4.2 segment/writer.go,
-// recoverTail).
+// over them, and if the append were shorter than the remains, the next scan
+// would take the rest of them for damage. raft-wal also keeps the index position
+// of a torn seal, and then refuses every append (raft-wal v0.4.2
+// segment/writer.go, recoverTail).
 func (t tailScan) wipe() error {
 	f, err := os.OpenFile(t.path, os.O_RDWR, 0)
 	if err != nil {

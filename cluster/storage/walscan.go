@@ -114,9 +114,9 @@ func (s *segmentScanner) scan() (w walScan, err error) {
 // deletes them. There are two kinds of such files. The first kind exists if the
 // process crashed after it had committed a list without them, and before it had
 // deleted them. The second kind exists if the process crashed after makeFile
-// and before the commit of the list. Files of the second kind are empty. If a
-// file that can only be of the second kind is not empty, the list is older than
-// the files.
+// and before the commit of the list. Files of the second kind contain only
+// zeros. If a file that can only be of the second kind does not begin with
+// zeros, the list is older than the files.
 func (s *segmentScanner) checkOthers(state types.PersistentState) error {
 	listed := make(map[string]bool)
 	for _, info := range state.Segments {
@@ -361,7 +361,7 @@ func (f *segmentFile) checkTail() (t tailScan, err error) {
 		at += n
 		if tr, ok := decodeTrailer(search[at:], f.s.m); ok && tr.batch != f.next() {
 			return t, f.s.bad.at(f.path, f.next(), "%s, and an entry of a later append (index %d) follows it, "+
-				"so that it had been acknowledged", f.stop, tr.index)
+				"so it had been acknowledged", f.stop, tr.index)
 		}
 	}
 	t.dirty += int64(len(rest))

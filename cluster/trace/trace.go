@@ -1,6 +1,6 @@
 // Package trace describes the traces of commands: the times at which a group of
-// commands passed from one stage to the next. It has no clock and exports nothing; a
-// [Recorder] exports the traces. It is not a supported API.
+// commands passed from one stage to the next. The package itself exports no
+// traces: a [Recorder] does. It is not a supported API.
 //
 // Every node of a cluster derives the identity of a trace from the group's number
 // (see [Group]), and decides by the identity whether the group is traced. So nothing
@@ -29,9 +29,9 @@ type Span struct {
 }
 
 // Names of the stages. The node of the client records three stages. Command
-// contains all other stages. Forward lasts from sending the group until its
-// replies have arrived. Reply lasts from then until the replies are written to
-// the socket.
+// contains all other stages. Forward begins when the node begins to send the
+// group, and ends when the replies have arrived. Reply follows it, and ends when
+// the replies are written to the socket.
 //
 // The leader records three stages, too. Propose lasts from the arrival of the
 // group until its entry is encoded. Commit lasts until a majority has the entry
@@ -51,7 +51,8 @@ const (
 // block.
 type Recorder interface {
 	// Sampled reports whether a group is traced. The answer is the same on all
-	// nodes, except for a group without a number, for which it is random.
+	// nodes that trace the same share of the groups. For a group without a
+	// number, the answer is random.
 	Sampled(g Group) bool
 	// Record records the stages of a sampled group. command is the name of its
 	// first command if the spans include Command, else "".

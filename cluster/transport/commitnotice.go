@@ -13,12 +13,13 @@ import (
 //
 // A follower learns the commit index from the append requests of its leader. If
 // raft has no entries to send, it sends such a request after each
-// Config.CommitTimeout, whether the commit index has changed or not. Followers
-// should learn of a commit within milliseconds, because clients wait for it: a
-// read on a follower, a message, a lock that is passed on. With such a short
-// CommitTimeout, an idle leader would send hundreds of useless requests a
-// second. So raft's timeout is long. commitNotices sends a request when a
-// follower has not learned of a commit within the time in the field after.
+// raft.Config.CommitTimeout, whether the commit index has changed or not.
+// Followers should learn of a commit within milliseconds, because clients wait
+// for it: for a read on a follower, a message, or a lock that is passed on. With
+// such a short CommitTimeout, an idle leader would send hundreds of useless
+// requests a second. So raft's timeout is long, and commitNotices sends a
+// request when a follower has not learned of a commit within the time in the
+// field after.
 //
 // Such a request is an append request without entries, as raft itself would
 // send it, and Transport sends it under the same rules. Its preceding entry is
@@ -51,7 +52,7 @@ type commitNotices struct {
 	followers map[raft.ServerID]*noticed
 }
 
-// noticed is what a leader knows of a follower.
+// noticed is what a leader knows about a follower.
 type noticed struct {
 	target raft.ServerAddress
 	header raft.RPCHeader
@@ -177,7 +178,7 @@ func (n *commitNotices) tell(
 	}
 }
 
-// close makes sure that no further request is sent. It does not wait for
+// close ensures that no further request is sent. It does not wait for
 // requests that are on their way: see wait.
 func (n *commitNotices) close() {
 	n.mu.Lock()

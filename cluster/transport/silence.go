@@ -17,14 +17,14 @@ import (
 // detectors of Chen, Toueg and Aguilera ("On the Quality of Service of Failure
 // Detectors", 2002): twice the longest pause of the last 10 to 20 s, plus 50
 // ms. So a leader whose heartbeats are late because its processor is busy gets
-// more time. The limit is never below the shortest or above the longest time
+// more time. This limit is never below the shortest or above the longest time
 // that was passed to NewSilence.
 //
 // A pause is the time from the answer of this node to the next request. While a
 // request is unanswered, this node may be writing to a slow disk, and the
-// leader waits for the answer. During that time, the limit is twice the longest
-// time of NewSilence. There is still a limit, because the leader may have
-// stopped in the middle of the request.
+// leader waits for the answer. During that time, another limit applies: twice
+// the longest time that was passed to NewSilence. There is still a limit,
+// because the leader may have stopped in the middle of the request.
 //
 // The methods are safe for concurrent use. The zero Silence counts no node as
 // silent.

@@ -25,10 +25,10 @@ import (
 //
 //   - It hides the fast path for heartbeats. With the fast path, a heartbeat of
 //     a newer term changes the term on a goroutine of the transport while the
-//     main loop may be appending. A leader then writes an entry with a term in
-//     which it does not lead (hashicorp/raft issue 695). Without the fast path,
-//     heartbeats wait in the same queue as everything else, so HeartbeatTimeout
-//     must be longer than a slow fsync.
+//     main loop may be appending. A leader may then write an entry with a term
+//     in which it does not lead (hashicorp/raft issue 695). Without the fast
+//     path, heartbeats wait in the same queue as everything else, so
+//     HeartbeatTimeout must be longer than a slow fsync.
 //   - It sends no entries that were read after this node's leadership had
 //     ended. See AppendEntries.
 //   - The commit index that it sends does not exceed the entries that the
@@ -180,8 +180,9 @@ func (t *Transport) notify(id raft.ServerID, target raft.ServerAddress, req *raf
 	return t.leads(req.Term) && t.appendTo(id, target, req, &resp) == nil && resp.Success
 }
 
-// Committed reports that this node has applied the entry at index, so that the
-// entry is committed. If this node leads, it tells the followers.
+// Committed reports that this node has applied the entry at index, which is
+// therefore committed. If this node leads, Committed makes sure that the
+// followers learn of it: see commitNotices.
 func (t *Transport) Committed(index uint64) { t.notices.committed(index) }
 
 // Close implements raft.WithClose. The caller must first close the connections
@@ -250,8 +251,8 @@ func (t *Transport) RequestVote(
 // RequestPreVote implements raft.WithPreVote. It repeats requests as
 // RequestVote does. It sends none if this node knows that it was removed,
 // because every voter would refuse the request. raft itself may not know of the
-// removal, and would ask once per election timeout and forever, and the voters
-// would log each request.
+// removal. Without this rule, it would ask forever, once per election timeout,
+// and the voters would log each request.
 func (t *Transport) RequestPreVote(
 	id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,

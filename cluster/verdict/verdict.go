@@ -138,11 +138,12 @@ func reachedBy(id string, nodes []health.NodeStatus) string {
 }
 
 const (
-	// maxSilence is how long a member may not answer another member before the
-	// cluster counts as degraded. Members ask each other once a second.
+	// maxSilence is the time without an answer from one member to another after
+	// which the cluster counts as degraded. Members ask each other once a
+	// second.
 	maxSilence = 3.0 // seconds
-	// maxRoundTrip is the longest round trip between two members that needs no
-	// advice.
+	// maxRoundTrip is the shortest round trip between two members at which the
+	// verdict advises to place the voters closer together.
 	maxRoundTrip = 100.0 // milliseconds
 )
 

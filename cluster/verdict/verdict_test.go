@@ -187,8 +187,8 @@ func TestAssess_Witness(t *testing.T) {
 }
 
 // TestAssess_Majority checks that, without a majority of the voters, the remedy
-// for an unreachable node is no change of the members: such a change would need
-// that majority.
+// for an unreachable node is not a change of the members: such a change would
+// need that majority.
 func TestAssess_Majority(t *testing.T) {
 	nodes := []health.NodeStatus{
 		{ID: "n1", Role: "candidate", Voter: true, Reachable: true},

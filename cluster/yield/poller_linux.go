@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller makes the scheduler poll the network. The goroutine waits for a file
-// descriptor that it has just made readable. The goroutine is parked until the
-// scheduler asks the kernel which descriptors are ready. The kernel's answer
-// includes the sockets.
+// poller makes the scheduler poll the network. The goroutine that calls poll
+// makes a file descriptor readable and then waits for it. So the goroutine is
+// parked until the scheduler asks the kernel which descriptors are ready. The
+// kernel's answer includes the sockets.
 type poller struct {
 	conn    syscall.RawConn       // connection to an eventfd; nil if none has been opened
 	signal  func(fd uintptr) bool // p.signaled, stored so that poll does not allocate

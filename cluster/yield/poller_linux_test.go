@@ -13,8 +13,8 @@ import (
 
 // TestNow_LetsMessagesIn checks that, on a single processor, messages are delivered
 // while a goroutine computes and yields. A message counts if its receiver has
-// received it after the second yield. The test measures no time, so the speed of
-// the machine does not matter.
+// read it by the end of the second yield. The test measures no time, so the speed
+// of the machine does not matter.
 func TestNow_LetsMessagesIn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const messages = 200
