@@ -3,7 +3,7 @@
 // pure function of the state before it and of the entry. The package reads no
 // clock, has no randomness of its own, does no I/O, starts no goroutine, and
 // never ranges over a Go map where the order could affect a result. Two
-// machines that apply the same entries hold the same state and give the same
+// machines that apply the same entries have the same state and give the same
 // replies, byte for byte.
 //
 // The package is a part of the holdfast program. It is not a supported API, and
@@ -13,8 +13,8 @@
 //
 //   - Apply receives committed entries in the order of their log indices, each
 //     once, from one goroutine. Several Reads may run at the same time, but no
-//     Read may run during Apply or Clone. The caller's lock ensures
-//     this: package cluster uses a RWMutex.
+//     Read may run during Apply or Clone. A lock of the caller must ensure
+//     this: package cluster/machine uses an RWMutex.
 //   - The caller may drop the bytes of an entry after Apply. The machine copies
 //     what it keeps. The reply bytes in a Result stay valid forever.
 //   - Time comes from entries. Header.Stamp advances the lease clock, which is
@@ -47,10 +47,10 @@
 // to the state machine itself: scripts and functions, messages, settings, users,
 // and waiting.
 //
-// The packages below this one do not depend on commands: the databases and
-// their values (keyspace), the containers of collections (container), streams
-// and their groups (stream), the format of DUMP (rdb), and the libraries of
-// functions (library).
+// The packages that this one imports do not depend on commands. Among them are
+// the databases and their values (keyspace), the containers of collections
+// (container), streams and their groups (stream), the format of DUMP (rdb), and
+// the libraries of functions (library).
 //
 // # Floats
 //

@@ -28,8 +28,9 @@ const (
 const (
 	opCommand     = 0
 	opTransaction = 1
-	// opEffects is the result of a script on the leader: an encoded reply and
-	// the write commands that the script called. Only a Speculation creates it.
+	// opEffects is an operation that the leader has executed or refused: an
+	// encoded reply and the write commands that a script called. Only Speculation
+	// and Machine.Divide create it.
 	opEffects = 2
 )
 
@@ -44,10 +45,10 @@ const (
 	// would exceed it returns an error instead.
 	MaxReplyBytes = 48 << 20
 	// MaxOps bounds the operations of one entry. The number of an operation
-	// must fit into the low bits of a position (see Pos). Operations behind scripts
-	// that call more commands than that share the last position. A waiter needs a
-	// position of its own, but such a script ends its entry (see Speculation.Run),
-	// so at most one waiter has that position.
+	// must fit into the low bits of a position (see Pos). If a script calls more
+	// than MaxOps commands, the operations after it share the last position. A
+	// waiter needs a position of its own, but such a script ends its entry (see
+	// Speculation.Run), so at most one waiter has the last position.
 	MaxOps = 1 << 20
 )
 
@@ -285,9 +286,9 @@ type RecordGroup struct {
 	Ops     []RecordOp
 }
 
-// RecordOp is one operation of a group: a single command, a transaction, or the
-// effects of a script. Effects are the commands that changed the state, and the
-// reply.
+// RecordOp is one operation of a group: a single command, a transaction, or an
+// operation that the leader has executed or refused. Effects is set for the
+// latter. Commands then contains the commands that every node executes, if any.
 type RecordOp struct {
 	Transaction, Effects bool
 	Watches              []Watch

@@ -262,9 +262,9 @@ const (
 func publish(c *Ctx, args [][]byte) Reply  { return c.send(args, false) }
 func spublish(c *Ctx, args [][]byte) Reply { return c.send(args, true) }
 
-// send publishes a message. If the command has no number of receivers, send
-// returns 0. This is the case in a script, which does not run on the
-// publisher's node.
+// send publishes a message and returns the number of receivers that the command
+// contains. A PUBLISH of a script contains none, because the script does not run
+// on the publisher's node. send then returns 0.
 func (c *Ctx) send(args [][]byte, sharded bool) Reply {
 	c.publish(args[1], args[2], sharded)
 	if len(args) < 4 {
@@ -348,7 +348,7 @@ type lockRecord struct {
 }
 
 // LockRefusals counts the commands that did not get a lock because another owner
-// holds it, another client waits for it, or its delay is not over.
+// holds it, another client waits for it, or its delay has not ended.
 type LockRefusals struct {
 	Held     uint64 // commands that do not wait
 	TimedOut uint64 // commands that waited until their timeout
@@ -459,8 +459,8 @@ func (c *Ctx) holdersGranted(o *keyspace.Object) {
 }
 
 // noteEnd notes the end of a grant. how is the way in which it ended. If how is
-// "", the event has Ctx.removedBy, or LockDeleted if that is empty too. g
-// describes the grant, and is nil if LOCK ACQUIRE did not make it.
+// "", the event has Ctx.removedBy, or LockDeleted if Ctx.removedBy is empty too.
+// g describes the grant, and is nil if LOCK ACQUIRE did not make it.
 func (c *Ctx) noteEnd(key, owner string, token Pos, how string, g *Grant) {
 	if !c.m.recordsLocks {
 		return

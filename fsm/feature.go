@@ -43,7 +43,7 @@ const (
 	FeatureScriptCache = 3
 
 	// FeatureBudget changes the meaning of entries in these ways:
-	//   - A change of a user ends the waits of that user.
+	//   - A change of a user's rights ends the waits of that user.
 	//   - Nodes reserve numbers for client connections (see ClientIDsCommand).
 	//   - One entry expires keys up to an amount of work (see expiryWork). Below
 	//     this version it expires up to expiryPerEntry keys, of any size.
@@ -111,10 +111,10 @@ const (
 
 	// FeatureLease is the same version as FeatureParts and changes the meaning
 	// of no entry. From this version on, a leader may ask voters to promise
-	// that they vote for no candidate for a time: see package readindex. A
-	// voter that starts again keeps the promises that it gave before. A program
-	// that does not know the version would break these promises, so it refuses
-	// to run.
+	// that they will vote for no candidate for a certain time: see package
+	// readindex. A voter that starts again keeps the promises that it gave
+	// before. A program that does not know the version would break these
+	// promises, so it refuses to run.
 	FeatureLease = 10
 
 	// FeatureWaits changes the meaning of entries in these ways:
@@ -126,18 +126,19 @@ const (
 	FeatureWaits = 11
 
 	// FeatureDeferred changes the meaning of entries in these ways:
-	//   - An entry serves waiters only until this has taken a certain work. Later
+	//   - An entry stops serving waiters after a certain amount of work. Later
 	//     entries serve the other waiters: see serve.go.
-	//   - When the rights of a user change, the waits of the user end in parts, in
-	//     this entry and in later ones: see endWaitsOf. When a session with many
-	//     waiters is resumed, later entries check most of the waiters.
+	//   - When the rights of a user change, the entry that changes them may end
+	//     only some of the user's waits. Later entries end the others: see
+	//     endWaitsOf. When a session with many waiters is resumed, later entries
+	//     check most of the waiters.
 	//   - FLUSHALL and FLUSHDB of more than fewFlushed keys give new versions to
 	//     all keys of the database, present or absent: see removeAll.
 	//   - MSETEX with NX fails during a quarantine, and the lock delay and the
 	//     quarantine apply to MSETEX in scripts.
-	//   - If a script calls more than MaxOps commands, the commands behind it in
-	//     its pipeline give their keys no version of a later entry, and no version
-	//     that is lower than one that the script has given.
+	//   - If a script calls more than MaxOps commands, the later commands of its
+	//     pipeline give their keys neither a version that belongs to a later
+	//     entry, nor a version lower than one that the script has given.
 	FeatureDeferred = 12
 
 	// MaxFeatures is the highest feature version that this program knows.
@@ -177,7 +178,8 @@ func (m *Machine) CheckFeatures(known int) error {
 	return nil
 }
 
-// setFeatures sets the feature version.
+// setFeatures sets the feature version. It returns ErrDowngrade if this program
+// does not know the version.
 func (m *Machine) setFeatures(n int) error {
 	m.features = n
 	if err := m.CheckFeatures(MaxFeatures); err != nil {

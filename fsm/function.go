@@ -127,8 +127,8 @@ var functionCommands = []Command{
 // in the encoding of library.AppendFunction.
 const libraryCommand = "_library"
 
-// These are the errors of functions. All but the last are Redis' own, to the
-// letter.
+// These are the errors of functions. All but the last are exactly those of
+// Redis.
 const (
 	msgNoFunction    = "ERR Function not found"
 	msgNoLibrary     = "ERR Library not found"

@@ -330,9 +330,9 @@ type Piece struct {
 // Pieces splits a group into pieces that only read and pieces that write, so
 // that the costly reads need not go through the log. A piece has at most
 // pieceReads operations with costly reads. Pieces returns the whole group, with
-// Read false, if there is only one piece or no piece that only reads. It also
-// does so if the connection tracks its reads, because only the log orders a
-// tracked read correctly.
+// Read false, if there is only one piece or no piece that writes. It also does
+// so if the connection tracks its reads, because only the log orders a tracked
+// read correctly.
 func (t *Table) Pieces(body []byte) []Piece {
 	var r groupReader
 	whole := []Piece{{Body: body}}

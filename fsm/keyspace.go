@@ -327,12 +327,12 @@ type removed struct {
 	sums   container.Seq[uint64] // all zeros if empty
 }
 
-// exchanges are the positions at which each database last got other keys as a
-// whole: from SWAPDB, from a restore, or from a flush that does not visit the keys
-// (see removeAll). A watched key, present or absent, may have had another value
-// between two exchanges, although no object has changed. So an exchange changes
-// the versions of all keys of the database. As with removed, a transaction may
-// fail needlessly.
+// exchanges has, for each database, the position at which all its keys were
+// last exchanged at once: by SWAPDB, by a restore, or by a flush that does not
+// visit the keys (see removeAll). A watched key, present or absent, may have
+// had another value between two exchanges, although no object has changed. So
+// an exchange changes the versions of all keys of the database. As with
+// removed, a transaction may fail needlessly.
 //
 // exchanges is part of the state from FeatureMend on.
 type exchanges [Databases]Pos
@@ -390,8 +390,9 @@ func (r *removed) add(owner *container.Owner, o *keyspace.Object) {
 // version returns the version of an absent key for WATCH. It is 0 if no key of
 // the bucket was removed and the database was never exchanged. due is the
 // object of the key if the key has expired and is not removed yet, else nil.
-// The version is the sum of two parts: the sum of the bucket, and exchanged.
-// Both only grow, so the version changes whenever one of them does.
+// The version is the sum of two parts: the sum of the bucket, as it will be when
+// due is removed, and exchanged. Both only grow, so the version changes whenever
+// one of them does.
 func (r *removed) version(hash uint64, due *keyspace.Object, exchanged Pos) Pos {
 	if !r.counts {
 		return 0
@@ -460,7 +461,7 @@ func (l *snapshotLoader) removed(d *codec.Decoder) error {
 
 // These constants bound what one entry expires, so that a million keys with the
 // same deadline do not delay the log. The keys beyond the bound are invisible
-// anyway, because every access compares the deadline with the clock. Following
+// anyway, because every access compares the deadline with the clock. Later
 // entries remove them. The constants are part of the meaning of an entry: all
 // nodes must stop at the same key.
 const (
@@ -481,9 +482,9 @@ const (
 	expiryPerEntry = 20000
 )
 
-// expireDue ends the delays of locks that are over. It then removes keys whose
-// deadline has passed, in the order of (deadline, database, key). It stops when
-// the work reaches the bound for one entry.
+// expireDue first ends the lock delays whose time has passed: see endDelays. It
+// then removes keys whose deadline has passed, in the order of (deadline,
+// database, key). It stops when the work reaches the bound for one entry.
 func (c *Ctx) expireDue() {
 	c.endDelays()
 	for work, n := 0, 0; c.mayExpire(work, n); n++ {

@@ -14,10 +14,10 @@ import (
 // its value. Redis allows keys as large as values.
 const MaxKeyBytes = 512 << 10
 
-// These limits of collections apply in addition to the limits of keys and
-// values. A hash field has at most MaxKeyBytes bytes, because a field and its
-// value must fit into one block of a snapshot. List elements, members and hash
-// values have at most MaxStringBytes bytes.
+// The parts of collections have limits too. A hash field has at most
+// MaxKeyBytes bytes, because a field and its value must fit into one block of a
+// snapshot. List elements, members and hash values have at most MaxStringBytes
+// bytes.
 const (
 	// MaxArguments is the largest number of arguments of one write command.
 	MaxArguments = 1 << 20
@@ -52,8 +52,8 @@ const (
 	// user, and of the waiters of one node. Some entries must visit all waiters
 	// of a node (SuspendCommand) or, below FeatureDeferred, of a user (ACL
 	// SETUSER), and an entry must not take longer than 10 ms. Visiting 22,000
-	// waiters for a list each, or 11,000 waiters for a lock each, takes less than
-	// that on a processor that does nothing else.
+	// waiters that each wait for one list, or 11,000 that wait for locks, takes
+	// less time than that on a processor that does nothing else.
 	maxWaitWeight = 44_000
 )
 
@@ -138,8 +138,8 @@ type FullNotice interface {
 // data set is larger than maxmemory. Redis has the same text.
 const MsgOOM = "OOM command not allowed when used memory > 'maxmemory'."
 
-// refusalOf returns the error in place of the reply of an operation that is
-// refused. For a transaction, it is the reply of EXEC, as in Redis.
+// refusalOf returns the error that replaces the reply of a refused operation.
+// For a transaction, it is the reply of EXEC, as in Redis.
 func refusalOf(op byte, text string) string {
 	if op == opTransaction {
 		return "EXECABORT Transaction discarded because of: " + text
@@ -147,8 +147,10 @@ func refusalOf(op byte, text string) string {
 	return text
 }
 
-// RefuseGrowth appends an error in place of each reply of an encoded group, for
-// example of a group whose operations all can make the data set grow.
+// RefuseGrowth appends an error in place of each reply of an encoded group. In a
+// transaction, the error is that of EXEC. RefuseGrowth is for groups that are
+// refused as a whole, for example because all their operations can make the
+// data set grow.
 func RefuseGrowth(dst, body []byte, text string) []byte {
 	var r groupReader
 	if r.open(body) != nil {

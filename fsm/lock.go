@@ -196,7 +196,7 @@ func (c *Ctx) grantEnded(o *keyspace.Object, how string) {
 }
 
 // HolderGrant returns the grant of a holder of a lock in the current database. It
-// returns nil if another command than LOCK ACQUIRE, such as RENAME, gave the holder
+// returns nil if a command other than LOCK ACQUIRE, such as RENAME, gave the holder
 // its token.
 func (c *Ctx) HolderGrant(h *keyspace.Holder) *Grant { return c.m.locks.find(c.db, h.Token) }
 
@@ -323,7 +323,8 @@ func (c *Ctx) holdersGone(o *keyspace.Object, how string) {
 }
 
 // holderEnded forgets the grant of a holder, if LOCK ACQUIRE made it. If how is
-// "", the grant was released.
+// "", the message on the lock's channel says that the grant was released. The
+// history of locks then follows the rules of noteEnd.
 func (c *Ctx) holderEnded(key string, h *keyspace.Holder, how string) {
 	g := c.m.locks.remove(c.db, h.Token)
 	if g != nil {
@@ -400,24 +401,26 @@ func lockQueue(db int, key string) waitKey { return waitKey{db: db, key: key, lo
 
 // The first waiter of a lock's queue that is not passed over gets the lock next.
 // Before it, the queue may have tens of thousands of waiters that are passed
-// over, until the leader has removed them in parts. Each command that asks who
-// is next would visit them all. So the machine remembers for each long queue how
-// far all its waiters are passed over, and the next search begins there.
+// over, until the leader has removed them in parts. Each command that looks for
+// the next waiter would visit them all. So the machine remembers, for each long
+// queue, a position up to which all its waiters are passed over. The next search
+// begins there.
 //
 // These positions are not part of the state, and no result depends on them. They
-// stay valid when waiters come or leave, because a new waiter stands behind all
-// others. They become invalid when waiters are no longer passed over.
+// stay valid when waiters arrive or leave, because a new waiter is queued behind
+// all others. They become invalid when one of their waiters is no longer passed
+// over.
 
 // manySkipped is how many waiters a search must have skipped before its result is
 // remembered. It bounds the number of queues in overtaken.
 const manySkipped = 64
 
 // overtaken contains queues of locks, each with a position up to which all its
-// waiters are passed over. The zero overtaken knows no queue.
+// waiters are passed over. The zero value contains no queue.
 type overtaken struct{ upTo map[waitKey]Pos }
 
 // reset forgets all queues. It must be called when waiters that were passed over
-// are not passed over any longer.
+// are no longer passed over.
 func (o *overtaken) reset() { o.upTo = nil }
 
 // heir returns the first waiter in the queue of k at a position higher than
@@ -426,7 +429,7 @@ func (o *overtaken) reset() { o.upTo = nil }
 func (c *Ctx) heir(k waitKey, behind Pos) (heir *waiter) {
 	w := &c.m.waits
 	known := w.overtaken.upTo[k]
-	fromStart := behind <= known // so the search learns about all waiters of the queue
+	fromStart := behind <= known // the search then leaves no gap behind the known position
 	behind = max(behind, known)
 	skipped := 0
 	w.queues.Ascend(queued{k, behind + 1, nil}, func(q queued) bool {
@@ -451,9 +454,10 @@ func (c *Ctx) heir(k waitKey, behind Pos) (heir *waiter) {
 	return heir
 }
 
-// LockReserved reports whether the current command cannot take a free lock, because
-// the delay of the lock is not over or because another client waits for the lock. A
-// transaction or a script may take a lock before the clients that wait.
+// LockReserved reports whether the current command cannot take a free lock,
+// because the delay of the lock has not ended or because another client waits
+// for the lock. A transaction or a script may take a lock before the clients
+// that wait.
 func (c *Ctx) LockReserved(key []byte) bool {
 	return !c.atomic && c.LockWanted(key) || c.Delayed(key)
 }
@@ -467,9 +471,10 @@ func IsLock(o *keyspace.Object) bool {
 // not among locks.grants. The object may be nil.
 func unindexed(o *keyspace.Object) bool { return o != nil && o.Mark == keyspace.IsLock && !o.Granted }
 
-// UnindexedLocks returns the number of locks of the current database that LOCK ACQUIRE
-// has not taken, so that Grants does not visit them. It counts each holder of a lock
-// whose key another command has made, such as RENAME.
+// UnindexedLocks returns the number of locks of the current database that LOCK
+// ACQUIRE has not taken, so that Grants does not visit them. If another
+// command, such as RENAME, has made the key of a lock with several holders,
+// UnindexedLocks counts each holder.
 func (c *Ctx) UnindexedLocks() int { return c.m.locks.unindexed[c.db] }
 
 // LastToken returns the highest token that was given out.
@@ -557,10 +562,10 @@ func (c *Ctx) holds(p *provisional) (o *keyspace.Object, held bool) {
 	return o, o != nil && o.Token == p.token
 }
 
-// answered reports whether a renewal of a grant was executed, so that a client
-// may have got the reply. Such a client knows that the owner holds the lock,
-// even if the reply to another command with this owner was lost. (A client that
-// gets no reply asks again.)
+// answered reports whether a renewal of a grant was executed. A client may then
+// have received the reply to the renewal, and so rely on the lock, even if the
+// reply to another command with this owner was lost. So the grant must not pass to
+// another client.
 func (c *Ctx) answered(db int, token Pos) bool {
 	if c.m.features < FeatureShared {
 		return false

@@ -174,7 +174,8 @@ var setsIfAbsent = map[string]bool{
 // delaysPerEntry bounds the delays that one entry ends.
 const delaysPerEntry = 5000
 
-// endDelays ends the delays that are over. The first waiters then get the locks.
+// endDelays removes delays whose end has been reached, up to delaysPerEntry. The
+// first waiters then get the locks.
 func (c *Ctx) endDelays() {
 	for range delaysPerEntry {
 		db, d, ok := c.m.locks.delays.First()

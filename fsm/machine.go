@@ -166,8 +166,8 @@ func (m *Machine) Volatile() int { return m.expiry.Len() }
 // VolatileIn returns the number of keys with a time to live in one database.
 func (m *Machine) VolatileIn(db int) int { return m.expiry.CountIn(db) }
 
-// Advance records an entry of Raft itself, which is not for the machine. It
-// only raises the applied index.
+// Advance records an entry that Raft itself uses and that the machine does not
+// execute. It only raises the applied index.
 func (m *Machine) Advance(index uint64) { m.applied = max(m.applied, index) }
 
 // Result is the result of applying an entry.
@@ -537,7 +537,7 @@ type serving struct {
 }
 
 func (c *Ctx) setPosition(n int) {
-	c.position = min(n, MaxOps-1) // only behind scripts with a million calls: see MaxOps
+	c.position = min(n, MaxOps-1) // n is higher only after a script with a million calls: see MaxOps
 	if c.m.features >= FeatureDeferred {
 		n = c.position
 	}
@@ -554,8 +554,8 @@ func (c *Ctx) Random() uint64 {
 // drawStep is the step of splitmix64: n draws add n times drawStep to the seed.
 const drawStep = 0x9e3779b97f4a7c15
 
-// ReplyTooLarge is the error reply in place of a reply that exceeds the limit
-// of its group. A command that takes elements, such as LPOP, has changed nothing
+// ReplyTooLarge is the error that replaces a reply that exceeds the limit of
+// its group. A command that takes elements, such as LPOP, has changed nothing
 // if it returns this error. Any other command may have been executed.
 const ReplyTooLarge = "ERR reply is larger than 50331648 bytes in one pipeline, ask for less at a time"
 
@@ -589,7 +589,7 @@ func (c *Ctx) run(dst []byte, body []byte) ([]byte, error) {
 			break
 		}
 		c.serveWaiters()
-		if !c.readOnly { // reads run concurrently, and package cluster counts them
+		if !c.readOnly { // several reads may run at the same time, so they must not change m
 			c.m.stats.Ops++
 		}
 	}

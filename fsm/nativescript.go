@@ -41,9 +41,9 @@ type nativeRun struct {
 	tracks     bool // the script's reads have not been reported yet: see the method reads
 }
 
-// reads reports that the script reads. As in Redis, the read counts as a read
-// of all keys of the script for a connection with tracking. So the connection
-// is also notified of the script's later writes to these keys.
+// reads emits events for a read of the script, if the connection tracks its
+// reads. As in Redis, the read counts as a read of all keys of the script. So the
+// connection is also notified of the script's later writes to these keys.
 func (s *nativeRun) reads() {
 	if !s.tracks {
 		return
@@ -65,7 +65,7 @@ func (s *nativeRun) readsAgain() {
 const (
 	maxNativeKeys   = 1024
 	maxNativeBytes  = 64 << 10
-	maxNativeNumber = 1 << 42 // milliseconds, from now or since 1970
+	maxNativeNumber = 1 << 42 // for a time in milliseconds, from now or since 1970: 139 years
 )
 
 // fits reports whether a call has arguments that the native form accepts.
@@ -418,7 +418,7 @@ func (s *nativeRun) setAll() Reply {
 	return Int(int64(len(s.keys)))
 }
 
-// nodeRedlockRelease reads all keys before it deletes one. So if a key has the
+// nodeRedlockRelease reads all keys before it deletes any. So if a key has the
 // wrong type, nothing is deleted.
 func nodeRedlockRelease(s *nativeRun) Reply {
 	count := int64(0)
@@ -525,7 +525,7 @@ func redissonLock(s *nativeRun) Reply {
 func oneHolderPerKey(keys, argv [][]byte) bool { return len(argv) > len(keys) }
 
 // redissonRenew renews each lock whose hash still contains the holder of the
-// lock. It returns for each lock whether it was renewed.
+// lock. For each lock, it returns 1 if it has renewed the lock, and else 0.
 func redissonRenew(s *nativeRun) Reply {
 	s.reads()
 	for _, key := range s.keys {

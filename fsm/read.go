@@ -87,8 +87,8 @@ var ErrUnlogged = errors.New("read has an effect and must go through the log")
 // expiryPending is true if a reply depends on an expired key whose expiry is
 // not committed yet: the deadline lies between the log's clock and req.Now. The
 // caller must then discard the replies and try the read again after a clock
-// entry is committed. A leader may not hide such a key, because no entry says
-// that it expired, and may not show it either, because it has expired.
+// entry is committed. A leader must not hide such a key, because no entry says
+// that it expired, and must not show it either, because it has expired.
 func (m *Machine) Read(dst []byte, req ReadRequest) (reply []byte, expiryPending bool, err error) {
 	c := Ctx{
 		m: m, now: max(req.Now, m.clock.Lease), wall: req.Wall, index: m.applied, readOnly: true,

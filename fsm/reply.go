@@ -261,7 +261,7 @@ func (r *Reply) Exceeds(n int) bool { return r.within(n) < 0 }
 // headBytes is about the number of bytes that frame a value on the wire.
 const headBytes = 8
 
-// within estimates how many of n bytes are left after the reply was encoded.
+// within estimates how many of n bytes are left when the reply has been encoded.
 // The result is negative if the reply needs more than n bytes. within stops
 // counting below 0.
 func (r *Reply) within(n int) int {
@@ -326,7 +326,7 @@ func (r *Reply) Held() int64 {
 
 // Charged estimates the bytes that a list charges for the reply as one of its
 // elements. It counts the texts of the reply and of its elements, and their
-// RESP framing. The text of a double is not counted.
+// RESP framing. It counts the text of a DecimalDouble, but not that of a Double.
 func (r *Reply) Charged() int {
 	n := len(r.s) + len("$1\r\n\r\n")
 	for i := range r.elems {
@@ -456,8 +456,8 @@ func (r Reply) Format() string {
 	return "txt"
 }
 
-// These are error texts. All but msgArguments are Redis' own, to the letter,
-// because clients match on them.
+// These are error texts. All but msgArguments are exactly those of Redis, because
+// clients match on them.
 //
 // The replies to logged commands are part of the hash chain. So the text of an
 // error that Apply can produce is part of the meaning of an entry. A change of

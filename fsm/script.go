@@ -126,8 +126,7 @@ func scriptSpecs(notes, mode, flags string) []KeySpec {
 	}}
 }
 
-// These are error texts of scripting. The first six are Redis' own, to the
-// letter.
+// These are error texts of scripting. The first six are exactly those of Redis.
 const (
 	msgNoScript      = "NOSCRIPT No matching script. Please use EVAL."
 	msgNegativeKeys  = "ERR Number of keys can't be negative"

@@ -11,8 +11,8 @@ import (
 )
 
 // These are the errors of redis.call. All but msgScriptNoGuard and
-// msgScriptWork are Redis' own, to the letter. The interpreter appends the end
-// of the text, which names the script and the line.
+// msgScriptWork are exactly those of Redis. The interpreter appends the end of
+// the text, which names the script and the line.
 const (
 	msgScriptUnknown = "ERR Unknown Redis command called from script"
 	msgScriptArity   = "ERR Wrong number of args calling Redis command from script"
@@ -172,13 +172,13 @@ func (sp *Speculation) refuseReply(body []byte) []byte {
 // reply is too large for the log.
 func ReplyRefused(replies []byte) bool { return string(replies) == "-"+msgScriptReply+"\r\n" }
 
-// AsRead returns a group that executes the script of body as a read. ok is
-// false unless body consists of one EVAL, EVALSHA or FCALL, or of the form of
-// one of them that ends in _RO, and its connection does not track its reads.
-// The read fails with ErrUnlogged if the script writes, or if the log must
-// record the script or its use in the cache. load is the internal command that
-// puts the text of the script into the cache. It is nil if the group contains
-// only the SHA1 of the script or the name of a function.
+// AsRead returns a group that executes the script of body as a read. ok is true
+// only if body consists of one EVAL, EVALSHA or FCALL, with or without _RO, and
+// its connection does not track its reads. The read fails with ErrUnlogged if
+// the script writes, or if the log must record the script or its use in the
+// cache. load is the internal command that puts the text of the script into the
+// cache. It is nil if the group contains only the SHA1 of the script or the
+// name of a function.
 func (t *Table) AsRead(body []byte) (read []byte, load [][]byte, ok bool) {
 	var r groupReader
 	if r.open(body) != nil || r.track || r.d.Byte() != opCommand {
@@ -500,14 +500,14 @@ type ScriptCall struct {
 	// Interrupt, unless nil, is called regularly while a script runs: every few
 	// thousand instructions, and around long library calls. If Interrupt
 	// returns a text, the script ends with this text as its error, which pcall
-	// cannot catch. Interrupt returns a text when the time of the script is
-	// over, when the script was killed, or when the leader that runs it was
+	// cannot catch. Interrupt returns a text when the script has exceeded its
+	// time limit, when it was killed, or when the leader that runs it was
 	// deposed.
 	Interrupt func() string
 	// ScriptBudget says how long the script may run. The code that sets
 	// Interrupt must call Cut if it has ended the script and the ended run does
 	// not decide the reply to the client. That is always so for DryRun, and for
-	// Briefly if the time was over.
+	// Briefly if the script has exceeded its time limit.
 	ScriptBudget ScriptBudget
 	Cut          func()
 

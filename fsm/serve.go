@@ -12,12 +12,12 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// One command may satisfy very many waiters: an XADD those of 20,000 clients in
-// XREAD BLOCK, and a FLUSHALL the first waiter for each lock. So an entry serves
-// waiters only until this has taken the work serveWork (from FeatureDeferred
-// on). The keys whose waiters have not been checked yet are deferred. The next
-// entry begins with them, before its groups, and the leader commits clock
-// entries until no deferred key is left.
+// One command may satisfy very many waiters. For example, an XADD may satisfy
+// 20,000 clients in XREAD BLOCK, and a FLUSHALL the first waiter for each lock.
+// So, from FeatureDeferred on, an entry stops serving waiters when the work of
+// serving them has reached serveWork. The keys whose waiters have not been
+// checked yet are deferred. The next entry begins with them, before its groups,
+// and the leader commits clock entries until no deferred key is left.
 //
 // Until then, other commands run. The value of a deferred key is an ordinary
 // value, so a command that does not wait may take the elements of a list before
@@ -35,13 +35,14 @@ const (
 	servedKeyWork = 60
 	// checkedWork is the work of checking whether a waiter can be served.
 	checkedWork = 130
-	// readyWork is the work of finding out whether a key has such a waiter.
+	// readyWork is the work of finding out whether a key has a waiter that can
+	// be served.
 	readyWork = 150
 	// servedReplyBytes is the length of a reply that takes one step.
 	servedReplyBytes = 2
 	// visitedWork is the work of finding out whether a wait has to end because
-	// the rights of its user have changed, and endedWork the work of ending it,
-	// for each unit of waiter.weight.
+	// the rights of its user have changed. endedWork is the work of ending such
+	// a wait, for each unit of waiter.weight.
 	visitedWork = 15
 	endedWork   = 80
 	// fewReady is the number of keys up to which a command that makes many keys
@@ -61,8 +62,8 @@ type deferred struct {
 type deferredKey struct {
 	readyKey
 	behind Pos // the waiters up to this position have been checked
-	// again is set if the key got a new value in the meantime. All waiters are
-	// then checked once more, after those behind the position.
+	// again is set if the key got a new value in the meantime. After the waiters
+	// behind the position, all waiters are then checked once more.
 	again bool
 }
 
@@ -98,8 +99,8 @@ func (b *deferred) take() (k deferredKey, ok bool) {
 	return k, true
 }
 
-// revoked contains the users whose rights have changed and whose earlier waits
-// later entries will end. No such wait is served.
+// revoked contains the users whose rights have changed. Later entries end the
+// waits that these users began before the change. None of these waits is served.
 type revoked struct {
 	users btree.Map[string, revocation]
 	// node and origin name the connection that was visited last. The entries
@@ -112,13 +113,14 @@ type revoked struct {
 // revocation is a change of a user's rights.
 type revocation struct {
 	before Pos // the waits that began before this position have to end
-	// whole is set if the current pass visits all connections after the change.
+	// whole is set if the current pass began after the change, so that it visits
+	// all connections after the change.
 	whole bool
 }
 
 func (r *revoked) clone() revoked { return revoked{*r.users.IsoCopy(), r.node, r.origin} }
 
-// add ends the waits of a user that began before a position.
+// add records that the waits of a user that began before a position have to end.
 func (r *revoked) add(user string, before Pos) {
 	r.users.Set(user, revocation{before, r.node == ""})
 }
@@ -168,9 +170,9 @@ func (c *Ctx) revoke(user string) {
 	c.endRevoked()
 }
 
-// endRevoked ends waits of users whose rights have changed. It uses a third of the
-// work that an entry may do for waiters, so that the resumed sessions and the
-// deferred keys get their turn too.
+// endRevoked ends waits of users whose rights have changed. It uses at most about a
+// third of the work that an entry may do for waiters, so that the resumed sessions
+// and the deferred keys get their turn too.
 func (c *Ctx) endRevoked() {
 	w := &c.m.waits
 	r := &w.revoked
@@ -238,7 +240,8 @@ func (c *Ctx) resume(id SessionID) {
 }
 
 // checkResumed checks waiters of the sessions that are no longer suspended. Like
-// endRevoked, it uses a third of the work that an entry may do for waiters.
+// endRevoked, it uses at most about a third of the work that an entry may do for
+// waiters.
 func (c *Ctx) checkResumed() {
 	w := &c.m.waits
 	for most := min(c.serveWork+serveWork/3, serveWork); len(w.resumed) > 0 && c.serveWork < most; {
@@ -342,7 +345,7 @@ func (c *Ctx) markMany(keys []readyKey) {
 		switch {
 		case i > 0 && k == keys[i-1]:
 		case empty:
-			b.keys.Load(deferredKey{readyKey: k}) // a key that is there already has the same value
+			b.keys.Load(deferredKey{readyKey: k}) // if the tree already contains k, its element is the same
 		default:
 			c.postpone(deferredKey{readyKey: k})
 		}
@@ -353,10 +356,10 @@ func (c *Ctx) markMany(keys []readyKey) {
 func (c *Ctx) postpone(k deferredKey) {
 	b := &c.m.waits.deferred
 	if old, found := b.keys.Get(k); found {
-		// A lock is given to its first waiters only, so they are checked at
-		// once. Other waiters that were checked before come last, so that the
-		// waiters behind them get their turn even if the key keeps getting
-		// values.
+		// A lock is given to its first waiters only, so the next check begins
+		// with them. For other keys, the waiters that were checked before are
+		// checked last, so that the waiters behind them get their turn even if
+		// the key keeps getting values.
 		if k = old; k.lock {
 			k.behind = 0
 		} else {
@@ -369,9 +372,9 @@ func (c *Ctx) postpone(k deferredKey) {
 	b.keys.Set(k)
 }
 
-// Deferred returns the number of keys whose waiters later entries will check,
-// plus the numbers of users whose waits later entries will end, and of sessions
-// whose waiters they will check.
+// Deferred returns how much is left for later entries: the number of keys and of
+// sessions whose waiters they will check, plus the number of users whose waits
+// they will end.
 func (m *Machine) Deferred() int {
 	w := &m.waits
 	return w.deferred.keys.Len() + w.revoked.users.Len() + len(w.resumed)
@@ -654,7 +657,7 @@ func (l *snapshotLoader) deferred(record byte, d *codec.Decoder) error {
 	case record == recordDeferredKey && !b.has(k):
 		b.keys.Set(deferredKey{k, Pos(d.Uvarint()), flags&flagAgain != 0})
 	default:
-		return fmt.Errorf("deferred key %.40q, twice: %w", k.key, ErrFormat)
+		return fmt.Errorf("duplicate deferred key %.40q: %w", k.key, ErrFormat)
 	}
 	return d.Err
 }
@@ -698,7 +701,7 @@ func (l *snapshotLoader) resumed(d *codec.Decoder) error {
 	case l.m.features < FeatureDeferred:
 		return fmt.Errorf("resumed session below feature version %d: %w", FeatureDeferred, ErrFormat)
 	case w.resuming(r.id):
-		return fmt.Errorf("resumed session of %.40q, twice: %w", r.id.NodeID, ErrFormat)
+		return fmt.Errorf("duplicate resumed session of %.40q: %w", r.id.NodeID, ErrFormat)
 	}
 	w.resumed = append(w.resumed, r)
 	return nil
@@ -723,7 +726,7 @@ func (l *snapshotLoader) revoked(record byte, d *codec.Decoder) error {
 		}
 		r.users.Set(name, revocation{Pos(n), whole == 1})
 	default:
-		return fmt.Errorf("revoked waits of user %.40q, twice: %w", name, ErrFormat)
+		return fmt.Errorf("duplicate record of the revoked waits of user %.40q: %w", name, ErrFormat)
 	}
 	return d.Err
 }

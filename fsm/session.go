@@ -44,10 +44,11 @@ type session struct {
 	superseded bool
 }
 
-// runs reports whether the machine executes the groups of a session. It does
-// not if s is nil: then a later start of the node has a session. From FeatureMend
-// on, it also does not if the later start is in the same entry. Before
-// FeatureMend, the groups of both starts were executed, and both left waiters.
+// runs reports whether the machine executes the groups of a session. If s is nil,
+// it does not, because a later start of the node has a session. From FeatureMend
+// on, it also does not execute them if the later start is in the same entry.
+// Before FeatureMend, the groups of both starts were executed, and both left
+// waiters.
 func (s *session) runs(features int) bool {
 	return s != nil && !(s.superseded && features >= FeatureMend)
 }

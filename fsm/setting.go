@@ -194,8 +194,8 @@ func getSetting(c *Ctx, args [][]byte) Reply {
 	return Bulk(c.m.notices.String())
 }
 
-// appendSettings writes notify-keyspace-events, unless it is empty, and the
-// settings that were ever changed into a snapshot.
+// appendSettings writes settings into a snapshot: notify-keyspace-events, unless
+// it is empty, and every other setting that was ever changed.
 func (m *Machine) appendSettings(b []byte) []byte {
 	if m.notices != 0 {
 		b = codec.AppendString(append(b, recordSetting), SettingNotify)

@@ -576,8 +576,8 @@ func (m *Machine) SnapshotInfo(sessions Sessions) SnapshotInfo {
 
 // CheckSnapshot reads a snapshot with the code of ReadSnapshot, but drops every
 // key once it is decoded. It fails for every snapshot that ReadSnapshot
-// refuses. It needs the memory of the largest key, and of what is not a key, such
-// as sessions, waiters, grants of locks and scripts.
+// refuses. It needs memory for the largest key, and for everything that is not a
+// key, such as sessions, waiters, grants of locks and scripts.
 //
 // ReadSnapshot detects a duplicate key in the tree that it builds.
 // CheckSnapshot has no such tree, so it requires the order in which

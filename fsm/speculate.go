@@ -102,8 +102,9 @@ func (m *Machine) speculation(h Header, runner ScriptRunner) *Speculation {
 //     see postpones.
 //
 // out names all sessions of the batch, including those whose groups are all in
-// rest. A later start of a node ends the waits and refuses the groups of an
-// earlier start. The entry must do this exactly as the clone did.
+// rest. If the batch names a later start of a node, the clone ends the waits of
+// the earlier start, and does not execute its groups. The entry must have the
+// same effect, so it must name the same sessions.
 func (sp *Speculation) Run(out, rest *BatchBuilder, enough func() bool) error {
 	for i := range sp.batch.sessions {
 		out.session(sp.batch.sessions[i].id, sp.batch.sessions[i].ackFloor)
@@ -326,7 +327,8 @@ func (c *Ctx) tookEffect(cmd *Command, args [][]byte, changes int, reply Reply) 
 	return c.changes != changes || cmd.Routed(args).Flags&MayWrite != 0 && !reply.IsError()
 }
 
-// effects replays the effects of a script that the leader executed.
+// effects executes the effects of an operation that the leader has executed, and
+// returns the reply that the leader has logged.
 func (c *Ctx) effects() (Reply, error) {
 	d := &c.r.d
 	c.atomic = true
@@ -442,16 +444,18 @@ func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
 func TooLong(replies []byte) bool { return string(replies) == tooLong }
 
 // TooLarge reports whether replies is the special reply to a group of which no
-// part was executed, because the reply of one of its scripts is large: see
-// Table.AsRead. Below FeatureParts, no group gets this reply.
+// part was executed, because the reply of one of its scripts, or the replies of
+// all its scripts together, are large: see largeScriptReply and largeGroupReply.
+// Below FeatureParts, no group gets this reply.
 func TooLarge(replies []byte) bool { return string(replies) == tooLarge }
 
 // tooLongGroup is proposed in place of a group that exceeded a budget: see
-// Briefly and Divide. It is an operation without effects whose reply is tooLong.
+// Briefly and Machine.Divide. It is an operation without effects whose reply is
+// tooLong.
 var tooLongGroup = answerGroup([]byte(tooLong))
 
-// tooLargeGroup is proposed in place of a group with a script whose reply is
-// large: see TooLarge.
+// tooLargeGroup is proposed in place of a group whose scripts have large replies:
+// see TooLarge.
 var tooLargeGroup = answerGroup([]byte(tooLarge))
 
 // answerGroup returns a group of one operation without effects and its reply.
@@ -558,7 +562,7 @@ const (
 const msgCostlyReads = "BUSY the reads of a transaction that writes exceed their budget and it was rolled back: " +
 	"read less in it, or read before it and WATCH the keys"
 
-// readBudget is the rest of the budget for the costly reads of a group.
+// readBudget is what is left of the budget for the costly reads of a group.
 type readBudget struct {
 	steps, bytes int
 	scriptBudget ScriptBudget

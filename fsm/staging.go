@@ -134,13 +134,13 @@ func (m *Machine) dropIdleStaging() {
 // clock. quarantine is the length of the quarantine in nanoseconds. Unless
 // replace is set, the cluster must have no keys and no functions.
 //
-// These parts of the state continue: the sessions, so that each group of a
-// running node is still executed exactly once, the script cache, and the hash
-// chain. If the backup has no users, the users continue too. All waits end, and
-// their nodes execute the commands again. The lease clock never goes back. If the
-// lease clock of the backup is later, the cluster adopts it. Otherwise, the
-// deadlines of the backup move to the clock of the cluster. WATCH notices a
-// change of every key.
+// applyStaged keeps these parts of the state: the sessions, the script cache, and
+// the hash chain. It keeps the sessions so that each group of a running node is
+// still executed exactly once. If the backup has no users, it keeps the users
+// too. All waits end, and their nodes execute the commands again. The lease clock
+// never goes back. If the lease clock of the backup is later, the cluster adopts
+// it. Otherwise, applyStaged moves the deadlines of the backup to the clock of the
+// cluster. WATCH notices a change of every key.
 func (c *Ctx) applyStaged(s *staging, epoch uint64, quarantine int64, replace bool) Reply {
 	m := c.m
 	if libraries, _, _ := m.libraries.Len(); !replace && (m.Len() > 0 || libraries > 0) {
@@ -266,8 +266,8 @@ func (r *rebase) end(deadline, expireAt int64, clock Clock) (movedDeadline, move
 	return deadline + r.shift, expireAt
 }
 
-// moment moves the lease clock time at which a consumer or a pending entry was
-// used last.
+// moment moves the lease clock time at which a consumer was last seen, or at which
+// a pending entry was last delivered.
 func (r *rebase) moment(t *stream.Moment) {
 	if r != nil {
 		t.Lease += r.shift

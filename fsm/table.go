@@ -43,8 +43,9 @@ const (
 	// or change something other than keys, although COMMAND does not list them
 	// as writes.
 	MayWrite
-	// ReadOnly commands read keys and change none. A command with neither Write
-	// nor ReadOnly (TIME, PING) does not access keys.
+	// ReadOnly commands read keys and change none. A command that clients can
+	// call and that has none of the flags Write, MayWrite and ReadOnly (TIME,
+	// PING) does not access keys.
 	ReadOnly
 	// Scripted commands name a script that may need the interpreter: see
 	// script.go.
@@ -159,11 +160,12 @@ type Command struct {
 	// KeysOf returns the positions of the keys for commands with MovableKeys,
 	// and nil if the arguments are invalid.
 	KeysOf func(args [][]byte) []int
-	// KeyPattern is for commands that may read values of keys that are not among
-	// their arguments. It returns the option, or the name of the command, that makes
-	// the call read such values. It returns "" if the call reads none. Such a call
-	// requires a user with access to all keys, and a Redis Cluster does not allow
-	// SORT with such an option. KeyPattern is nil for commands without such calls.
+	// KeyPattern is for commands that may read values of keys that are not
+	// among their arguments. It returns the option, or the name of the command,
+	// that makes the call read such values. It returns "" if the call reads
+	// none. A call that reads such values requires a user with access to all
+	// keys. A Redis Cluster does not allow SORT with an option that reads them.
+	// KeyPattern is nil for commands that never read such values.
 	KeyPattern func(args [][]byte) (option string)
 	Group      string // family, as COMMAND DOCS names it: string, generic, …
 	Since      string // first Redis version with this command (or "valkey 9.0")
@@ -344,7 +346,8 @@ func (cmd *Command) IndexSub() {
 // Rows returns all rows, sorted by name. The caller must not change the slice.
 func (t *Table) Rows() []*Command { return t.rows }
 
-// Find returns the row of a name, in any case of letters, or nil.
+// Find returns the row of a name, which may be in any mix of cases. It returns nil
+// if there is none.
 func (t *Table) Find(name []byte) *Command {
 	if cmd := t.index[string(name)]; cmd != nil {
 		return cmd
@@ -379,8 +382,9 @@ func IsWord(arg []byte, word string) bool {
 	return true
 }
 
-// FindSub returns the row of a container's subcommand, in any case of letters,
-// or nil. It allocates nothing for names in ASCII.
+// FindSub returns the row of a container's subcommand, whose name may be in any
+// mix of cases. It returns nil if there is none. It allocates nothing for names
+// in ASCII.
 func (cmd *Command) FindSub(name []byte) *Command {
 	for i := range cmd.Sub {
 		if sub := &cmd.Sub[i]; isName(name, sub.Name) {
@@ -388,7 +392,7 @@ func (cmd *Command) FindSub(name []byte) *Command {
 		}
 	}
 	for _, b := range name {
-		if b >= utf8.RuneSelf { // the lower case of some other letters is in ASCII
+		if b >= utf8.RuneSelf { // some letters outside of ASCII have a lower case in ASCII
 			return cmd.sub[strings.ToLower(string(name))]
 		}
 	}
@@ -458,9 +462,9 @@ func (t *Table) Check(body []byte, readOnly bool) error {
 	return t.CheckAt(MaxFeatures, body, readOnly)
 }
 
-// CheckAt is like Check, for a cluster with a feature version. It refuses
-// commands that the feature version does not include, because members with an
-// older program would stop at them.
+// CheckAt is like Check, for a cluster with the given feature version. It refuses
+// commands that this version does not include, because members with an older
+// program would stop at them.
 func (t *Table) CheckAt(features int, body []byte, readOnly bool) error {
 	var r groupReader
 	if err := r.open(body); err != nil {
@@ -594,8 +598,8 @@ func (cmd *Command) ACLCategories() []string {
 	return out
 }
 
-// KeySpecs returns the key specs that COMMAND INFO prints. Commands without
-// keys have no key specs, and neither have commands with KeysOf alone.
+// KeySpecs returns the key specs that COMMAND INFO prints. Commands without keys,
+// and commands whose only key positions are those of KeysOf, have no key specs.
 func (cmd *Command) KeySpecs() []KeySpec {
 	switch {
 	case cmd.Specs != nil:
@@ -607,8 +611,8 @@ func (cmd *Command) KeySpecs() []KeySpec {
 }
 
 // AccessAt returns the access of the command to the key at a position of args.
-// The name is at position 0. Its running time does not depend on the number of
-// keys, because callers ask for each key of a command.
+// The name is at position 0. AccessAt takes the same time for any number of keys,
+// because callers call it for each key of a command.
 func (cmd *Command) AccessAt(args [][]byte, pos int) Access {
 	if cmd.AccessOf != nil {
 		return cmd.AccessOf(args)

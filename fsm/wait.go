@@ -334,10 +334,11 @@ func (c *Ctx) dequeue(n *waiter) {
 	w.closed(n)
 }
 
-// left marks a key as ready after a waiter has left its queue, because waiters
-// behind it may have waited only because of it: behind a waiter that is suspended
-// or was until a short time ago, or behind one that could not join the holders of a
-// lock. Waiters for a lock do not wait for a waiter that is passed over.
+// left marks a key as ready after the waiter n has left its queue, because the
+// waiters behind n may have waited only because of n. This is possible if n is
+// suspended, if n was suspended and has not been checked since, or if n could
+// not join the holders of a lock. Waiters for a lock do not wait behind a
+// waiter that is passed over.
 func (c *Ctx) left(n *waiter, k waitKey) {
 	w := &c.m.waits
 	switch {
@@ -403,7 +404,7 @@ func (c *Ctx) drop(n *waiter) {
 		w.nodes[at].locks--
 	}
 	if w.nodes[at].n--; w.nodes[at].n == 0 {
-		if w.nodes[at].passed { // its positions are not needed any longer
+		if w.nodes[at].passed { // forget the positions that depend on this node
 			w.overtaken.reset()
 		}
 		w.nodes = slices.Delete(w.nodes, at, at+1)
@@ -498,15 +499,15 @@ func (c *Ctx) endOpenWaits(list []*waiter) {
 // that its node has not claimed.
 func (n *waiter) open() bool { return !n.served || n.grant != nil }
 
-// endWaitsOf ends the open waits of a user that is being changed. It also ends
+// endWaitsOf ends the open waits of a user whose rights have changed. It also ends
 // those of clients whose user is unknown because they began to wait before
 // FeatureBudget. The nodes of the clients check the user's rules and execute
 // the commands again. The machine cannot check the rules, because their meaning
 // depends on the program (see User).
 //
 // From FeatureDeferred on, no such wait is served after the change, and the entry
-// ends only as many of them as its time permits. Later entries end the others.
-// Below FeatureDeferred, the entry that changes the rights ends them all.
+// ends only as many of them as its limit of work permits. Later entries end the
+// others. Below FeatureDeferred, the entry that changes the rights ends them all.
 func (c *Ctx) endWaitsOf(user string) {
 	w := &c.m.waits
 	switch {
@@ -531,7 +532,8 @@ func (c *Ctx) endWaitsOf(user string) {
 	}
 }
 
-// mostWaits returns how many open waiters can have a sum of weights.
+// mostWaits returns the largest number of open waiters whose weights can add up to
+// weight.
 func (c *Ctx) mostWaits(weight int) int { return min(weight/leastWeight, c.m.waits.count) }
 
 // fewEnded is the number of waits from which endWaitsOf and endStart use endMany.
@@ -591,7 +593,7 @@ func (w *waits) closeAll(list []*waiter) {
 		node.n, node.locks, node.weight = node.n-n, node.locks-locks, node.weight-weight
 	}
 	w.nodes = slices.DeleteFunc(w.nodes, func(n waitNode) bool {
-		if n.n == 0 && n.passed { // its positions are not needed any longer
+		if n.n == 0 && n.passed { // forget the positions that depend on this node
 			w.overtaken.reset()
 		}
 		return n.n == 0

@@ -22,16 +22,16 @@ const (
 	// SuspendCommand lets the leader change the waiters of a session. Its
 	// arguments are the term of the leader, the node id and the boot count of
 	// the session, and one of SuspendOn, SuspendOff, SuspendEnd, SuspendDrop
-	// and SuspendPass. The command has no effect if the term is over.
+	// and SuspendPass. The command has no effect in a later term.
 	//
 	// From FeatureParts on, the names of waiters may follow SuspendEnd or
 	// SuspendDrop: the origin and the position of each, in the order of the
 	// origins. The command then removes no other waiters. So the leader can
 	// divide the removal of many waiters over several entries.
 	SuspendCommand = "_hold"
-	// UndeliveredCommand ends the grant of a lock whose reply could not be sent to
-	// its client. Its arguments are the key and the token. It has no effect if a
-	// renewal of the grant was answered. It exists from FeatureShared on.
+	// UndeliveredCommand ends a grant of a lock, because the reply with the grant
+	// could not be sent to its client. Its arguments are the key and the token. It
+	// has no effect if the grant was renewed. It exists from FeatureShared on.
 	UndeliveredCommand = "_undelivered"
 )
 
@@ -41,9 +41,10 @@ const (
 	SuspendOn  = "on"  // the node is not connected: none of its waiters is served
 	SuspendOff = "off" // the node is connected
 	// SuspendEnd: the node was disconnected for too long. Its open waiters are
-	// removed, so that the waiters behind them are served. If the node is still
-	// running, its clients wait again. The replies of its served waiters stay,
-	// because they exist nowhere else.
+	// removed, so that the waiters behind them are served. A waiter that was
+	// served a grant of a lock is also removed, if the node has not claimed the
+	// grant. If the node is still running, its clients wait again. The replies of
+	// the other served waiters stay, because they exist nowhere else.
 	SuspendEnd = "end"
 	// SuspendDrop: the node never comes back. All its waiters are removed. This
 	// argument exists from FeatureMend on.

@@ -100,9 +100,9 @@ func (cmd *Command) workDepends(args [][]byte) bool {
 
 // waitWork returns the work of waiting for keys, for a call of a blocking command
 // with n arguments. At most n-2 of them are keys, because the name of the command
-// and its timeout are not keys. The work includes the work of ending the wait.
-// The reason is that the change of a user, or the loss of a node, is not charged
-// for the waits that it ends.
+// and its timeout are not keys. The work includes the work of ending the wait,
+// because the change of a user, or the loss of a node, is not charged for the
+// waits that it ends.
 func (cmd *Command) waitWork(n int) int {
 	if cmd == nil || cmd.Wait.Block == nil {
 		return 0
@@ -123,7 +123,7 @@ func (cmd *Command) argumentWork(args [][]byte) int {
 // fewArguments is the number of arguments up to which a command pays StepsPerKey
 // for each. A command with more arguments adds names to a value or to the
 // database, or removes them. It pays StepsPut for each further argument. For
-// example, SADD with 62,000 members takes 41 ms, which is 66 steps for a member.
+// example, SADD with 62,000 members takes 41 ms, which is 66 steps per member.
 // Commands that do less or more for an argument have WorkHooks.PerArgument.
 const fewArguments = 64
 
@@ -443,9 +443,10 @@ func (g *dividing) divide(body []byte) error {
 			refusal = refusalOf(start[0], g.limits.Full)
 		case flags&Internal != 0:
 		// An operation that needs too much work is refused, with two
-		// exceptions. An operator may always empty a database. If a read is one
-		// of several commands in a pipeline, the reply to the pipeline is
-		// TooLong, and the node then executes the read outside of the log.
+		// exceptions. An operator may always empty or exchange databases. If a
+		// read is one of several commands in a pipeline, the reply to the
+		// pipeline is tooLong, and the node then executes the read outside of
+		// the log.
 		case n > g.limits.Operation && flags&Global == 0 &&
 			(flags&(Write|MayWrite) != 0 || ops == 1 && len(r.d.Rest) == 0):
 			refusal = tooMuchWork(n, g.limits)
@@ -544,8 +545,9 @@ type Budget struct {
 	// Steps is 0, there is no bound.
 	Steps uint64
 	// Stop, unless nil, is called every StepsPerStop steps. If it returns an
-	// error, the group ends. A caller can check a clock in it. Stop runs on the
-	// goroutine of the group, between two steps, and may yield the processor.
+	// error, the group ends. For example, Stop may compare a clock with a
+	// deadline. It runs on the goroutine of the group, between two steps, and may
+	// yield the processor.
 	Stop func() error
 	// Hold, unless nil, is called before intermediate results and replies are
 	// allocated, with a size of at least HoldLot bytes. If it returns an error,

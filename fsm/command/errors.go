@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// These are Redis' own error texts, to the letter, because clients match on
-// them. They are part of the hash chain: see MsgSyntax.
+// These are exactly the error texts of Redis, because clients match on them. They
+// are part of the hash chain: see fsm.MsgSyntax.
 const (
 	msgNotFloat     = "ERR value is not a valid float"
 	msgOverflow     = "ERR increment or decrement would overflow"
@@ -34,7 +34,8 @@ func invalidExpire(name string) fsm.Reply {
 	return fsm.Error("ERR invalid expire time in '" + strings.ToLower(name) + "' command")
 }
 
-// lockHelpShared is the reply to LOCK HELP at FeatureShared.
+// lockHelpShared contains the lines of LOCK HELP from FeatureShared on. From
+// FeatureHistory on, lockHelp adds the lines about LOCK HISTORY.
 var lockHelpShared = []string{
 	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
 	"        [SHARED | LIMIT <permits>]",
@@ -59,7 +60,7 @@ var lockHelpShared = []string{
 	"    <owner>, or null if there is none.",
 }
 
-// lockHelpBefore is the reply to LOCK HELP below FeatureShared.
+// lockHelpBefore contains the lines of LOCK HELP below FeatureShared.
 var lockHelpBefore = []string{
 	"ACQUIRE <key> <owner> PX <milliseconds> [WAIT <milliseconds>] [META <text>]",
 	"    Take the lock <key> for <owner>, and return its fencing token, or null if",

@@ -321,7 +321,8 @@ func remaining(c *fsm.Ctx, key []byte) int64 {
 	return left(c, lifeOf(o))
 }
 
-// left returns the rest of a lifetime that has an end: see remaining.
+// left returns the milliseconds until a lifetime ends, rounded up: see remaining.
+// The lifetime must have an end.
 func left(c *fsm.Ctx, l lifetime) int64 {
 	if l.deadline == fsm.Never {
 		return max(l.expireAt-wallMs(c), 0)

@@ -463,7 +463,7 @@ func lpos(c *fsm.Ctx, args [][]byte) fsm.Reply {
 				fail = fsm.Error(fsm.MsgNotInt)
 			case rank == 0:
 				fail = fsm.Error(msgRankZero)
-			case rank == math.MinInt64: // -rank would overflow; Redis takes the first match
+			case rank == math.MinInt64: // -rank would overflow; Redis then begins with the last match
 				rank = -1
 			}
 		case fsm.IsWord(args[i], "COUNT"):

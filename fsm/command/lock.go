@@ -131,8 +131,8 @@ var lockCommands = []fsm.Command{
 // This form contains the address and the name of the client, for LOCK INFO.
 const AcquireCommand = "_lock"
 
-// lockCategories are the ACL categories of commands on locks: a lock of one
-// owner is a string.
+// lockCategories are the ACL categories of commands on locks. They include string,
+// because a lock of one owner is a string.
 var lockCategories = []string{"string"}
 
 const (
@@ -305,7 +305,8 @@ func parseAcquire(args [][]byte, many bool) (a acquisition, fail fsm.Reply) {
 // time without an overflow.
 const maxLease = 1 << 53
 
-// checkLease returns an error unless arg is a lease.
+// checkLease returns an error unless arg is a valid length of a lease, in
+// milliseconds.
 func checkLease(arg []byte) fsm.Reply {
 	n, ok := number.ParseInt(arg)
 	switch {
@@ -637,7 +638,7 @@ func describeLock(c *fsm.Ctx, o *keyspace.Object, key string) []fsm.Reply {
 	return describeGrant(c, fields, c.Grant(o))
 }
 
-// leaseLeft returns the rest of a lease in milliseconds, or -1 if the lease has
+// leaseLeft returns the milliseconds until a lease ends, or -1 if the lease has
 // no end.
 func leaseLeft(c *fsm.Ctx, l lifetime) int64 {
 	if l.deadline == 0 {

@@ -89,8 +89,8 @@ const (
 	// scanDefault is the COUNT of SCAN, HSCAN, SSCAN, ZSCAN and LOCK LIST if a call
 	// does not give it.
 	scanDefault = 10
-	// ScanMost is the largest COUNT. COUNT is a hint. SCAN runs between entries
-	// of the log and must not delay them for long.
+	// ScanMost is the largest COUNT that takes effect. COUNT is only a hint. SCAN
+	// runs between entries of the log and must not delay them for long.
 	ScanMost = 10000
 	// scanSteps and keysSteps limit the steps that the patterns of one command
 	// may take (see package glob). They are far above what millions of ordinary
@@ -324,7 +324,7 @@ func dbsize(c *fsm.Ctx, args [][]byte) fsm.Reply {
 }
 
 // flushMode checks the argument of FLUSHDB and FLUSHALL. Both modes have the
-// same effect, because dropping a tree takes no time.
+// same effect, because the garbage collector always frees the memory later.
 func flushMode(args [][]byte) bool {
 	return len(args) == 1 || len(args) == 2 && (fsm.IsWord(args[1], "ASYNC") || fsm.IsWord(args[1], "SYNC"))
 }

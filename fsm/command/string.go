@@ -193,7 +193,7 @@ const rangeComplexity = "O(N) where N is the length of the returned string. The 
 
 // setAccess returns how a call of SET accesses its key. GET returns the value.
 // A comparison also needs read access, because a client could otherwise find
-// out the value by trying.
+// out the value by guessing.
 func setAccess(args [][]byte) fsm.Access {
 	for _, a := range args[min(3, len(args)):] {
 		if fsm.IsWord(a, "GET") || fsm.IsWord(a, "IFEQ") || fsm.IsWord(a, "IFNE") {

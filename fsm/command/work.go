@@ -273,9 +273,10 @@ func fieldWork(w *fsm.Weigher, args [][]byte) int {
 	return steps
 }
 
-// copyWork handles commands that give a value to another key. The command
-// itself costs little, but later commands may use the value at the new key. Each
-// holder of a lock gets a new token.
+// copyWork returns the work of a command that gives the value of a key to another
+// key. The command itself costs little, unless the value is a lock, because each
+// holder of the lock gets a new token. copyWork also records the size of the value,
+// because later commands may use the value at the new key.
 func copyWork(w *fsm.Weigher, args [][]byte) int { return giveWork(w, args[1], args[2]) }
 
 // moveWork is like copyWork, for a key of the same name in another database.
@@ -453,7 +454,7 @@ func setStoreWork(w *fsm.Weigher, args [][]byte) int {
 	}
 	probes := fsm.StepsProbe * (len(keys) - 1)
 	switch {
-	case len(args) == 3: // there is one source: the result shares a large set with it
+	case len(args) == 3: // there is one source; if it is large, the result shares its nodes
 		replaceKey(w, args[1], sum)
 		return min(sum, fewMembers) * fsm.StepsPut
 	case !fsm.IsWord(args[0], "SUNIONSTORE"):
@@ -601,8 +602,8 @@ const (
 	// stepsScored is for a score or a member in the arguments of a command that
 	// may have many of them.
 	stepsScored = 80
-	// stepsMerge is the cost of comparing elements of two sorted sequences and
-	// copying one of them.
+	// stepsMerge is the cost of comparing the first elements of two sorted
+	// sequences and copying one of these elements.
 	stepsMerge = 3
 	// stepsBuild is the cost of appending an element to a new sequence.
 	stepsBuild = 8

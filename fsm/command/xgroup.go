@@ -346,7 +346,7 @@ func moment(c *fsm.Ctx) stream.Moment { return stream.Moment{Lease: c.Now(), Wal
 func since(c *fsm.Ctx, m stream.Moment) int64 { return max(c.Now()-m.Lease, 0) / 1e6 }
 
 // consumer returns the name of a consumer of a group of the stream n and
-// updates the time at which the consumer was seen. If the group has no such
+// updates the time at which the consumer was last seen. If the group has no such
 // consumer, the function creates it.
 func consumer(c *fsm.Ctx, n *keyspace.Object, g *stream.Group, name string) string {
 	at, found := g.ConsumerPosition(name)
@@ -403,8 +403,8 @@ func noGroup(key, group []byte, where string) fsm.Reply {
 	return fsm.Error("NOGROUP No such key '" + cString(key) + "' or consumer group '" + cString(group) + "'" + where)
 }
 
-// cString returns the part of b before the first zero byte, which is what C
-// code prints of a string.
+// cString returns the part of b before the first zero byte. C code prints only
+// this part of a string.
 func cString(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return s

@@ -181,8 +181,8 @@ func xpending(c *fsm.Ctx, args [][]byte) fsm.Reply {
 	return l.reply(fsm.Array)
 }
 
-// pendingSummary returns the short reply of XPENDING: the pending entries of
-// the whole group.
+// pendingSummary returns the short reply of XPENDING, which summarizes the pending
+// entries of the whole group.
 func pendingSummary(c *fsm.Ctx, g *stream.Group) fsm.Reply {
 	n := g.Pending.Len()
 	if n == 0 {

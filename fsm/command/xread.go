@@ -412,8 +412,8 @@ func xreadgroup(c *fsm.Ctx, args [][]byte) fsm.Reply {
 }
 
 // readNew delivers the entries after an ID to a consumer, at most as many as the
-// query's count. If they do not fit the reply, it delivers none and returns an
-// error.
+// query's count. If they do not fit into the reply or into the group, it delivers
+// none and returns an error.
 func readNew(c *fsm.Ctx, o *keyspace.Object, at int, q *xreadQuery, after stream.ID, l *collector) fsm.Reply {
 	var ids []stream.ID
 	entriesAfter(o.Coll, l, after, q.count, func(id stream.ID) { ids = append(ids, id) })
@@ -482,8 +482,8 @@ func groupSuspended(c *fsm.Ctx, key []byte, q *xreadQuery) bool {
 	})
 }
 
-// parseXreadgroup parses the arguments that XREADGROUP stored with a waiter.
-// XREADGROUP waits only if all its IDs are ">".
+// parseXreadgroup parses the arguments of XREADGROUP, which are also those of its
+// waiter. XREADGROUP waits only if all its IDs are ">".
 func parseXreadgroup(args [][]byte) (b fsm.BlockingCall, fail fsm.Reply) {
 	q, fail := parseStreams(args, true)
 	if fail.IsError() {

@@ -162,8 +162,8 @@ type weighted struct {
 func (w *weighted) Len() int { return w.o.Members() }
 
 // of returns the product of the weight and a score. The product is rounded
-// before other scores are added to it. Go would otherwise let the machine
-// decide whether to round it, and two nodes could store different sums.
+// before other scores are added to it. Otherwise, Go would omit this rounding on
+// some processors, and two nodes could store different sums.
 func (w *weighted) of(score float64) float64 { return zeroIfNaN(float64(w.weight * score)) }
 
 // eachScore calls f for the members of a set or a sorted set and their scores
@@ -315,9 +315,10 @@ func (q *zquery) visits() int {
 }
 
 // run stores the result in v, which must be empty. v must have the encoding of
-// large values, unless the caller needs the result of the compact encoding. If
-// unchanged reports true, v shares its nodes with the source afterward. run
-// returns false if the result is too large or takes too much work.
+// large values, unless the caller needs the result of the compact encoding. If v
+// has the encoding of large values and unchanged reports true, v shares its nodes
+// with the source afterward. run returns false if the result is too large or takes
+// too much work.
 func (q *zquery) run(owner *container.Owner, v *keyspace.Collection) bool {
 	if q.op != zopDiff {
 		// As in Redis, the smallest source comes first. The order decides how

@@ -74,7 +74,7 @@ func (v *Collection) Len(t Type) int {
 }
 
 // Encoding returns the name of the encoding that Redis would use for a value that
-// is not a string.
+// is not a string. For a Lock, which Redis does not have, it returns "holders".
 func (o *Object) Encoding() string {
 	switch {
 	case o.Type == TypeList:

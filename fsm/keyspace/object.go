@@ -1,8 +1,8 @@
 // Package keyspace contains the keys of a state machine and their values: the
-// databases, the index of the keys that expire, and the encoding of both in
-// snapshots. It defines what a value holds and how its parts stay consistent;
-// the commands are in package command. Package fsm adds the effects of a change
-// of a key: fencing tokens, events and waiters.
+// databases, the index of the keys that expire, and the encoding of keys and
+// values in snapshots. It defines what a value holds and how its parts stay
+// consistent; the commands are in package command. Package fsm adds the effects
+// of a change of a key: fencing tokens, events and waiters.
 //
 // Nothing in this package is safe for concurrent use, but a DB or an
 // ExpiryIndex and its clones are independent. The clones share objects, so an

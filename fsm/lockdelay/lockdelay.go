@@ -177,7 +177,8 @@ func (s *Set) Scan(f func(db int, d Delay) bool) {
 }
 
 // Check returns an error if the two orders do not contain the same delays, or if
-// their number or the bytes of their keys are counted wrong.
+// the number of the delays or of the bytes of their keys is not the one that s has
+// counted.
 func (s *Set) Check() error {
 	n, text := 0, 0
 	var err error
