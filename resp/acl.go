@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// aclRows are the subcommands of ACL. They work on the users of the replicated
-// state (users.go), whichever node receives the command. Only ACL LOG is local
-// to this node.
+// aclRows contains ACL with its subcommands. The subcommands that read or
+// change users work on the replicated state (users.go), whichever node receives
+// them. ACL LOG shows only what this node has refused.
 var aclRows = []row{
 	{cmd: &fsm.Command{
 		Name: "acl", Arity: -2,
@@ -237,8 +237,8 @@ func (c *conn) delayEnd() (end func()) {
 	}
 }
 
-// endIfDeleted ends the connection after its replies if its user no longer
-// exists.
+// endIfDeleted ends the connection, after its replies, if the user of the
+// connection no longer exists.
 func (c *conn) endIfDeleted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -356,8 +356,9 @@ const (
 	aclLogScan  = 10
 )
 
-// aclLogObject is the number of bytes of a key or channel that an entry keeps. A client
-// without rights may send keys of half a megabyte.
+// aclLogObject is the maximum number of bytes that an entry keeps of a key, a
+// channel or the name of a command. A client without rights may send keys as
+// long as guard.Limits.MaxBulk permits.
 const aclLogObject = 1024
 
 var aclReasons = map[acl.Reason]string{

@@ -19,9 +19,10 @@ var lifecycleRows = []row{
 	}},
 }
 
-// shutdown stops the node. It sends no reply: the connection ends with the
-// node. It ignores the options about saving and waiting, because the log is
-// already on disk, and every acknowledged write is on a majority.
+// shutdown stops the node. If it succeeds, it sends no reply: the connection
+// ends with the node. The options about saving and waiting have no effect,
+// because the log is already on disk, and every acknowledged write is on the
+// disks of a majority.
 func shutdown(c *conn, args [][]byte) fsm.Reply {
 	save, nosave, other, abort := false, false, false, false
 	for _, arg := range args[1:] {
@@ -49,10 +50,10 @@ func shutdown(c *conn, args [][]byte) fsm.Reply {
 	c.srv.log.Info("shutdown requested by client", "client", c.id, "addr", c.net.RemoteAddr(), "user", c.info.user)
 	c.srv.cfg.Shutdown()
 	c.done = true
-	// The connection stays open until the node has released all its resources. So a
-	// client that sees the end of the connection knows that the node has stopped.
-	// Stop must not wait for this connection, so c.srv.leave no longer counts it as
-	// busy.
+	// The connection stays open until the node has released all its resources.
+	// So a client that sees the end of the connection knows that the node has
+	// stopped. Stop must not wait for this connection, so the call of leave
+	// removes it from the busy connections.
 	c.srv.leave()
 	<-c.srv.port.released
 	c.srv.life.busy.Add(1)

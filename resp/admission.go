@@ -108,8 +108,8 @@ func (c *conn) verdict(args [][]byte) acl.Verdict {
 }
 
 // setGroupUser sets the name of the user on the group that the next command
-// joins. The state machine needs the name, because it checks the commands that a
-// script calls while the script runs.
+// joins. While a script runs, the state machine checks the commands that the
+// script calls, so it needs the name.
 func (c *conn) setGroupUser(user string) {
 	if c.group.User() == user {
 		return
@@ -237,8 +237,8 @@ func (s *Server) endPause() {
 var errKilled = errors.New("the connection was closed before the command ran")
 
 // waitPause waits while a CLIENT PAUSE delays the next command of the
-// connection. write says whether that command writes. waitPause returns nil
-// when the command may run, and errKilled when the connection has been closed.
+// connection. write says whether the command writes. waitPause returns nil when
+// the command may run, and errKilled when the connection has been closed.
 // Without errKilled, a write whose client is gone would run during the pause.
 func (c *conn) waitPause(write bool) error {
 	if c.srv.pause.Load() == nil {

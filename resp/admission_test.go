@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Commands on data and connection commands pass the same checks in the same
-// order, the order of Redis 7.0.
+// TestAdmission_Order checks that commands on data and connection commands pass
+// the same checks in the same order, the order of Redis 7.0.
 func TestAdmission_Order(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"))
 	c := dial(t, s)

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/wire"
 )
 
-// auditLog writes one line for each administrative command and for each failed
-// login. The lines go to Config.Audit.
+// auditLog writes lines about administrative commands and failed logins to
+// Config.Audit.
 type auditLog struct {
 	log  hclog.Logger // nil for none
 	node string
@@ -31,7 +31,7 @@ const auditBurst = 20
 // auditBucket is a token bucket for lines. It is safe for concurrent use.
 type auditBucket struct {
 	mu         sync.Mutex
-	used       float64   // number of used tokens, computed at the time that the field at contains
+	used       float64   // number of used tokens at the time in the field at
 	at         time.Time // time at which used was last computed
 	suppressed int       // number of lines suppressed since the last written line
 }
@@ -77,12 +77,13 @@ var alsoAudited = []string{
 }
 
 // isAudited reports whether calls of a command appear in the audit log. name is
-// its full name.
+// the full name of the command.
 func isAudited(name string, flags fsm.Flags) bool {
 	return flags&fsm.Admin != 0 && !slices.Contains(notAudited, name) || slices.Contains(alsoAudited, name)
 }
 
-// setAudited sets r.audited.
+// setAudited computes r.audited from the names and the flags of the command and
+// its subcommands.
 func (r *row) setAudited() {
 	r.audited = isAudited(r.fullName(), r.cmd.Flags)
 	for i := range r.cmd.Sub {
@@ -111,9 +112,10 @@ func (r *row) audits(args [][]byte) bool {
 	return true
 }
 
-// auditWords is the maximum number of arguments that the audit log prints of a
-// command, and auditBytes the maximum number of bytes that it prints of an
-// argument. If a command is longer, the line says how much is missing.
+// auditWords is the maximum number of words of a command that the audit log
+// prints, including the command's name. auditBytes is the maximum number of
+// bytes of a word that it prints. If a command is longer, the line says how
+// much is missing.
 const (
 	auditWords = 16
 	auditBytes = 128
@@ -124,7 +126,7 @@ const (
 func (r *row) auditText(args [][]byte) string {
 	shown, words := slices.Clone(args), auditWords
 	switch name := r.fullName(); name {
-	case "acl|setuser": // MONITOR hides all arguments of this command, as Redis does
+	case "acl|setuser": // the slow log hides all arguments of this command, as in Redis
 		for i := 3; i < len(args); i++ {
 			shown[i] = auditRule(args[i])
 		}
@@ -165,7 +167,8 @@ var ruleWords = []string{
 
 // auditRule returns a rule of ACL SETUSER as the audit log prints it. It hides
 // passwords, and every argument that may be a mistyped password: an argument
-// that does not begin like a rule, or an argument that contains two rules.
+// that does not begin like a rule, or that contains a character with which a
+// password rule begins.
 func auditRule(rule []byte) []byte {
 	switch {
 	case len(rule) == 0:
@@ -203,7 +206,7 @@ func (c *conn) auditReply(r *row, args [][]byte, reply []byte) {
 
 // isPiece reports whether a call transfers one piece of a backup. A large
 // backup has thousands of pieces, so the audit log contains only the commands
-// before and after the pieces, and the pieces that were refused.
+// before and after the pieces, and the pieces that failed.
 func isPiece(r *row, args [][]byte) bool {
 	return r.fullName() == "holdfast" && len(args) > 2 &&
 		(strings.EqualFold(string(args[1]), "backup") && strings.EqualFold(string(args[2]), "read") ||
@@ -219,8 +222,9 @@ func (c *conn) auditGroup(out []byte, err error) {
 	c.auditReply(c.batch.rows[0], c.batch.audited, out)
 }
 
-// auditError returns the text of an error reply for the audit log. The errors of
-// ACL SETUSER quote rules, which may contain passwords.
+// auditError returns the text of an error reply for the audit log. Of an error
+// of ACL SETUSER, it keeps only the code, because the rest quotes rules, which
+// may contain passwords.
 func (r *row) auditError(text string) string {
 	if r.fullName() == "acl|setuser" {
 		text, _, _ = strings.Cut(text, " ")
@@ -256,8 +260,8 @@ func (c *conn) auditRefused(r *row, args [][]byte, text string) {
 }
 
 // auditLogin logs a failed login. known says whether a user with that name
-// exists. If there is none, the name is not logged, because clients confuse the
-// arguments of AUTH, and the name may be a password.
+// exists. If no such user exists, the name is not logged: a client may have
+// confused the arguments of AUTH, so the name may be a password.
 func (c *conn) auditLogin(name string, known bool, result string) {
 	a := &c.srv.audit
 	if a.log == nil {

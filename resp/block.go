@@ -11,7 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
-// blocking is a connection's blocking command.
+// blocking is the state of a connection that waits in a blocking command or for
+// the end of a CLIENT PAUSE.
 type blocking struct {
 	// blocked is nil while no command waits. A goroutine that wants to end the
 	// wait takes the value by replacing it with nil: see wakeBlocked.
@@ -19,8 +20,8 @@ type blocking struct {
 	pos     fsm.Pos // identifies the command that waits
 	lock    bool    // the command waits for a lock
 	// paused is nil while the connection does not wait for the end of a CLIENT
-	// PAUSE. A goroutine that wants to end the wait replaces the channel by nil and
-	// then closes the channel.
+	// PAUSE. A goroutine that wants to end the wait replaces the channel with
+	// nil and then closes it.
 	paused atomic.Pointer[chan struct{}]
 }
 
@@ -39,7 +40,7 @@ type blocked struct {
 	busy bool
 }
 
-// wakeUp is the reason for which another goroutine ends a wait.
+// wakeUp is the reason why another goroutine ends a wait.
 type wakeUp int
 
 const (
@@ -59,7 +60,7 @@ func (c *conn) block(r *row, args [][]byte) {
 		return
 	}
 	c.show(r, c.db, args)
-	c.setGroupUser(c.info.user) // a change of the user's rules ends the wait
+	c.setGroupUser(c.info.user) // so that the state machine can end the wait when the user's rules change
 	cmd, logged := c.waitForm(r, args)
 	c.group.Command(cmd, c.db, logged)
 	c.batch.rows, c.batch.first = append(c.batch.rows, r), args
@@ -134,9 +135,9 @@ func (c *conn) waitForm(r *row, args [][]byte) (*fsm.Command, [][]byte) {
 // case, c.done is set.
 func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []byte, err error) {
 	// Replies of earlier commands in the pipeline are sent before the
-	// connection waits. From here on, messages that the connection did not ask
-	// for may be sent too. The error of EndBefore can be ignored,
-	// because redcon keeps it and then ends the connection.
+	// connection waits. While the connection waits, messages may be sent to it
+	// too. The error of EndBefore can be ignored: redcon keeps the error and
+	// then ends the connection.
 	_ = c.out.EndBefore(c.wait.pos)
 	defer c.out.Resume()
 	if c.killed.Load() { // kill was called before c.wait.blocked was set, so it could not wake the connection
@@ -178,12 +179,12 @@ func (c *conn) await(b *blocked, args [][]byte, over <-chan time.Time) (reply []
 		case reply != nil:
 			return reply, nil
 		}
-		// Otherwise, a missing result has one of two causes. Either the cluster
-		// has dropped this node's waiters while the node was not connected to
-		// the leader. The client need not know that, and the command waits
-		// again. Or the cluster has ended the waits of this user because the
-		// user's rules have changed. This node may not have applied that change
-		// yet, so it reads the current users first.
+		// Here, the command is executed again. A nil reply has one of two
+		// causes. Either the cluster has dropped this node's waiters while the
+		// node was not connected to the leader. The client need not know that.
+		// Or the cluster has ended the waits of this user because the user's
+		// rules have changed. This node may not have applied that change yet,
+		// so it reads the current users before it checks the rules.
 		if err := c.users().refresh(); err != nil {
 			c.srv.log.Debug("cannot read users before a blocking command waits again", "client", c.id, "error", err)
 		}
@@ -247,8 +248,8 @@ func (c *conn) waitRefused(args [][]byte) (refusal string) {
 	return "NOPERM " + v.Denial()
 }
 
-// recheckWait makes a connection that waits check its user's rules again. It
-// may be called by any goroutine.
+// recheckWait makes a connection that waits check its user's rules again. Any
+// goroutine may call it.
 func (c *conn) recheckWait() {
 	b := c.wait.blocked.Load()
 	if b == nil {
@@ -276,8 +277,8 @@ func (c *conn) kill() {
 	}
 }
 
-// wakeBlocked ends the connection's wait, and reports whether it was waiting.
-// It may be called by any goroutine.
+// wakeBlocked ends the connection's wait, and reports whether the connection
+// was waiting. Any goroutine may call wakeBlocked.
 func (c *conn) wakeBlocked(why wakeUp) bool {
 	b := c.wait.blocked.Swap(nil)
 	if b == nil {

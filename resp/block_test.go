@@ -76,8 +76,8 @@ func TestBlock_Resume(t *testing.T) {
 	a.want("*1\n*2\n$1\ns\n*1\n*2\n$3\n2-1\n*2\n$1\nk\n$3\nnew")
 }
 
-// Commands before a blocking command are answered before it waits. Commands
-// after it are answered later, in order.
+// TestBlock_Pipeline checks that commands before a blocking command are
+// answered before it waits. Commands after it are answered later, in order.
 func TestBlock_Pipeline(t *testing.T) {
 	s := serve(t, newFake(t))
 	a, other := dial(t, s), dial(t, s)
@@ -134,7 +134,8 @@ func TestBlock_Unblock(t *testing.T) {
 	}
 }
 
-// A client that disconnects or is killed receives no element.
+// TestBlock_Gone checks that a client that disconnects or is killed receives no
+// element.
 func TestBlock_Gone(t *testing.T) {
 	s := serve(t, newFake(t))
 	other := dial(t, s)
@@ -159,7 +160,8 @@ func TestBlock_Gone(t *testing.T) {
 	}
 }
 
-// A server that stops ends the waits and closes the connections.
+// TestBlock_Stop checks that a server that stops ends the waits and closes the
+// connections.
 func TestBlock_Stop(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)
@@ -180,7 +182,8 @@ func TestBlock_Stop(t *testing.T) {
 	}
 }
 
-// No deadline of the guard applies to a client that waits.
+// TestBlock_Deadlines checks that no deadline of the guard applies to a client
+// that waits.
 func TestBlock_Deadlines(t *testing.T) {
 	s := serve(t, newFake(t), withPassword("secret"), func(c *resp.Config) {
 		c.Limits.CommandTimeout = time.Second
@@ -202,9 +205,9 @@ func TestBlock_Deadlines(t *testing.T) {
 }
 
 // TestBlock_Revoked checks that a client that waits gets an error when its user
-// loses the permission for the command. That client takes no element, so the
-// next client in the queue gets it. A change that keeps the permission does not
-// end the wait.
+// loses the permission for the command. That client gets no element; the next
+// client in the queue gets it. A change that keeps the permission does not end
+// the wait.
 func TestBlock_Revoked(t *testing.T) {
 	s := serve(t, newFake(t))
 	admin, second := dial(t, s), dial(t, s)

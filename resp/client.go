@@ -203,9 +203,9 @@ type clientInfo struct {
 	redirect                int64
 }
 
-// edit changes the connection's clientInfo with c.mu locked. Only the connection's
-// own goroutine may change the fields that this goroutine reads without c.mu. These
-// are all fields except broken.
+// edit changes the connection's clientInfo with c.mu locked. Other goroutines
+// may change only the field broken, because the connection's own goroutine
+// reads all other fields without c.mu.
 func (c *conn) edit(f func(i *clientInfo)) {
 	c.mu.Lock()
 	f(&c.info)
@@ -222,14 +222,14 @@ func (c *conn) userName() string {
 
 func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name }) }
 
-// maxClientName is the maximum length of the name of a client, and of the name
-// and the version of its library. CLIENT LIST prints them for each connection,
-// and the slow log and ACL LOG keep them in their entries.
+// maxClientName is the maximum length in bytes of the name of a client, and of
+// the name and the version of its library. CLIENT LIST prints them for each
+// connection, and the slow log and ACL LOG keep them in their entries.
 const maxClientName = 1024
 
 // nameError returns the error for a name that is longer than maxClientName or
-// does not consist of printable ASCII without spaces, or "". The parameter what
-// is the name's description in the error.
+// does not consist of printable ASCII without spaces, or "". what is the text
+// that describes the name in the error.
 func nameError(what string, name []byte) string {
 	if len(name) > maxClientName {
 		return "ERR " + what + " cannot be longer than " + strconv.Itoa(maxClientName) + " bytes."
@@ -277,9 +277,9 @@ func clientSetinfo(c *conn, args [][]byte) fsm.Reply {
 	return fsm.OK
 }
 
-// line returns the connection's line of CLIENT LIST. Any goroutine may call it. The
-// fields about buffers of redcon and of the executor are 0, because this server
-// does not measure those buffers.
+// line returns the connection's line of CLIENT LIST. Any goroutine may call it.
+// Of the fields about memory, only those about queued messages (oll, omem,
+// tot-mem) are set. The others are 0.
 func (c *conn) line(now time.Time) string {
 	c.mu.Lock()
 	i := c.info
@@ -344,7 +344,7 @@ func (c *conn) line(now time.Time) string {
 	return b.String()
 }
 
-// descriptor returns the number of c's file descriptor, or -1 if it has none.
+// descriptor returns the number of c's file descriptor, or -1 if c has none.
 func descriptor(c net.Conn) int64 {
 	for {
 		if s, ok := c.(syscall.Conn); ok {
@@ -467,8 +467,8 @@ func (f *killFilter) match(c, me *conn, now time.Time) bool {
 	return true
 }
 
-// read parses one option with its value. If it is invalid, read returns the
-// error reply and false.
+// read parses one option with its value. If the option or the value is invalid,
+// read returns the error reply and false.
 func (f *killFilter) read(option string, value []byte) (refusal fsm.Reply, ok bool) {
 	text := string(value)
 	switch strings.ToUpper(option) {

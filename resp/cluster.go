@@ -138,8 +138,8 @@ func clusterMyid(c *conn, args [][]byte) fsm.Reply {
 
 func clusterKeyslot(c *conn, args [][]byte) fsm.Reply { return fsm.Int(int64(slots.Of(args[2]))) }
 
-// transferTo transfers leadership to a node. If node is "", the leader chooses the
-// most suitable one.
+// transferTo transfers leadership to a node. If node is "", the most up-to-date
+// live voter is to lead.
 func (c *conn) transferTo(node string) fsm.Reply {
 	return c.transferWithin(node, topology.TransferLimit)
 }

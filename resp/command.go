@@ -373,8 +373,9 @@ func (s *Server) allSpecs() []*spec {
 	return out
 }
 
-// findSpec returns the command or subcommand ("client|list") with a name, in
-// any case. It returns nil if there is none or if the command is hidden.
+// findSpec returns the command or subcommand ("client|list") with a name. The
+// case of the letters does not matter. findSpec returns nil if there is no such
+// command or if it is hidden.
 func (s *Server) findSpec(name string) *spec {
 	name, sub, isSub := strings.Cut(name, "|")
 	r := lookup(s.cmds.rows, []byte(name))
@@ -470,7 +471,8 @@ func (p *syntaxParser) sequence() []argument {
 }
 
 // repeats parses the "x ...]" of "x [x ...]" and marks x as repeatable. x may
-// be several arguments: "key value [key value ...]".
+// be several arguments: "key value [key value ...]". It returns false if the
+// words do not have this form.
 func (p *syntaxParser) repeats(out *[]argument) bool {
 	end := slices.Index(p.words, "]")
 	if end < 2 || p.words[end-1] != "..." {

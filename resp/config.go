@@ -121,9 +121,9 @@ func configGet(c *conn, args [][]byte) fsm.Reply {
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
-		// If the cluster has no setting maxmemory, the value comes from the
-		// state of this node, which may have caught up only during the read
-		// above.
+		// Call settings again: if the cluster has no setting maxmemory, the
+		// value comes from this node's state, which may have caught up only
+		// during the read above.
 		all = c.srv.settings()
 		for name, value := range kept {
 			if name == fsm.SettingMaxMemory && value == "" {
@@ -310,7 +310,7 @@ func configSet(c *conn, args [][]byte) fsm.Reply {
 		if err != nil {
 			return fsm.Error(errorText(err))
 		}
-		if refusal != "" { // notify-keyspace-events is the only setting that the state machine checks
+		if refusal != "" { // notify-keyspace-events is the only setting whose value the state machine parses
 			return failed(fsm.SettingNotify, strings.TrimPrefix(refusal, "ERR "))
 		}
 	}
@@ -485,8 +485,8 @@ func yesNo(b bool) string {
 // prints it in the section holdfast.
 type LimitFlag = metrics.LimitFlag
 
-// ClientMemoryLimit returns the limit of the bytes that all clients may occupy
-// together, as it follows from a value of Limits.ClientMemory.
+// ClientMemoryLimit returns how many bytes all clients may occupy together if
+// Limits.ClientMemory has the value setting.
 func ClientMemoryLimit(setting int64) int64 { return clientmem.LimitFor(setting) }
 
 // limitPrefix distinguishes the program's own limits from the parameters of

@@ -53,17 +53,17 @@ type conn struct {
 	mem *clientmem.Account // the connection's share of the memory for clients
 
 	activity activity
-	// Other connections read info, for example for CLIENT LIST. mu guards it.
-	// Only this connection changes info.authed and info.user, so it reads them
-	// without mu.
+	// mu guards info, because other goroutines read it, for example for CLIENT
+	// LIST. Except for info.broken, only this connection's goroutine changes
+	// the fields of info, so it reads these fields without mu.
 	mu   sync.Mutex
 	info clientInfo
 }
 
-// activity describes the last command of a connection. Any goroutine may read
-// it.
+// activity describes the last pipeline and the last command of a connection.
+// Any goroutine may read it.
 type activity struct {
-	last  atomic.Int64           // time of the last command, in Unix nanoseconds
+	last  atomic.Int64           // time at which the last pipeline began, in Unix nanoseconds
 	doing atomic.Pointer[string] // name of the last command
 	// commands counts the commands that have arrived. Commands that redcon
 	// reads together are counted before the first of them is executed.
@@ -124,9 +124,11 @@ func (c *conn) serve(first redcon.Command, rest []redcon.Command) {
 		c.hangUp()
 		return
 	}
-	// redcon would flush only after handle has returned. Before that, Stop
-	// could end the connection, or another goroutine could send a message ahead
-	// of the replies. redcon keeps the error and ends the connection with it.
+	// Send the replies now. redcon would send them only after handle has
+	// returned. By then, the server may already have closed the connection
+	// because it stops, or another goroutine may have sent a message ahead of
+	// the replies. The error can be ignored: redcon keeps the error and ends
+	// the connection with it.
 	_ = c.out.End()
 	c.recordTraces()
 }
@@ -338,7 +340,8 @@ func (c *conn) setLocal(local bool) {
 	}
 }
 
-// setMulti starts or ends the queuing of a transaction.
+// setMulti sets the transaction that the connection is queuing, or nil. It
+// updates the memory of the transaction and its length in CLIENT LIST.
 func (c *conn) setMulti(m *multi) {
 	c.tx.multi = m
 	c.tx.mem.Set(c.mem, m.memory())
@@ -377,7 +380,7 @@ func (c *conn) recover() {
 
 // busy is the time for which a connection has run commands since it last
 // yielded. Only connection commands and refused commands count, because most of
-// them do not wait. A client can send such commands without end, so that the
+// them do not wait. A client can send such commands without end, and then the
 // connection never waits. Commands on data do not count, because they wait for
 // the cluster.
 type busy time.Duration

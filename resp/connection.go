@@ -206,7 +206,8 @@ func uncheckedText(err error) string {
 	return text
 }
 
-// wrongPassword counts a wrong password and delays the reply.
+// wrongPassword counts a wrong password and delays the reply. After too many
+// wrong passwords, it ends the connection.
 func (c *conn) wrongPassword() {
 	s := c.srv
 	s.metrics.AuthFailures.Inc()

@@ -509,8 +509,9 @@ func TestAuth_NoPassword(t *testing.T) {
 		"*1\n$93\nuser default on #11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437 ~* &* +@all")
 }
 
-// TestPipeline_AfterLargeCommand checks that the buffer of a large group is
-// released, and that the next group begins in a new buffer.
+// TestPipeline_AfterLargeCommand runs commands after a large group. The
+// connection has then released the buffer of that group, so the next group
+// begins in a new buffer.
 func TestPipeline_AfterLargeCommand(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	c.expect("SET a "+strings.Repeat("x", 300<<10), "+OK", "SET a 1", "+OK", "GET a", "$1\n1")
@@ -578,8 +579,8 @@ func TestPipeline_Long(t *testing.T) {
 	}
 }
 
-// TestPipeline_LargeCommands mixes commands that are larger than a group with
-// small commands.
+// TestPipeline_LargeCommands mixes small commands with commands that are about
+// as large as a group may be.
 func TestPipeline_LargeCommands(t *testing.T) {
 	f := newFake(t)
 	c := dial(t, serve(t, f))

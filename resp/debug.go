@@ -67,7 +67,8 @@ func debugSleep(c *conn, arg []byte) fsm.Reply {
 // debugTypes are the types of DEBUG PROTOCOL.
 const debugTypes = "string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false"
 
-// debugProtocol returns the same value of the given type as Redis.
+// debugProtocol returns a value of the given type, the same value as Redis
+// returns.
 func debugProtocol(c *conn, typ string) fsm.Reply {
 	numbers := []fsm.Reply{fsm.Int(0), fsm.Int(1), fsm.Int(2)}
 	const popularity = "|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n"

@@ -12,7 +12,7 @@
 // node (connectionFamilies lists them), in the order of the pipeline. Both kinds
 // have their rows in one command table: see table.go.
 //
-// A byte of a command passes these parts: socket, guard.Conn (checks limits,
-// passes only complete commands), redcon (parses), conn.serve (groups),
-// Executor. The reply passes redcon's writer and the socket.
+// The bytes of a command pass through these parts: socket, guard.Conn (checks
+// limits, passes only complete commands), redcon (parses), conn.serve (groups),
+// Executor. The reply passes through redcon's writer and the socket.
 package resp

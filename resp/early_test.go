@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The client receives a reply while the connection's goroutine still waits for
-// it, and receives it only once.
+// TestEarly checks that the client receives a reply while the connection's
+// goroutine still waits for this reply, and receives it only once.
 func TestEarly(t *testing.T) {
 	f := newFake(t)
 	waiting, release := make(chan struct{}), make(chan struct{})
@@ -30,8 +30,8 @@ func TestEarly(t *testing.T) {
 	}
 }
 
-// The bytes that the socket does not accept at once follow later, with nothing
-// in between.
+// TestEarly_FullSocket checks that the bytes that the socket does not accept at
+// once follow later, with nothing in between.
 func TestEarly_FullSocket(t *testing.T) {
 	f := newFake(t)
 	waiting, release := make(chan struct{}), make(chan struct{})
@@ -71,8 +71,9 @@ func TestEarly_FullSocket(t *testing.T) {
 	c.expect("GET n", "$-1")
 }
 
-// A reply may be sent early only if it ends a pipeline and is its only reply.
-// Otherwise it would overtake the replies before it.
+// TestEarly_Order checks that a reply is sent early only if it ends a pipeline
+// and is the only reply of the pipeline. Otherwise it would overtake the
+// replies before it.
 func TestEarly_Order(t *testing.T) {
 	f := newFake(t)
 	early := make(chan struct{}, 10)

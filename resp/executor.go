@@ -33,8 +33,8 @@ type Executor interface {
 	// call of Do, Block or Unblock sent through the log. They differ if the
 	// group was run in pieces. Both are 0 if the call sent no group.
 	Sent() (first, last uint64)
-	// Traced reports whether the group with a number, as Sent returned it, is
-	// traced. Trace records its stages: see cluster.Session.
+	// Traced reports whether the group with a number that Sent returned is
+	// traced. Trace records the stages of this group: see cluster.Session.
 	Traced(number uint64) bool
 	Trace(number uint64, command string, begun, replied, sent time.Time)
 	// OnPiece sets the function that Do and Block call, on their own goroutine,

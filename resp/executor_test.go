@@ -43,14 +43,14 @@ func (f *failing) before(g *fsm.Group) error {
 	return nil
 }
 
-// TestExecutor runs every client command that consists of several groups, and
-// makes it fail after each of them. Once a group with a write has run, the
-// reply must not say that the command was not executed.
+// TestExecutor runs client commands that consist of several groups, and makes
+// each command fail after each of its groups. Once a group with a write has
+// run, the reply must not say that the command was not executed.
 func TestExecutor(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		setup []string
-		run   []string // the reply to the last of these commands is checked
+		run   []string // the command whose reply is checked
 		seed  bool     // the node has an ACL file that is not in the cluster yet
 	}{
 		{name: "ACL SETUSER", run: []string{"ACL SETUSER bob on nopass +@all"}},

@@ -19,7 +19,7 @@ const (
 	maxGroupOps   = 1024
 )
 
-// batch contains the state of a connection that belongs to the group which it
+// batch contains the state that belongs to the group which the connection
 // builds and runs.
 type batch struct {
 	rows      []*row   // commands of the group, for metrics
@@ -34,7 +34,7 @@ type batch struct {
 	// not been passed to the socket yet.
 	traced []tracedGroup
 	parsed int64    // bytes of all commands of this connection that redcon or the method more has parsed
-	args   [][]byte // memory that cut uses again
+	args   [][]byte // memory that cut reuses
 	// shortReplies is true if the replies of the last group that wrote were less
 	// than half as long as its commands.
 	shortReplies bool
@@ -47,7 +47,7 @@ func (c *conn) flush() {
 	if c.group.Ops() == 0 {
 		return
 	}
-	if c.ended() { // killed in the meantime: the client would get no replies
+	if c.ended() { // the client would get no replies
 		c.reset()
 		return
 	}
@@ -90,7 +90,8 @@ func (c *conn) runWrites() (again bool) {
 }
 
 // flushLast flushes the group at the end of a pipeline. If the group writes,
-// and the pipeline has no other replies, its replies may be sent early.
+// and the pipeline has no other replies, the replies of the group may be sent
+// early.
 func (c *conn) flushLast() {
 	c.w.AllowEarly(!c.w.Sent() && c.group.Write && !c.w.Silent())
 	c.flush()
@@ -181,7 +182,8 @@ func (c *conn) reset() {
 	c.batch.audited = nil
 }
 
-// do runs the group, after any CLIENT PAUSE has ended.
+// do runs the group. If a CLIENT PAUSE delays the group, do first waits for its
+// end.
 func (c *conn) do(local bool) ([]byte, error) {
 	if err := c.waitPause(c.group.Write); err != nil {
 		return nil, err
@@ -199,7 +201,7 @@ func (c *conn) do(local bool) ([]byte, error) {
 	return out, err
 }
 
-// tracedGroup is a group that do has run.
+// tracedGroup is a traced group that do has run.
 type tracedGroup struct {
 	number         uint64 // 0 if it was not sent through the log
 	command        string
@@ -350,7 +352,9 @@ func seriesOf(rows []*row) func(i int) *metrics.Series {
 	return func(i int) *metrics.Series { return rows[i].stats }
 }
 
-// skip removes from the group n operations that have been answered.
+// skip removes the first n operations, which have been answered, from the
+// group. left says whether the group has other operations. skip reports whether
+// the connection must run them.
 func (c *conn) skip(n int, left bool) bool {
 	if !left || c.ended() {
 		return false
@@ -362,7 +366,7 @@ func (c *conn) skip(n int, left bool) bool {
 	return true
 }
 
-// setReserved sets the number of bytes that are reserved for the next large reply.
+// setReserved sets the number of bytes that are reserved for a large reply.
 func (c *conn) setReserved(n int64) {
 	if n != c.batch.reserved {
 		c.mem.Add(n - c.batch.reserved)
@@ -393,8 +397,9 @@ func (c *conn) evict(bytes int64) {
 	}
 }
 
-// splitting counts down with each group of a connection that writes. While it is
-// not 0, reads and writes are in separate groups.
+// splitting is the number of groups that write for which the connection still
+// keeps reads and writes in separate groups. Each group that writes reduces it
+// by one.
 //
 // A group that contains a write goes through the log with all its reads. The
 // leader executes the costly reads while other writes wait, and all nodes
@@ -406,8 +411,8 @@ type splitting int
 
 const (
 	splitGroups = 64
-	// splitReplies is the size in bytes of the replies of a group that writes
-	// above which the connection's next groups are split.
+	// splitReplies is a limit in bytes. If the replies of a group that writes
+	// are longer, the connection's next groups are split.
 	splitReplies = 256 << 10
 )
 

@@ -33,7 +33,7 @@ type userWatch struct {
 	hideUsers bool
 }
 
-// fakeCluster is a machine without a cluster around it. Its executors run
+// fakeCluster is a state machine without a cluster around it. Its executors run
 // groups immediately, unless before is set.
 type fakeCluster struct {
 	mu      sync.Mutex
@@ -65,7 +65,7 @@ type fakeCluster struct {
 	listener resp.Listener
 	want     atomic.Uint32
 	userWatch
-	after    func(index uint64) // if set, is called after a read, at that log index
+	after    func(index uint64) // if set, is called after a read, with the log index of that read
 	answered func()             // if set, is called when a reply was sent early, before Do returns it
 	// inPieces divides a group that writes: each operation becomes an entry of its
 	// own. An entry before these entries stands for the whole group, which was

@@ -143,8 +143,8 @@ func infoClients(p *infoPage) {
 	p.line("clients_in_timeout_table", 0)
 }
 
-// memoryUse returns the bytes of the objects on the heap, of memory obtained
-// from the system, and of the process' resident set.
+// memoryUse returns the sizes in bytes of the objects on the heap, of the
+// memory obtained from the system, and of the resident set of the process.
 func memoryUse() (used, mapped, resident uint64) {
 	samples := []goruntime.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	goruntime.Read(samples)

@@ -7,8 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// A killed connection whose command is delayed is still listed. CLIENT KILL
-// does not count it again.
+// TestClientKill_Twice kills a connection whose command is delayed. CLIENT LIST
+// may still show this connection, but a second CLIENT KILL does not count it
+// again.
 func TestClientKill_Twice(t *testing.T) {
 	s := serve(t, newFake(t))
 	c, other := dial(t, s), dial(t, s)

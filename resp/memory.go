@@ -118,8 +118,8 @@ func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
 // memoryStats prints Redis' fields in Redis' order. Fields that do not apply
 // are 0. Go does not report which part of the heap is data. So memoryStats
-// counts as data what remains of the heap without startHeap, messages for
-// clients, and cached scripts.
+// subtracts startHeap, messages for clients, and cached scripts from the heap,
+// and counts the rest as data.
 func memoryStats(c *conn, args [][]byte) fsm.Reply {
 	f := c.srv.footprint()
 	var out []fsm.Reply

@@ -49,8 +49,8 @@ func (f *monitorStream) leave(c *conn) {
 	f.n.Store(int32(len(f.readers)))
 }
 
-// send sends a line to all readers. The outbox of a reader disconnects it if
-// its client does not read.
+// send sends a line to all readers. If the client of a reader does not read,
+// the outbox of this reader closes the connection.
 func (f *monitorStream) send(line []byte) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -127,7 +127,7 @@ func clipped(arg []byte, n int) []byte {
 	return append(append(make([]byte, 0, n+32), arg[:n]...), "... ("+strconv.Itoa(len(arg)-n)+" more bytes)"...)
 }
 
-// appendRepr appends s in the quoting that Redis uses in output for people.
+// appendRepr appends s, quoted as Redis quotes text in output for people.
 func appendRepr(b, s []byte) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')

@@ -74,7 +74,7 @@ func TestMonitor_Slow(t *testing.T) {
 	c.expect("SET k v", "+OK")
 }
 
-// TestMonitor_Long checks that a large value is truncated.
+// TestMonitor_Long checks that the lines of long commands are truncated.
 func TestMonitor_Long(t *testing.T) {
 	t.Parallel()
 	s := serve(t, newFake(t))

@@ -58,7 +58,7 @@ var transactionRows = []row{
 	}},
 }
 
-// transaction is the state of a connection with MULTI and WATCH.
+// transaction is the part of a connection's state that MULTI and WATCH use.
 type transaction struct {
 	multi *multi
 	watch []fsm.Watch
@@ -254,7 +254,7 @@ func multiExec(c *conn, args [][]byte) fsm.Reply {
 	head, _, replies := wire.Head(out)
 	if replies != len(data) || len(data) == 0 && out[0] != '*' || bytes.HasPrefix(out, []byte("*-1")) {
 		c.untrack(tracking)
-		return fsm.Raw(out) // a watched key has changed
+		return fsm.Raw(out) // a watched key has changed, or the cluster refused the transaction
 	}
 	c.showTransaction(m)
 	for _, q := range m.cmds {

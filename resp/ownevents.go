@@ -45,8 +45,9 @@ func (c *conn) mayCauseOwnEvents() bool {
 	}
 }
 
-// piece is a group that the connection has sent through the log. If a group was
-// executed in pieces, each of them is a piece with its own position in the log.
+// piece is a group that was executed as a whole through the log, or one part of
+// a group that was executed in pieces. Each piece has its own position in the
+// log.
 type piece struct {
 	op int // position of the piece's first operation in the whole group
 	// at is the position of the piece in the log. Op is 0 in this Cause. at is
@@ -167,10 +168,11 @@ func (c *conn) awaitDelivery(delivered func(f func())) bool {
 	return false
 }
 
-// writeGroup writes the replies of a group and charges them. If the connection
-// has waited for the group's events (awaitOwnEvents), messages with a cause before the
-// group come first, and messages that the group's operations caused come between
-// the replies. All other messages follow the replies.
+// writeGroup writes the replies of a group. It charges long replies to the
+// memory for clients. If the connection has waited for the group's events
+// (awaitOwnEvents), messages with a cause before the group come first, and
+// messages that the group's operations caused come between the replies. All
+// other messages follow the replies.
 func (c *conn) writeGroup(replies []byte) {
 	if len(replies) > output.SliceBytes {
 		// All replies stay in memory until the last one is sent, even while the

@@ -22,7 +22,7 @@ type behind struct {
 	f *fakeCluster
 
 	mu    sync.Mutex
-	asked func() // called with the first request of OwnEventsDelivered
+	asked func() // if set, is called by each call of OwnEventsDelivered
 	marks []func()
 }
 
@@ -177,9 +177,9 @@ func TestOwn_PieceUnknown(t *testing.T) {
 	c.want("+OK", "+OK", invalid("a"), invalid("b"), "+OK", invalid("c"), "+OK", invalid("d"), "+PONG")
 }
 
-// TestOwn_PiecesUntracked covers pieces that are not tracked themselves (OPTIN):
-// the first piece invalidates the last key that the connection has read, so the
-// pieces behind it cannot cause further events.
+// TestOwn_PiecesUntracked covers pieces that are not tracked themselves
+// (OPTIN): the second piece invalidates the last key that the connection has
+// read, so the pieces after it cannot cause further events.
 func TestOwn_PiecesUntracked(t *testing.T) {
 	f := newFake(t)
 	f.inPieces = true
@@ -246,8 +246,8 @@ func TestOwn_Blocking(t *testing.T) {
 	c.send("BLMOVE from to LEFT RIGHT 0", "PING")
 	c.want("$1\ny", invalid("to"), "+PONG")
 
-	// The group is tried several times, as in a dry run, and only the last try is
-	// executed.
+	// The group is sent twice. As a whole, it is refused; then its only piece
+	// is executed.
 	f.inPieces = true
 	w.expect("RPUSH from z", ":1")
 	c.expect("LRANGE to 0 -1", "*2\n$1\nx\n$1\ny")

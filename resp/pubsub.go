@@ -118,8 +118,8 @@ var (
 	unsubscribeNames = [...]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
 )
 
-// topicSlice is the number of topics of a command between two checks whether
-// the connection has to yield.
+// topicSlice is the number of topics that a command handles between two checks
+// whether the connection has to yield.
 const topicSlice = 64
 
 func subscribe(c *conn, args [][]byte) fsm.Reply    { return c.subscribe(pubsub.Channels, args[1:]) }

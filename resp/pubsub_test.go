@@ -152,8 +152,10 @@ func TestPubSub_SlowSubscriber(t *testing.T) {
 	}
 }
 
-// TestPubSub_Missed checks that the node disconnects the subscribers that may
-// have missed messages when messages were lost on their way to this node.
+// TestPubSub_Missed checks what happens if events are lost on their way to the
+// node: the node disconnects the subscribers, because they may have missed
+// messages, and sends an invalidation of all keys to the clients that track
+// keys.
 func TestPubSub_Missed(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f)

@@ -31,7 +31,7 @@ func redis(t *testing.T, options ...string) string {
 }
 
 // transcripts are sent to Redis and to Holdfast, each on a new connection. The
-// replies must be equal to the byte.
+// replies must be equal byte for byte.
 var transcripts = []string{
 	`PING; PING hi; PING a b; ECHO; ECHO hi; FOO bar baz; foo; FOO ”; CLIENT; CLIENT FOO; client|id; CONFIG FOO; CLUSTER FOO; MEMORY FOO; ACL FOO; COMMAND FOO; SLOWLOG FOO; LATENCY FOO; MODULE FOO`,
 	`SELECT 0; SELECT 15; SELECT 16; SELECT -1; SELECT x; SELECT 99999999999; SELECT; SELECT 0 1`,

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// A write is acknowledged when a majority stores it. That is the leader, and at
-// least as many other nodes as half of the number of voters (rounded down). A
+// A write is acknowledged when a majority stores it. A majority is the leader
+// and at least half as many other nodes as there are voters (rounded down). A
 // node reports that many other nodes as its replicas; which nodes these are
 // does not matter. INFO, ROLE and WAIT report the same number on every node,
 // whether or not there is a leader, because Redisson compares the numbers that
@@ -80,7 +80,7 @@ func role(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Array([]fsm.Reply{fsm.Bulk("master"), fsm.Int(int64(st.Applied)), fsm.Array(replicas)})
 }
 
-// following prints the lines of INFO replication that a replica has.
+// following prints the lines of INFO replication that only a replica has.
 // slave_read_only is 1 only in Clustered mode: in Monitored mode a follower
 // forwards writes.
 func (p *infoPage) following(leader topology.Peer, up bool) {
@@ -141,9 +141,10 @@ func waitaof(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Array([]fsm.Reply{fsm.One, fsm.Int(int64(len(c.srv.cluster.State().Replicas)))})
 }
 
-// follows reports whether this node calls itself a replica. If it does, leader is
-// the leader, with port "0" if the node does not know it, and up reports whether
-// there is a leader now. Otherwise, leader and up have no meaning.
+// follows reports whether this node calls itself a replica. If it does, leader
+// is the leader, with port "0" if the node does not know the leader's address,
+// and up reports whether there is a leader now. Otherwise, leader and up have
+// no meaning.
 func (s *Server) follows() (leader topology.Peer, up, yes bool) {
 	if s.cfg.Mode != Monitored && s.cfg.Mode != Clustered || s.cfg.Topology.Leads() {
 		return topology.Peer{}, true, false

@@ -35,8 +35,8 @@ func connectSlow(t *testing.T, s *resp.Server) *client {
 	return c
 }
 
-// readSlowly reads the bytes that want contains, a few at a time, and fails if
-// the server sends others.
+// readSlowly reads as many bytes as want contains, at most 100,000 at a time,
+// and fails if the server sends other bytes.
 func (c *client) readSlowly(want string) {
 	c.t.Helper()
 	if err := c.conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
@@ -139,7 +139,7 @@ func TestReplies_Tracking(t *testing.T) {
 	}
 }
 
-// patient raises the deadlines, so that clients have time to begin reading.
+// patient raises the write timeout, so that clients have time to begin reading.
 func patient(c *resp.Config) { c.Limits.WriteTimeout = 5 * time.Minute }
 
 func limited(n int64) func(*resp.Config) {
@@ -159,9 +159,9 @@ func evicted(c *client) (n int) {
 	return n
 }
 
-// TestClientMemory_Replies checks that a large reply waits while other connections
-// use up the memory for clients, until the connections that make no progress are
-// closed.
+// TestClientMemory_Replies checks that a large reply waits while other
+// connections use up the memory for clients, until the server closes a
+// connection that makes no progress.
 func TestClientMemory_Replies(t *testing.T) {
 	f := newFake(t)
 	s := serve(t, f, limited(16<<20))
@@ -437,8 +437,9 @@ func TestReplies_Hello(t *testing.T) {
 	}
 }
 
-// A connection that a command of its own transaction ends still gets the whole
-// reply, however large the reply is.
+// TestReplies_LargeBeforeEnd checks a connection that a command of its own
+// transaction ends. The connection still gets the whole reply, even if the
+// reply is large.
 func TestReplies_LargeBeforeEnd(t *testing.T) {
 	c := dial(t, serve(t, newFake(t)))
 	const n = 300_000

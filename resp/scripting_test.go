@@ -7,10 +7,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// TestSessionCommands_InScripts compares the commands that the state machine
-// refuses when a script calls them with the rows of the command table. A script
-// must get the error that a command is not allowed in scripts, not that the
-// command does not exist.
+// TestSessionCommands_InScripts checks that the state machine knows which
+// connection commands scripts may not call. A script must get the error that a
+// command is not allowed in scripts, not that the command does not exist.
 func TestSessionCommands_InScripts(t *testing.T) {
 	allowed := map[string]bool{"ping": true, "echo": true, "select": true}
 	for _, cmd := range resp.ConnectionCommands() {

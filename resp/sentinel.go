@@ -9,8 +9,8 @@ import (
 )
 
 // A Sentinel port reports one master, the leader. Raft elects the leader; the
-// Sentinel has no part in it. The port names a node only after a majority has
-// confirmed it as leader.
+// Sentinel does not take part in the election. The port names a node only after
+// a majority has confirmed it as leader.
 var sentinelRows = []row{
 	{cmd: &fsm.Command{
 		Name: "sentinel", Arity: -2,

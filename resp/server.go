@@ -45,14 +45,15 @@ type Cluster interface {
 	// this node. Want sets the kinds of events that l receives from then on.
 	Listen(l Listener)
 	Want(kinds fsm.EventKinds)
-	// EventsDelivered calls f once the listener has received all events of the
-	// log up to index, or will receive no more events. f must not block.
+	// EventsDelivered calls f as soon as the listener has received all events
+	// of the log up to index, or will receive no more events. f must not block.
 	EventsDelivered(index uint64, f func())
-	// OwnEventsDelivered calls f once the listener has received all events that
-	// this node's groups up to the number group caused, or will receive no more
-	// events. Executor.Sent returns the number of a group. f gets the position of
-	// the group in the log: the index of its entry, and its position in the entry
-	// (fsm.Event.Group). The index is 0 if it is not known.
+	// OwnEventsDelivered calls f as soon as the listener has received all
+	// events that this node's groups up to the number group caused, or will
+	// receive no more events. Executor.Sent returns the number of a group. f
+	// gets the position of the group in the log: the index of its entry, and
+	// its position in the entry (fsm.Event.Group). The index is 0 if it is not
+	// known.
 	OwnEventsDelivered(group uint64, f func(index uint64, position int))
 	// FeatureVersion returns the feature version of the cluster. If the version
 	// that this node knows is below need, FeatureVersion first catches up with the
@@ -92,7 +93,7 @@ type Listener interface {
 type State struct {
 	NodeID, ClusterID, Role, Leader string
 	Term, Commit, Applied           uint64
-	// Replicas contains other nodes, as many as store every write before it is
+	// Replicas contains as many other nodes as store every write before it is
 	// acknowledged. WAIT returns their number.
 	Replicas []Replica
 	Ready    bool
@@ -130,8 +131,8 @@ type Config struct {
 	// RequirePass is the password that the default user gets if the cluster has no
 	// default user yet. It is "" for no password.
 	RequirePass string
-	// Users are the users of --acl-file. A cluster without users takes these users
-	// over. They contain no default user if RequirePass is set.
+	// Users are the users of --acl-file. If the cluster has no users, it adopts
+	// these users. If RequirePass is set, Users contains no default user.
 	Users []*acl.User
 	// LockDelay is the value that the setting lock-delay gets if the cluster has no
 	// value yet. It is "" if the setting must not get a value.
@@ -141,8 +142,8 @@ type Config struct {
 	// LimitFlags are the flags that limit clients, by name without dashes.
 	LimitFlags map[string]LimitFlag
 	Logger     hclog.Logger
-	// Audit receives a line for each administrative command and for each failed
-	// login. If Audit is nil, there is no audit log.
+	// Audit receives lines about administrative commands and failed logins. If
+	// Audit is nil, there is no audit log.
 	Audit hclog.Logger
 	// NodeID is the name of this node in Audit.
 	NodeID   string
@@ -192,7 +193,7 @@ type Server struct {
 	conns map[uint64]*conn
 }
 
-// diagnostics contains the records that the server makes for operators.
+// diagnostics contains the records that the server keeps for operators.
 type diagnostics struct {
 	monitors monitorStream
 	slowlog  slow.Log
@@ -335,7 +336,8 @@ func (l lateCloseListener) Accept() (net.Conn, error) {
 }
 
 // newMetrics returns the metrics of a port, and gives each row of its command
-// table a series. The subcommands of a command on data count for the container.
+// table a series. The subcommands that the cluster executes count for their
+// container.
 func newMetrics(rows map[string]*row, state metrics.State) *metrics.Port {
 	m := metrics.New(state)
 	for _, r := range rows {
@@ -389,7 +391,7 @@ func (s *Server) Close() error {
 // the server and the cluster have been closed.
 func (s *Server) Wait() { s.life.users.Wait() }
 
-// refuseWork makes handle refuse pipelines.
+// refuseWork makes handle refuse pipelines, and ends pauses and sleeps.
 func (s *Server) refuseWork() {
 	if !s.life.closing.Swap(true) {
 		close(s.life.stopping)
@@ -589,14 +591,15 @@ type Mode int
 
 const (
 	// Standalone is a plain server. Every node calls itself a master, because
-	// every node takes writes.
+	// every node accepts writes.
 	Standalone Mode = iota
-	// Monitored is a plain server with a Sentinel port next to it. The leader calls
-	// itself a master, the followers call themselves its replicas. All of them
-	// still take writes.
+	// Monitored is a plain server with a Sentinel port next to it. The leader
+	// calls itself a master, and the followers call themselves its replicas.
+	// All of them still accept writes.
 	Monitored
-	// Clustered is a node of a Redis Cluster with one shard. Only the leader
-	// takes commands with keys; the followers redirect them to the leader.
+	// Clustered is a node of a Redis Cluster with one shard. The followers
+	// redirect commands with keys to the leader, except for reads after
+	// READONLY.
 	Clustered
 	// Sentinel is a Redis Sentinel. It has no data commands.
 	Sentinel

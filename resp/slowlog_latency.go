@@ -132,9 +132,10 @@ func fromOwnNode(c net.Conn) bool {
 	}
 }
 
-// slow records a command that took d as a latency event and in the slow log, if d
-// reaches their thresholds. more is the number of other commands that ran in the
-// same group and took the same time.
+// slow records a command that took the time d: as a latency event if d reaches
+// the threshold for latency events, and in the slow log if d reaches the
+// threshold of the slow log. more is the number of other commands that ran in
+// the same group and took the same time.
 func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration) {
 	c.srv.diag.latency.Record(fast, d)
 	if !c.srv.diag.slowlog.Wants(d) || len(args) == 0 || fromOwnNode(c.net) {
@@ -150,8 +151,9 @@ func (c *conn) slow(r *row, args [][]byte, more int, fast bool, d time.Duration)
 	c.srv.diag.slowlog.Add(e)
 }
 
-// An entry contains at most slowArgs arguments, and at most slowArgBytes bytes of
-// each, as in Redis. It says how many arguments and bytes it omits.
+// An entry contains at most slowArgs words of a command, and at most
+// slowArgBytes bytes of each word, as in Redis. The entry says how much it
+// omits.
 const (
 	slowArgs     = 32
 	slowArgBytes = 128
@@ -272,6 +274,7 @@ func latencyHistogram(c *conn, args [][]byte) fsm.Reply {
 }
 
 // These are the bounds and the initial values of the settings of the slow log.
+// startSlowerThan is in microseconds.
 const (
 	maxSlowlog      = 100_000 // maximum of slowlog-max-len
 	startSlowlog    = 128

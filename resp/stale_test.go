@@ -135,8 +135,8 @@ func TestTracking_NeverStale(t *testing.T) {
 				}
 			}
 			delivered := make(chan struct{})
-			// This goroutine acts as the node. It applies the entries that the
-			// leader's machine has executed, at random times.
+			// This goroutine acts as the node. At random times, it applies the
+			// entries that the leader's state machine has executed.
 			go func() {
 				defer close(delivered)
 				rng := rand.New(rand.NewPCG(1, 2))

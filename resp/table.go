@@ -42,8 +42,8 @@ type row struct {
 	stats   *metrics.Series
 }
 
-// hooks are functions that connections call for one command or a few, at one
-// point in the handling of a command. A hook that is nil does nothing.
+// hooks are functions of a command that connections call at certain points
+// while they handle the command. A hook that is nil does nothing.
 type hooks struct {
 	// check returns the error for a command on data that must not run with these
 	// arguments, or "". It is called directly before the command joins a group.
@@ -65,8 +65,9 @@ type hooks struct {
 	answered func(c *conn)
 	// tracks returns the effect of the command on the connection's tracking.
 	tracks func(args [][]byte) trackingChange
-	// secrets calls hide with the index of each argument that may be a password.
-	// MONITOR and the slow log do not show these arguments.
+	// secrets calls hide with the index of each argument that may be a
+	// password. MONITOR, the slow log and the audit log do not show these
+	// arguments.
 	secrets func(args [][]byte, hide func(i int))
 }
 
@@ -286,7 +287,8 @@ func (r *row) wrongArity(args [][]byte) string {
 	return ""
 }
 
-// lookup finds the row of a name in any case. It does not allocate.
+// lookup finds the row of a name. The case of the letters does not matter.
+// lookup does not allocate.
 func lookup(rows map[string]*row, name []byte) *row {
 	if r := rows[string(name)]; r != nil {
 		return r

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// TestPubsub_MatchBudget checks that a connection whose patterns take too many
-// steps to match is closed. The other connections, with the same patterns or
-// with their own, get their messages.
+// TestPubsub_MatchBudget checks that each connection whose patterns take too
+// many steps to match is closed, even if two connections have the same
+// patterns. A connection with another pattern gets its messages.
 func TestPubsub_MatchBudget(t *testing.T) {
 	s := serve(t, newFake(t))
 	resp.StopMatchClock(s)

@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// TestTrace checks which groups a connection records: one for each pipeline, with
-// the name of its first command, after its replies.
+// TestTrace checks that a connection records a group for each pipeline with
+// commands on data, after it has sent the replies. The record contains the name
+// of the first command, or exec for a transaction.
 func TestTrace(t *testing.T) {
 	f := newFake(t)
 	var mu sync.Mutex

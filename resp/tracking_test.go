@@ -23,8 +23,8 @@ func TestTracking_Modes(t *testing.T) {
 		c.expect("CLIENT TRACKING "+mode, "+OK")
 		return c
 	}
-	// Each connection receives one invalidation of a key that it has read, or an
-	// invalidation of every key that has its prefix.
+	// Each connection receives one invalidation of a key that it has read, or,
+	// in mode BCAST, an invalidation of every key that has one of its prefixes.
 	normal, optin, optout, bcast, noloop := client("ON"), client("ON OPTIN"), client("ON OPTOUT"), client("ON BCAST PREFIX a PREFIX b NOLOOP"), client("ON NOLOOP")
 	normal.expect("GET a1", "_", "MGET c1 c2", "*2\n_\n_")
 	optin.expect("GET a1", "_", "CLIENT CACHING YES", "+OK", "GET b1", "_", "GET c1", "_")

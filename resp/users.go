@@ -72,8 +72,8 @@ type identity struct {
 }
 
 // seedOf returns the first users of a cluster, in the form in which the state
-// stores users. These are the users of --acl-file, and a default user with the
-// password of --requirepass.
+// stores users. These are the users of --acl-file and, if --requirepass is set,
+// a default user with this password.
 func seedOf(catalog *acl.Catalog, users []*acl.User, password string) []fsm.User {
 	var out []fsm.User
 	if password != "" {
@@ -93,8 +93,9 @@ func (s *Server) AcceptsAnyPassword(user string) bool {
 	return a != nil && a.Open()
 }
 
-// Permits reports whether a user may run a command, by the users that this node
-// knows. Unlike a refused command, a negative answer adds no entry to the ACL log.
+// Permits reports whether a user may run a command, according to the users that
+// this node knows. Unlike a refused command, a negative answer adds no entry to
+// the ACL log.
 func (s *Server) Permits(user string, command ...string) bool {
 	args := make([][]byte, len(command))
 	for i, arg := range command {
@@ -161,8 +162,8 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 		}
 		if a == nil || a.version != k.Version || a.born != k.Born {
 			u, err := acl.Parse(s.cmds.catalog, k.Name, k.Rules)
-			// The user may run nothing: that is safer than rules that were not
-			// intended.
+			// If the rules cannot be parsed, the user may run nothing: that is
+			// safer than rules that were not intended.
 			if err != nil {
 				s.log.Error("cannot parse the rules of a user", "user", k.Name, "error", err)
 				u = acl.NewUser(s.cmds.catalog, k.Name, acl.Options{})
@@ -186,7 +187,7 @@ func (s *Server) compile(table *fsm.Users, old *userSet) *userSet {
 func (c *conn) applyUser() (changed bool) {
 	c.mu.Lock()
 	a := c.srv.accounts.current.Load().find(c.info.user)
-	if a != nil && c.user.born == 0 { // a user of the ACL file, which the cluster has taken over
+	if a != nil && c.user.born == 0 { // a user of the ACL file, which the cluster has adopted
 		c.user.born = a.born
 	}
 	gone := a == nil || a.born != c.user.born && a.Name != acl.DefaultUser
@@ -491,18 +492,20 @@ func (c userClient) seed() error {
 // users of the cluster after its start.
 const bootstrapEvery = 50 * time.Millisecond
 
-// oldFeaturesAttempts is after how many attempts the server logs that the cluster
-// cannot have the setting of a flag yet. A new cluster needs about a second.
+// oldFeaturesAttempts is the number of attempts after which the server logs
+// that the cluster cannot have the setting of a flag yet. A new cluster needs
+// about a second.
 const oldFeaturesAttempts = 200
 
-// lockDelayChecks is how often a server that has written its --lock-delay reads
-// the setting again. Another node that started at the same time may also have
-// found no value. It may overwrite this server's value while this server
-// repeats its reads.
+// lockDelayChecks is the number of times that a server which has written its
+// --lock-delay reads the setting again. Another node that started at the same
+// time may also have found no value, and may overwrite this server's value
+// shortly afterward.
 const lockDelayChecks = 100
 
 // bootstrapUsers reads the users of the cluster as soon as there is a leader,
-// and writes the users that are missing.
+// and writes the users that are missing. It does the same for the setting
+// lock-delay.
 func (s *Server) bootstrapUsers() {
 	users := userClient{s, s.cluster.NewExecutor()}
 	t := time.NewTicker(bootstrapEvery)

@@ -41,7 +41,7 @@ func (m *Mux) serve(c *conn) {
 	}
 	handler(stream)
 	if err := stream.drainAndClose(); err != nil {
-		m.log.Debug("close stream", "remote", c.RemoteAddr(), "error", err)
+		m.log.Debug("cannot close stream", "remote", c.RemoteAddr(), "error", err)
 	}
 }
 
@@ -241,9 +241,9 @@ func (r *refusals) allow(node string, why *refusal) (skipped int, ok bool) {
 	return t.allow()
 }
 
-// forget forgets the kind whose next line is allowed first. That is a kind with a
-// short pause, such as a name that a stranger has just invented, rather than a removed
-// node whose pause has grown. r.mu must be held.
+// forget forgets the kind whose next line is allowed first. Usually, this is a
+// kind with a short pause, such as a name that a stranger has just invented,
+// and not a removed node whose pause has grown. r.mu must be held.
 func (r *refusals) forget() {
 	var first refusalKind
 	var at time.Time

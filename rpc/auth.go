@@ -14,9 +14,10 @@ import (
 	"slices"
 )
 
-// MinSecret is the minimum length of Config.Secret in bytes. Any host that
-// connects to the port receives a value computed from the secret and can try
-// secrets against it offline, so the secret must be too long to guess.
+// MinSecret is the minimum length of Config.Secret in bytes. Any host that can
+// connect to the port can obtain a value computed from the secret, and can then
+// try secrets against this value offline. So the secret must be too long to
+// guess.
 const MinSecret = 32
 
 const (
@@ -58,7 +59,8 @@ type authenticator struct {
 	proofKey []byte
 }
 
-// newKeyring returns nil if there is no secret.
+// newKeyring returns the keyring of a node with these secrets. Without a
+// secret, it returns nil.
 func newKeyring(secret, previous []byte, optional bool) (*keyring, error) {
 	switch {
 	case len(secret) == 0 && len(previous) > 0:
@@ -106,7 +108,7 @@ func (m *Mux) SetSecrets(secret, previous []byte) error {
 	case err != nil:
 		return err
 	case ring == nil:
-		return errors.New("rpc: no secret")
+		return errors.New("rpc: the new secret is empty")
 	}
 	stale := make(map[*conn]*Stream)
 	m.mu.Lock()
@@ -121,7 +123,7 @@ func (m *Mux) SetSecrets(secret, previous []byte) error {
 		if stream == nil {
 			c.drop()
 		} else if err := stream.close(errReplaced); err != nil {
-			m.log.Debug("close stream", "remote", c.RemoteAddr(), "error", err)
+			m.log.Debug("cannot close stream", "remote", c.RemoteAddr(), "error", err)
 		}
 	}
 	return nil

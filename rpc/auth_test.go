@@ -18,7 +18,7 @@ import (
 func secret(b byte) []byte { return bytes.Repeat([]byte{b}, rpc.MinSecret) }
 
 // twoNodes starts nodes a and b and returns them with their logs. change sets
-// the secrets in their configurations; by default, they have none.
+// the secrets in the configurations; by default, the nodes have none.
 func twoNodes(t *testing.T, change func(a, b *rpc.Config)) (a, b *rpc.Mux, logA, logB *testutil.Log) {
 	t.Helper()
 	network := newVirtualNet()
@@ -199,9 +199,9 @@ func TestSecret_Optional(t *testing.T) {
 	}
 }
 
-// tamper forwards the bytes of both directions. For bytes that the dialer sends,
-// it first calls the function in the field change with their offset and the bytes.
-// The function may modify the bytes.
+// tamper forwards the bytes of both directions. Before it forwards bytes that
+// the dialer sends, it calls change with the offset of these bytes and with the
+// bytes, which change may modify.
 type tamper struct {
 	net.Conn
 	change func(at int, b []byte)
@@ -216,8 +216,7 @@ func (c *tamper) Write(p []byte) (int, error) {
 }
 
 // TestSecret_EveryByteCounts checks that a change of any byte that the dialer
-// sends is detected: of a byte in the dialer's name in the handshake, in its
-// proof, or in a record.
+// sends is detected: of a byte of the hello, of the proof, or of a record.
 func TestSecret_EveryByteCounts(t *testing.T) {
 	const frame = "transfer 100 to alice"
 	run := func(at int) (got string, size int, err error) {

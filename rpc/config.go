@@ -14,7 +14,7 @@ import (
 // a Dialer that is zero has the value that DefaultConfig returns.
 type Config struct {
 	// BindAddr is the TCP address to listen on, "host:port". Port 0 takes any
-	// free port. It is ignored if Listener is set.
+	// free port. BindAddr is ignored if Listener is set.
 	BindAddr string
 
 	// AdvertiseAddr is the address that other nodes dial, "host:port". host may
@@ -38,15 +38,15 @@ type Config struct {
 	Secret []byte
 
 	// PreviousSecret is a second secret that this node accepts while an
-	// operator replaces it by Secret on one node after the other. Two nodes
+	// operator replaces it with Secret on one node after the other. Two nodes
 	// that connect use a secret that both have. Mux.SetSecrets changes both
 	// secrets.
 	PreviousSecret []byte
 
 	// SecretOptional lets a node with a Secret connect to and accept nodes that
-	// have none, while an operator distributes the secret to the nodes. It
-	// protects against mistakes only: a node that claims to have no secret is
-	// accepted.
+	// have none, while an operator distributes the secret to the nodes. While
+	// it is set, the secret protects against mistakes only: a node that claims
+	// to have no secret is accepted.
 	SecretOptional bool
 
 	// Authorize is the acceptor's check of a dialer. A non-nil error refuses
@@ -74,9 +74,10 @@ type Config struct {
 	// connecting plus the handshake on the dialing side. The default is 5 s.
 	HandshakeTimeout time.Duration
 
-	// WriteTimeout ends a stream that has bytes to write while the peer accepts
-	// no byte for that long. It also bounds how long a stream whose handler has
-	// returned may take to deliver its last frames. The default is 10 s.
+	// WriteTimeout ends a stream if it has bytes to write, and the peer accepts
+	// none of them for that long. It also bounds how long a stream whose
+	// handler has returned may take to deliver its last frames. The default is
+	// 10 s.
 	WriteTimeout time.Duration
 
 	// MaxConns bounds the accepted connections. At the limit, the oldest
@@ -89,12 +90,12 @@ type Config struct {
 	// must be equal on all nodes. The default is 32 MiB.
 	MaxFrame int
 
-	// MaxQueue is the number of bytes that may wait in a stream's outbox before
-	// Send blocks. The default is 64 MiB.
+	// MaxQueue is the number of bytes that may wait to be written to a stream
+	// before Send blocks. The default is 64 MiB.
 	MaxQueue int
 
-	// Listener replaces listening on BindAddr. TLS, tests and virtual networks
-	// set it. The Mux closes it.
+	// Listener, if set, is used instead of a TCP listener on BindAddr. TLS,
+	// tests and virtual networks set it. The Mux closes it.
 	Listener net.Listener
 
 	// Dialer replaces the default dialer, which uses TCP with keepalive and
@@ -105,8 +106,8 @@ type Config struct {
 	Logger hclog.Logger
 }
 
-// DefaultConfig returns a Config with every default filled in, except Self,
-// which the caller must set. It listens on a free port of the loopback
+// DefaultConfig returns a Config with the default values. The caller must set
+// Self. A Mux with this Config listens on a free port of the loopback
 // interface.
 func DefaultConfig() Config {
 	cfg := Config{BindAddr: "127.0.0.1:0", Logger: hclog.Default().Named("rpc")}
@@ -118,7 +119,7 @@ func DefaultConfig() Config {
 // idle connection, it detects a vanished host after 5 + 3*2 seconds.
 var KeepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
-// fill replaces zero values by defaults.
+// fill replaces zero values with defaults.
 func (c *Config) fill() {
 	if c.HandshakeTimeout == 0 {
 		c.HandshakeTimeout = 5 * time.Second

@@ -37,7 +37,7 @@ func (c *conn) Close() error {
 // because the caller reports the failure.
 func (c *conn) drop() {
 	if err := c.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		c.mux.log.Debug("close connection", "remote", c.RemoteAddr(), "error", err)
+		c.mux.log.Debug("cannot close connection", "remote", c.RemoteAddr(), "error", err)
 	}
 }
 

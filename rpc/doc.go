@@ -12,7 +12,7 @@
 //
 // # Handshake
 //
-// All integers are big endian. The dialer speaks first:
+// All integers of a fixed size are big endian. The dialer speaks first:
 //
 //	magic  4 bytes  F7 'H' 'F' 'P'
 //	layout u8       1; the layout of the body
@@ -26,7 +26,7 @@
 //
 //	magic  4 bytes  F7 'H' 'F' 'P'
 //	layout u8       1
-//	status u8       0: welcome; else the Reason of the refusal
+//	status u8       0: welcome; 7: challenge (see below); else the Reason of the refusal
 //	length u16      bytes of body, at most 4096
 //	body            status 0: the acceptor's own Hello, laid out as above; else an error text, UTF-8
 //
@@ -82,9 +82,9 @@
 //	type    u8   chosen by the caller; all 256 values are free
 //	payload
 //
-// A frame over the limit ends the stream, and so does a frame that the end of
-// the connection truncates. There are no pings, and no flow control beyond that
-// of TCP: callers that need them implement them.
+// A received frame over the limit ends the stream, and so does a frame that the
+// end of the connection truncates. There are no pings, and no flow control
+// beyond that of TCP: callers that need them implement them.
 //
 // # Records
 //
@@ -108,15 +108,16 @@
 //     Config.WriteTimeout ends the stream.
 //   - Give every wait for an answer a timeout of its own. A vanished host is
 //     detected by TCP keepalive (11 s on an idle connection) or by WriteTimeout
-//     (once the kernel's send buffer is full). Between the two, TCP resends a
-//     small amount of data, and gives up only after many minutes.
+//     (once the kernel's send buffer is full). If the connection is not idle and
+//     the buffer is not full, TCP resends the data, and gives up only after many
+//     minutes.
 //   - Return from a handler when its stream ends (Recv fails, Done is closed):
 //     Mux.Close waits for handlers. A handler must not call Mux.Close.
 //   - Remember that without Config.Secret, or with SecretOptional, an identity
 //     is only claimed. With a secret a node proves that it belongs to the
 //     cluster, but not which of its nodes it is.
 //   - Set Config.RaftPeer and Config.Verify. Raft dials addresses, not nodes,
-//     and its requests do not name the node that they are for. If two nodes
-//     swapped addresses, or a node came back with an empty disk under its old
-//     name, a leader would count answers about the wrong log.
+//     and its requests do not name the node that they are for. Without these
+//     checks, if two nodes swapped addresses, or a node came back with an empty
+//     disk under its old name, a leader would count answers about the wrong log.
 package rpc

@@ -76,8 +76,8 @@ func TestFrameReader_PassesConnectionErrors(t *testing.T) {
 	}
 }
 
-// TestFrameReader_ClaimIsNotAllocated checks that a header that claims 32 MiB
-// allocates no more memory than the bytes that follow it.
+// TestFrameReader_ClaimIsNotAllocated checks that the memory for a frame grows
+// with the bytes that arrive, and not with the 32 MiB that the header claims.
 func TestFrameReader_ClaimIsNotAllocated(t *testing.T) {
 	const limit = 32 << 20
 	for _, sent := range []int{0, 100_000, 1 << 20} {
@@ -90,8 +90,8 @@ func TestFrameReader_ClaimIsNotAllocated(t *testing.T) {
 				}
 			}
 		})
-		// The limit covers the read buffer, the payload's buffers while they
-		// doubled (4x), and small allocations.
+		// The limit covers the read buffer, the buffers of the payload, whose
+		// size doubles each time (4x), and small allocations.
 		if got, want := result.AllocedBytesPerOp(), int64(readBuffer+4*max(sent, readBuffer)+4096); got > want {
 			t.Errorf("%d bytes sent: got %d bytes allocated, want at most %d", sent, got, want)
 		}

@@ -191,7 +191,7 @@ func TestDial_ErrWrongNode(t *testing.T) {
 }
 
 // relayAs forwards one connection. The bytes that the dialer sends must end
-// with from. relayAs replaces this end by to, which has the same length.
+// with from. relayAs replaces this end with to, which has the same length.
 func relayAs(t *testing.T, l net.Listener, network *virtualNet, addr, from, to string) {
 	front, err := l.Accept()
 	if err != nil {

@@ -273,7 +273,7 @@ func WhatAnswers(err error) string {
 type notPeerError struct{ first []byte }
 
 func (e *notPeerError) Error() string {
-	return fmt.Sprintf("%v: it began with %q, %s", ErrNotPeer, e.first, describeProtocol(e.first))
+	return fmt.Sprintf("%v: it began with %q (%s)", ErrNotPeer, e.first, describeProtocol(e.first))
 }
 
 func (e *notPeerError) Unwrap() error { return ErrNotPeer }
@@ -299,5 +299,5 @@ func describeProtocol(first []byte) string {
 		bytes.HasPrefix(first, []byte("HEAD")) || bytes.HasPrefix(first, []byte("PUT")):
 		return "looks like HTTP"
 	}
-	return "which is no known protocol"
+	return "no known protocol"
 }

@@ -151,7 +151,7 @@ func (m *Mux) shut() error {
 		if o.stream == nil {
 			o.conn.drop()
 		} else if err := o.stream.close(ErrClosed); err != nil {
-			m.log.Debug("close stream", "remote", o.conn.RemoteAddr(), "error", err)
+			m.log.Debug("cannot close stream", "remote", o.conn.RemoteAddr(), "error", err)
 		}
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {

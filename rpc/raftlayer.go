@@ -46,8 +46,8 @@ func (l *raftLayer) Accept() (net.Conn, error) {
 }
 
 // deliver passes an accepted connection to Accept. deliver fails if Accept does
-// not take the connection within Config.HandshakeTimeout, because the dialer
-// may have closed it after so long.
+// not take the connection within Config.HandshakeTimeout, because by then the
+// dialer may have closed the connection.
 func (l *raftLayer) deliver(c *conn) error {
 	timer := time.NewTimer(l.mux.cfg.HandshakeTimeout)
 	defer timer.Stop()
@@ -85,8 +85,8 @@ func (l *raftLayer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Co
 	return c, nil
 }
 
-// Addr returns the advertised address. Raft puts it into every request as its
-// own.
+// Addr returns the advertised address. Raft puts it into every request as the
+// address of this node.
 func (l *raftLayer) Addr() net.Addr { return l.mux.Addr() }
 
 // Close ends Accept and closes all connections of this layer.

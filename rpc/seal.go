@@ -19,10 +19,10 @@ import (
 //	tag    16 bytes  with a secret, instead of sum: GMAC of the payload
 //	payload
 //
-// TCP's own checksum has 16 bits, and every middlebox computes it again, so
-// some changed bytes pass it. Raft's requests have no checksum: a changed bit
-// in a commit index, a term or the key of a lock would be accepted. The first
-// sum covers the handshake of both sides, so a changed name is detected too. A
+// TCP's own checksum has 16 bits, and every middlebox computes it again, so it
+// misses some changed bytes. Raft's requests have no checksum: a changed bit in
+// a commit index, a term or the key of a lock would be accepted. The first sum
+// covers the handshake of both sides, so a changed name is detected too. A
 // detected change ends the connection. The data is sent again on the next
 // connection, as after any broken connection.
 //
@@ -40,9 +40,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sealedConn is a connection that carries raw bytes until seal, and records
-// afterwards. At any time, only one goroutine may call Read, and only one may
-// call Write.
+// sealedConn is a connection that carries raw bytes until seal or sealKeyed is
+// called, and records afterward. At any time, only one goroutine may call Read,
+// and only one may call Write.
 type sealedConn struct {
 	net.Conn
 
@@ -109,8 +109,8 @@ type mark struct {
 func (r *recordCheck) mark() mark   { return mark{r.sum, r.count} }
 func (r *recordCheck) reset(m mark) { r.sum, r.count = m.sum, m.count }
 
-// seal begins the records of a connection without a secret. transcript is what
-// both sides have sent in the handshake, the dialer first.
+// seal makes a connection without a secret use records from now on. transcript
+// is what both sides have sent in the handshake, the dialer first.
 func (c *sealedConn) seal(transcript ...[]byte) {
 	sum := uint32(0)
 	for _, b := range transcript {
@@ -119,8 +119,8 @@ func (c *sealedConn) seal(transcript ...[]byte) {
 	c.begin(recordHeader, recordCheck{sum: sum}, recordCheck{sum: sum})
 }
 
-// sealKeyed begins the records of a connection with a secret. The keys were
-// derived from all messages of the handshake.
+// sealKeyed makes a connection with a secret use records from now on. The keys
+// were derived from all messages of the handshake.
 func (c *sealedConn) sealKeyed(write, read cipher.AEAD) {
 	c.begin(keyedHeader, recordCheck{mac: write}, recordCheck{mac: read})
 }
@@ -253,7 +253,7 @@ func (c *sealedConn) writeRecords(p []byte) (n int, err error) {
 	return n, err
 }
 
-// CloseWrite signals the other side that no more bytes follow, if the
+// CloseWrite signals to the other side that no more bytes follow, if the
 // underlying connection supports that.
 func (c *sealedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {

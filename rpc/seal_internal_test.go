@@ -39,8 +39,8 @@ func (p *pipeEnd) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// sealedPair returns the two ends of a connection. The ends are keyed if the
-// connection has a secret.
+// sealedPair returns the writing end and the reading end of a connection, and
+// the bytes between them. keyed says whether the connection has a secret.
 func sealedPair(rng *rand.Rand, limit int, keyed bool) (w, r *sealedConn, wire *bytes.Buffer) {
 	wire = &bytes.Buffer{}
 	w = &sealedConn{Conn: &pipeEnd{out: wire, rng: rng, limit: limit}}
@@ -50,8 +50,8 @@ func sealedPair(rng *rand.Rand, limit int, keyed bool) (w, r *sealedConn, wire *
 	return w, r, wire
 }
 
-// sealAs begins the records of a connection. Here, transcript is what the dialer
-// has sent in the handshake, and both directions use the same key.
+// sealAs makes a connection use records from now on. Here, transcript is what
+// the dialer has sent in the handshake, and both directions use the same key.
 func sealAs(c *sealedConn, keyed bool, transcript string) {
 	if !keyed {
 		c.seal([]byte(transcript), []byte("welcome"))
@@ -195,7 +195,7 @@ func TestSealedConn_NoticesForgeries(t *testing.T) {
 		for range test.times - 1 {
 			wire.Write(record)
 		}
-		wire.Write(make([]byte, keyedHeader)) // fills the header if it was shorter than keyedHeader
+		wire.Write(make([]byte, keyedHeader)) // the reader checks a record only when it has keyedHeader bytes
 		got, err := io.ReadAll(end(ours, true, wire))
 		if string(got) != test.want || !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %q, %v; want %q and then damage", test.name, got, err, test.want)

@@ -52,7 +52,7 @@ type Stream struct {
 	writing  bool
 	accepted uint64 // bytes ever put into the outbox
 	written  uint64 // bytes ever written; the queue has accepted-written bytes
-	err      error  // why the stream ended; nil while it lives
+	err      error  // why the stream ended; nil while it is open
 }
 
 func newStream(c *conn, peer Hello, cfg *Config) *Stream {
@@ -199,7 +199,7 @@ func (s *Stream) close(reason error) error {
 // Done returns a channel that is closed when the stream has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Err returns why the stream has ended, or nil while it lives.
+// Err returns why the stream has ended, or nil while it is open.
 func (s *Stream) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *Stream) end(reason error) error {
 // because reason is more important.
 func (s *Stream) fail(reason error) {
 	if err := s.end(reason); err != nil {
-		s.conn.mux.log.Debug("end stream", "reason", reason, "error", err)
+		s.conn.mux.log.Debug("cannot close stream", "reason", reason, "error", err)
 	}
 }
 
