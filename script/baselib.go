@@ -185,8 +185,8 @@ func baseIpairs(st *State, args []Value) []Value {
 // and recover.
 const protectSteps = 50
 
-// Protect implements pcall: it returns true and the results of f, or the error of
-// f.
+// Protect calls f for pcall and xpcall. It returns true and the results of f, or
+// the error of f.
 func (st *State) Protect(f Value, args []Value) ([]Value, *scriptError) {
 	ret, err := st.protect(f, args)
 	st.Step(protectSteps)

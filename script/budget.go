@@ -78,7 +78,7 @@ func (b *budget) reset(l Limits) {
 // Deadline, Err and Value make budget implement context.Context.
 func (b *budget) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Err is never called, because Done's channel is never closed.
+// Err is never called, because Done returns a nil channel, which is never ready.
 func (b *budget) Err() error { return nil }
 
 // Value returns nil: a budget carries no values.
@@ -125,7 +125,8 @@ func (b *budget) refuel() {
 	b.look()
 }
 
-// look ends the run if the caller has interrupted it or its time is over.
+// look ends the run if the caller has interrupted it, or if its deadline has
+// passed.
 func (b *budget) look() {
 	if b.interrupt != nil {
 		if text := b.interrupt(); text != "" {

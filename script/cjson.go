@@ -283,7 +283,7 @@ func (e *jsonEncoder) table(t *Table, depth int) {
 	e.out.AddByte('}')
 }
 
-// jsonDepth is the call depth that one level of nesting costs.
+// jsonDepth is the number that one level of nesting adds to State.nested.
 const jsonDepth = 1
 
 // arrayLength returns the length of a table that is a list, or -1 if the table

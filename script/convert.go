@@ -215,9 +215,10 @@ func (st *State) toReply(results []Value) fsm.Reply {
 	return reply
 }
 
-// converter turns values into replies. It sends a table twice when the result
-// refers to it twice, so a script's reply can be far larger than the data that
-// the script holds. The converter therefore charges the run for the reply.
+// converter turns values into replies. If the result refers to a table twice, the
+// reply contains the table twice. So a script's reply can be far larger than the
+// data that the script holds. The converter therefore charges the run for the
+// reply.
 type converter struct {
 	st      *State
 	proto   int

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/script/luac"
 )
 
-// coroutine is a gopher-lua thread with a small stack of its own. Its context
-// is that of its State, so the coroutine spends the budget of the State.
+// coroutine is a gopher-lua thread with a small stack of its own. Its context is
+// the State, so the coroutine spends the budget of the State.
 type coroutine struct {
 	L      *lua.LState
 	fn     *lua.LFunction

@@ -6,8 +6,9 @@
 // may change in any commit.
 //
 // The package has no knowledge of keys. A script's redis.call calls
-// ScriptCall.Do, which the leader points at its clone of the state machine. If
-// a run fails, the caller must discard the changes that Do has made.
+// ScriptCall.Do, with which package fsm executes the command on a clone of the
+// state machine. If a run fails, the caller must discard the changes that Do has
+// made.
 //
 //	runner := script.NewRunner(script.DefaultConfig())
 //	reply := runner.RunScript(fsm.ScriptCall{Body: src, Keys: keys, Args: args, Do: do, Proto: 2})
@@ -33,9 +34,10 @@
 //     for their work; they match patterns step by step.
 //   - The package translates gopher-lua's errors into Lua's (position.go).
 //     Package luac translates the errors of the parser.
-//   - Two of gopher-lua's variables apply to the whole process: MaxArrayIndex and
-//     CompatVarArg. MaxArrayIndex is set to 2^19, because an assignment fills a
-//     list up to its index.
+//   - The package sets two variables of gopher-lua, which apply to the whole
+//     process. It sets MaxArrayIndex to 2^19, because an assignment fills a list
+//     with nils up to the assigned index. It clears CompatVarArg, because package
+//     luac makes the table arg of vararg functions (globals.go).
 //
 // A run that is aborted discards its interpreter, and so does a run that has
 // created coroutines. The interpreters of other runs are reused. Libraries, and
@@ -47,26 +49,27 @@
 // load refuses bytecode. redis.set_repl checks its flags and changes nothing,
 // because every write is replicated. tostring of an object shows a number that
 // the run gives to the object, instead of an address. The metatable of strings
-// is read-only. collectgarbage collects nothing; its count is the amount of
-// memory that the script has created. TIME returns the time of the entry and
-// does not advance during the script. A script cannot call commands that
-// describe a node or its connections, whether or not they are read-only: INFO,
-// ROLE, PUBSUB, COMMAND, CLUSTER, MEMORY, SLOWLOG, LASTSAVE and similar
-// commands. A call of such a command gives the same error even if its number of
-// arguments is wrong. In cluster mode, scripts may access keys of several
-// slots. The local variables of a library last for one call.
+// is read-only. collectgarbage collects nothing; with "count", it returns the
+// amount of memory that the run has created. TIME returns the time of the entry
+// and does not advance during the script. A script cannot call commands that
+// describe a node or its connections, whether or not these commands are
+// read-only: INFO, ROLE, PUBSUB, COMMAND, CLUSTER, MEMORY, SLOWLOG, LASTSAVE and
+// similar commands. A call of such a command gives the same error even if its
+// number of arguments is wrong. In cluster mode, scripts may access keys of
+// several slots. The local variables of a library last for one call. A script can
+// have at most 256 KiB.
 //
 // # Differences that come from gopher-lua
 //
 // pairs uses the order of insertion; Lua leaves the order open. For a list with
-// holes, # may return a different border than Lua does. # counts at most 2^19
+// holes, # may return a different border than Lua does. # counts fewer than 2^19
 // elements of a list. goto is a keyword. A function has at most 200 registers,
 // so a call is refused if its text has more than about 190 arguments. Names in
 // errors follow the source text, not the instructions. The stack is about 5000
 // calls deep. A ; may be a statement, a hexadecimal numeral has no exponent,
 // and a zero byte does not end a text. next with a key that was never in the
 // table ends the iteration without an error. A function that pcall calls has no
-// position to put into an error of level 2. A script has at most 256 KiB.
+// position to put into an error of level 2.
 //
 // The operator ^, exp, log and the trigonometric functions are those of Go,
 // which may differ from C's in the last bit: 8^(1/3) is a little less than 2.

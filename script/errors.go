@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// These are the reasons for which a run ends before the script finishes.
-// errors.Is finds them in an Abort.
+// These are the reasons why a run can end before the script finishes. errors.Is
+// finds them in an Abort.
 var (
 	// ErrSteps means that the script did more work than Limits.Steps allows.
 	ErrSteps = errors.New("it ran too long (instructions)")

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/script"
 )
 
-// fuzzDo returns each kind of reply; the first argument selects the kind.
+// fuzzDo returns one of many kinds of reply. The total length of the arguments
+// selects the kind.
 func fuzzDo(args [][]byte) fsm.Reply {
 	n := 0
 	for _, a := range args {

@@ -16,8 +16,8 @@ func init() {
 	lua.CompatVarArg = false
 }
 
-// maxList is the maximum length of a table's list, and therefore the maximum
-// that # can return.
+// maxList bounds the list of a table: gopher-lua keeps only indices below maxList
+// in the list. So # returns less than maxList.
 const maxList = 1 << 19
 
 // A table is read-only when its metatable is one of these two. No script can

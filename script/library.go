@@ -85,7 +85,7 @@ const (
 	textRegisterNoCall = textRegister + " must get a callback argument"
 )
 
-// registerSteps is the price of redis.register_function.
+// registerSteps is the price of redis.register_function in steps.
 const registerSteps = 50
 
 func registerFunction(st *State, args []Value) []Value {

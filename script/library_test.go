@@ -96,9 +96,9 @@ func TestLibrary_LogsOnce(t *testing.T) {
 	}
 }
 
-// TestLibrary_IsBounded checks that loading and calling a library have the budget
-// of a script, and that the reply says whether loading or calling exceeded the
-// budget.
+// TestLibrary_IsBounded checks that the budget of a script applies to loading and
+// to calling a library, and that the reply says whether loading or calling exceeded
+// the budget.
 func TestLibrary_IsBounded(t *testing.T) {
 	t.Parallel()
 	r := script.NewRunner(smallLimits())

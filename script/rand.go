@@ -4,7 +4,7 @@ package script
 // seed gives a script the same numbers as in Redis.
 type Rand struct{ x uint64 }
 
-// Seed starts the sequence of a seed.
+// Seed restarts the generator with a seed.
 func (r *Rand) Seed(seed int32) { r.x = uint64(uint32(seed))<<16 | 0x330e }
 
 // next returns 31 random bits.

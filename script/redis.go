@@ -17,7 +17,8 @@ const (
 	redisVersionNum = 0x0007000f
 )
 
-// callSteps is the price of a redis.call, excluding its arguments and reply.
+// callSteps is the price of a redis.call in steps, excluding its arguments and
+// reply.
 const callSteps = 50
 
 // Error texts of the redis library.
@@ -120,7 +121,7 @@ func command(st *State, args []Value) (v Value, failed bool) {
 	return fromReply(st, reply, st.resp), reply.IsError()
 }
 
-// do runs a command. A panic of the command ends the run, also inside a
+// do runs a command. A panic of the command ends the run, even inside a
 // coroutine.
 func (st *State) do(list [][]byte) fsm.Reply {
 	defer func() {

@@ -56,8 +56,8 @@ func compile(src []byte) (*compiled, error) {
 	return &compiled{c, flags}, nil
 }
 
-// compileLibrary compiles the code of a library like compile, but it does not
-// check the flags in its first line.
+// compileLibrary compiles the code of a library like compile, but skips the first
+// line of the code without parsing it.
 func compileLibrary(src []byte) (*compiled, error) {
 	if len(src) > luac.MaxBytes {
 		return nil, errTooLarge
@@ -81,8 +81,8 @@ var (
 	compileLibraryStart = "ERR Error compiling function: "
 )
 
-// oneLine replaces line breaks, so that s fits into an error reply, as Redis
-// does.
+// oneLine makes s fit into an error reply, as Redis does: it removes line breaks
+// at both ends, and replaces the others with spaces.
 func oneLine(s string) string {
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(strings.Trim(s, "\r\n"))
 }

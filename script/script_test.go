@@ -73,7 +73,8 @@ func TestRun_HasNoWayOut(t *testing.T) {
 	}
 }
 
-// probe returns all state in which a run could observe another run.
+// probe is a script that returns all state through which a run could observe
+// another run.
 const probe = `local t = {}
 		for k in pairs(_G) do t[#t+1] = tostring(k) end
 		for _, lib in ipairs({string, table, math, redis, cjson, cmsgpack, struct, bit, coroutine, getmetatable(''), getmetatable(_G)}) do

@@ -15,8 +15,8 @@ const (
 	// error.
 	callStackSize = 5000
 	// maxCalls is the maximum depth of calls from Go: pcall, coroutine.resume,
-	// metamethods of the library, and callbacks such as those of gsub and sort. It
-	// is similar to LUAI_MAXCCALLS of C's Lua.
+	// metamethods that builtins call, and callbacks such as those of gsub and sort.
+	// It is similar to LUAI_MAXCCALLS of C's Lua.
 	maxCalls = 195
 	// unpack and string.byte must return fewer than maxResults values at once. C's
 	// Lua has the same limit, because of its limit on the C stack.
@@ -198,7 +198,7 @@ const maxNested = 10_000
 
 // Deepen adds n to the depth of the data that a builtin walks down. When the
 // builtin returns from that depth, it calls Deepen with a negative n. After an
-// error, the depth is restored without such a call.
+// error, protect and resume set the depth to its value before the call.
 func (st *State) Deepen(n int) {
 	if st.nested += n; st.nested > maxNested {
 		st.plainErrorf("stack overflow")
@@ -383,9 +383,9 @@ func (st *State) storeNumber(t *Table, k lua.LNumber, v Value) {
 	t.RawSetInt(i, v)
 }
 
-// storeFar charges for the nils that gopher-lua inserts in front of the index
-// i. It also records the list in st.sparse, so that length stops at the first
-// hole of the list, as in Lua.
+// storeFar charges for the nils that gopher-lua inserts before the index i. It
+// also records the list in st.sparse, so that length stops at the first hole of
+// the list, as in Lua.
 func (st *State) storeFar(t *Table, i int) {
 	var have int
 	st.walk(func() { have = t.MaxN() })

@@ -10,7 +10,7 @@ import (
 )
 
 // structLib packs and unpacks binary records, as Roberto Ierusalimschy's struct
-// library does on a 64-bit Linux.
+// library does on 64-bit Linux.
 var structLib = []entry{{"pack", structPack}, {"unpack", structUnpack}, {"size", structSize}}
 
 const (
@@ -51,9 +51,9 @@ func (l *layout) number(def int) int {
 	return n
 }
 
-// next parses an option. total is the number of bytes of data in front of the
-// option. next returns the option, its size, and the padding that the option
-// needs after these bytes.
+// next parses an option. total is the number of bytes of data before the option.
+// next returns the option, its size, and the padding that the option needs after
+// these bytes.
 func (l *layout) next(total int) (opt byte, size, pad int) {
 	l.st.Step(1)
 	opt = l.format[l.pos]

@@ -174,8 +174,8 @@ func (o *options) budgetFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.limits.UnauthIdle, "unauth-idle-timeout", o.limits.UnauthIdle,
 		"time that a connection that has not authenticated may take until its next command; 0 for no limit")
 	f.IntVar(&o.limits.FailedLogins, "max-failed-logins", o.limits.FailedLogins,
-		"number of logins of one user that may fail from one address within a minute before further logins wait; "+
-			"five times as many may fail for all users together")
+		"number of logins of one user that may fail from one address before further logins wait, five times as many "+
+			"for all users together; the count begins again after a minute without a failure")
 	f.DurationVar(&o.limits.CommandTimeout, "command-timeout", o.limits.CommandTimeout,
 		"time within which a client must send the rest of a command that it has begun to send; 0 for no limit")
 	f.DurationVar(&o.limits.WriteTimeout, "write-timeout", o.limits.WriteTimeout,

@@ -20,15 +20,15 @@ import (
 // A reply that would exceed the limit waits for room before the node builds it.
 // To make room, the node closes connections that occupy memory and whose
 // clients have neither read nor sent anything for stalledAfter although the
-// node waits for them. It starts with the connection that occupies most.
+// node waits for them. It starts with the connection that occupies the most.
 //
 // Bytes that are already in memory when they are counted cannot wait. If they
-// exceed the limit, the node closes the stalled connections, and then the
-// connections that occupy most.
+// exceed the limit, the node closes stalled connections first, and then the
+// connections that occupy the most, until the rest is within the limit.
 //
 // A message that waits for several connections is counted once for the node.
-// But each of these connections is ranked with its full size when the node
-// looks for the largest one.
+// But when the node looks for the largest connection, the full size of the message
+// counts for each of these connections.
 type Budget struct {
 	max int64 // in bytes; 0 for no limit
 	// pushed is the size in bytes of the messages that wait for subscribers,
@@ -57,10 +57,11 @@ type Account struct {
 
 	progress atomic.Int64 // when the client last read or sent something, in Unix nanoseconds
 	// busy is true while the node executes a command for which the client
-	// waits. It is false while the node writes replies to the socket and while
-	// a blocking command waits. At those times, the connection occupies bytes
-	// because the client has not read its replies, or has sent commands too
-	// early.
+	// waits. It is false while the node writes replies to the socket, while a
+	// blocking command waits, and while the node waits for the next command. At
+	// those times, the connection occupies bytes because of what its client does:
+	// for example, the client has not read its replies, has sent only a part of a
+	// command, or has sent further commands while the blocking command waits.
 	busy atomic.Bool
 }
 
@@ -76,8 +77,8 @@ const (
 	stalledAfter = time.Second
 	roomRetry    = 200 * time.Millisecond
 	// roomTimeout is how long a reply waits for room. By then, the node has
-	// closed the clients that do not read. Clients that read slowly may occupy
-	// the memory for longer.
+	// closed the connections of clients that do not read. Clients that read slowly
+	// may occupy the memory for longer.
 	roomTimeout = 5 * time.Second
 )
 
@@ -133,7 +134,8 @@ func (h *Account) Add(n int64) {
 
 // Rank adds n to the bytes of messages in the connection's size. The node
 // compares these sizes when it chooses the connections to close. Rank does not
-// change the node's total: Budget.pushed counts the bytes of messages there.
+// change the node's total, which already includes the bytes of messages: see
+// Push.
 func (h *Account) Rank(n int64) {
 	if n == 0 || h.m.max == 0 {
 		return
@@ -239,7 +241,7 @@ func (h *Account) End() {
 }
 
 // fitsLocked reports whether n more bytes fit. A reply that is larger than the
-// limit is accepted if nothing else is counted.
+// limit is accepted if nothing else is counted, except messages.
 func (m *Budget) fitsLocked(n int64) bool {
 	return m.used+m.pushed.Load()+n <= m.max || m.used == 0 && n > m.max
 }

@@ -19,8 +19,9 @@ type bulkState struct {
 // More returns complete commands that the client has sent already, in the form
 // in which Read returns them. It returns at most 1024 commands; their total
 // size in bytes is limited by most. It returns nil if there are no such
-// commands, or if most is not positive. With TLS, it returns only commands that
-// arrived with the bytes that Read has received. More does not wait.
+// commands, if most is not positive, or if the client has not authenticated. With
+// TLS, it returns only commands that arrived with the bytes that Read has
+// received. More does not wait.
 //
 // parsed is the number of bytes of commands that the caller has received so far,
 // from Read and from More. If Read and More together have returned more bytes than

@@ -39,19 +39,18 @@ import (
 //
 // A Conn behaves like Redis 7.0.15. It ignores empty lines and counts below
 // one. It understands inline commands, and rewrites them as multibulk, because
-// redcon has other quoting rules. It answers an invalid frame with the same
+// redcon has other quoting rules. It answers an invalid frame with Redis' error
 // text, after the replies to all commands before it, and then closes the
 // connection. It closes the connection of a web browser without a reply. The
 // replies to a client never depend on how its bytes are split into packets.
 //
 // One Read returns at most 64 KiB and 1024 commands, or a part of one larger
 // command. (redcon asks for 4 KiB; the server gets more of a long pipeline from
-// More.) redcon collects the replies to a Read in
-// memory and flushes them before the next Read. So if a client sends a million
-// commands and reads no replies, the flush of one batch blocks, and the write
-// deadline ends the connection. Until the connection has authenticated, a Read
-// returns one command, because the result of AUTH decides which limits apply to
-// the next one.
+// More.) redcon collects the replies to a Read in memory and flushes them before
+// the next Read. So if a client sends a million commands and reads no replies, the
+// flush of one batch blocks, and the write deadline ends the connection. Until the
+// connection has authenticated, a Read returns one command, because the result of
+// AUTH decides which limits apply to the next one.
 //
 // Memory: a length that a client announces allocates nothing. The guard keeps
 // the received part of one incomplete command, in a buffer of at most twice the
@@ -134,7 +133,7 @@ type inputEnd struct {
 	refused  bool   // the input has ended in an error, and nothing more is read
 	reported bool   // the error has been sent to the client
 	reason   string // the error text; "" for a web request
-	readErr  error  // error that came with the last bytes
+	readErr  error  // error of the socket; Read returns it after the bytes before it
 }
 
 // Hooks are functions that a Conn or Listener calls for logging and metrics. A
@@ -155,8 +154,9 @@ type Hooks struct {
 	// unauth is true, it reports a connection that had not authenticated and
 	// was closed because of MaxUnauth or MaxUnauthAddr.
 	Refused func(addr net.Addr, unauth bool)
-	// AcceptError reports an error of Accept or of the setup of an accepted
-	// connection. pause is how long Accept waits before it continues.
+	// AcceptError reports an error of Accept, or an error in setting up,
+	// refusing or evicting a connection. pause is how long Accept waits before it
+	// continues.
 	AcceptError func(err error, pause time.Duration)
 }
 

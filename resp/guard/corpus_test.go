@@ -59,7 +59,7 @@ const packets = "Redis drops replies that it has not sent when it closes, which 
 // expected is the reply to a command that has the character c where a length must begin.
 func expected(c string) string { return protocolError("expected '$', got '" + c + "'") }
 
-// noargs is the reply to a command that does not exist, without arguments.
+// noargs is the reply to an unknown command that has no arguments.
 func noargs(name string) string {
 	return "-ERR unknown command '" + name + "', with args beginning with: \r\n"
 }
@@ -459,7 +459,8 @@ func pingBystander(t *testing.T, c net.Conn, after string) {
 	}
 }
 
-// TestAgainstRedis compares the corpus with a real Redis.
+// TestAgainstRedis compares the expected replies of the corpus with the replies of
+// a real Redis.
 func TestAgainstRedis(t *testing.T) {
 	open := testutil.StartRedis(t, "--proto-max-bulk-len", "1mb")
 	locked := testutil.StartRedis(t, "--proto-max-bulk-len", "1mb", "--requirepass", "pw")

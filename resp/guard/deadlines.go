@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// receive returns errPad if the client has been silent for padAfter since a
-// large command. The guard never returns it to its caller.
+// errPad says that the client has been silent for padAfter since a large
+// command. receive returns errPad to fill, which then calls pad. Read never
+// returns errPad.
 var errPad = errors.New("client has been silent since a large command")
 
-// padAfter is how long a client must be silent after a large command
-// before its memory is freed. A busy client would need it again at once.
+// padAfter is how long a client must be silent after a large command before
+// redcon's memory for that command is freed: see pad. A busy client would need the
+// memory again at once.
 const padAfter = time.Second
 
 // deadlines contains the deadlines for the client's input. A deadline starts
@@ -42,8 +44,8 @@ func (c *deadlines) restart() {
 
 // receive reads from the socket with the deadline that applies. partial says
 // that the last command is incomplete. No deadline applies to an authenticated
-// client whose commands are all complete. receive then makes no system call to
-// set a deadline.
+// client whose commands are all complete, unless padDue is set. receive makes no
+// system call to set a deadline if no deadline applies and none is set.
 func (g *Conn) receive(p []byte, partial, auth bool) (int, error) {
 	if g.readErr != nil {
 		return 0, g.readErr
@@ -127,8 +129,8 @@ func (g *Conn) missed(err error) error {
 // g.writeMu.
 func (g *Conn) send(p []byte) (int, error) {
 	// Setting the deadline costs a tenth of a small write. So the deadline is
-	// extended only when more than an eighth of WriteTimeout has passed. A client
-	// therefore has at least 7/8 of WriteTimeout.
+	// extended only when more than an eighth of WriteTimeout has passed since the
+	// last extension. A client therefore has at least 7/8 of WriteTimeout.
 	if limit := g.limits.WriteTimeout; limit > 0 {
 		if now := time.Now(); now.Sub(g.writeArmed) > limit/8 {
 			if err := g.Conn.SetWriteDeadline(now.Add(limit)); err != nil {

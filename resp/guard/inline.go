@@ -8,11 +8,12 @@ import (
 // splitInline splits the line of an inline command, without its line end, into
 // arguments. It returns false for unbalanced quotes. A blank line has no arguments.
 //
-// The quoting rules are those of sdssplitargs in Redis 7.0. Double quotes
-// understand \xHH, \n, \r, \t, \b and \a; any other escaped byte stands for itself.
-// Single quotes understand only \'. A closing quote must be followed by a blank or
-// by the end of the line. redcon has other rules: it has no quotes inside a word,
-// no \x and no tabs. Therefore, inline commands never reach redcon.
+// The quoting rules are those of sdssplitargs in Redis 7.0. Between double quotes,
+// \xHH, \n, \r, \t, \b and \a are escape sequences, and any other escaped byte
+// stands for itself. Between single quotes, only \' is an escape sequence. A
+// closing quote must be followed by white space or by the end of the line. redcon
+// has other rules: it has no quotes inside a word, no \x and no tabs. Therefore,
+// inline commands never reach redcon.
 func splitInline(line []byte) ([][]byte, bool) {
 	var args [][]byte
 	for i := 0; ; {

@@ -88,10 +88,10 @@ type Limits struct {
 	WriteTimeout time.Duration
 
 	// PushHard and PushSoft bound the bytes of messages that wait for a
-	// connection that subscribes or tracks keys. The connection is closed when
-	// more than PushHard wait, or when more than PushSoft wait for longer than
-	// PushSoftTime. They correspond to the pubsub limits of Redis'
-	// client-output-buffer-limit. 0: no limit.
+	// connection that subscribes, tracks keys or uses MONITOR. The connection is
+	// closed when more than PushHard bytes wait, or when more than PushSoft bytes
+	// have been waiting for PushSoftTime. The limits correspond to the pubsub
+	// limits of Redis' client-output-buffer-limit. 0: no limit.
 	PushHard, PushSoft int
 	PushSoftTime       time.Duration
 
@@ -112,8 +112,9 @@ type Limits struct {
 	MaxBlocked int
 
 	// FailedLogins is the number of logins of one user that may fail from one
-	// address within a minute before further logins wait. Five times as many
-	// may fail for all users of an address together.
+	// address before further logins wait. Five times as many may fail for all
+	// users of an address together. A count begins again after a minute without a
+	// failure.
 	FailedLogins int
 
 	// SubscriptionBytes bounds an estimate of the memory of the subscriptions
@@ -122,10 +123,10 @@ type Limits struct {
 
 	// ClientMemory bounds the bytes that all connections together occupy on the
 	// node: replies and messages that clients have not read, incomplete
-	// commands, and queued transactions. Amounts below 64 KiB are free, except
-	// of messages. Beyond the limit, a large reply waits for room, and the node
+	// commands, and queued transactions. Amounts below 64 KiB are free, but all
+	// messages count. Beyond the limit, a large reply waits for room, and the node
 	// closes connections: first those whose clients neither read nor send, and
-	// of them first those that occupy most. ClientMemory corresponds to Redis'
+	// among them the ones that occupy the most. ClientMemory corresponds to Redis'
 	// maxmemory-clients. 0: an eighth of the memory that the process may use,
 	// or 256 MiB if that is more.
 	ClientMemory int64

@@ -26,9 +26,9 @@ const (
 )
 
 // A Listener is a net.Listener whose connections are Conns. It enforces
-// MaxClients, MaxUnauth and MaxUnauthAddr. Its Accept returns no error except
-// that the listener was closed. After any other error, such as a lack of file
-// descriptors, redcon would call Accept again at once and spin.
+// MaxClients, MaxUnauth and MaxUnauthAddr. Its Accept returns an error only if the
+// listener is closed. If Accept returned other errors too, such as a lack of file
+// descriptors, redcon would call it again at once and spin.
 type Listener struct {
 	net.Listener
 	limits Limits

@@ -22,7 +22,7 @@ const (
 	tooBigCommand = "too big command, the limit is %d bytes" // Redis has no such error: it closes the connection
 )
 
-// An event is the reason for which scanner.next returned.
+// An event says why scanner.next returned.
 type event uint8
 
 const (
@@ -47,9 +47,10 @@ const (
 	inBody                   // inside the bytes of an argument or their CRLF
 )
 
-// A scanner parses the current command byte by byte. Its state is a few
-// numbers, so it never reads a byte twice, and its cost does not depend on how
-// the input is split into packets.
+// A scanner parses the current command byte by byte. It keeps its state, which is
+// a few numbers, from one call of next to the following one. So it does not parse
+// a byte twice, and its cost does not depend on how the input is split into
+// packets.
 //
 // It parses as Redis does, including three peculiarities of Redis. A count or
 // length line ends at the first CR, whatever byte follows. If a NUL precedes

@@ -11,8 +11,8 @@ import (
 // counts failed logins by client address and user, and by client address alone.
 // Once the free attempts of a window are used, each further attempt reserves a
 // time slot and waits for it before the password is checked. So a client gains
-// nothing by opening more connections. A connection whose slot is too far away is
-// refused without a check.
+// nothing by opening more connections. A login whose slot is too far away is
+// refused without a check of the password.
 //
 // A user that has logged in from an address within throttleTrust, and has not
 // failed there since, is not subject to the limit of the address. So clients
@@ -83,8 +83,8 @@ const (
 )
 
 // LoginPenalty returns how long the reply to a wrong password is delayed on a
-// connection that has sent n wrong passwords before. The delay doubles each time, up
-// to maxPenalty.
+// connection that has sent n wrong passwords before; n is at least 1. The delay
+// doubles each time, up to maxPenalty.
 func LoginPenalty(n int) time.Duration {
 	return min(firstPenalty<<min(n-1, MaxWrongPasswords), maxPenalty)
 }

@@ -15,8 +15,8 @@ import (
 // If a new connection exceeds the limit per address, the listener closes the
 // oldest connection from that address. If it exceeds the other limit, the
 // listener closes the oldest connection of the address that has the most such
-// connections. A client that logs in is seldom hit, because it is
-// unauthenticated only briefly. unauthConns is safe for concurrent use.
+// connections. The connection of a client that logs in is seldom closed, because
+// it is unauthenticated only briefly. unauthConns is safe for concurrent use.
 type unauthConns struct {
 	mu     sync.Mutex
 	n      int

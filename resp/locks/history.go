@@ -22,8 +22,9 @@ const (
 	msgCount = "ERR COUNT is not an integer from 1 to 1000"
 )
 
-// ParseHistory parses the arguments of LOCK HISTORY, from the name of the command
-// on. fail is an error if they are wrong.
+// ParseHistory parses LOCK HISTORY. args begins with the two words of the
+// command. If the arguments are wrong, fail is the error reply; otherwise, fail
+// is null.
 func ParseHistory(db int, args [][]byte) (q history.Query, fail fsm.Reply) {
 	q = history.Query{DB: db, Key: string(args[2]), To: math.MaxInt64, Count: defaultCount}
 	var from, to, count bool

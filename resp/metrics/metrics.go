@@ -40,7 +40,7 @@ type Port struct {
 	rate rate
 }
 
-// State contains functions that return the state of a port. They are called only
+// State gives access to the state of a port. The port calls the functions only
 // when the metrics are collected.
 type State struct {
 	Open    func() int   // open connections
@@ -58,7 +58,9 @@ type LimitFlag struct {
 }
 
 // The upper bound of the first latency bucket is 50 µs. Each further bound is
-// twice as large, up to 6.5 s. The last bucket contains all longer latencies.
+// twice the bound before it, up to 6.5 s. The last bucket contains all longer
+// latencies. For this bucket, bucketBound returns 13.1 s, although the bucket also
+// contains longer latencies.
 const (
 	firstBucket = 50 * time.Microsecond
 	bucketCount = 18

@@ -37,7 +37,7 @@ type Outbox struct {
 	queue   []Message
 	// waiter is the blocking command that the connection waits for while
 	// serving is false. Messages that this command caused stay in the queue
-	// until its reply is written. It is 0 if there is no such command.
+	// until its reply is written. If there is no such command, waiter is 0.
 	waiter fsm.Pos
 	size   int // bytes of the messages in queue and of the messages that are being written
 	count  int // number of messages in queue and of messages that are being written
@@ -107,7 +107,7 @@ func (o *Outbox) Resume() (queued bool) {
 	return queued
 }
 
-// End sends the replies and the messages that were queued after them.
+// End sends the replies, and after them the queued messages.
 func (o *Outbox) End() error { return o.EndBefore(0) }
 
 // EndBefore is like End, for a connection that then waits for a blocking command.
@@ -232,9 +232,9 @@ func (o *Outbox) TakeUntil(group pubsub.Cause) []Message {
 }
 
 // Push queues a message. encode makes the message for the connection's RESP
-// version, or returns nil for no message. Push never waits for the network: a
-// connection that does not read is closed at its own limit or at the limit of
-// the node.
+// version, or returns nil if there is nothing to send in that version. Push never
+// waits for the network: a connection that does not read is closed at its own
+// limit or at the limit of the node.
 func (o *Outbox) Push(why pubsub.Cause, encode func(proto int) *pubsub.Payload) {
 	o.mu.Lock()
 	if o.closed {
@@ -352,7 +352,7 @@ func (o *Outbox) run() {
 		}
 		if err := o.write(); err != nil {
 			// The connection's goroutine finds the socket closed and ends.
-			o.node.Logger.Debug("cannot write to subscriber", "client", o.client, "error", err)
+			o.node.Logger.Debug("cannot send messages to client", "client", o.client, "error", err)
 			return
 		}
 	}
@@ -419,7 +419,8 @@ func (o *Outbox) SetProto(proto int) {
 	o.w.cfg.Memory.Rank(d)
 }
 
-// Pending returns the number and the bytes of the messages that wait.
+// Pending returns the number of messages in the queue, and the bytes of these
+// messages and of the messages that are being written.
 func (o *Outbox) Pending() (messages, bytes int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

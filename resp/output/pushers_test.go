@@ -8,7 +8,7 @@ import (
 )
 
 // TestPushers_Bounded checks that only a few outboxes send at the same time,
-// and that all outboxes send in the end.
+// and that all messages are sent eventually.
 func TestPushers_Bounded(t *testing.T) {
 	p := NewPushers()
 	var sending, most, sent atomic.Int64

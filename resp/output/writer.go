@@ -16,16 +16,16 @@ import (
 
 // The replies of a pipeline are sent while the pipeline runs. As soon as
 // SliceBytes are collected, the connection's goroutine sends them before it
-// runs the next command, and waits while the client does not read. So a client
-// that does not read makes the node store little, and its further commands do
-// not run.
+// runs the next command, and waits while the client does not read. So if a client
+// does not read, its replies occupy little memory, and its further commands do not
+// run.
 const (
 	SliceBytes  = 64 << 10  // bytes of replies that are collected before they are sent
 	strideBytes = 256 << 10 // part of a large reply that is sent under one deadline
 )
 
-// Writer is the only code of a connection that writes to the socket. Three
-// goroutines use it:
+// Writer writes to the socket of a connection. No other code writes there, except
+// the guard, which reports protocol errors. Three goroutines use a Writer:
 //
 //   - The connection's goroutine writes replies, and the messages that belong
 //     between them. It collects small texts in redcon's buffer, which only this

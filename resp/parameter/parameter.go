@@ -20,7 +20,9 @@ const (
 	// Refused parameters accept only their current value, because another value
 	// would promise a behavior that this program does not have.
 	Refused
-	// Immutable and Protected parameters cannot be changed in Redis either.
+	// Immutable and Protected parameters cannot be changed in Redis either. The
+	// only exception is that Redis accepts changes of Protected parameters if
+	// enable-protected-configs is set.
 	Immutable
 	Protected
 	// Effective parameters have the effect that they have in Redis, for the whole
@@ -35,7 +37,7 @@ type Parameter struct {
 	Alias string // an older name of the parameter, or ""
 	Start string // the parameter's value until a client changes it
 	Class Class
-	Why   string // the reason for which a Refused parameter cannot be changed
+	Why   string // the reason why a Refused parameter cannot be changed
 	kind  valueKind
 }
 
@@ -225,11 +227,12 @@ func index() map[string]*Parameter {
 	return names
 }
 
-// Find returns the parameter with a name or an alias, in lower case, or nil.
+// Find returns the parameter whose name or alias is name, or nil. name must be in
+// lower case.
 func Find(name string) *Parameter { return byName[name] }
 
-// Starts returns the values that all parameters have at first, by name and by
-// alias.
+// Starts returns the value that each parameter has until a client changes it,
+// by name and by alias.
 func Starts() map[string]string {
 	all := make(map[string]string, len(byName))
 	for name, p := range byName {
@@ -261,8 +264,8 @@ func (p *Parameter) Check(value, current string) (canonical, wrong string) {
 // that have no effect.
 func WithoutEffect() []string { return namesOf(NoEffect) }
 
-// Unchangeable returns the names of the parameters that Redis refuses to change
-// too.
+// Unchangeable returns the names of the parameters that cannot be changed in
+// Redis either.
 func Unchangeable() []string { return append(namesOf(Immutable), namesOf(Protected)...) }
 
 func namesOf(class Class) []string {

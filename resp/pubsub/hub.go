@@ -29,7 +29,8 @@ import (
 // Kind is a kind of topic to which clients can subscribe.
 type Kind int
 
-// The kinds of topics: names, patterns of names, and the names of SSUBSCRIBE.
+// The kinds of topics: channels, patterns that match the names of channels, and
+// the shard channels of SSUBSCRIBE.
 const (
 	Channels Kind = iota
 	Patterns
@@ -54,9 +55,10 @@ type Config struct {
 	Refused func()
 	Logger  hclog.Logger
 
-	// Published counts messages. Delivered counts the deliveries of messages to
-	// connections. Invalidations counts the invalidations that were sent to
-	// connections.
+	// Published counts the messages of PUBLISH and SPUBLISH that the hub has
+	// received. Delivered counts the deliveries of messages and keyspace
+	// notifications to connections. Invalidations counts the invalidations that
+	// were sent to connections.
 	Published, Delivered, Invalidations prometheus.Counter
 }
 
@@ -223,7 +225,7 @@ func (h *Hub) Leave(c *Subscriber) {
 		var piece []string
 		for name := range names {
 			if piece = append(piece, name); len(piece) == hubSlice {
-				pace.Check() // Unsubscribe yields only between larger pieces
+				pace.Check() // Unsubscribe measures only the time of its own call
 				h.Unsubscribe(c, Kind(kind), piece)
 				piece = piece[:0]
 			}
@@ -271,7 +273,7 @@ func (h *Hub) Receivers(channel string, sharded bool) int {
 const nameSteps = 1 << 24
 
 // Names returns the names of the topics of a kind that match a pattern, sorted.
-// It returns false if that takes too many steps. kind must not be patterns.
+// It returns false if that takes too many steps. kind must not be Patterns.
 func (h *Hub) Names(kind Kind, pattern string) (names []string, ok bool) {
 	h.mu.RLock()
 	list := h.lists[kind].list()
@@ -323,7 +325,7 @@ func (h *Hub) Sizes() (z Sizes) {
 	return z
 }
 
-// Applied implements Listener.
+// Applied implements resp.Listener.
 func (h *Hub) Applied(index uint64, events []fsm.Event) {
 	tracked := 0 // number of consecutive tracking events processed under the current lock
 	unlock := func() {
@@ -357,8 +359,8 @@ func (h *Hub) Applied(index uint64, events []fsm.Event) {
 	h.track.entryDone(index)
 }
 
-// notify delivers a keyspace notification, on the channel of the key, of the
-// event, or both.
+// notify delivers a keyspace notification: on the channel of the key, on the
+// channel of the event, or on both.
 func (h *Hub) notify(index uint64, e *fsm.Event) {
 	db := "@" + strconv.Itoa(e.DB) + "__:"
 	if e.Keyspace {
@@ -369,10 +371,10 @@ func (h *Hub) notify(index uint64, e *fsm.Event) {
 	}
 }
 
-// Missed implements Listener. It is called when this node has missed events up
-// to index. Connections that track must drop their whole cache. Subscribers
-// that may have missed messages are disconnected, because no message of the
-// protocol reports missing messages.
+// Missed implements resp.Listener. It is called when this node has missed events
+// up to index. Connections that track must drop their whole cache, so Missed sends
+// them an invalidation of all keys. It disconnects subscribers that may have missed
+// messages, because no message of the protocol reports missing messages.
 func (h *Hub) Missed(index uint64, why string) {
 	h.mu.Lock()
 	h.track.flushed(index, nil)

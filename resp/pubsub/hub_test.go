@@ -141,8 +141,9 @@ func TestHub_Model(t *testing.T) {
 	}
 }
 
-// A channel is matched only against patterns whose literal prefix it has, and
-// in few steps against patterns whose literal suffix it lacks.
+// TestHub_MatchSteps checks that a channel is matched only against patterns whose
+// literal prefix it has, and in few steps against patterns whose literal suffix it
+// lacks.
 func TestHub_MatchSteps(t *testing.T) {
 	const n = 10_000
 	for _, c := range []struct {
@@ -187,8 +188,8 @@ func growth(t *testing.T, do func(n int), n int) float64 {
 	return float64(least(20*n)) / float64(least(n)) / 20
 }
 
-// The time to subscribe to a pattern, and to unsubscribe from it, does not
-// depend on the number of patterns.
+// TestHub_Linear checks that the time to subscribe to a pattern, and to
+// unsubscribe from it, does not depend on the number of patterns.
 func TestHub_Linear(t *testing.T) {
 	for _, form := range []string{"p:%d:*", "*%d", "%d*"} {
 		g := growth(t, func(n int) {
@@ -206,7 +207,8 @@ func TestHub_Linear(t *testing.T) {
 	}
 }
 
-// The cost of a change does not depend on the number of BCAST prefixes.
+// TestTracking_PrefixesLinear checks that the cost of a change does not depend on
+// the number of BCAST prefixes.
 func TestTracking_PrefixesLinear(t *testing.T) {
 	g := growth(t, func(n int) {
 		h := newTestHub()
@@ -235,8 +237,8 @@ func TestTracking_PrefixesLinear(t *testing.T) {
 	}
 }
 
-// The error for overlapping prefixes equals the error that a comparison of all
-// pairs of prefixes finds.
+// TestTracking_Overlap checks that the error for overlapping prefixes equals the
+// error that a comparison of all pairs of prefixes finds.
 func TestTracking_Overlap(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	refusals := 0
@@ -276,8 +278,8 @@ func TestTracking_Overlap(t *testing.T) {
 	}
 }
 
-// The table of keys that were read is bounded in bytes, and its size is counted
-// correctly.
+// TestTracking_TableBytes checks that the table of keys that were read is bounded
+// in bytes, and that its size is counted correctly.
 func TestTracking_TableBytes(t *testing.T) {
 	h := newTestHub()
 	tr := &h.track

@@ -15,8 +15,9 @@ import (
 // Config.PatternSteps steps per second, and of two fifths of that number at once.
 // When the budget is used up, the node closes the connection whose patterns took
 // the most steps in the current second, if they took at least a fiftieth of
-// Config.PatternSteps. So that connection does not delay the messages of other
-// clients. If many connections take fewer steps each, the budget is not enforced.
+// Config.PatternSteps. This keeps that connection from delaying the messages of
+// other clients. If many connections take fewer steps each, the budget is not
+// enforced.
 const (
 	// matchSlice is the number of steps between two reads of the clock. That
 	// many steps take less than yield.Every.
@@ -73,7 +74,8 @@ func (b *matchBudget) spend(n int) (empty bool) {
 		b.began, b.heavy = t, nil
 		b.epoch.Add(1)
 	}
-	// Steps beyond the budget are not subtracted from later budgets.
+	// At most matchSlice steps beyond the budget are carried over, so an excess
+	// hardly reduces the later budget.
 	b.left = max(b.left-b.pending.Swap(0), -matchSlice)
 	return b.left < 0
 }

@@ -24,7 +24,8 @@ func (t *Mode) Reads() bool {
 	return t.On && !t.BCast && (!t.OptIn || t.Caching) && (!t.OptOut || !t.Caching)
 }
 
-// Add replaces the mode by next. The connection also keeps its current prefixes.
+// Add replaces the mode with next and turns tracking on. The connection keeps its
+// current prefixes in addition to those of next, and the current value of Caching.
 func (t *Mode) Add(next *Mode) {
 	prefixes := t.Prefixes
 	if len(next.Prefixes) == 1 {
@@ -94,7 +95,7 @@ func overlapRefusal(there, added []string) string {
 				"'. Prefixes for a single client must not overlap."
 		}
 	}
-	panic("resp: a prefix overlaps with none")
+	panic("pubsub: firstOverlap returned a prefix that overlaps with no other")
 }
 
 // firstOverlap returns the index in added of the first new prefix that overlaps

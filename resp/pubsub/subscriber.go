@@ -12,7 +12,8 @@ import (
 // may call its methods. They do not block.
 type Conn interface {
 	// Push queues a message for the connection. encode makes the message for
-	// the connection's RESP version, or returns nil for no message.
+	// the connection's RESP version, or returns nil if there is nothing to send
+	// in that version.
 	Push(why Cause, encode func(proto int) *Payload)
 	// CutOff closes the connection, because it would miss messages or costs the
 	// node too much.
@@ -29,9 +30,9 @@ type Conn interface {
 	RedirectBroken()
 }
 
-// Subscriber is a connection as the hub sees it. Only the connection's own
-// goroutine calls the methods of Subscriber, except Allows, and the methods of
-// Hub that have a Subscriber as an argument.
+// Subscriber is a connection as the hub sees it. Any goroutine may call Allows.
+// All other methods of Subscriber, and the methods of Hub that have a Subscriber
+// as an argument, are called only by the connection's own goroutine.
 type Subscriber struct {
 	id       uint64
 	conn     Conn

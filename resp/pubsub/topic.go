@@ -75,8 +75,8 @@ func (t *topic) choosePayer() *Subscriber {
 
 // topicList is a list of topics in order of creation. A slice that the method
 // list has returned does not change when topics are added or removed, so a
-// caller can walk it without the hub's lock. Topics in such a slice may be gone
-// meanwhile.
+// caller can walk it without the hub's lock. A topic in such a slice may already
+// be gone.
 type topicList struct {
 	topics []*topic // including topics that are gone
 	gone   int      // number of topics that are gone

@@ -12,7 +12,8 @@ import (
 
 // tracking remembers which connection has read which key, and sends the
 // connection an invalidation when the key changes (CLIENT TRACKING). It belongs
-// to the hub, whose lock guards it.
+// to the hub, whose lock guards it, except for changedKeys, served and emptied.
+// Only the goroutine that calls Hub.Applied and Hub.Missed uses these fields.
 //
 // Comparing log indices ensures that no change between a read and its
 // registration is lost:
@@ -35,8 +36,8 @@ type tracking struct {
 	// redirected counts, for each connection, the trackers that redirect to it.
 	redirected map[uint64]int
 
-	// readings is the number of readings in keys. swept was that number after
-	// the last sweep.
+	// readings is the number of readings in keys. swept is the value that
+	// readings had after the last sweep.
 	readings, swept int
 	sweeping        bool
 	// flushes counts how often all keys were forgotten. flushedAt is the log
@@ -103,7 +104,8 @@ type reading struct {
 	armed       bool
 	since, last uint64
 	// pending is true while a read is under way. hit is the log index of the
-	// last change that this node has applied during that read.
+	// last change that this node has applied during that read, without the
+	// changes that tracker.own excludes.
 	pending bool
 	hit     uint64
 	flushes int // value of tracking.flushes when the reading was refreshed
@@ -303,9 +305,10 @@ func (t *tracking) walk(visit func(key string, id uint64, r *reading)) {
 	}
 }
 
-// refresh applies the last flush to a reading, if the walk that flushed makes
-// has not reached the reading yet. Every use of a reading calls refresh first,
-// so the progress of that walk makes no difference.
+// refresh applies the last flush to a reading. It does nothing if the flush has
+// been applied to the reading already. The function flushed walks over all
+// readings and calls refresh, but that takes time. Every other use of a reading
+// also calls refresh first, so the progress of the walk makes no difference.
 func (t *tracking) refresh(r *reading) {
 	if r.flushes == t.flushes {
 		return
@@ -596,7 +599,7 @@ type broadcast struct {
 	t       *tracking
 	index   uint64
 	group   *prefixGroup
-	origins map[uint64]bool // connections that changed keys of the group
+	origins map[uint64]bool // connections that changed keys in the entry
 	// all caches the encoding of all keys of the group for each version of
 	// RESP: nearly every connection receives all of them.
 	all [2][]byte
@@ -709,9 +712,11 @@ const (
 )
 
 // send sends an invalidation for connection id, caused by why. The receiver is
-// the connection itself, if it speaks RESP3, or the connection that it
-// redirects to. The receiver gets a push if it speaks RESP3. If it speaks RESP2, it
-// gets a message of a channel, provided that it has subscribed to any topic.
+// the connection that it redirects to or, without a redirection, the connection
+// itself. A receiver that speaks RESP3 gets a push. A receiver that speaks RESP2
+// gets a message of a channel if it is the target of a redirection and has
+// subscribed to any topic; otherwise, it gets nothing. If the target is gone, the
+// connection itself gets a notice of that, provided that it speaks RESP3.
 func (t *tracking) send(id uint64, keys func(proto int) []byte, why Cause) {
 	tr := t.clients[id]
 	if tr == nil {

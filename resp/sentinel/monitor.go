@@ -1,6 +1,6 @@
 // Package sentinel describes the cluster as a Redis Sentinel does: one master,
 // which is the leader, its replicas, the other Sentinels, and events about
-// their changes. Raft elects the leader; a Sentinel has no part in it.
+// their changes. Raft elects the leader; a Sentinel takes no part in elections.
 package sentinel
 
 import (
@@ -42,7 +42,7 @@ const (
 	// command.
 	checkEvery = time.Second
 	// downAfter is how long a leader may stay unconfirmed before the Sentinel
-	// reports it as down. Elections take less.
+	// reports it as down. An election takes less time.
 	downAfter = time.Second
 )
 
@@ -108,8 +108,8 @@ func (m *Monitor) update(leader topology.Peer, ok bool, peers []topology.Peer, n
 	}
 }
 
-// setMaster makes a leader the master. It reports whether another node was the
-// master before.
+// setMaster makes a leader the master. It reports whether the master had another
+// address before.
 func (m *Monitor) setMaster(leader topology.Peer, now time.Time) (switched bool) {
 	old := m.master
 	m.master = leader
@@ -246,7 +246,7 @@ func (w *State) ago(t time.Time) int64 {
 	return max(0, w.now.Sub(t).Milliseconds())
 }
 
-// head adds the fields that all kinds of items begin with.
+// head returns a new item with the fields with which items of all kinds begin.
 func (w *State) head(kind, name, host, port, runID string, down bool, heard time.Time) *item {
 	flags := []string{kind}
 	if down {

@@ -150,7 +150,8 @@ func (sh *Shard) Replicas(id []byte) fsm.Reply {
 }
 
 // FailureReports returns the reply to CLUSTER COUNT-FAILURE-REPORTS for the node
-// with an id: 0, because Raft detects failures.
+// with an id. The count is always 0, because there is no cluster bus on which
+// nodes could report the failure of another node.
 func (sh *Shard) FailureReports(id []byte) fsm.Reply {
 	if _, ok := sh.find(id); !ok {
 		return fsm.Error("ERR Unknown node " + string(id))

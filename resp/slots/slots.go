@@ -48,9 +48,9 @@ func Of(key []byte) int {
 	return int(crc % Count)
 }
 
-// Same returns the common slot of a command's keys and of the keys before them,
-// whose slot is the argument slot. ok is false if the slots differ. Slot -1
-// means that there are no keys.
+// Same returns the slot that the keys of a command share with the keys of the
+// commands before it. The argument slot is the slot of those earlier keys. ok is
+// false if the slots differ. Slot -1 means that there are no keys.
 func Same(slot int, cmd *fsm.Command, args [][]byte) (_ int, ok bool) {
 	if len(cmd.Sub) > 0 && len(args) > 1 {
 		if sub := cmd.FindSub(args[1]); sub != nil {

@@ -15,13 +15,13 @@ type Source interface {
 	// Leads reports whether this node leads.
 	Leads() bool
 	// Leader returns the leader and true. If there is no leader, it returns the
-	// last known leader and false. Before the first leader is known, that is the
-	// zero Peer.
+	// last known leader and false. Before the first leader is known, it returns
+	// the zero Peer and false.
 	Leader() (Peer, bool)
 	// AwaitLeader is like Leader, but waits for a leader until ctx ends.
 	AwaitLeader(ctx context.Context) (Peer, bool)
-	// ConfirmLeader returns the leader after a majority has confirmed it. The
-	// majority confirms the leader after the call of ConfirmLeader, not before.
+	// ConfirmLeader waits until a majority has confirmed the leader, and returns
+	// the leader. Confirmations from before the call do not count.
 	ConfirmLeader(ctx context.Context) (Peer, error)
 	// Peers returns the members in an order that does not change.
 	Peers() []Peer

@@ -27,7 +27,8 @@ func Len(b []byte) int {
 
 // Head parses the first line of a reply. head is the length of the line,
 // payload the number of bytes after it, and inner the number of nested
-// replies. head is 0 if the line is incomplete or malformed.
+// replies. head is 0 if the line is incomplete or malformed, if the number in
+// the line exceeds len(b), or if the payload does not end in CR LF.
 func Head(b []byte) (head, payload, inner int) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 2 || b[end-1] != '\r' {
@@ -56,14 +57,14 @@ func Head(b []byte) (head, payload, inner int) {
 	return 0, 0, 0
 }
 
-// MayHoldError reports whether b may contain an error line. It is cheap, and
-// seldom returns true if b contains none.
+// MayHoldError reports whether b may contain an error line. It is cheap. It
+// rarely returns true for a reply that contains no error line.
 func MayHoldError(b []byte) bool {
 	return len(b) > 0 && (b[0] == '-' || bytes.Contains(b, []byte("\n-")))
 }
 
 // EachError calls f with every error line of a complete reply, including the
-// errors in arrays. The line has no minus sign and no line end.
+// errors in arrays. f receives the line without its minus sign and its line end.
 func EachError(b []byte, f func(line []byte)) {
 	for len(b) > 0 {
 		head, payload, _ := Head(b)

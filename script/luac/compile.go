@@ -91,8 +91,8 @@ func (c *Chunk) generateError(err error) error {
 	return &compileError{c.Name + ":" + strconv.Itoa(line) + ": " + text}
 }
 
-// compact frees the memory that gopher-lua has allocated in reserve, which is
-// 12 KiB for each function.
+// compact frees the memory that gopher-lua has allocated but does not use, which
+// is about 12 KiB for each function.
 func compact(p *lua.FunctionProto) {
 	p.Code = append([]uint32(nil), p.Code...)
 	p.DbgSourcePositions = append([]int(nil), p.DbgSourcePositions...)

@@ -1,9 +1,9 @@
 package luac
 
 // These are the names of the hidden functions, which the compiled program expects
-// among its globals. The rewriter replaces an operation by a call of a hidden
-// function if gopher-lua would allocate without a bound in the operation, or if the
-// operation differs from Lua 5.1. The names are not valid in Lua, so a script can
+// among its globals. The rewriter replaces an operation with a call of a hidden
+// function if gopher-lua's implementation of the operation allocates without a
+// bound or differs from Lua 5.1. The names are not valid in Lua, so a script can
 // neither call nor see the functions.
 const (
 	HiddenSet      = "\x00set"      // (t, k, v): t[k] = v

@@ -28,7 +28,7 @@ type rewriter struct {
 	plain     map[int]int // sites without operands, by line
 	localStmt int         // number of local statements seen so far
 	level     int         // depth of nesting, as Lua counts it
-	chain     int         // length of the current chain of left operands
+	chain     int         // length of the current chain of left parts: see left
 	pace      *yield.Pace
 	nodes     int // number of nodes seen so far
 }
@@ -189,7 +189,7 @@ func (w *rewriter) call(name string, site int, args ...ast.Expr) *ast.FuncCallEx
 	return c
 }
 
-// single limits a call or ... to one value.
+// single limits a call, or the expression "...", to one value.
 func single(e ast.Expr) ast.Expr {
 	switch e := e.(type) {
 	case *ast.FuncCallExpr:
@@ -291,9 +291,10 @@ func (w *rewriter) expr(e ast.Expr) ast.Expr {
 	return e
 }
 
-// left rewrites the left operand of an operator. Lua does not count a chain of left
-// operands as nesting. But the functions that walk over the tree call themselves
-// for each operand of the chain, so the length of the chain has its own limit.
+// left rewrites the left part of an expression: the left operand of an operator,
+// the indexed object, or the called value. Lua does not count a chain of left parts
+// as nesting. But the functions that walk over the tree call themselves for each
+// part of the chain, so the length of the chain has its own limit.
 func (w *rewriter) left(e ast.Expr) ast.Expr {
 	if w.chain++; w.chain > maxChain {
 		w.fail(e.Line(), "function or expression too complex")
@@ -364,8 +365,9 @@ func (w *rewriter) concat(e *ast.StringConcatOpExpr) ast.Expr {
 }
 
 // table rewrites a constructor. gopher-lua writes the list of a constructor in
-// blocks of 50. Its code is wrong in two cases: when the last expression has many
-// values and is the first of a block, or when named fields follow a full block.
+// blocks of 50. Its code is wrong in two cases: when the last expression can have
+// several values and is the first of a block, and when named fields follow a full
+// block.
 func (w *rewriter) table(e *ast.TableExpr) ast.Expr {
 	line := e.Line()
 	items := 0

@@ -65,8 +65,8 @@ func (l sourceLines) quote(line int, text string) string {
 	return `"`
 }
 
-// numeral returns the text that Lua reads as one number at a position, which
-// includes all letters and digits that follow it. gopher-lua reads "3x" as two
+// numeral returns the text that Lua reads as one number at a position: a number,
+// and all letters and digits that directly follow it. gopher-lua reads "3x" as two
 // tokens.
 func (l sourceLines) numeral(line, col int) string {
 	s := l.at(line)
@@ -100,9 +100,9 @@ func (l sourceLines) delimiter(line int) string {
 	return "[" + s[i+1:len(s)-len(strings.TrimLeft(s[i+1:], "="))]
 }
 
-// fixComments changes comments such as "--[==== title". For Lua this is a
-// comment of one line, but gopher-lua takes it for the beginning of a long
-// comment.
+// fixComments replaces the bracket of comments such as "--[==== title" with a
+// blank. For Lua, this is a comment of one line, but gopher-lua takes it for the
+// beginning of a long comment.
 func fixComments(src string) string {
 	if !strings.Contains(src, "--[=") {
 		return src

@@ -11,7 +11,7 @@ import (
 // parseError formats an error of the parser as Lua does. The parser only knows the
 // position of the error, while Lua also knows what it expected. parseError derives
 // the expected token from the tokens before the error. If these tokens do not
-// determine the expected token, the text is Lua's "syntax error near".
+// determine the expected token, the text is Lua's "unexpected symbol near".
 func (t *tokenList) parseError(err error) string {
 	var pe *parse.Error
 	if !errors.As(err, &pe) {
@@ -193,8 +193,8 @@ func (t *tokenList) open(i int) []opened {
 	return stack
 }
 
-// hasDo reports whether a loop that was opened already has its do before token
-// k.
+// hasDo reports whether the do of a loop precedes token k. The argument in
+// describes the loop.
 func (t *tokenList) hasDo(in opened, k int) bool {
 	depth := 0
 	for k--; k >= 0; k-- {

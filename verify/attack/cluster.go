@@ -19,8 +19,8 @@ import (
 )
 
 // Login is the user and the password of the clients of a cluster under attack.
-// The cluster requires a password because some loads of package neighbor are
-// clients without a password.
+// The cluster requires a password because some loads of package neighbor come
+// from clients that do not log in.
 var Login = load.Login{Password: "of-the-attack"}
 
 // cluster contains the nodes under attack, and one spare node that can join
@@ -240,7 +240,7 @@ func (c *cluster) followers(leader *node) []*node {
 	return all
 }
 
-// resumeAll continues paused processes and starts nodes that do not run.
+// resumeAll resumes paused processes and starts nodes that do not run.
 func (c *cluster) resumeAll() error {
 	var errs []error
 	for _, n := range c.nodes {
@@ -345,7 +345,8 @@ func lastError(err, last error) error {
 	return last
 }
 
-// copyDir replaces the directory to by a copy of the directory from.
+// copyDir copies the directory from to the directory to, whose old contents it
+// deletes.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

@@ -29,7 +29,7 @@ var controls = map[string]control{
 		finds:  []string{"linearizable", "log replay"},
 	},
 	"fast-clock": {
-		what:   "all nodes' clocks run at four times their speed, so that locks run out early",
+		what:   "all nodes' clocks run at four times their speed, so that locks expire early",
 		load:   func(c *load.Config) {},
 		inject: fastClock,
 		finds:  []string{"mutual exclusion", "lock not lost", "linearizable"},

@@ -61,9 +61,10 @@ func pin(pid int, where platform.Processors) error {
 	}
 }
 
-// schedTimes contains times that the scheduler of the kernel reports for a
-// process since it began: how long its threads have run, and how long they were
-// runnable but waited for a processor. Both are sums over all threads.
+// schedTimes contains two times that the scheduler of the kernel reports for a
+// process since its start: how long its threads have run, and how long they
+// were runnable but waited for a processor. Both are sums over the threads that
+// exist.
 type schedTimes struct{ ran, waited time.Duration }
 
 func (t schedTimes) since(u schedTimes) schedTimes {
@@ -104,7 +105,7 @@ func canStarve(Config) string {
 		return "needs sh"
 	}
 	if b, err := os.ReadFile("/proc/self/schedstat"); err != nil || strings.HasPrefix(string(b), "0 0 ") {
-		return "needs /proc/…/schedstat of the kernel"
+		return "needs a kernel that counts waiting times in /proc/…/schedstat"
 	}
 	return ""
 }

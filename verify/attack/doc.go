@@ -17,9 +17,10 @@
 // the load and the nodes. A proxy can block, delay, slow down and corrupt the
 // traffic, in each direction independently, and it can reset connections. The
 // proxies can distinguish the nodes because every connection between nodes
-// begins with the id of the node that opens it. A disk
-// is a file that contains an ext4 file system. The disks are mounted in a
-// separate mount namespace, which disappears when this process ends.
+// begins with the id of the node that opens it.
+//
+// A disk is a file that contains an ext4 file system. The disks are mounted in
+// a separate mount namespace, which disappears when this process ends.
 //
 // # Randomness
 //

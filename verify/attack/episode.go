@@ -173,10 +173,9 @@ func (e *episode) run(ctx context.Context, rest func() error, checkHistory func(
 var gentle = []string{"kill -9 leader", "kill -9 follower", "kill -9 majority", "kill -9 all", "rolling restart",
 	"transfer storm", "snapshot race"}
 
-// queueSettles is how long the order of waiters is not checked after a fault,
-// and leaderSettles is the same after a change of leader. calm is how long an
-// episode continues after its last fault, so that there is a time in which the
-// order is checked.
+// The order of waiters is not checked for queueSettles after a fault, and for
+// leaderSettles after a change of leader. calm is how long an episode continues
+// after its last fault, so that there is a time in which the order is checked.
 const (
 	queueSettles  = 800 * time.Millisecond
 	leaderSettles = 500 * time.Millisecond

@@ -77,7 +77,8 @@ func (s *injection) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.rng.Int64N(int64(high-low)+1))
 }
 
-// withLimit limits how long a fault waits for something that must happen.
+// withLimit returns a context that ends after d. what names the step that must
+// be complete by then, for the error.
 func withLimit(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s: not within %v", what, d))
 }
@@ -97,7 +98,7 @@ func (s *injection) follower(ctx context.Context) (*node, error) {
 	}
 	all := s.c.followers(leader)
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no follower lives")
+		return nil, fmt.Errorf("no follower is alive")
 	}
 	return all[s.rng.IntN(len(all))], nil
 }

@@ -80,7 +80,7 @@ func (s *injection) must(ctx context.Context, args ...string) (out string, done 
 }
 
 // quiet pauses all clients of the episode and waits until the nodes have applied
-// the same log. Call resume even if the fault fails.
+// the same log. The caller must call resume, even if quiet returns an error.
 func (s *injection) quiet(ctx context.Context) (resume func(), err error) {
 	wait, stop := withLimit(ctx, 30*time.Second, "pause the clients")
 	defer stop()
@@ -167,7 +167,7 @@ func (n *node) acquireAll(ctx context.Context) (highest int64, err error) {
 	return highest, nil
 }
 
-// quarantined checks that n grants no lock until the quarantine is over, and
+// quarantined checks that n grants no lock until the quarantine has ended, and
 // that the first token is higher than all tokens that were granted before.
 // began is a time before the quarantine began.
 func (s *injection) quarantined(ctx context.Context, n *node, began time.Time, quarantine time.Duration,
@@ -393,7 +393,8 @@ func (s *injection) ballast(ctx context.Context, there bool) error {
 	return err
 }
 
-// backups takes backups, five at most, until the leader dies during one of them.
+// backups takes backups, five at most, until one of them was still running when
+// the leader was killed.
 func (s *injection) backups(ctx context.Context, file string) (what string, err error) {
 	for range 5 {
 		leader, err := s.leader(ctx)
@@ -419,8 +420,8 @@ func (s *injection) backups(ctx context.Context, file string) (what string, err 
 	return "", nil
 }
 
-// oneBackup takes a backup while the leader dies. what is "" if the backup was
-// complete before the leader died.
+// oneBackup starts a backup and kills the leader shortly afterward. what is ""
+// if the backup was complete before the leader was killed.
 func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w *writers) (what string, err error) {
 	through := w.all[s.rng.IntN(len(w.all))].n
 	low, err := w.progress(ctx, 5)

@@ -125,8 +125,8 @@ func failingWrite(ctx context.Context, s *injection) (string, error) {
 	return s.endsItself(ctx, "pwrite64", inject, says, 15*time.Second)
 }
 
-// hangingFsync lets a write hang for longer than --disk-stall-timeout, which is
-// 3 s by default.
+// hangingFsync makes an fsync hang for longer than --disk-stall-timeout, which
+// is 3 s by default.
 func hangingFsync(ctx context.Context, s *injection) (string, error) {
 	return s.endsItself(ctx, syncCalls, "delay_enter=15000000", diskStalled, 15*time.Second)
 }
@@ -149,9 +149,9 @@ func slowFsync(ctx context.Context, s *injection) (string, error) {
 	return fmt.Sprintf("%d fsyncs of %s took %v longer each", count, n.ID, delay.Round(time.Millisecond)), nil
 }
 
-// fullDisk uses up all space on the disk of a node. The node must end rather
-// than continue without the data that it could not write. It must come back
-// when there is free space again.
+// fullDisk uses up all space on the disk of a node. The node ends if it cannot
+// write its log, and may continue if it only cannot take a snapshot. A node
+// that has ended must come back when there is free space again.
 func fullDisk(ctx context.Context, s *injection) (string, error) {
 	n, err := s.leaderOrFollower(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func fullDisk(ctx context.Context, s *injection) (string, error) {
 	if ended {
 		return n.ID + " ended: no space left on device", nil
 	}
-	return n.ID + " lived on without a snapshot: no space left on device", nil
+	return n.ID + " continued without a snapshot: no space left on device", nil
 }
 
 // powerCut cuts the power of the disks of nodes, so that everything that was

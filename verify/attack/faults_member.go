@@ -24,7 +24,7 @@ var memberFaults = []fault{
 	{class: "truncated file", group: members, run: truncated},
 }
 
-// voter waits until a node is a voter and is ready.
+// voter waits until a node is a voter, is reachable and is ready.
 func (s *injection) voter(ctx context.Context, n *node) error {
 	wait, stop := withLimit(ctx, 40*time.Second, n.ID+" votes")
 	defer stop()

@@ -25,9 +25,10 @@ func neighbors() []fault {
 	return all
 }
 
-// neighborScale divides the sizes of the loads, which make bench runs at their
-// full size. An episode takes snapshots all the time and compares every key
-// with a real Redis at its end, so it needs smaller loads.
+// neighborScale divides the sizes of the loads. (The target bench of the
+// Makefile runs the loads at their full size.) An episode takes snapshots all
+// the time and compares every key with a real Redis at its end, so it needs
+// smaller loads.
 const neighborScale = 2
 
 // neighborWait is how long another client may wait for a lock, a login, the
@@ -89,7 +90,7 @@ func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, erro
 		return "", err
 	}
 	if after.Term != before.Term {
-		s.violation("neighbor", "%s at %s: %s led in term %d, and the term is %d afterwards", l.Name, n.ID, leader.ID,
+		s.violation("neighbor", "%s at %s: %s led in term %d, and the term is %d afterward", l.Name, n.ID, leader.ID,
 			before.Term, after.Term)
 	}
 	if err := neighbor.Clean(ctx, to); err != nil {

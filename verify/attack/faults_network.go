@@ -53,9 +53,9 @@ func isolateLeader(ctx context.Context, s *injection) (string, error) {
 		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-// isolateForLong cuts a follower off for so long that the leader drops the
-// waiters of the follower's clients, and that these clients get the error that
-// the follower finds no leader.
+// isolateForLong cuts a follower off for so long that the leader removes the
+// waiters of the follower's clients, and that the follower replies to these
+// clients that it finds no leader.
 func isolateForLong(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {
@@ -74,8 +74,8 @@ func isolateFollower(ctx context.Context, s *injection) (string, error) {
 		func(h hop) bool { return between(h) && (h.from == n.ID || h.to == n.ID) })
 }
 
-// cutPairs cuts nodes off from each other, selected by their positions in the list
-// of nodes.
+// cutPairs blocks the directions for which cut returns true. i and j are the
+// positions of the sender and of the receiver in the list of nodes.
 func (s *injection) cutPairs(ctx context.Context, what string, cut func(i, j int) bool) (string, error) {
 	at := make(map[string]int)
 	for i, n := range s.c.nodes {

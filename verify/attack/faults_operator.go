@@ -28,7 +28,8 @@ var operatorFaults = []fault{
 	{class: "changed flags", group: operators, run: changedFlags},
 }
 
-// changeLimit is longer than a node takes to answer TRANSFER or REMOVE.
+// changeLimit is longer than the time that a node needs to answer TRANSFER or
+// REMOVE.
 const changeLimit = 12 * time.Second
 
 // mustRefuse sends a command that the leader must refuse, and returns the
@@ -186,7 +187,7 @@ func removalTooMany(ctx context.Context, s *injection) (string, error) {
 	s.rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	lost := (len(s.c.nodes) - 1) / 2
 	if len(others) <= lost {
-		return "", fmt.Errorf("only %d followers live", len(others))
+		return "", fmt.Errorf("only %d followers are alive", len(others))
 	}
 	down, live := others[:lost], append(others[lost:], leader)
 	for _, n := range down {
@@ -261,8 +262,9 @@ func addedWhileDown(ctx context.Context, s *injection) (string, error) {
 }
 
 // doubleID starts a second process with the id of a live node: first with a
-// directory of its own, then with the directory of that node. The second
-// process must not serve, and the first one must continue.
+// data directory of its own, then with the data directory of that node, unless
+// that directory is on a disk of diskSet. The second process must not serve,
+// and the first one must continue.
 func doubleID(ctx context.Context, s *injection) (string, error) {
 	n, err := s.follower(ctx)
 	if err != nil {

@@ -77,9 +77,9 @@ func pointOf(spec string) string {
 	return name
 }
 
-// pointChooser chooses failpoints for plans, from shuffled lists of all
-// failpoints. It begins a new list when the plan can reach no failpoint that is
-// left of the earlier ones.
+// pointChooser chooses failpoints for plans, from shuffled lists of the
+// failpoints in ways. It appends a newly shuffled list when a plan can reach
+// none of the remaining failpoints.
 type pointChooser struct {
 	rng  *rand.Rand
 	deck []string
@@ -121,8 +121,8 @@ func (d *pointChooser) take(p Plan) string {
 	}
 }
 
-// form starts the nodes. If the plan names a failpoint for the forming of the
-// cluster, the first node ends there, and form restarts it.
+// form starts the nodes. If Plan.Forms names a failpoint, the first node ends
+// there while it forms the cluster, and form restarts it.
 func (e *episode) form(ctx context.Context) error {
 	if e.plan.Forms == "" || e.plan.mixes(e.cfg) {
 		return e.c.start()
@@ -192,7 +192,7 @@ func (s *injection) killAt(ctx context.Context, spec string) (id string, err err
 		id = n.ID
 		s.waitRandom(ctx, 0, 300*time.Millisecond)
 	}
-	s.mon.ends() // records a crash, which must be done before the node starts again: see dies
+	s.mon.ends() // records a crash; a restart of the node would hide it: see dies
 	// From here on the node must not end by itself, whether or not it has ended
 	// at the failpoint.
 	err = errors.Join(err, s.pointErr, n.kill(), n.start(), s.voter(ctx, n))
@@ -278,7 +278,7 @@ func handOver(ctx context.Context, leader, to *node) {
 // clientsCome makes clients connect to the node. The clients of the node moved
 // to other nodes when the node was killed. clientsCome resets their connections
 // to those nodes, so that the clients connect to this node again. The node must
-// not be the leader.
+// not be the leader, so clientsCome makes the node hand over if it leads.
 func clientsCome(ctx context.Context, s *injection, n *node) {
 	if st, err := n.state(ctx); err != nil || !st.Ready {
 		return
@@ -394,7 +394,8 @@ func leadsAlone(ctx context.Context, s *injection, n *node) {
 	})
 }
 
-// losesData removes the node and its data, so that it joins as a new member.
+// losesData removes the node from the cluster, permits it to join again, and
+// deletes its data. At its next start, the node joins as a new member.
 func losesData(ctx context.Context, s *injection, n *node, _ string) error {
 	if err := errors.Join(s.c.remove(ctx, n), s.c.add(ctx, n)); err != nil {
 		return err
@@ -403,8 +404,8 @@ func losesData(ctx context.Context, s *injection, n *node, _ string) error {
 }
 
 // startsAnew keeps the data of the node if the first file that it writes after
-// a start is enough to reach the failpoint. Otherwise it removes the data, so
-// that the node writes more files.
+// a start is enough to reach the failpoint. Otherwise it calls losesData,
+// because a node that joins writes more files.
 func startsAnew(ctx context.Context, s *injection, n *node, spec string) error {
 	if strings.HasSuffix(spec, ":1") {
 		return nil

@@ -237,6 +237,6 @@ func snapshotRace(ctx context.Context, s *injection) (string, error) {
 	if taken == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%d snapshots were taken while %s was killed twice; it installed %d of other nodes", taken, n.ID,
-		n.installs()-before), nil
+	return fmt.Sprintf("%d snapshots were taken while %s was killed twice; it installed %d from other nodes", taken,
+		n.ID, n.installs()-before), nil
 }

@@ -466,7 +466,7 @@ type sample struct {
 
 type samples []sample
 
-// writeSamples writes values of all types that the nodes know.
+// writeSamples writes a value of each type that the leader's build supports.
 func (s *injection) writeSamples(ctx context.Context) (samples, error) {
 	leader, err := s.leader(ctx)
 	if err != nil {

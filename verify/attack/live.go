@@ -119,8 +119,9 @@ func (cfg *LiveConfig) report(w *observer, checking bool) {
 	cfg.Progress(p)
 }
 
-// merge joins overlapping spans and sorts them by time. First it removes the
-// lead and the tail that the load added to each span.
+// merge removes the lead and the tail that the load added to each span. It
+// joins spans that overlap or are at most 100 ms apart, and sorts the spans by
+// time.
 func merge(spans []checker.Span) []checker.Span {
 	var all []checker.Span
 	spans = slices.SortedFunc(slices.Values(spans), func(a, b checker.Span) int { return cmp.Compare(a.From, b.From) })

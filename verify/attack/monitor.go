@@ -96,8 +96,8 @@ func (m *monitor) ends() {
 // diskStalled is the message of a node that ended because a disk write hung.
 const diskStalled = "disk stalled"
 
-// machineStall is the class of the event that this machine's own disk stalled.
-// No fault causes this event.
+// machineStall is the class of an event that no fault causes: this machine's
+// own disk stalled.
 const machineStall = "machine's own disk stalled"
 
 // machineStalled records that a node has ended, as it should, because the disk
@@ -154,7 +154,8 @@ const (
 // member that was away. make upgrade-test runs such builds.
 const convergeWithin = 30 * time.Second
 
-// converge waits until all members show the same log index, and records it.
+// converge waits until all members report the same log index, and records their
+// states. It returns the commit index.
 func (m *monitor) converge(ctx context.Context) (commit uint64, err error) {
 	wait, stop := withLimit(ctx, convergeWithin, "nodes at rest")
 	defer stop()

@@ -118,7 +118,8 @@ func (f *front) close() {
 	}
 }
 
-// discard ignores the error of closing something that is no longer used.
+// discard ignores an error that does not matter, such as that of closing a
+// connection that is no longer used.
 func discard(error) {}
 
 func (f *front) accept(ln net.Listener) {

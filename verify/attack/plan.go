@@ -36,7 +36,7 @@ func (p Plan) String() string {
 	for _, s := range p.Steps {
 		steps = append(steps, strings.Join(s, " + "))
 	}
-	return fmt.Sprintf("%d nodes, %s, snapshots by %d bytes that leave %d: %s", p.Nodes, p.LogStore, p.Snapshot,
+	return fmt.Sprintf("%d nodes, %s, snapshots at %d bytes that leave %d: %s", p.Nodes, p.LogStore, p.Snapshot,
 		p.Trailing, strings.Join(steps, "; "))
 }
 
@@ -48,8 +48,8 @@ const (
 	pairsPerCent    = 60
 )
 
-// faultChooser chooses classes of faults from shuffled lists. It begins a new list
-// when no class that is left of the earlier ones fits.
+// faultChooser chooses classes of faults from shuffled lists. It appends a
+// newly shuffled list when none of the remaining classes fits.
 type faultChooser struct {
 	rng    *rand.Rand
 	all    []fault

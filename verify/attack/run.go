@@ -74,7 +74,7 @@ type EpisodeReport struct {
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
-	Holds       []checker.Hold `json:"-"` // grants of locks; like the next two fields, for the chart
+	Holds       []checker.Hold `json:"-"` // grants of locks, for the chart, as are the next two fields
 	Samples     []load.Sample  `json:"-"`
 	Leaderships []Leadership   `json:"leaders"`
 	Duration    time.Duration  `json:"duration_ns"`
@@ -129,8 +129,7 @@ func (r *Report) Passed() bool {
 		len(r.Episodes) > 0
 }
 
-// Run plays episodes until all are done, the time of cfg.For is over, or ctx
-// ends.
+// Run plays episodes until all are done, cfg.For has passed, or ctx ends.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	faults, err := choose(cfg.Faults)
 	if err != nil {
@@ -343,7 +342,7 @@ func (r *Report) sum(cfg Config, faults []fault) {
 		classes := make(map[string]bool)
 		for _, ev := range ep.Events {
 			t := tallies[ev.Class]
-			if t == nil { // no fault of the plan: the monitor observed the event
+			if t == nil { // the event is no fault of the plan: the monitor observed it
 				r.Stalls += b2i(ev.Class == machineStall)
 				continue
 			}

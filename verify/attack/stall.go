@@ -21,9 +21,9 @@ type stallProbe struct {
 }
 
 // stalledFor is how long a write of the probe must hang before the machine's
-// own disk counts as stalled. No fault of this process affects the writes of
-// the probe. stalledFor is less than the 3 s that nodes wait, because the probe
-// does not begin its write at the same moment as a node.
+// own disk counts as stalled. No injected fault affects the writes of the
+// probe. A node ends when its write has hung for 3 s. stalledFor is less,
+// because the write of the probe may have begun later than that of the node.
 const stalledFor = 1500 * time.Millisecond
 
 func probeDisk(ctx context.Context, dir string) *stallProbe {

@@ -42,8 +42,8 @@ type CacheEvent struct {
 //   - A cached value is never older than the last acknowledged write of the
 //     cache's own connection.
 //   - A value read from the cluster is never older than a value that the client
-//     has seen before. This holds whether or not the client has cached the key
-//     since, because an invalidation says that a newer value exists.
+//     has seen before. This holds even if the cache has dropped the key since,
+//     because an invalidation means that a newer value exists.
 //   - A value that is still cached at the end is the last value: no
 //     invalidation was lost.
 func Caches(events []CacheEvent, order map[string][]string) (checked int, bad []Violation) {

@@ -1,18 +1,18 @@
-// Package checker decides whether a history keeps the guarantees of Holdfast.
-// It does not use the product's code, and it does not depend on how the history
-// was recorded. The simulator, the attack on real processes, and holdfast
-// verify record the same types and use the same checkers.
+// Package checker decides whether a history satisfies the guarantees of
+// Holdfast. It does not use the product's code, and it does not depend on how
+// the history was recorded. The simulator, the attack on real processes, and
+// holdfast verify record the same types and use the same checkers.
 //
 // Times are durations since the start of the history. The program that records
 // the history reads them from one monotonic clock. A checker never assumes that
 // an operation took less time than was measured.
 //
 //   - Linear: each key by itself is linearizable (porcupine), with values,
-//     conditions, counters and times to live. A check that ran out of time has
-//     proved nothing, so it is a violation too.
+//     conditions, counters and times to live. A check that exceeds its time
+//     limit proves nothing, so it counts as a violation too.
 //   - Locks: a lock never has two owners at once. No lock is lost or granted
-//     again before its time is over, and none is kept long after that time.
-//     Fencing tokens grow.
+//     again before its time to live ends, and none is kept long after that
+//     time. Fencing tokens grow.
 //   - Once: an acknowledged command was executed once, a refused one never, and
 //     one of unknown outcome at most once. The order of execution agrees with
 //     the order of the acknowledgements.
@@ -20,7 +20,8 @@
 //   - Chains: replicas at the same log index hold the same state.
 //   - Recoveries: after the faults, every node serves a client again in time.
 //   - LockQueues and LockPasts: locks with a queue of waiters are granted in
-//     order, and the nodes' histories of them agree with what clients saw.
+//     order, and the nodes' histories of these locks agree with what clients
+//     saw.
 //   - Queues, Groups and Messages: no element, entry or message is lost or
 //     delivered twice, and their order is kept.
 //   - Caches: client-side caches receive every invalidation.

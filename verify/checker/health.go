@@ -20,10 +20,11 @@ type Health struct {
 	// Slack is how late a healthy cluster may expire a key. It includes the
 	// error with which the checker measures times.
 	Slack time.Duration
-	// Ill contains the intervals that do not count. Each interval begins before
-	// a fault or a change of leader, because the cluster loses the time that
-	// the old leader had not logged. It ends when the cluster is whole again.
-	// The intervals may overlap.
+	// Ill contains the intervals whose time does not count, because the cluster
+	// was not healthy. Each interval begins before a fault or a change of
+	// leader, because the cluster loses the time that the old leader had not
+	// logged. It ends when the cluster is whole again. The intervals may
+	// overlap.
 	Ill []Span
 	// Known says that Ill is complete. If Known is false, no key ever has to be
 	// gone.

@@ -19,7 +19,7 @@ type LinearResult struct {
 	Keys, Ops  int
 	Violations []Violation
 	// Bad contains the histories of the keys that were not linearizable, not
-	// decided in time, or too long. Draw draws them.
+	// decided in time, or too long. Draw draws one of these histories.
 	Bad map[string][]*Op
 }
 
@@ -86,9 +86,9 @@ func span(history []*Op) (from, to time.Duration) {
 }
 
 // Draw writes porcupine's page about one key. The page shows the longest order
-// that explains the history, and where that order ends. In porcupine a client
-// does one thing at a time. So after a command of unknown outcome, Draw gives
-// the client another name for its later commands.
+// that explains the history, and where that order ends. In porcupine, the
+// operations of one client must not overlap. A command of unknown outcome never
+// ends, so Draw assigns each of these commands to a client of its own.
 func Draw(w io.Writer, history []*Op, health *Health, limit time.Duration) error {
 	model := keyModel(health)
 	all := operations(history)

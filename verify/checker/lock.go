@@ -18,24 +18,26 @@ type Hold struct {
 	Fence       int64         // fencing token, 0 for none
 }
 
-// Step is a later command of an owner about its lock: a renewal for the same
-// time, or a release.
+// Step is a later command of an owner about its lock: a renewal with the same
+// time to live, or a release.
 type Step struct {
 	Call, Return time.Duration
 	Outcome      Outcome
-	Mine         bool // whether the lock still belonged to this owner, according to the reply; only if Done
+	Mine         bool // whether the lock still belonged to this owner, according to the reply; valid only if Done
 }
 
-// Refusal is an attempt to take a lock that another owner had.
+// Refusal is an attempt to take a lock that failed because another owner held
+// the lock.
 type Refusal struct {
 	Lock         string
 	Client       int
 	Call, Return time.Duration
 }
 
-// reliableUntil returns the time until which the owner could rely on the lock. A time
-// to live begins when a leader stamps the entry, which is after the client has sent the
-// command. A renewal counts only if it was granted.
+// reliableUntil returns the time until which the owner could rely on the lock.
+// A time to live begins when a leader stamps the entry. This is after the
+// client has sent the command, so the lock lasts at least until the call plus
+// the time to live. A renewal counts only if it was granted.
 func (h *Hold) reliableUntil(health *Health) time.Duration {
 	end := h.Call + h.TTL
 	for _, r := range h.Renewals {
@@ -124,11 +126,11 @@ func overlaps(all []*Hold, health *Health) []Violation {
 	var longest *Hold
 	for _, h := range all {
 		if h.Granted == Forever || h.reliableUntil(health) <= h.Granted {
-			continue // the lock had ended before the owner received the reply
+			continue // the owner could no longer rely on the lock when the reply arrived
 		}
 		if p := longest; p != nil && h.Granted < p.reliableUntil(health) {
 			bad = append(bad, Violation{"mutual exclusion", h.Lock,
-				fmt.Sprintf("%s could rely on the lock until %v, but %s was granted it at %v", p.Token,
+				fmt.Sprintf("%s could rely on the lock until %v, but %s got the lock at %v", p.Token,
 					p.reliableUntil(health), h.Token, h.Granted),
 				h.Granted, min(p.reliableUntil(health), h.reliableUntil(health))})
 		}
@@ -202,8 +204,8 @@ func fences(all []*Hold) []Violation {
 	return bad
 }
 
-// late finds refusals that no grant can explain: the cluster did not release a
-// lock long after the end of its time to live.
+// late finds refusals that no grant can explain: the cluster still refused a
+// lock long after every earlier grant must have ended.
 func late(all []*Hold, refused []Refusal, health *Health) []Violation {
 	if health == nil || !health.Known {
 		return nil

@@ -5,7 +5,8 @@ import "time"
 const (
 	// delayRounding covers the rounding of LockView.Delay.
 	delayRounding = time.Millisecond
-	// delayWithin is how late after its end a view may still show a lock delay.
+	// delayWithin is how long after the end of a lock delay a view may still
+	// show the delay.
 	delayWithin = 800 * time.Millisecond
 )
 
@@ -26,29 +27,31 @@ func LockDelays(views []*LockView) int {
 // delayed finds owners that got a lock during its delay, and delays that do not end.
 // Delays are measured on the clock of the views.
 func (l *lockQueue) delayed() {
-	var from *LockView // the view so far whose lock delay ends last
+	var from *LockView // of the views so far, the one whose lock delay ends last
 	for i, v := range l.views {
-		if v.Clock == 0 { // the view has no clock, or the log contains no clock yet
+		if v.Clock == 0 { // the lease clock of the view is not known, or has not started yet
 			continue
 		}
-		// A lock with one owner has a delay only while it is free. So a view with
-		// a delay and an owner shows a grant in the entry that begins the delay.
+		// An exclusive lock has a delay only while it is free. If a view shows
+		// a delay and an owner, the entry that began the delay also granted the
+		// lock.
 		if v.Delay > 0 && len(v.Holders) > 0 && v.Mode == (LockMode{}) {
-			l.say("lock delay", l.name, v.Call, v.Return, "%s held the lock with token %d at %v, and its delay took %v",
+			l.say("lock delay", l.name, v.Call, v.Return,
+				"%s held the lock with token %d at %v, although the delay of the lock had %v left",
 				v.Holders[0].Owner, v.Holders[0].Token, v.Call, v.Delay)
 			return
 		}
 		if from != nil && v.Clock+delayRounding < from.Clock+from.Delay {
 			for _, h := range v.Holders {
 				if !from.holds(h.Owner, h.Token) {
-					l.say("lock delay", l.name, from.Call, v.Return, "%s got the lock with token %d until %v, and "+
-						"at %v the delay of the lock still took %v", h.Owner, h.Token, v.Call, from.Call, from.Delay)
+					l.say("lock delay", l.name, from.Call, v.Return, "%s got the lock with token %d by %v, although "+
+						"at %v the delay of the lock had %v left", h.Owner, h.Token, v.Call, from.Call, from.Delay)
 					return
 				}
 			}
 			if v.Delay == 0 {
-				l.say("lock delay", l.name, from.Call, v.Return, "the lock had no delay at %v, and at %v its delay "+
-					"still took %v", v.Call, from.Call, from.Delay)
+				l.say("lock delay", l.name, from.Call, v.Return, "the lock had no delay at %v, although at %v "+
+					"its delay had %v left", v.Call, from.Call, from.Delay)
 				return
 			}
 		}
@@ -58,8 +61,8 @@ func (l *lockQueue) delayed() {
 		same := from != nil && v.Delay > 0 && v.Clock+v.Delay+delayRounding >= from.Clock+from.Delay
 		if same && v.Call-from.Return > from.Delay+delayWithin && l.steady.Well(l.views[max(i-1, 0)].Call, v.Return) &&
 			l.steady.Well(from.Call, v.Return) {
-			l.say("lock delay", l.name, from.Call, v.Return, "the delay took %v at %v, and %v at %v", from.Delay,
-				from.Call, v.Delay, v.Call)
+			l.say("lock delay", l.name, from.Call, v.Return, "the delay had %v left at %v, and %v left at %v",
+				from.Delay, from.Call, v.Delay, v.Call)
 			return
 		}
 	}
@@ -92,10 +95,10 @@ func (l *lockQueue) undelayed() {
 }
 
 // expired reports whether a grant ended because its lease expired or because it
-// was broken. The grant is in an earlier view and has ended. expired returns
-// true only if the client got the reply with the grant and never tried to
-// release the lock. If the client got no reply, the grant may have passed to
-// the next waiter, and no lock delay begins.
+// was broken. An earlier view must show the grant, and the grant must have
+// ended. expired returns true only if the client got the reply with the grant
+// and never tried to release the lock. If the client got no reply, the grant
+// may have passed to the next waiter, and no lock delay begins.
 func (l *lockQueue) expired(h LockHolder) bool {
 	o := l.lockQueues.owners[h.Owner]
 	if o == nil || o.again() || o.token != h.Token {

@@ -64,8 +64,9 @@ const handOverWithin = time.Millisecond
 //     at which the previous grant ended.
 //
 // A node that reports a gap may lack grants. steady is the same as for
-// LockQueues; began is the wall clock at the start of h. If the wall clock of the
-// cluster went back, the times are not compared with each other.
+// LockQueues; began is the wall clock at the start of h. The last rule is not
+// checked for a node that reports a gap, nor if the wall clock of the cluster
+// went back.
 func LockPasts(h LockHistory, pasts []LockPast, began time.Duration, steady *Health) (checked int, bad []Violation) {
 	p := &lockPasts{steady: steady, began: began, owners: make(map[string][]*LockCall)}
 	for _, c := range h.Calls {
@@ -103,7 +104,7 @@ func (p *lockPasts) say(lock, format string, args ...any) {
 	p.bad = append(p.bad, Violation{Check: "lock history", Key: lock, Text: fmt.Sprintf(format, args...)})
 }
 
-// find returns the grant with a token, nil if there is none.
+// find returns the grant with the given token, or nil if there is none.
 func (l *LockPast) find(token int64) *LockGrant {
 	i, found := slices.BinarySearchFunc(l.Grants, token, func(g LockGrant, t int64) int {
 		return cmp.Compare(g.Token, t)
@@ -225,8 +226,8 @@ func (p *lockPasts) ends(owner string, token int64, broken map[int64]bool, anyBr
 	return can
 }
 
-// handedOver finds a time between the end of a grant and the next grant in which
-// the lock was free, although the next owner waited.
+// handedOver finds an interval between two grants in which the lock was free,
+// although the next owner waited.
 func (p *lockPasts) handedOver(past *LockPast) {
 	if past.Gaps || slices.ContainsFunc(past.Grants, func(g LockGrant) bool { return g.Mode != LockMode{} }) ||
 		!slices.IsSortedFunc(past.Grants, func(a, b LockGrant) int { return cmp.Compare(a.Acquired, b.Acquired) }) {
@@ -241,7 +242,7 @@ func (p *lockPasts) handedOver(past *LockPast) {
 		}
 		if b.Acquired-a.Ended > handOverWithin {
 			p.bad = append(p.bad, Violation{"lock wake-up", past.Lock,
-				fmt.Sprintf("%s reports %v, and that the lock was then free for %v although %v waited", past.Node, a,
+				fmt.Sprintf("%s reports %v; the lock was then free for %v although %v waited", past.Node, a,
 					b.Acquired-a.Ended, b), from, to})
 		}
 	}
@@ -267,9 +268,9 @@ func LockPastOf(node, lock string, reply respwire.Value) LockPast {
 		return cmp.Or(cmp.Compare(a.Token, b.Token), -cmp.Compare(a.Acquired, b.Acquired))
 	})
 	full := len(past.Grants) >= MostGrants // older grants are not in the reply
-	// A restore ends a grant, and the restored lock has the same token. So the
-	// history may contain a token twice; for the restored grant it has only the
-	// end.
+	// A restore may bring back a grant with its token. If a node reports such a
+	// grant twice, once without the time of its beginning, keep the other
+	// report.
 	past.Grants = slices.CompactFunc(past.Grants, func(a, b LockGrant) bool {
 		return a.Token == b.Token && (a.Acquired == 0 || b.Acquired == 0)
 	})

@@ -11,7 +11,8 @@ import (
 // pastBegan is the wall clock at the start of the stories.
 const pastBegan = 1_000_000 * time.Second
 
-// reported returns a grant whose times are in milliseconds of the story.
+// reported returns a grant. from, to and waited are in milliseconds; from and
+// to count from the start of the story.
 func reported(owner string, token int64, from, to, waited int, how string) LockGrant {
 	g := LockGrant{Owner: owner, Token: token, How: how, Acquired: pastBegan + millis(from), Waited: millis(waited)}
 	if how != pastHeld {
@@ -101,7 +102,8 @@ func TestLockPasts(t *testing.T) {
 }
 
 func TestLockPastOf(t *testing.T) {
-	// The second grant is the same lock after a restore.
+	// Both grants have the same token, as after a restore. The first one has no
+	// beginning.
 	reply := "*10\r\n$3\r\nkey\r\n$1\r\nl\r\n$8\r\nsince-ms\r\n$-1\r\n$8\r\nuntil-ms\r\n:9\r\n$6\r\ngrants\r\n*2\r\n" +
 		"*10\r\n$5\r\ntoken\r\n:7\r\n$5\r\nowner\r\n$1\r\na\r\n$4\r\nmode\r\n$-1\r\n" +
 		"$11\r\nacquired-ms\r\n$-1\r\n$3\r\nhow\r\n$7\r\nexpired\r\n" +

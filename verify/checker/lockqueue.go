@@ -40,7 +40,7 @@ type LockCall struct {
 	Client      int
 	Node        string
 	Call        time.Duration
-	Return      time.Duration // Return counts only for Done and Refused
+	Return      time.Duration // Return is valid only for Done and Refused
 	Outcome     Outcome
 	Token       int64 // fencing token, 0 if the lock was not granted
 	// Left is when the connection ended before the reply arrived: the client
@@ -74,7 +74,7 @@ const (
 	LockRelease LockStepKind = "release"
 )
 
-// LockStep is what an owner did with its lock.
+// LockStep is one command of an owner about its lock, with the reply.
 type LockStep struct {
 	Kind LockStepKind
 	Step
@@ -119,7 +119,7 @@ type LockWaiter struct {
 }
 
 // LockHistory contains the commands of clients about locks, and the observed
-// states of the locks. Only the calls in it take these locks.
+// states of the locks. No command outside the history takes these locks.
 type LockHistory struct {
 	Calls  []*LockCall
 	Breaks []LockBreak
@@ -327,8 +327,8 @@ func (l *lockQueue) grant(o *ownership) {
 	o.until = min(o.until, o.ended)
 }
 
-// step checks a command of an owner, and determines how long it can rely on the
-// lock afterward.
+// step checks a command of an owner, and determines how long the owner can rely
+// on the lock afterward.
 func (l *lockQueue) step(o *ownership, c *LockCall, s LockStep) {
 	switch {
 	case s.Outcome == Refused:
@@ -456,8 +456,9 @@ func (l *lockQueue) gone(owner string, at time.Duration) bool {
 }
 
 // mayBreak reports whether a break may have ended a grant between two times. If
-// a break ends a grant that its node has not claimed yet, the client asks
-// again, at the end of the queue. So another client may get the lock first.
+// a break ends a grant that the waiter's node has not claimed yet, the node
+// executes the command again, and the client enters the queue at its end. So
+// another client may get the lock first.
 func (l *lockQueue) mayBreak(from, to time.Duration) bool {
 	return slices.ContainsFunc(l.breaks, func(b LockBreak) bool {
 		return b.Outcome == Unknown || b.Outcome == Done && b.Broke && b.Call < to && b.Return > from
@@ -558,7 +559,7 @@ func (l *lockQueue) free() {
 		}
 		if v.Call-from.Return > wakeWithin {
 			l.say("lock wake-up", l.name, from.Return, v.Call,
-				"%s was the first that waited from %v to %v, and could have got the lock: the holders were %v",
+				"%s was the first waiter from %v to %v, and could have got the lock: the holders were %v",
 				v.Waiters[0].Owner, from.Return, v.Call, v.Holders)
 			from = nil
 		}
@@ -718,8 +719,8 @@ func LockViewOf(lock string, reply respwire.Value) LockView {
 	return v
 }
 
-// fieldsOf returns the fields of a map, or of an array that RESP2 has in its
-// place.
+// fieldsOf returns the fields of a map, or of the array that RESP2 uses instead
+// of a map.
 func fieldsOf(v respwire.Value) map[string]respwire.Value {
 	m := make(map[string]respwire.Value)
 	for i := 0; i+1 < len(v.Elems); i += 2 {

@@ -315,7 +315,8 @@ var lockStories = []struct {
 	}, ""},
 }
 
-// check requires that exactly the given checks fail, separated by commas.
+// check requires that exactly the checks in want fail. Commas separate their
+// names.
 func (s *lockStory) check(t *testing.T, what, want string) {
 	t.Helper()
 	_, bad := LockQueues(s.h, healthy(), healthy())

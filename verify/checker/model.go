@@ -43,7 +43,7 @@ func keyModel(health *Health) porcupine.Model {
 			case !c.volatile:
 				return c.value
 			case c.to == Forever:
-				return fmt.Sprintf("%s, goes after %v", c.value, c.from)
+				return fmt.Sprintf("%s, may expire after %v", c.value, c.from)
 			}
 			return fmt.Sprintf("%s, expires between %v and %v", c.value, c.from, c.to)
 		},

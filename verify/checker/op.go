@@ -44,7 +44,8 @@ const (
 	Done Outcome = iota
 	// Refused means that the error proves that the command was not executed.
 	Refused
-	// Unknown means that the command was executed once, now or later, or never.
+	// Unknown means that the command may have been executed once, may still be
+	// executed once later, or is never executed.
 	Unknown
 )
 
@@ -97,7 +98,7 @@ type Op struct {
 	Get, KeepTTL bool
 	TTL          time.Duration // PX, or the argument of PEXPIRE; 0 for none
 
-	Call, Return time.Duration // Return counts only for Done and Refused
+	Call, Return time.Duration // Return is valid only for Done and Refused
 	Outcome      Outcome
 	Reply        Reply
 	Error        string // error text, if not Done
@@ -136,7 +137,7 @@ func (o *Op) String() string {
 	return b.String()
 }
 
-// Violation is a guarantee that the history does not keep.
+// Violation describes a guarantee that the history violates.
 type Violation struct {
 	Check string        `json:"check"` // the checker that found it
 	Key   string        `json:"key,omitempty"`

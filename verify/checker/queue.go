@@ -24,7 +24,7 @@ type Take struct {
 	ID           string // the element that the client received, "" for none
 	Client       int
 	Node         string
-	Call, Return time.Duration // Return counts only for Done and Refused
+	Call, Return time.Duration // Return is valid only for Done and Refused
 	Outcome      Outcome
 	// Blocks says that the command waits if the queue is empty.
 	Blocks bool
@@ -228,13 +228,13 @@ func (q *queue) missing() {
 	for _, id := range q.unmatched(ids, unknown) {
 		p := q.pushes[id]
 		q.say(p.Call, q.deadline(p),
-			"%s was acknowledged and is missing; %d elements are, and %d clients do not know what they took", id,
-			len(ids), len(unknown))
+			"%s was acknowledged and is missing; %d elements are missing, and %d clients do not know what they took",
+			id, len(ids), len(unknown))
 	}
 }
 
-// deadline returns the latest time at which an element can have been taken: the
-// time at which a client took an element that had been pushed later.
+// deadline returns the latest time at which an element can have been taken: at
+// that time, a client received an element that was pushed later.
 func (q *queue) deadline(p *Push) time.Duration {
 	end := Forever
 	for _, all := range []map[string][]*Take{q.removed, q.moved} {
@@ -301,8 +301,9 @@ func (q *queue) deliveries() []delivery {
 }
 
 // fifo checks the order in which elements were taken. It finds an element whose
-// take was answered before the take of an element in front of it was sent.
-// Elements of unknown pushes may have entered the queue at any time.
+// take was answered before the take of an element in front of it was sent. The
+// push of the element in front must be acknowledged: a push of unknown outcome
+// may have taken effect at any later time.
 func (q *queue) fifo() {
 	all := q.deliveries()
 	for _, a := range all {

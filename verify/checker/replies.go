@@ -42,7 +42,8 @@ type Batch struct {
 	// be shorter than Numbers: the missing counts are 0.
 	Unknown []int
 	// Errors contains the error replies that say neither that the command was
-	// refused nor that its outcome is unknown. INCR of a counter has no others.
+	// refused nor that its outcome is unknown. INCR of a counter must not get
+	// such a reply.
 	Errors []string
 }
 
@@ -52,8 +53,8 @@ type Batch struct {
 // same is true for commands of unknown outcome within a pipeline.
 func Batches(batches []Batch) []Violation {
 	var bad []Violation
-	next := make(map[string]int64) // lowest number that may follow
-	open := make(map[string]int64) // earlier commands without a reply
+	next := make(map[string]int64) // last number of each counter; the next one is higher
+	open := make(map[string]int64) // number of earlier commands without a reply, by counter
 	for _, b := range batches {
 		say := func(format string, args ...any) {
 			bad = append(bad, Violation{"reply order", b.Key, fmt.Sprintf(format, args...), b.Call, b.Return})

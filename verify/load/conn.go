@@ -49,9 +49,9 @@ func (l Login) connect(ctx context.Context, addr string) (net.Conn, error) {
 	return (&tls.Dialer{NetDialer: dialer, Config: l.TLS}).DialContext(ctx, "tcp", addr)
 }
 
-// Dial connects to addr. It authenticates if login is not zero. Then it sends
-// the command first, unless that is empty. The reply to this command must not
-// be an error. timeout bounds each later exchange.
+// Dial connects to addr. If login has a password or a user, it authenticates.
+// Then it sends the command first, unless first is empty. If a reply is an
+// error, Dial fails. timeout bounds each exchange on the connection.
 func Dial(ctx context.Context, addr string, login Login, timeout time.Duration, first ...string) (*Conn, error) {
 	conn, err := login.connect(ctx, addr)
 	if err != nil {

@@ -19,7 +19,7 @@
 //   - locks with a queue: clients that wait for a few locks with LOCK ACQUIRE,
 //     or take the same locks with SET NX PX.
 //
-// All keys begin with Config.Prefix. The load replaces keys by new ones before
-// their history has too many commands, or too many unknown outcomes, to be
-// checked.
+// All keys begin with Config.Prefix. The load changes to new keys before the
+// history of the old ones has too many commands, or too many unknown outcomes,
+// to be checked.
 package load

@@ -35,10 +35,10 @@ type Families struct {
 }
 
 // familyCommands contains commands of all families. The names of their keys,
-// channels and users begin with a prefix of this load, so they have no effect
-// that the other load could notice. In the commands, # is the prefix, $ is a
-// number, and % is one of a few words. In an argument, · stands for a blank. The
-// argument ” is empty, and $$ stands for $.
+// channels and users begin with a prefix of this load, so the commands have no
+// effect that the other load could notice. In the commands, # is the prefix, $
+// is a number, and % is one of a few words. In an argument, · stands for a
+// blank. The argument ” is empty, and $$ stands for $.
 var familyCommands = []string{
 	"SET #s% %", "SET #s% $ EX 1", "SET #s% % NX GET", "SETEX #s% 1 %", "GETSET #s% %", "GETDEL #s%",
 	"GETEX #s% PX 200", "APPEND #s% %", "SETRANGE #s% 3 %", "MSET #s% a #s% b", "MSETNX #s% a #s% b", "STRLEN #s%",
@@ -85,8 +85,9 @@ var familyCommands = []string{
 
 var familyWords = []string{"a", "b", "c", "dd"}
 
-// StartFamilies starts the clients. They never send a command that the cluster
-// does not know at this moment, because its nodes run an older build.
+// StartFamilies starts the clients. The nodes may run an older build, so
+// StartFamilies first tries every command. The clients send only those that the
+// cluster knows.
 func StartFamilies(ctx context.Context, addrs []string, login Login, prefix string, seed uint64) (*Families, error) {
 	f := &Families{addrs: addrs, login: login, prefix: prefix, reads: "TYPE"}
 	c, err := Dial(ctx, addrs[0], login, 5*time.Second)
@@ -97,7 +98,7 @@ func StartFamilies(ctx context.Context, addrs []string, login Login, prefix stri
 	for _, text := range familyCommands {
 		v, err := c.Do(f.args(rng, text)...)
 		if err != nil {
-			_ = c.Close() // the first error counts
+			_ = c.Close() // StartFamilies returns the error of the command
 			return nil, fmt.Errorf("%s: %w", text, err)
 		}
 		if !strings.HasPrefix(v.Err, "ERR unknown ") && !strings.HasPrefix(v.Err, "ERR Unknown ") &&
@@ -180,8 +181,8 @@ func (f *Families) client(id int, rng *rand.Rand, run func(c *Conn, rng *rand.Ra
 	}
 }
 
-// note counts replies. If a reply says that there is no leader, note delays the
-// client.
+// note counts the replies that are not errors. If a reply says that there is no
+// leader, note delays the client.
 func (f *Families) note(all ...respwire.Value) {
 	for _, v := range all {
 		switch {
@@ -193,8 +194,9 @@ func (f *Families) note(all ...respwire.Value) {
 	}
 }
 
-// mixed runs a few commands: alone, in a pipeline, or in a transaction. The
-// transaction also reads the values that the commands left.
+// mixed runs a single command, or a few commands in a pipeline or a
+// transaction. In a pipeline or a transaction, a read of the key follows each
+// command.
 func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	var cmds [][]string
 	for range 1 + rng.IntN(4) {
@@ -221,9 +223,9 @@ func (f *Families) mixed(c *Conn, rng *rand.Rand) error {
 	return err
 }
 
-// watch makes a transaction depend on a key that is absent most of the time.
-// Meanwhile, other clients set and delete the key. Sometimes the transaction
-// stays open so long that the leader changes.
+// watch makes a transaction depend on a key that is absent most of the time, or
+// sets and deletes such a key. Sometimes it waits between WATCH and MULTI, so
+// that the leader may change in between.
 func (f *Families) watch(c *Conn, rng *rand.Rand) error {
 	key := f.prefix + "w" + strconv.Itoa(rng.IntN(6))
 	steps := [][][]string{{{"WATCH", key}, {"GET", key}},

@@ -82,7 +82,7 @@ func (r *recorder) note(n int, call, ret time.Duration, err error) {
 	defer r.mu.Unlock()
 	r.h.Commands += n
 	r.h.Longest = max(r.h.Longest, ret-call)
-	if ret > call { // call and ret are equal for a blocking command, and if note counts only an error
+	if ret > call { // for a blocking command, call and ret are equal, because its duration is no latency
 		r.h.Samples = append(r.h.Samples, Sample{At: ret, Took: ret - call, Commands: n, Failed: err != nil})
 	}
 	if err != nil {

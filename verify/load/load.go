@@ -27,9 +27,9 @@ type Config struct {
 	// Holdfast only, because a Redis with replicas does not keep the guarantees
 	// of queues and channels that the checkers check.
 	Producers, Consumers, Publishers, Subscribers int
-	// Waiters wait for locks with LOCK ACQUIRE, and half as many clients take the
-	// same locks with SET NX. Breakers take locks away from their owners. A
-	// cluster without LOCK has none of them.
+	// Waiters wait for locks with LOCK ACQUIRE, and half as many clients take
+	// the same locks with SET NX. Breakers take locks away from their owners.
+	// If the cluster does not know LOCK, Start starts none of these clients.
 	Waiters, Breakers int
 	LockTTL           time.Duration
 	ReplyTimeout      time.Duration // how long a client waits for a reply
@@ -77,8 +77,9 @@ type Load struct {
 	lists  *rotation
 	queues *rotation
 
-	// Clients hold pause for reading while a command is in flight. They release
-	// it before they send a command that waits for an element: see Pause.
+	// A client holds the read lock of pause while a command is in flight. It
+	// releases the lock before it sends a command that waits for an element:
+	// see Pause.
 	pause sync.RWMutex
 
 	mu      sync.Mutex
@@ -86,8 +87,8 @@ type Load struct {
 	waiting map[string]int  // blocking commands in flight, by queue
 }
 
-// Start asks a node which commands the cluster knows, and then starts the
-// clients. It fails if no node answers.
+// Start finds out from a node whether the cluster knows DELIFEQ and LOCK, and
+// then starts the clients. It fails if no node answers.
 func Start(ctx context.Context, cfg Config) (*Load, error) {
 	if len(cfg.Addrs) == 0 {
 		return nil, errors.New("no address to connect to")
@@ -171,8 +172,9 @@ func (l *Load) Count() int {
 	return l.rec.h.Commands
 }
 
-// Stop stops the clients and waits for them, for at most Config.ReplyTimeout.
-// Clients that wait for an element, a lock or a message close their connections.
+// Stop stops the clients and waits until they have ended, which takes at most
+// Config.ReplyTimeout. Clients that wait for an element, a lock or a message
+// close their connections.
 func (l *Load) Stop() {
 	l.cancel()
 	l.wg.Wait()
@@ -349,9 +351,9 @@ func (l *Load) Sabotage(ctx context.Context, d time.Duration) error {
 	return c.Close()
 }
 
-// Overwrite sets a lock that has waiters to an owner that did not wait, again and
-// again for the duration d. That owner gets the lock before the waiters do, so the
-// checkers must find this.
+// Overwrite repeatedly gives a lock that has waiters to an owner that did not
+// wait, for the duration d. That owner gets the lock before the waiters do, so
+// the checkers must find this.
 func (l *Load) Overwrite(ctx context.Context, d time.Duration) error {
 	ctx, stop := context.WithTimeout(ctx, d)
 	defer stop()

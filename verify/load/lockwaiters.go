@@ -32,8 +32,8 @@ const (
 )
 
 // LeaveWithin is how long a client whose connection has ended may stay in the
-// queue of a lock. A leader notices after two seconds that a node is silent, and
-// keeps the waiters of that node for one more second.
+// queue of a lock. By default, a leader notices after three seconds that a node
+// is silent, and keeps the waiters of that node for one more second.
 const LeaveWithin = 5 * time.Second
 
 // waitForLocks takes locks with LOCK ACQUIRE until the load stops, mostly with
@@ -129,8 +129,9 @@ func settleLock(v respwire.Value) checker.Outcome {
 	return checker.Unknown
 }
 
-// takeFairLocks takes the same locks as lock libraries do: with SET NX PX, and
-// without waiting. It asks for the token in the same transaction or pipeline.
+// takeFairLocks takes the locks of waitForLocks in the way of lock libraries:
+// with SET NX PX, and without waiting. It asks for the token in the same
+// transaction or pipeline.
 func (c *client) takeFairLocks() {
 	for c.ready() {
 		k := c.newLockCall()
@@ -172,8 +173,9 @@ func (c *client) takeFairLocks() {
 	}
 }
 
-// ownLock plays the owner of a lock: it renews and checks the lock, and releases
-// it or lets it expire. Some owners die: they close their connection.
+// ownLock plays the owner of a lock: it renews and checks the lock, and then
+// releases it. Some owners play a failure: they close their connection and let
+// the lock expire.
 func (c *client) ownLock(k *checker.LockCall) {
 	hold := int64(20 * time.Millisecond)
 	if c.rng.IntN(20) == 0 {
@@ -393,9 +395,9 @@ nodes:
 	return nil
 }
 
-// current waits until the node executes a read, for which it needs a leader. It
-// reports whether the node did that. A read that the user of the load may not
-// send counts as executed.
+// current waits until the node executes a read, for which the node needs a
+// leader. It reports whether the node executed the read within pastLimit. If
+// the user of the load may not send the read, the error counts as success.
 func (l *Load) current(ctx context.Context, addr string) bool {
 	for began := time.Now(); time.Since(began) <= pastLimit && ctx.Err() == nil; Sleep(ctx, 50*time.Millisecond) {
 		v, err := l.once(ctx, addr, pastLimit, "EXISTS", l.cfg.Prefix+"probe")

@@ -11,8 +11,8 @@ import (
 )
 
 // takeTimeout is how long a client waits for the reply of a blocking command
-// after the time for which the command may block. It is longer than a node
-// looks for a leader before it replies that there is none.
+// after the time for which the command may block. It is longer than the time
+// for which a node looks for a leader before it replies that there is none.
 const takeTimeout = 10 * time.Second
 
 // slowQueues is the number of queues with so few elements that many clients
@@ -57,9 +57,9 @@ func (c *client) consume() {
 	}
 }
 
-// consumeSlowly is like consume, for the slow queues. It waits for 1 to 20 s.
-// So when a node is connected again after a cut, some of its clients still wait
-// and others have given up.
+// consumeSlowly is like consume, for the slow queues. It waits for 20 s, or for
+// 1 to 8 s. So when a node is connected again after a cut, some of its clients
+// still wait and others have given up.
 func (c *client) consumeSlowly() {
 	for c.ready() {
 		block := 20 * time.Second
@@ -97,14 +97,14 @@ func (c *client) take(queue string, block time.Duration) {
 }
 
 // await sends one command whose reply may take as long as limit. It waits for
-// the reply, but not beyond the end of the load. Such a wait does not mean that
-// the cluster is unhealthy.
+// the reply, but not beyond the end of the load. A long wait does not mean that
+// the cluster is unhealthy, so await records no trouble.
 func (c *client) await(cmd []string, limit time.Duration) (v respwire.Value, call, ret time.Duration, err error) {
 	l := c.load
 	conn := c.conn
 	conn.timeout = limit
 	call = l.Now()
-	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // this only makes the read fail
+	stop := context.AfterFunc(l.ctx, func() { _ = conn.Close() }) // its only effect is that the read fails
 	replies, err := conn.Pipeline([][]string{cmd})
 	stop()
 	ret = l.Now()

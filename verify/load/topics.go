@@ -43,7 +43,7 @@ func (c *client) subscribe() {
 		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		s.heard.Ended = l.Now()
 		if err != nil {
-			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // without err: other clients report a dead node
+			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // not err: other clients record a dead node
 			c.hangUp()
 			if l.ctx.Err() == nil {
 				c.at++
@@ -65,7 +65,7 @@ type subscriber struct {
 // listen subscribes, receives messages for at most d, and unsubscribes.
 func (s *subscriber) listen(d time.Duration) error {
 	l, conn := s.load, s.conn
-	defer context.AfterFunc(l.ctx, func() { _ = conn.Close() })() // this only makes the read fail
+	defer context.AfterFunc(l.ctx, func() { _ = conn.Close() })() // its only effect is that the read fails
 	s.heard.Call = l.Now()
 	if err := conn.write([]string{"SUBSCRIBE", s.heard.Channel}); err != nil {
 		return err

@@ -38,8 +38,8 @@ func (l Longest) Max() (action string, d time.Duration) {
 	return action, d
 }
 
-// bystanderPause is the time between two rounds of a Bystander. The bystander
-// itself is hardly a load on the node.
+// bystanderPause is the time between two rounds of a Bystander. It keeps the
+// bystander from being a load itself.
 const bystanderPause = 100 * time.Millisecond
 
 // NewBystander connects a bystander to a node.

@@ -2,7 +2,7 @@
 // clients of a node: replies that it does not read, reads and scripts that take
 // long, tens of thousands of subscriptions, and input before a login. Each is a
 // [Load] that runs against a node for a while. In the meantime a [Victim] takes
-// locks through the same node and measures how long each of them takes. A
+// locks through the same node and measures how long it waits for each lock. A
 // [Bystander] does what other clients do: it logs in, runs new scripts and
 // receives messages.
 //

@@ -55,7 +55,7 @@ type target struct {
 	commands sync.Map
 
 	mu    sync.Mutex
-	error string // the first error that the node replied
+	error string // the first error reply of the node
 }
 
 // size returns n divided by the scale, but at least 1.
@@ -133,9 +133,9 @@ func (t *target) answered(text string) {
 // Effect describes the effect of a load. A load with no rounds and no closed
 // connections had no effect.
 type Effect struct {
-	Rounds int64  // attacks that the node replied to
+	Rounds int64  // attacks that were completed or that ended with an error reply
 	Closed int64  // connections that the node refused or closed
-	Error  string // the first error that the node replied, "" for none
+	Error  string // the first error reply of the node, "" for none
 }
 
 // String describes the effect in one line.

@@ -51,8 +51,8 @@ func writeLarge(name string, size int) func(ctx context.Context, t *target) erro
 	}
 }
 
-// unreadFor is how long a connection leaves its replies unread. Then it is
-// closed, and another connection begins.
+// unreadFor is how long a worker leaves the replies of a connection unread.
+// Then it closes the connection and opens another one.
 const unreadFor = 2 * time.Second
 
 // askWithoutReading sends count GETs in one pipeline and reads no reply.

@@ -22,9 +22,9 @@ var topicLoads = []Load{
 // topicsPerCommand keeps a command below the limit on its size.
 const topicsPerCommand = 1000
 
-// commands encodes commands that together contain all names, with at most
-// topicsPerCommand names each. Each command begins with the arguments head, and
-// the arguments before precede every name.
+// commands returns the encodings of commands that together contain all names,
+// with at most topicsPerCommand names each. Each command begins with the
+// arguments in head. The arguments in before precede each name.
 func commands(names, head, before []string) (all [][]byte) {
 	for part := range slices.Chunk(names, topicsPerCommand) {
 		words := slices.Clone(head)

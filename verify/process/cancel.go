@@ -44,7 +44,7 @@ func (c *canceling) run(ctx context.Context, f func() error) error {
 		open := slices.Collect(maps.Keys(c.conns))
 		c.mu.Unlock()
 		for _, conn := range open {
-			_ = conn.Close() // this only makes the command fail
+			_ = conn.Close() // its only effect is that the command fails
 		}
 	})
 	defer stop()

@@ -33,7 +33,7 @@ type Config struct {
 	// Password is the password of the default user on all nodes, "" for none.
 	Password string
 	Args     []string // further arguments of "serve", for all nodes
-	Env      []string // environment of the nodes, in addition to that of this process
+	Env      []string // environment of the nodes, in addition to CleanEnv
 	Starter  *Starter // starts the processes; default: one Starter for all clusters of this process
 }
 
@@ -272,7 +272,8 @@ func (c *Cluster) Leader(ctx context.Context, without ...*Node) (leader *Node, e
 }
 
 // Settled waits until all running nodes, except those in without, follow the
-// same leader and have applied all that it has committed.
+// same leader and have applied the entries that the leader had committed when
+// Settled found it.
 func (c *Cluster) Settled(ctx context.Context, without ...*Node) (leader *Node, err error) {
 	if leader, err = c.Leader(ctx, without...); err != nil {
 		return nil, err
@@ -299,8 +300,8 @@ func (c *Cluster) Settled(ctx context.Context, without ...*Node) (leader *Node, 
 // pollEvery is the interval at which Poll calls f.
 const pollEvery = 10 * time.Millisecond
 
-// Poll waits until f returns true or ctx is done. what names the condition for
-// the error.
+// Poll calls f repeatedly until f returns true or ctx is done. The error
+// describes the condition with the text what.
 func Poll(ctx context.Context, what string, f func() bool) error {
 	t := time.NewTicker(pollEvery)
 	defer t.Stop()

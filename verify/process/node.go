@@ -154,8 +154,8 @@ func (n *Node) Kill() error {
 	return nil
 }
 
-// Wait waits until the process has ended and returns its exit code, -1 if a
-// signal ended it.
+// Wait waits for the end of the process, for at most limit. It returns the exit
+// code, -1 if a signal ended the process.
 func (n *Node) Wait(limit time.Duration) (exitCode int, err error) {
 	r := n.current()
 	if r == nil {
@@ -171,9 +171,9 @@ func (n *Node) Wait(limit time.Duration) (exitCode int, err error) {
 	}
 }
 
-// Exit returns how the latest process has ended, "signal: killed" for example.
-// It returns nil if the process was successful, or still runs, or if there was
-// none.
+// Exit returns the error with which the latest process ended, for example
+// "signal: killed". It returns nil if the process exited with code 0 or is
+// still running, or if there was none.
 func (n *Node) Exit() error {
 	if r := n.current(); r != nil && !r.alive() {
 		return r.err
@@ -181,7 +181,7 @@ func (n *Node) Exit() error {
 	return nil
 }
 
-// Stop ends the process with SIGTERM and returns its exit code.
+// Stop sends SIGTERM to the process and then does the same as Wait.
 func (n *Node) Stop(limit time.Duration) (exitCode int, err error) {
 	if err := n.Signal(syscall.SIGTERM); err != nil {
 		return 0, err

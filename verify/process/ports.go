@@ -15,9 +15,9 @@ import (
 
 // The ports of clusters are between lowestPort and the range from which the
 // system takes the local ports of outgoing connections. If that range is not
-// known or begins too low, they end at highestPort. A node that is restarted must find its port
-// free, so no outgoing connection of another program may take the port in the
-// meantime.
+// known or begins too low, the ports of clusters end at highestPort. A node
+// that is restarted must find its port free, so no outgoing connection of
+// another program may take the port in the meantime.
 const (
 	lowestPort  = 10240
 	highestPort = 30000
@@ -29,10 +29,11 @@ var (
 	portLocks     *os.File             // see LockPorts; nil if it was not called
 )
 
-// FreePorts finds n ranges of ports in which no program listens, and returns
-// the first port of the first range. Each range has count ports, and the ranges
-// begin step apart. FreePorts does not return the ports again until this
-// process ends. After LockPorts, it also reserves them from other processes.
+// FreePorts finds n ranges of ports on which no program listens, and returns
+// the first port of the first range. Each range has count ports, and the first
+// ports of two successive ranges differ by step. FreePorts does not return the
+// ports again until this process ends. After LockPorts has been called, other
+// processes that have called it do not get the ports either.
 func FreePorts(n, count, step int) (base int, err error) {
 	portsMu.Lock()
 	defer portsMu.Unlock()
@@ -65,12 +66,12 @@ func FreePorts(n, count, step int) (base int, err error) {
 	return 0, errors.New("found no free ports")
 }
 
-// LockPorts makes FreePorts reserve ports also from other processes that have
-// called LockPorts with the same file. A port stays reserved even while no
-// program listens in it because a node is down. Byte n of the file is locked by
-// the process that has reserved port n. The kernel ends the locks with the
-// process. LockPorts creates the file if there is none, and must be called
-// before FreePorts.
+// LockPorts prevents FreePorts from returning a port that another process has
+// reserved, if that process has called LockPorts with the same file. A port
+// stays reserved while a node is down and no program listens on the port. The
+// process that reserves port n locks byte n of the file. The kernel releases
+// the locks when the process ends. LockPorts creates the file if there is none,
+// and must be called before FreePorts.
 func LockPorts(name string) error {
 	portsMu.Lock()
 	defer portsMu.Unlock()
@@ -101,7 +102,7 @@ func reserve(ports []int) (free bool, err error) {
 }
 
 // lockPort locks a port if neither this process nor another one has reserved it,
-// and no program listens in it.
+// and no program listens on it.
 func lockPort(p int) (free bool, err error) {
 	if reservedPorts[p] {
 		return false, nil
@@ -115,7 +116,7 @@ func lockPort(p int) (free bool, err error) {
 	}
 	ln, err := net.Listen("tcp", Loopback(p))
 	if err != nil {
-		return false, unlockPort(p) // a program listens
+		return false, unlockPort(p) // a program listens on the port
 	}
 	if err := ln.Close(); err != nil {
 		return false, errors.Join(err, unlockPort(p))

@@ -19,8 +19,8 @@ var ErrNoRedis = errors.New("redis-server is not installed (Debian: apt-get inst
 const redisStart = 30 * time.Second
 
 // Redis is a redis-server that stores nothing on disk. It listens on a socket
-// in a directory of its own, and on no port. It ends with this process at the
-// latest.
+// in a directory of its own, and on no port. On Linux, it ends with this
+// process at the latest: see Starter.
 type Redis struct {
 	Socket string // path
 	dir    string

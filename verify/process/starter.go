@@ -11,9 +11,9 @@ import (
 
 // Starter starts processes from one operating system thread of its own.
 //
-// A process is killed when the thread that started it ends, because
-// PR_SET_PDEATHSIG applies to the thread. No process is therefore left behind
-// when this process is killed, panics, or runs into a time limit. The processes
+// On Linux, the kernel kills a process when the thread that started it ends,
+// because PR_SET_PDEATHSIG applies to the thread. So no process is left behind
+// when this process is killed, panics, or exceeds a time limit. The processes
 // also share the attributes of the thread, such as its mount namespace.
 type Starter struct {
 	calls chan func()
@@ -24,8 +24,8 @@ type Starter struct {
 // errStarterClosed is returned by a Starter after Close.
 var errStarterClosed = errors.New("starter is closed")
 
-// NewStarter makes a Starter. If prepare is not nil, NewStarter first runs it
-// on the thread.
+// NewStarter makes a Starter. If prepare is not nil, NewStarter first runs
+// prepare on the thread of the Starter.
 func NewStarter(prepare func() error) (*Starter, error) {
 	s := &Starter{calls: make(chan func()), quit: make(chan struct{})}
 	ready := make(chan error)
@@ -76,15 +76,15 @@ func (s *Starter) Start(cmd *exec.Cmd) error {
 	return s.Do(cmd.Start)
 }
 
-// Close ends the thread. The kernel then ends the processes that the thread has
-// started, with SIGKILL.
+// Close ends the thread. On Linux, the kernel then sends SIGKILL to the
+// processes that the thread has started.
 func (s *Starter) Close() { s.once.Do(func() { close(s.quit) }) }
 
 // CommonStarter returns the Starter that all callers share if they have none of
 // their own.
 var CommonStarter = sync.OnceValues(func() (*Starter, error) { return NewStarter(nil) })
 
-// Start starts a process that ends with this process.
+// Start starts a process that ends with this process: see Starter.Start.
 func Start(cmd *exec.Cmd) error {
 	s, err := CommonStarter()
 	if err != nil {

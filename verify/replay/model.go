@@ -50,7 +50,8 @@ func (m *model) put(key string, v value) {
 	m.changed(key, v)
 }
 
-// advance moves the lease clock and removes the keys whose time to live is over.
+// advance moves the lease clock and removes the keys whose time to live has
+// ended.
 func (m *model) advance(clock int64) {
 	m.clock = max(m.clock, clock)
 	for key, dies := range m.volatile {

@@ -258,8 +258,8 @@ func (r *replay) restore(args []string) {
 	}
 }
 
-// forget marks the keys of a command as unknown, because the model does not
-// know the command.
+// forget marks the keys of a command that the model cannot run as unknown. It
+// does not know which arguments are keys, so it marks all of them.
 func (r *replay) forget(c fsm.RecordCommand) {
 	r.res.Unmodelled++
 	for _, arg := range c.Args[1:] {

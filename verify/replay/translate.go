@@ -27,8 +27,8 @@ type redisCommand struct {
 // commands have the same effect on a Redis in which no key has a time to live. Most
 // commands stay as they are. Only these are changed:
 //
-//   - A command that would set a time to live: the translation sets none, and
-//     deletes the key when the log says that its time is over.
+//   - A command that would set a time to live: the translation sets none.
+//     Shadow deletes the key when it expires in the state machine.
 //   - A command that uses random numbers, reads the clock, or compares the idle
 //     time of a pending entry: the translation contains the outcome.
 //   - A command that waits: the translation contains the element that its client
@@ -474,7 +474,8 @@ func (t *translator) flush(args []string, _ fsm.Reply, asIs redisCommand) []redi
 
 // native translates a script that the state machine ran in its native form. The
 // translation lets the interpreter of the redis-server run the text of the
-// script. If the script sets a time to live, the next command removes it.
+// script. In the same transaction, PERSIST removes the times to live that the
+// script may have set.
 func (t *translator) native(args []string, reply fsm.Reply) []redisCommand {
 	if reply.IsError() {
 		return nil // a native script that fails has written nothing: see fsm/nativescript.go

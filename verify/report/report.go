@@ -243,8 +243,8 @@ func (c *chart) rows(ep *attack.EpisodeReport) map[string]int {
 }
 
 // hold draws a grant as a box. The box begins when the owner learned of the
-// grant. It ends when the owner released the lock or could no longer rely on
-// it.
+// grant, or when it sent its command if the outcome is unknown. The box ends
+// when the owner released the lock or could no longer rely on the lock.
 func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end time.Duration) {
 	b := timeline.Box{Y: y + 2, H: rowHeight - 5, Class: "expired", Color: h.Client % 8}
 	from, to := h.Granted, h.Call+h.TTL
@@ -253,12 +253,12 @@ func (c *chart) hold(h *checker.Hold, y int, x func(time.Duration) float64, end 
 			to = r.Call + h.TTL
 		}
 	}
-	how := "left to run out"
+	how := "left to expire"
 	switch {
 	case h.Granted == checker.Forever:
 		b.Class, how, from, to = "unknown", "unknown whether it was granted", h.Call, min(h.Call+h.TTL, end)
 	case h.Release != nil:
-		b.Class, how, to = "released", "given back", min(to, h.Release.Call)
+		b.Class, how, to = "released", "released", min(to, h.Release.Call)
 	}
 	b.X = x(from)
 	b.W = max(x(to)-b.X, 1.5)

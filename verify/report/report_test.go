@@ -130,7 +130,7 @@ func TestChart_Empty(t *testing.T) {
 	write(t, &attack.Report{})
 }
 
-// The drawings are well-formed.
+// The drawings of the page are well-formed XML.
 func TestWrite_SVG(t *testing.T) {
 	page := write(t, run())
 	for rest, n := page, 0; ; n++ {

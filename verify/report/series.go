@@ -63,7 +63,7 @@ func sliced(samples []attack.Sample, duration time.Duration) (all []slice, step 
 	for _, s := range samples {
 		i := int(s.At / step)
 		if i < 0 || i >= len(all) {
-			continue // an answer after the end of the history
+			continue // the answer arrived after the end of the history
 		}
 		all[i].Commands += s.Commands
 		all[i].Took = append(all[i].Took, s.Took)
@@ -93,8 +93,8 @@ func (c *chart) panels(ep *attack.EpisodeReport, x func(time.Duration) float64) 
 		return
 	}
 	all, step := sliced(ep.Samples, ep.Duration)
-	// The last slice is shorter than the others, unless the history ends exactly
-	// at its end.
+	// The history ends before the last slice does, so the commands per second
+	// of that slice would be too few. Leave it out.
 	whole := all[:len(all)-1]
 	if len(whole) == 0 {
 		return
@@ -139,7 +139,7 @@ func (p *panel) speed(all []slice, step time.Duration, x func(time.Duration) flo
 }
 
 // latency draws the median and the 99th percentile of the latency on a
-// logarithmic scale, because they differ by orders of magnitude.
+// logarithmic scale, because the two can differ by orders of magnitude.
 func (p *panel) latency(all []slice, step time.Duration, x func(time.Duration) float64) {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, s := range all {

@@ -22,7 +22,7 @@ type Conn struct {
 // NewConn returns a Conn that uses conn.
 func NewConn(conn net.Conn) *Conn { return &Conn{Conn: conn, R: bufio.NewReader(conn)} }
 
-// Dial connects to a server. The context limits only the connecting.
+// Dial connects to a server. ctx limits only the attempt to connect.
 func Dial(ctx context.Context, network, addr string) (*Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
@@ -32,7 +32,7 @@ func Dial(ctx context.Context, network, addr string) (*Conn, error) {
 	return NewConn(conn), nil
 }
 
-// connectLimit is how long Connect waits for a connection at most.
+// connectLimit is the longest time for which Connect waits for a connection.
 const connectLimit = 5 * time.Second
 
 // Connect connects to a TCP port. limit becomes the Limit of the connection.
@@ -48,7 +48,7 @@ func Connect(addr string, limit time.Duration) (*Conn, error) {
 }
 
 // Do sends one command on a new connection and reads the reply. limit bounds
-// each step. The error is only that of the connection: see NoError.
+// each step. An error reply is a Value and not an error: see NoError.
 func Do(addr string, limit time.Duration, args ...string) (Value, error) {
 	c, err := Connect(addr, limit)
 	if err != nil {
@@ -58,7 +58,8 @@ func Do(addr string, limit time.Duration, args ...string) (Value, error) {
 	return v, errors.Join(err, c.Close())
 }
 
-// Read reads bytes that Receive has not read. It implements net.Conn.
+// Read reads bytes that Receive has not read. It implements net.Conn, and uses
+// R because R may have buffered some of these bytes.
 func (c *Conn) Read(b []byte) (int, error) { return c.R.Read(b) }
 
 // Send sends commands in one write, without waiting for their replies.
@@ -82,8 +83,8 @@ func (c *Conn) Receive() (Value, error) {
 	return Read(c.R)
 }
 
-// Do sends one command and reads the next reply or push. The error is only that
-// of the connection: see NoError.
+// Do sends one command and reads the next reply or push. An error reply is a
+// Value and not an error: see NoError.
 func (c *Conn) Do(args ...string) (Value, error) {
 	if err := c.Send(args); err != nil {
 		return Value{}, err

@@ -21,8 +21,9 @@ type Value struct {
 	Raw   []byte  // the encoding
 }
 
-// Read and Parse return ErrProtocol. Parse also returns ErrIncomplete; for a part of
-// a reply, Read returns io.ErrUnexpectedEOF.
+// Read and Parse return ErrProtocol for input that is not RESP. If the input
+// ends in the middle of a reply, Parse returns ErrIncomplete and Read returns
+// io.ErrUnexpectedEOF.
 var (
 	ErrProtocol   = errors.New("reply is not valid RESP")
 	ErrIncomplete = errors.New("reply is not complete")
@@ -37,7 +38,7 @@ func (v Value) IsError() bool { return v.Kind == '-' }
 // IsPush reports whether the value is a push of RESP3, which answers no command.
 func (v Value) IsPush() bool { return v.Kind == '>' }
 
-// Head returns the first line of the encoding, without its end.
+// Head returns the first line of the encoding, without the line end.
 func (v Value) Head() string {
 	head, _, _ := bytes.Cut(v.Raw, []byte("\r\n"))
 	return string(head)
@@ -136,8 +137,8 @@ func ReadRaw(r *bufio.Reader) ([]byte, error) {
 	return raw, nil
 }
 
-// midway returns err. If err is io.EOF and part of a reply has been read,
-// midway returns a different error instead.
+// midway returns the error of a read. It replaces io.EOF by io.ErrUnexpectedEOF
+// if part of a reply has been read.
 func midway(err error, part bool) error {
 	if err == io.EOF && part {
 		return io.ErrUnexpectedEOF
@@ -145,8 +146,9 @@ func midway(err error, part bool) error {
 	return err
 }
 
-// parseHead parses the first line of an encoding, with its end. It returns the
-// number of bytes that follow the line, and the number of elements.
+// parseHead parses the first line of an encoding, including the line end. It
+// returns the number of payload bytes that follow the line, and the number of
+// elements.
 func parseHead(line []byte) (payload, inner int, err error) {
 	if len(line) < 3 || line[len(line)-2] != '\r' {
 		return 0, 0, fmt.Errorf("%w: line %.40q", ErrProtocol, line)
@@ -172,8 +174,8 @@ func parseHead(line []byte) (payload, inner int, err error) {
 	return 0, n, nil
 }
 
-// Parse decodes the first reply or push in b and returns what follows it. The
-// error is ErrIncomplete if b contains only a part of it.
+// Parse decodes the first reply or push in b. rest contains the bytes that
+// follow it. If b ends before the reply does, the error is ErrIncomplete.
 func Parse(b []byte) (v Value, rest []byte, err error) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 0 {

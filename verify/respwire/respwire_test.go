@@ -66,9 +66,8 @@ func TestString(t *testing.T) {
 	}
 }
 
-// serve answers each command on a new port with the next of the replies, and
-// leaves the commands after the last reply without an answer. It returns the
-// address.
+// serve listens on a new port and returns its address. It answers each command
+// with the next of the replies, and does not answer further commands.
 func serve(t *testing.T, replies ...string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -45,9 +45,9 @@ func Lines(lines ...string) []byte {
 	return b
 }
 
-// Words splits a command line as redis-cli does. Blanks separate the words. A
-// word that begins with a quotation mark is a Go string. Words is for the lines
-// of tests: it panics if a quoted word is malformed.
+// Words splits a command line much as redis-cli does. Blanks separate the
+// words. A word that begins with a quotation mark is a Go string. Words is for
+// the lines of tests: it panics if a quoted word is malformed.
 func Words(line string) []string {
 	var words []string
 	for rest := strings.TrimLeft(line, " "); rest != ""; rest = strings.TrimLeft(rest, " ") {
