@@ -9,8 +9,8 @@ import (
 )
 
 // Reason says why a command is denied. If several selectors deny the command,
-// the verdict contains the largest of their reasons. The selector with this
-// reason has passed the most checks.
+// the verdict contains the largest of their reasons, because the selector with
+// that reason came closest to allowing the command.
 type Reason int
 
 // The reasons, in the order in which a selector checks them.
@@ -26,7 +26,7 @@ const (
 type Verdict struct {
 	Reason  Reason
 	Command *Command // the command that was checked
-	Object  string   // the name, key or channel that was denied
+	Object  string   // the command name, key or channel that was denied
 }
 
 // Check reports whether the user may run a command. args are its arguments,
@@ -57,8 +57,8 @@ func (u *User) check(cmd *Command, args [][]byte, m *matching) Verdict {
 	return Verdict{Reason: worst, Command: cmd, Object: string(args[at])}
 }
 
-// check returns the reason. If the command is denied, check also returns the
-// index of the denied argument.
+// check returns Allowed, or the reason why the selector denies the command and
+// the index of the denied argument.
 func (s *selector) check(cmd *Command, args [][]byte, m *matching) (Reason, int) {
 	m.spend(1)
 	if !s.allCommands && cmd.Flags&fsm.NoAuth == 0 && !s.has(cmd) &&
@@ -84,10 +84,11 @@ func (s *selector) check(cmd *Command, args [][]byte, m *matching) (Reason, int)
 }
 
 // CheckPatterns checks a call that reads the values of keys that are not among its
-// arguments. Such calls are SORT that uses BY or GET with a pattern, and LOCK LIST,
-// which returns the owners of all locks. The call is allowed if one selector allows
-// both the command and reading all keys. CheckPatterns returns "" for a call that is
-// allowed, and otherwise the error text. The text for SORT is Redis' own.
+// arguments. Such calls are SORT and SORT_RO with a pattern after BY or GET, and
+// LOCK LIST, which returns the owners of all locks. The call is allowed if one
+// selector allows both the command and reading all keys. CheckPatterns returns ""
+// for a call that is allowed, and otherwise the error text. The text for SORT is
+// Redis' own.
 func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	if cmd.KeyPattern == nil {
 		return ""

@@ -12,10 +12,10 @@
 // allow its clients more, but the states of both nodes are equal.
 //
 // A Catalog gives meaning to the names of commands in rules. The client port
-// has a catalog of all commands. A leader that checks the commands of scripts
-// needs only the commands on data. It parses the rules leniently, because no
-// script can call a command that its catalog lacks.
+// has a catalog of all commands. A Guard, which checks the commands of scripts,
+// needs only a catalog of the commands that scripts can call (ScriptCatalog). So
+// it parses the rules leniently: a rule about another command has no effect.
 //
-// Statements about Redis here refer to version 7.0.15 and were found by
-// experiment; test/compat compares Holdfast with that version.
+// Statements about Redis in this package refer to version 7.0.15 and were found
+// by experiment; test/compat compares Holdfast with that version.
 package acl

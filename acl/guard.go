@@ -8,9 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// Guard checks commands against the users of the replicated state. The leader
-// uses it when it runs scripts for users of all nodes. It is safe for
-// concurrent use.
+// Guard checks the commands that scripts call against the rules of the users in
+// the replicated state. It is safe for concurrent use.
 type Guard struct {
 	catalog *Catalog
 	denied  atomic.Pointer[func(user string, v Verdict)]
@@ -39,12 +38,12 @@ func ScriptCatalog(t *fsm.Table) *Catalog {
 }
 
 // Check returns the error for a command that a user may not run in a script, or
-// "". A deleted user may run nothing. The default user may run everything until
-// a client has changed it.
+// "" if the user may run it. A deleted user may run nothing. The default user may
+// run everything as long as the replicated state contains no rules for it.
 func (g *Guard) Check(users *fsm.Users, name string, args [][]byte) string {
 	cmd := g.catalog.Resolve(args)
 	if cmd == nil {
-		return "" // the command is unknown, so the call of the script fails in any case
+		return "" // the command is unknown, so the script's call fails in any case
 	}
 	kept := users.Find(name)
 	if kept == nil && name == DefaultUser {

@@ -23,10 +23,12 @@ const (
 // user may have thousands of such patterns. When the steps are used up, no
 // further pattern matches, so the command is denied.
 type matching struct {
-	left  int  // steps that are left; negative once all are used up
-	spent bool // set if the budget ended while a pattern was being compared
+	left int // steps that are left; negative once all are used up
+	// spent is set if a pattern was not compared, or only in part, because the
+	// budget was used up.
+	spent bool
 
-	// yields says that the goroutine holds no lock, so it may yield every
+	// yields is set if the goroutine holds no lock. Then it may yield every
 	// matchSlice steps.
 	yields bool
 	slice  int

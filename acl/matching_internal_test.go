@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// newTestUser returns a user with the given rules that may run all commands, and
-// the two commands of its catalog, mget and publish.
+// newTestUser returns a user that may run all commands and has the given rules.
+// It also returns the two commands of the user's catalog, mget and publish.
 func newTestUser(t *testing.T, rules []string) (u *User, mget, publish *Command) {
 	t.Helper()
 	c := NewCatalog([]*fsm.Command{
@@ -73,8 +73,8 @@ func TestCheck_BoundsSteps(t *testing.T) {
 	}
 }
 
-// TestCheckPatterns_BoundsSteps checks that the error names the steps, and not a
-// permission that the user may have, when a call takes too many steps to check.
+// TestCheckPatterns_BoundsSteps checks a call that takes too many steps to check.
+// The error must name the steps, and not a permission that the user may have.
 func TestCheckPatterns_BoundsSteps(t *testing.T) {
 	var keys []string
 	for i := range 900 {

@@ -53,7 +53,8 @@ func (p keyPattern) String() string {
 
 // selector is a set of commands with the keys and channels that they may
 // access. A user has a root selector, and one more for each list of rules in
-// parentheses. A command is allowed if one selector alone allows all of it.
+// parentheses. A user may run a command if a single selector allows the command
+// and all its keys and channels.
 type selector struct {
 	allCommands, allKeys, allChannels bool
 
@@ -119,7 +120,7 @@ func (s *selector) setAll(allow bool) {
 }
 
 // recordRule adds a rule to s.rules. The new rule replaces earlier rules about
-// the same command and its subcommands.
+// the same category, or about the same command and its subcommands.
 func (s *selector) recordRule(sign byte, name string) {
 	s.rules = slices.DeleteFunc(s.rules, func(r string) bool {
 		r = r[1:]

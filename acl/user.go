@@ -35,7 +35,7 @@ type User struct {
 	more         []*selector
 }
 
-// Options affect the creation of users.
+// Options affect how NewUser makes a user, and how Apply applies rules.
 type Options struct {
 	// AllChannels lets a new user, a new selector, or a reset user access all
 	// channels (acl-pubsub-default allchannels).
@@ -91,9 +91,9 @@ func (u *User) Apply(c *Catalog, rules []string, o Options) (*User, error) {
 	return n, nil
 }
 
-// Parse makes a user from the text that Rules has returned. It skips rules
-// about commands that the catalog does not know. It returns an error only for a
-// text that Rules did not make.
+// Parse makes a user from the text that Rules has returned. The user keeps rules
+// about commands and categories that the catalog does not know, but these rules
+// have no effect. Parse returns an error only for a text that Rules did not make.
 func Parse(c *Catalog, name, rules string) (*User, error) {
 	u, err := NewUser(c, name, Options{}).Apply(c, fields(rules), Options{Lenient: true})
 	if err != nil {
@@ -159,8 +159,8 @@ func (u *User) apply(c *Catalog, rule string, o Options) error {
 			return err
 		}
 		if !slices.Contains(u.passwords, hash) {
-			// Apply compares each password with all others. So Apply checks the
-			// limit here, and not only at the end.
+			// Each new password is compared with all others. So the limit is
+			// checked here, and not only after all rules.
 			if len(u.passwords) >= maxPasswords {
 				return errPasswords
 			}

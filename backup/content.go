@@ -38,7 +38,7 @@ type Lock struct {
 	TTL   float64 `json:"ttl_seconds"`
 }
 
-// Add counts a key.
+// Add adds a key to the summary.
 func (c *Content) Add(k fsm.SnapshotKey) {
 	if c.Types == nil {
 		c.Types = make(map[string]int)

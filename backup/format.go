@@ -121,7 +121,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes the end of the file. It sets Trailer.Bytes.
+// Close writes the end of the file with the trailer t. It fills in t.Bytes
+// itself.
 func (w *Writer) Close(t Trailer) error {
 	if len(w.buf) > 0 {
 		if err := w.block(kindData, w.buf); err != nil {
@@ -189,7 +190,7 @@ func (r *Reader) block() (kind byte, payload []byte, err error) {
 	}
 	n := binary.LittleEndian.Uint32(head[1:])
 	if n == 0 || n > maxBlock {
-		return 0, nil, r.damaged(fmt.Sprintf("a block of %d bytes", n))
+		return 0, nil, r.damaged(fmt.Sprintf("a block has the invalid length %d", n))
 	}
 	payload = make([]byte, n)
 	if _, err := io.ReadFull(r.r, payload); err != nil {
@@ -235,7 +236,7 @@ func (r *Reader) next() error {
 		r.bytes += int64(len(payload))
 		return nil
 	case kind != kindTrailer:
-		return r.damaged(fmt.Sprintf("a block of the unknown kind %q", kind))
+		return r.damaged(fmt.Sprintf("a block has the unknown kind %q", kind))
 	}
 	if err := json.Unmarshal(payload, &r.trailer); err != nil {
 		return r.damaged("the trailer does not decode: " + err.Error())

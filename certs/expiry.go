@@ -54,7 +54,7 @@ func (e *ExpiryLog) Check(now time.Time, stores ...*Store) {
 		e.notices[s.files] = n
 		expires := until.UTC().Format(time.RFC3339)
 		if n.expired {
-			e.log.Error("TLS certificate has expired, so new connections to its ports fail: replace its files", "file",
+			e.log.Error("TLS certificate has expired, so new connections that use it fail: replace its files", "file",
 				s.files.Cert, "expired", expires)
 		} else {
 			e.log.Warn("TLS certificate expires soon: replace its files", "file", s.files.Cert, "expires", expires,

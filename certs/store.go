@@ -52,9 +52,10 @@ type material struct {
 	pool *x509.CertPool    // nil without a CA file
 }
 
-// Open reads the files. When they have changed, the Store reads them again and
-// calls changed with the time at which the new certificate expires. If reading
-// them again fails, it calls report with the error.
+// Open reads the files and returns a Store of them. When the files have changed,
+// the Store reads them again at its next use and calls changed with the time at
+// which the new certificate expires. If the Store cannot read the changed files,
+// it calls report with the error.
 func Open(files Files, report func(error), changed func(files Files, expires time.Time)) (*Store, error) {
 	s := &Store{files: files, report: report, changed: changed}
 	if err := s.Reload(); err != nil {
@@ -74,7 +75,7 @@ func (s *Store) Reload() error {
 // reload reads the files. The caller holds mu.
 func (s *Store) reload() error {
 	// Read the modification times first. If a file changes while reload reads
-	// it, the next check finds another time and reads the file again.
+	// it, the next check finds a different time and reads the files again.
 	stamps, err := s.stat()
 	if err != nil {
 		return err

@@ -129,7 +129,8 @@ func TestOpen_Refuses(t *testing.T) {
 }
 
 // TestExpiryLog checks that a certificate is logged when less than a quarter of
-// its validity is left, at most once a day, and when it has expired.
+// its validity is left, and again when it has expired. In each of these states,
+// it is logged at most once a day.
 func TestExpiryLog(t *testing.T) {
 	until := time.Now().Add(24 * time.Hour).Truncate(time.Second) // valid for 48 hours
 	s, err := Open(write(t, t.TempDir(), 1, until), func(error) {}, func(Files, time.Time) {})

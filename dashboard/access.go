@@ -13,7 +13,7 @@ import (
 var (
 	errToken = errors.New("this port needs its token (--http-token-file), or a login")
 	errLogin = errors.New("log in as a user of the cluster with read permission to see this")
-	// The cluster has no password, so a login gives no more rights than no login.
+	// The user accepts any password, so a login gives no more rights than no login.
 	errAnyPassword = errors.New("the cluster accepts any password for this user, so logging in proves nothing: " +
 		"give the user a password, or use the token of this port (--http-token-file)")
 	errCerts = errors.New("the client port admits only clients with a certificate, so the dashboard shows no data")
@@ -102,8 +102,9 @@ func (d *Dashboard) loginAs(r *http.Request, user, password string) (*connection
 	return c, nil
 }
 
-// trusts reports whether a request may read data without a login: it has the
-// token of the port, or comes from a browser on this machine.
+// trusts reports whether a request may read data without a login as an ACL user.
+// If the port needs a token, the request or its login must have the token.
+// Otherwise, the request must come from a browser on this machine.
 func (d *Dashboard) trusts(r *http.Request) bool {
 	if d.cfg.Token.Needed() {
 		s := d.loginOf(r)

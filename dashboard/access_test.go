@@ -240,8 +240,9 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestBrowserLogins_End checks that a login ends when it has not been used, when it
-// is old, and when its connection has ended.
+// TestBrowserLogins_End checks that a login ends, and its connection is closed, when
+// the login has not been used for loginIdle. It also checks that a login ends when
+// it is older than loginTotal, and that the number of logins is bounded.
 func TestBrowserLogins_End(t *testing.T) {
 	d, _ := open(t, port{open: true}, func(*Config) {})
 	now := time.Now()

@@ -85,7 +85,7 @@ func (d *Dashboard) listClients(r *http.Request) (any, error) {
 		answer.Clients = append(answer.Clients, part.Clients...)
 	})
 	age := func(client map[string]string) int {
-		seconds, _ := strconv.Atoi(client["age"]) // a node writes numbers
+		seconds, _ := strconv.Atoi(client["age"]) // every node writes the age as a number
 		return seconds
 	}
 	slices.SortStableFunc(answer.Clients, func(a, b map[string]string) int {

@@ -44,7 +44,8 @@ type Node interface {
 	// Watch returns a channel that receives a value after a change of the leader
 	// or of PeerHealth, until stop is called.
 	Watch() (changed <-chan struct{}, stop func())
-	// SetReporter sets the function that answers Reports of any node.
+	// SetReporter sets the function that answers the queries that any node sends
+	// with Reports.
 	SetReporter(f func(query string) ([]byte, error))
 	// Reports sends a query to the reporters of all nodes.
 	Reports(ctx context.Context, query string) map[string][]byte
@@ -80,7 +81,7 @@ type Config struct {
 	// is refused, Permits adds no entry to the ACL log.
 	Permits func(user string, command ...string) bool
 	// ClientList returns the connections to this node, as CLIENT LIST prints them,
-	// with the number of their commands as a further field.
+	// with an additional field that contains the number of their commands.
 	ClientList func() string
 	// SlowLog returns the newest commands of the slow log of this node.
 	SlowLog func(count int) []SlowCommand

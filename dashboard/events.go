@@ -22,7 +22,7 @@ const (
 	// need the command ACL LOG to see KindAudit, KindLogin and KindBackup.
 	KindAudit  = "audit"
 	KindLogin  = "login"  // refused logins
-	KindBackup = "backup" // backups and restores
+	KindBackup = "backup" // backups, restores, and the commands SAVE and BGSAVE
 	KindSlow   = "slow"   // the slow log; users need SLOWLOG GET
 	KindLock   = "lock"   // leases that ended; users need LOCK LIST, and LOCK INFO of the key
 )
@@ -63,7 +63,7 @@ type Events struct {
 	kinds  map[string][]Event // oldest first
 	last   uint64             // id of the last event
 	notify func()             // called after an event, without mu; nil for none
-	// expired counts the events of KindLock in the second expiredAt.
+	// expired counts the leases that ended in the second expiredAt.
 	expired   int
 	expiredAt int64
 	skipped   int // number of events that were left out since the last event of KindLock
@@ -165,7 +165,8 @@ func (t auditTee) record(warning bool, msg string, args []any) {
 const expiredPerSecond = 5
 
 // maxExpired bounds the bytes of the key and the owner together in an event of
-// KindLock. Larger events are skipped, because Events keeps them in memory.
+// KindLock. LockExpired skips larger events, because Events keeps its events in
+// memory.
 const maxExpired = 4 << 10
 
 // LockExpired records that the lease of a lock ended before its owner released it.
@@ -197,8 +198,8 @@ func (e *Events) LockExpired(db int, key, owner string, token uint64) {
 type EventList struct {
 	Node   string  `json:"node"` // the node that answers
 	Events []Event `json:"events"`
-	// Last is the id of the newest event of the node that answers, also if it is
-	// of another kind.
+	// Last is the id of the newest event of the node that answers, even if that
+	// event is of another kind.
 	Last uint64 `json:"last"`
 	// Hidden contains the kinds that the user may not see.
 	Hidden []string `json:"hidden"`
@@ -216,8 +217,8 @@ const (
 	sameNotice = 30 * time.Second
 )
 
-// ownEvents returns the events of this node with a higher id than after, newest
-// first.
+// ownEvents returns the events of this node with a higher id than after, and the
+// newest entries of its slow log. The newest event comes first.
 func (d *Dashboard) ownEvents(after uint64) EventList {
 	own := EventList{Node: d.cfg.Node.ID()}
 	own.Events, own.Last = d.cfg.Events.since(after)

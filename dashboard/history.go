@@ -33,7 +33,8 @@ type LockHistory struct {
 // Failover is a change of the leader.
 type Failover struct {
 	// From is when a node noticed the loss of the old leader (Before). To is when a
-	// node noticed the next leader (Leader). Both are in milliseconds since 1970.
+	// node noticed the next leader (Leader). From equals To if no node noticed the
+	// loss. Both are in milliseconds since 1970.
 	From   int64  `json:"from_ms"`
 	To     int64  `json:"to_ms"`
 	Before string `json:"before,omitempty"`

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
-// previewBytes is how many bytes of a string the API shows.
+// previewBytes is the maximum length of Key.Preview in bytes.
 const previewBytes = 100
 
 // Keys is the answer of /api/v1/keys.
@@ -24,7 +24,7 @@ type Keys struct {
 	Keys []Key `json:"keys"`
 	// Cursor continues the list, "0" at its end.
 	Cursor string `json:"cursor"`
-	// Visited is about how many keys the request has visited.
+	// Visited is the approximate number of keys that the request has visited.
 	Visited int `json:"visited"`
 }
 
@@ -44,8 +44,8 @@ type Key struct {
 	// Preview is the beginning of a string, or some elements of a collection that
 	// is not large.
 	Preview string `json:"preview,omitempty"`
-	// Denied is set if the user may not read the key. Then only its name is
-	// known.
+	// Denied is set if the user may not read the key or its value. Then some of
+	// the other fields are missing.
 	Denied bool `json:"denied,omitempty"`
 }
 
@@ -96,7 +96,8 @@ func (d *Dashboard) keysPage(r *http.Request, answer *Keys, from, pattern string
 	})
 }
 
-// scan returns at least one page of keys, unless a bound is reached before.
+// scan returns at least count keys, unless the list ends or scan reaches a bound
+// before.
 func scan(ctx context.Context, conn *redis.Conn, cursor, pattern string, count, step int) (names []string,
 	next string, visited int, err error) {
 	begun, size := time.Now(), 0
@@ -273,8 +274,8 @@ func (d *Dashboard) describeKeys(ctx context.Context, conn *redis.Conn, user str
 	return keys, nil
 }
 
-// integer returns the integer that a command replied. cmd is nil if the user may
-// not run the command.
+// integer returns the integer in the reply to a command. cmd is nil if the user
+// may not run the command.
 func integer(cmd *redis.Cmd) (int64, error) {
 	if cmd == nil {
 		return 0, errors.New("not permitted")

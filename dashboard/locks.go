@@ -139,7 +139,8 @@ func markBinary(l listing.Lock) {
 
 // Lock is the answer of /api/v1/lock.
 type Lock struct {
-	// Lock is null if the lock is free and no client waits for it.
+	// Lock is null if the lock is free, no client waits for it, and no lock delay
+	// is in effect.
 	Lock listing.Lock `json:"lock"`
 }
 

@@ -219,8 +219,8 @@ func (d *Dashboard) render(w http.ResponseWriter, r *http.Request, code int, nam
 	_, _ = w.Write(page.Bytes()) // an error means that the browser has disconnected
 }
 
-// toLogin redirects the browser to the login. After the login, the browser returns
-// to this page.
+// toLogin redirects the browser to the login page. After the login, the browser
+// returns to the page that it has requested.
 func (d *Dashboard) toLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 }

@@ -128,7 +128,7 @@ func (s *stream) take(sub *subscriber) map[string][]byte {
 }
 
 // keepStream asks the members for their status while a stream wants it, and sends
-// what has changed.
+// the status when it has changed.
 func (d *Dashboard) keepStream() {
 	d.cfg.Events.onAdd(func() { d.stream.sendLast(d.cfg.Events) })
 	defer d.cfg.Events.onAdd(nil)
@@ -162,7 +162,7 @@ func (d *Dashboard) keepStream() {
 			return
 		case <-t.C:
 		case <-d.stream.opened:
-			last = "" // the new stream has no status yet
+			last = "" // a new stream has no status yet
 		}
 	}
 }

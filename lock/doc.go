@@ -18,6 +18,6 @@
 // The client is a redis.UniversalClient of go-redis. NewNodes returns a client that
 // uses several nodes.
 //
-// Unlike the other root packages of this module, lock and the packages below it are
-// meant to be imported by other programs.
+// Unlike the other top-level packages of this module, lock and the packages below
+// it are meant to be imported by other programs.
 package lock

@@ -22,9 +22,8 @@ type fake struct {
 	plain bool // the server has no LOCK
 	locks map[string]*fakeLock
 	token int64
-	// lose is the number of the next commands whose replies get lost after the
-	// commands were executed. down makes all commands fail before they are
-	// executed.
+	// The next lose commands are executed, but their replies get lost. down makes
+	// all commands fail before they are executed.
 	lose     int
 	down     bool
 	acquired []any // the last LOCK ACQUIRE

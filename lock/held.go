@@ -136,10 +136,10 @@ func (a *attempt) renew(ctx context.Context, g grant) (grant, error) {
 }
 
 // Release releases the lock, so that the next client can get it at once, and
-// cancels the context. It returns ErrLost if the lock was lost before. Release
-// repeats a failed command until ctx is done or the lease may have ended. If
-// Release fails, the lease ends on its own. If Release has succeeded, further
-// calls return ErrLost.
+// cancels the context. It returns ErrLost if the lock was lost before. If a
+// command fails with an error that may be temporary, Release repeats the command
+// until ctx is done or the lease may have ended. If Release fails, the lease ends
+// on its own. If Release has succeeded, further calls return ErrLost.
 func (h *Held) Release(ctx context.Context) error {
 	h.stop()
 	<-h.done

@@ -36,7 +36,7 @@ var (
 )
 
 // MinTTL is the shortest TTL. A renewal takes a round trip and a commit of the
-// cluster, so it could come too late for a shorter TTL.
+// cluster, so with a shorter TTL it could be confirmed too late.
 const MinTTL = 100 * time.Millisecond
 
 // longestWait is the wait that Acquire sends if only the context limits the wait.
@@ -166,7 +166,7 @@ func (a *attempt) run(ctx context.Context) (grant, error) {
 		case errors.Is(err, ErrNoLockCommand) && a.plain:
 			return a.acquirePlain(ctx)
 		case errors.Is(err, ErrTaken) && !a.expired():
-			continue // a wait ended early, for example because its node stopped
+			continue // the node ended the wait early, for example because it stopped
 		case errors.Is(err, ErrTaken) || !transient(err):
 			return grant{}, err
 		case a.expired():

@@ -73,7 +73,7 @@ func TestAcquire_Options(t *testing.T) {
 	}
 }
 
-// TestAcquire_Waits checks that a waiter gets the lock when its owner releases it,
+// TestAcquire_Waits checks that a waiter gets the lock when the owner releases it,
 // and that a renewal then shows the waiter how long its lease lasts.
 func TestAcquire_Waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -124,8 +124,9 @@ func TestAcquire_WaitEnds(t *testing.T) {
 	})
 }
 
-// TestAcquire_LostReply checks that a client gets the same grant if the reply
-// to its first command is lost.
+// TestAcquire_LostReply checks that a client gets the same grant again if the
+// replies to its first two commands are lost, and that Release succeeds if the
+// reply to its first command is lost.
 func TestAcquire_LostReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -228,9 +229,9 @@ func TestHeld_Unproved(t *testing.T) {
 	})
 }
 
-// TestHeld_ReleaseRepeated checks that Release succeeds when the reply to a RELEASE
-// is lost and the client sends the command again. The second RELEASE finds no lock,
-// because the first one has released it.
+// TestHeld_ReleaseRepeated checks that Release succeeds when the reply to its first
+// command is lost. Release then sends a second command, which finds no lock, because
+// the first command has released it.
 func TestHeld_ReleaseRepeated(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, addr string) Client{
 		"redis.Client": func(t *testing.T, addr string) Client {
@@ -314,8 +315,9 @@ func oneHangs(t *testing.T) *Nodes {
 
 // TestNodes_HangsUntilDeadline checks that a command whose deadline passes at a
 // node that hangs makes the next command go to the other node, each time. A read
-// may fail shortly before the context ends, and then Nodes must not try the other
-// node in the time that is left and blame it too.
+// may fail shortly before the context ends. Then Nodes must not also try the other
+// node in the time that is left, because it would take that failure for a failure
+// of the other node.
 func TestNodes_HangsUntilDeadline(t *testing.T) {
 	nodes := oneHangs(t)
 	for i := range 20 {

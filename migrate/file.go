@@ -12,7 +12,7 @@ import (
 type fileSummary struct {
 	size  int64
 	sum   uint64
-	sizes map[int]int64 // number of keys of each database
+	sizes map[int]int64 // number of keys to import of each database
 }
 
 // checkFile reads an RDB file completely, so that the import refuses a damaged file
@@ -55,7 +55,7 @@ func (j *job) fromFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // the file is only read
 	sum, err := j.checkFile(f)
 	if err != nil {
 		return fmt.Errorf("%s: nothing was imported: %w", j.cfg.File, err)
@@ -80,7 +80,8 @@ func (j *job) fromFile(ctx context.Context) error {
 	return j.end(err)
 }
 
-// fileData imports the keys and functions of a file, from the offset on.
+// fileData imports the functions of a file, and the keys after the offset in the
+// state. It skips functions that an earlier import has imported.
 func (j *job) fileData(ctx context.Context, f *os.File) error {
 	var batch []item
 	bytes, done := 0, j.state.Offset

@@ -20,7 +20,7 @@ type item struct {
 	reason string
 }
 
-// lifetime is the remaining time to live of a key.
+// lifetime says whether a key expires, and when.
 type lifetime struct {
 	volatile bool
 	// unixMs is the end of the lifetime in Unix milliseconds, by the wall clock
@@ -52,8 +52,8 @@ type targetClock struct {
 }
 
 // now returns the time of the target's wall clock, in Unix milliseconds. The
-// result may be too high, at most by the time between the question and the
-// moment at which the target read its clock.
+// result may be too high, at most by the time between asked and the moment at
+// which the target read its clock.
 func (c targetClock) now() int64 { return c.unixMs + time.Since(c.asked).Milliseconds() }
 
 // lastType is the last type of a value in the RDB format of Redis 7.0. Newer
@@ -83,7 +83,7 @@ func unsupported(kind byte) string {
 	case kind == typeModuleOld, kind == typeModule:
 		return "the value belongs to a module of Redis"
 	case kind > lastType:
-		return fmt.Sprintf("the value has type %d, which a Redis newer than 7.0 wrote", kind)
+		return fmt.Sprintf("the value has type %d, which only versions of Redis newer than 7.0 write", kind)
 	}
 	return ""
 }

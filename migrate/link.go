@@ -140,13 +140,13 @@ func (l *link) once(ctx context.Context, db int, commands ...[]any) ([]reply, er
 }
 
 // send is like once, but it repeats the commands while the connection fails or
-// the server has a temporary problem, for at most a minute. So use it only for
-// commands that are harmless if they are executed twice.
+// the server has a temporary problem. It gives up after about a minute. So use it
+// only for commands that are harmless if they are executed twice.
 func (l *link) send(ctx context.Context, db int, commands ...[]any) ([]reply, error) {
 	return l.sendNew(ctx, db, func() [][]any { return commands })
 }
 
-// sendNew is like send. It calls commands before each attempt.
+// sendNew is like send, but it calls commands for the commands of each attempt.
 func (l *link) sendNew(ctx context.Context, db int, commands func() [][]any) (replies []reply, err error) {
 	err = l.repeat(ctx, func() (err error) {
 		if replies, err = l.once(ctx, db, commands()...); err == nil {
@@ -251,7 +251,7 @@ func (l *link) explain(err error) error {
 	case has("WRONGPASS", "invalid password", "AUTH <password> called"):
 		hint = "the user or the password is wrong"
 	case has("NOAUTH"):
-		hint = "it needs a password"
+		hint = "the server needs a password"
 	case has("NOPERM"):
 		hint = "the user may not run a command that the import needs"
 	case has("CLUSTERDOWN"):
@@ -262,7 +262,7 @@ func (l *link) explain(err error) error {
 	case has("first record does not look like a TLS handshake", "TLS handshake: context deadline"):
 		hint = "the server does not use TLS on this port"
 	case has("certificate"):
-		hint = "name the authority of its certificate"
+		hint = "set the file with the authority that signs the certificate of the server"
 	case has("EOF", "connection reset"):
 		hint = "is this the client port of a server, and does it need TLS?"
 	case has("can't parse", "invalid reply"):

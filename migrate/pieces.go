@@ -56,8 +56,8 @@ func divided(payload []byte) bool {
 }
 
 // temporaryKey returns a new name for a temporary key. In a cluster with slots,
-// the new key is in the same slot as key, unless key contains a brace but no
-// hash tag.
+// the new key is in the same slot as key, unless key contains a closing brace but
+// no hash tag.
 func temporaryKey(key string) string {
 	tag := key
 	if _, rest, ok := strings.Cut(key, "{"); ok {
@@ -243,8 +243,8 @@ func (t *target) divide(ctx context.Context, db int, it item, clock targetClock)
 		}
 	}
 	err = t.link.repeat(ctx, func() (err error) {
-		// Each attempt writes to a new temporary key. The target may execute a
-		// command of an earlier attempt late, after the connection was lost.
+		// Each attempt writes to a new temporary key, because the target may still
+		// execute a command of an earlier attempt after the connection was lost.
 		p := &pieces{ctx: ctx, to: t, db: db, key: temporaryKey(it.key)}
 		if err = p.write(it.payload); err == nil {
 			res, err = p.rename(it, end)
@@ -275,7 +275,7 @@ func (t *target) expire(ctx context.Context, db int, key string) error {
 
 // holds returns two results for the key of an item. exists says whether the
 // target has the key. same says whether the key has the value of the item, and
-// has a time to live exactly if the item has one.
+// has a time to live if and only if the item has one.
 func (t *target) holds(ctx context.Context, db int, it item) (exists, same bool, err error) {
 	replies, err := t.link.once(ctx, db, command("DUMP", it.key), command("PTTL", it.key))
 	if err == nil {

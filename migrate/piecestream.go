@@ -16,7 +16,7 @@ func (p *pieces) stream(r *rdb.Reader) (entries int, err error) {
 	var s stream.Stream
 	r.Stream(&s, new(container.Owner), stream.Moment{Wall: time.Now().UnixMilli()})
 	if r.Err() != nil {
-		return 0, nil // the caller returns it
+		return 0, nil // the caller checks r.Err
 	}
 	if s.Entries.Len() == 0 {
 		// XADD creates the stream, and removes the entry at once.

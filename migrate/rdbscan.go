@@ -53,12 +53,12 @@ type scanner struct {
 	sum     uint64 // checksum of the bytes that were read
 	version int
 	small   [8]byte
-	// While keeping is true, kept contains the bytes that were read since the
-	// call of keep.
+	// While keeping is true, kept contains the prefix that keep was called with,
+	// and the bytes that were read since then, up to keepLimit bytes in all.
 	kept      []byte
 	keeping   bool
 	keepLimit int
-	size      int // bytes that were read since keep was called
+	size      int // length of the prefix and of all bytes that were read since keep was called
 }
 
 // newScanner reads the head of an RDB file.
@@ -164,7 +164,8 @@ type visitor struct {
 	function func(code string) error
 }
 
-// scan reads the rest of the file, and compares its checksum.
+// scan reads the rest of the file, and compares its checksum. aux contains the
+// names and values with which the file describes itself.
 func (s *scanner) scan(v visitor) (aux map[string]string, err error) {
 	aux = make(map[string]string)
 	var it item
@@ -278,8 +279,8 @@ func (s *scanner) item(kind byte, it *item) (err error) {
 }
 
 // largestValue is the size in bytes up to which the scanner of an import keeps a
-// value. A collection may be larger than the largest argument of a command: see
-// divided.
+// value, unless the cluster accepts larger arguments. A collection may be larger
+// than the largest argument of a command: see divided.
 const largestValue = 512 << 20
 
 func tooLarge(size, limit int) string {

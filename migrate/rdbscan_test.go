@@ -109,7 +109,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// TestRepack checks which values of a newer Redis are accepted.
+// TestRepack checks which payloads of newer versions of Redis repack accepts.
 func TestRepack(t *testing.T) {
 	newer := func(body string) []byte {
 		b := binary.LittleEndian.AppendUint16([]byte(body), 12)

@@ -26,8 +26,8 @@ type Config struct {
 	// again even if that file exists.
 	State   string
 	Restart bool
-	// The import calls Progress after each batch, Problem for each key that it
-	// does not import, and Note for other messages.
+	// The import calls Progress after each batch, Problem for each key or
+	// function library that it does not import, and Note for other messages.
 	Progress func(Counts)
 	Problem  func(db int, key, reason string)
 	Note     func(string)
@@ -47,7 +47,8 @@ type Result struct {
 	MissingKeys []string
 }
 
-// Complete reports whether the cluster has every key of the source.
+// Complete reports whether the cluster has every key of the source, with the same
+// value.
 func (r Result) Complete() bool { return r.Existing == 0 && r.Skipped == 0 && r.Missing == 0 }
 
 // shownMissing bounds Result.MissingKeys.
@@ -58,9 +59,9 @@ type job struct {
 	cfg   Config
 	to    *target
 	state *state
-	// reached contains the counts at the position in state. If the import is
-	// interrupted, it reads the keys after that position again, so the state file
-	// must not count them.
+	// reached contains the counts at the position in state. If this import is
+	// interrupted, the next import reads the keys after that position again, so
+	// the state file must not count them.
 	reached Counts
 	saved   time.Time
 	res     Result
@@ -118,8 +119,8 @@ func (j *job) begin(source, identity string) error {
 	return j.created(j.state.write(j.cfg.State))
 }
 
-// created gets the result of writing the state file. If err is nil, created
-// records that the state file belongs to this import.
+// created receives the result of writing the state file, and returns it. If err is
+// nil, created records that the state file belongs to this import.
 func (j *job) created(err error) error {
 	j.res.Begun = err == nil
 	return err
@@ -318,7 +319,7 @@ func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 		if err != nil {
 			return err
 		}
-		// A key that the source no longer has either has expired or was
+		// If the source no longer has a key, the key has expired or was
 		// deleted.
 		still := &target{link: s.link}
 		gone, err := still.missing(ctx, db, lost)
@@ -333,7 +334,8 @@ func (j *job) verifyDatabase(ctx context.Context, s *server, db int) error {
 }
 
 // verified counts the keys that the cluster has and the keys that it lacks. It
-// ignores the keys in gone, which the source no longer has either.
+// does not count the keys in gone as missing, because they have expired or the
+// source no longer has them.
 func (j *job) verified(present int, lost, gone []string) {
 	j.res.Verified += int64(present)
 	j.res.Missing += int64(len(lost) - len(gone))

@@ -45,8 +45,8 @@ func TestState_CountsUpToThePosition(t *testing.T) {
 	}
 }
 
-// TestState_KeepsDevices checks that the state does not replace a file that is not a
-// regular one, such as a device.
+// TestState_KeepsDevices checks that writing the state does not replace a file that
+// is not a regular one, such as a device.
 func TestState_KeepsDevices(t *testing.T) {
 	socket, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {

@@ -20,7 +20,7 @@ func sameValue(a, b []byte) bool {
 }
 
 // parts returns the type and the elements of the value of a payload, in an order that
-// only depends on the value.
+// depends only on the value.
 func parts(payload []byte) (kind rdb.Type, all []string, ok bool) {
 	body, ok := rdb.Open(payload)
 	if !ok {

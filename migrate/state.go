@@ -46,9 +46,9 @@ type Counts struct {
 	Existing  int64 `json:"existing"`  // keys that the target has with another value
 	Skipped   int64 `json:"skipped"`   // keys that the target cannot store
 	Functions int64 `json:"functions"` // libraries of functions that were imported
-	Bytes     int64 `json:"bytes"`     // size of the values that were sent
+	Bytes     int64 `json:"bytes"`     // size of the values that were read
 	Total     int64 `json:"-"`         // expected keys, 0 if unknown
-	Earlier   int64 `json:"-"`         // the part of Keys that an interrupted import had read
+	Earlier   int64 `json:"-"`         // the part of Keys that earlier, interrupted imports had read
 }
 
 // readState reads a state file. It returns nil if the file does not exist.
@@ -68,8 +68,8 @@ func readState(path string) (*state, error) {
 	return &s, nil
 }
 
-// write writes the state file. An interrupted write leaves the old file. write
-// does not replace a device such as /dev/null.
+// write writes the state file. If write is interrupted, the old file remains
+// unchanged. write does not replace a device such as /dev/null.
 func (s *state) write(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("state file: %s is not a regular file: name another one with --state", path)

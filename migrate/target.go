@@ -183,8 +183,8 @@ func stops(err error) bool {
 
 // compare corrects the results of the items with the given indexes, whose keys
 // the target already has. Such an item counts as imported if the key in the
-// target has the value of the item, and has a time to live exactly if the item
-// has one.
+// target has the value of the item, and has a time to live if and only if the
+// item has one.
 func (t *target) compare(ctx context.Context, db int, items []item, indexes []int, results []result) error {
 	if len(indexes) == 0 {
 		return nil
@@ -204,7 +204,7 @@ func (t *target) compare(ctx context.Context, db int, items []item, indexes []in
 }
 
 // isSame reports whether the replies to DUMP and PTTL contain the value of the
-// item, and a time to live exactly if the item has one. If DUMP failed, for
+// item, and a time to live if and only if the item has one. If DUMP failed, for
 // instance because the value is too large, isSame returns false.
 func (it item) isSame(dump, ttl reply) bool {
 	if dump.err != nil || ttl.failed() != nil || (ttl.number() >= 0) != it.life.volatile {

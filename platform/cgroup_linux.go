@@ -28,7 +28,7 @@ func cgroupMemory(root string) (limit uint64, limited bool) {
 			}
 			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		}
-		// In a container, the path may not exist below the mount point, because
+		// In a container, the path might not exist below the mount point, because
 		// the mount point is the group itself.
 		for dir := path.Clean("/" + parts[2]); ; dir = path.Dir(dir) {
 			if n, ok := readLimit(path.Join(root, mount, dir, file)); ok && (!limited || n < limit) {

@@ -17,13 +17,13 @@ func Affinity() (Processors, error) {
 	return all, err
 }
 
-// Pin restricts the thread with the number tid to the given processors. The
-// error is ESRCH if there is no such thread.
+// Pin restricts the thread with the id tid to the given processors. The error is
+// ESRCH if there is no such thread.
 func Pin(tid int, where *Processors) error { return unix.SchedSetaffinity(tid, where) }
 
 // OwnMounts gives the calling thread a mount namespace of its own, and returns
 // the id of the thread. The caller must have locked the goroutine to its thread.
-// OwnMounts needs root.
+// OwnMounts needs root privileges.
 func OwnMounts() (tid int, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		return 0, fmt.Errorf("unshare: %w", err)

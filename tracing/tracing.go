@@ -46,7 +46,7 @@ type Config struct {
 // spans.
 type Tracer struct {
 	cfg      Config
-	below    uint64 // a group is traced if the first bytes of its trace id are below
+	below    uint64 // a group is traced if the first 8 bytes of its trace id, as a number, are not above it
 	provider *sdktrace.TracerProvider
 	tracer   oteltrace.Tracer
 	cluster  atomic.Pointer[string] // id of the cluster, nil while ClusterID returns ""

@@ -52,7 +52,8 @@ func (c *Client) Do(ctx context.Context, args ...string) (string, error) {
 	return text, c.explain(ctx, args[0], err)
 }
 
-// Reply sends one command and returns its reply, of any type. A null is nil.
+// Reply sends one command and returns its reply, which may have any type. It
+// returns nil for the null reply.
 func (c *Client) Reply(ctx context.Context, args ...string) (any, error) {
 	words := make([]any, len(args))
 	for i, a := range args {

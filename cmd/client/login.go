@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/load"
 )
 
-// LoginFlags holds the flags for the user and the password of a command.
+// LoginFlags holds the flags of a command for the user, the password and TLS.
 type LoginFlags struct {
 	user, password, file string
 	tls                  bool

@@ -24,7 +24,7 @@ import (
 // actions are the commands that a running "holdfast dev" accepts.
 var actions = []struct{ name, short string }{
 	{"restart", "Restart a node of a running dev cluster, in an orderly way if it is up"},
-	{"start", "Start a node of a running dev cluster that is down"},
+	{"start", "Start a node that is down, in a running dev cluster"},
 	{"stop", "Stop a node of a running dev cluster in an orderly way"},
 	{"kill", "Kill a node of a running dev cluster, as kill -9 does"},
 }

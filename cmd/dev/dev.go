@@ -255,8 +255,8 @@ func lastLine(path string) string {
 
 func clock() string { return time.Now().Format("15:04:05.000") }
 
-// askNodes asks each running node for its own status, on its HTTP port. The
-// client port may require a password, which clients can change.
+// askNodes asks each running node for its own status. It uses the HTTP port,
+// because the client port may require a password, which clients can change.
 func askNodes(ctx context.Context, w *web, nodes []*process.Node) []cluster.NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

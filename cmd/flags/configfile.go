@@ -56,8 +56,8 @@ func (s fileSetting) apply(flags *pflag.FlagSet) error {
 	changed, before := f.Changed, f.Value.String()
 	err := flags.Set(f.Name, s.value)
 	if err != nil {
-		// The error of pflag names the flag as on the command line, with --, so its
-		// text is replaced.
+		// The text of pflag's error names the flag with --, as on the command line.
+		// So use only the error of the value, which pflag's error wraps.
 		return fmt.Errorf("%s: %w", s.name, errors.Unwrap(err))
 	}
 	if !changed {

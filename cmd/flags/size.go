@@ -32,7 +32,7 @@ func (s size[T]) Set(text string) error {
 // CONFIG GET and INFO show it.
 func (s size[T]) String() string {
 	if s.bytes == nil {
-		return "0" // pflag calls String of a zero value
+		return "0" // pflag calls String on a zero value
 	}
 	return strconv.FormatInt(int64(*s.bytes), 10)
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // didYouMean returns a question that suggests a word of the list: the one that is
-// most similar to the mistyped word. It returns "" if no word is similar. Less than
-// half of the letters may differ.
+// most similar to the mistyped word. It returns "" if no word is similar. Fewer
+// than half of the letters may differ.
 func didYouMean(typed string, words []string) string {
 	best, distance := "", min(max(2, len(typed)/4), (len(typed)-1)/2)+1
 	normal := strings.ToLower(strings.ReplaceAll(typed, "_", "-"))

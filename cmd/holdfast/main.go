@@ -59,7 +59,8 @@ func main() {
 	}
 }
 
-// run runs the program with the given arguments. The end of ctx stops it.
+// run runs the program with the given arguments, until it ends or ctx is
+// canceled.
 func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	root := &cobra.Command{
 		Use:   "holdfast",
@@ -101,11 +102,11 @@ and sets no flag is an error.`,
 	return explainExclusion(root.ExecuteContext(ctx))
 }
 
-// exclusion is the error of cobra about two flags that exclude each other.
+// exclusion matches the error of cobra about two flags that exclude each other.
 var exclusion = regexp.MustCompile(`^if any flags .* none of the others can be; \[(\S+) (\S+)\] were all set$`)
 
 // explainExclusion replaces cobra's error about two flags that exclude each other
-// by a clearer one.
+// with a clearer one.
 func explainExclusion(err error) error {
 	if err == nil {
 		return nil

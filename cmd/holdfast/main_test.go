@@ -84,7 +84,8 @@ func TestCommands_Mistyped(t *testing.T) {
 	}
 }
 
-// TestHelp checks that help of commands and of their subcommands is printed.
+// TestHelp checks that the program prints help for commands and their
+// subcommands.
 func TestHelp(t *testing.T) {
 	for typed, want := range map[string]string{
 		"": "Available Commands:", "help": "Available Commands:", "help member": "List or change the members",

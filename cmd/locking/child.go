@@ -25,7 +25,7 @@ type lease interface {
 	// Until returns the earliest time at which the lease can end. Each renewal
 	// moves this time.
 	Until() time.Time
-	// Context is canceled when the lock is lost.
+	// Context is canceled when the lock is lost or the lease may have ended.
 	Context() context.Context
 }
 
@@ -45,7 +45,7 @@ type child struct {
 	// the command stays in the group of this process, because the terminal sends
 	// Ctrl-C only to the foreground group.
 	group bool
-	ended chan error // gets the error of Wait
+	ended chan error // receives the result of Wait
 }
 
 func startChild(l lease, command []string) (*child, error) {
@@ -81,8 +81,9 @@ func (c *child) forward(s syscall.Signal) {
 	c.send(s)
 }
 
-// supervise runs the command until the command ends, or until the lock is lost. It
-// returns the exit code and, if the lock was lost, the reason.
+// supervise runs the command and waits until it has ended. If the lock is lost,
+// supervise ends the command. It returns the exit code and, if the lock was lost,
+// the reason.
 func supervise(l lease, grace time.Duration, command []string, signals <-chan os.Signal,
 	say func(string, ...any)) (code terminal.ExitCode, lost error) {
 	c, err := startChild(l, command)

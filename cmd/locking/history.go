@@ -29,8 +29,8 @@ func historyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history KEY",
 		Short: "Show who held a lock in the past, and how each grant ended",
-		Long: `Show the past grants of a lock, newest first: the owner, the client, from when to when
-the owner had the lock, how long it had waited, and how the grant ended. Every node
+		Long: `Show the past grants of a lock, newest first: the owner, the client, when the grant
+began and ended, how long the owner had waited, and how the grant ended. Every node
 keeps this history in files of its own (--lock-history-size of "holdfast serve"); the
 node that you ask answers from its files.
 
@@ -131,8 +131,8 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 		` is not a time such as 14:03:07, "2026-11-26 14:03:07" or 2026-11-26T14:03:07Z`)
 }
 
-// moment returns a field of d, in milliseconds since 1970, as a text. If there is no
-// such field, it returns absent.
+// moment returns the time in a field of d, which is in milliseconds since 1970, as
+// a text. If there is no such field, it returns absent.
 func moment(d listing.Lock, name, absent string) string {
 	ms := d.Int(name)
 	if ms == 0 {

@@ -33,7 +33,7 @@ const (
 const (
 	dialTimeout = 3 * time.Second
 	// releaseLimit bounds the release of a lock. While the cluster has no leader,
-	// the release is tried again; if it fails, the lease ends on its own.
+	// the release is tried again. If no try succeeds, the lease ends on its own.
 	releaseLimit = 10 * time.Second
 	// lostLimit bounds the release of a lock that is probably lost.
 	lostLimit = time.Second
@@ -58,8 +58,8 @@ func lockCommand() *cobra.Command {
 another owner holds the lock, wait for it, in the order in which the clients of
 all nodes began to wait.
 
-lock renews the lease at a third of --ttl. If the lock is lost, lock sends SIGTERM to
-the command, and SIGKILL after --grace. If the cluster does not confirm a renewal in
+lock renews the lease after each third of --ttl. If the lock is lost, lock sends SIGTERM
+to the command, and SIGKILL after --grace. If the cluster does not confirm a renewal in
 time, lock sends SIGTERM --grace before the lease ends, and SIGKILL when it ends. lock
 notices a broken or overwritten lock at the next renewal. If lock itself is killed,
 the kernel kills the command (on Linux).

@@ -116,7 +116,7 @@ func infoCommand() *cobra.Command {
 				case err != nil:
 					return err
 				case o.asJSON:
-					return terminal.PrintJSON(out, d) // null if the lock is free
+					return terminal.PrintJSON(out, d)
 				case d == nil:
 					_, err := fmt.Fprintf(out, "%s is free, and no client waits for it\n", terminal.Shown(args[0]))
 					return err
@@ -214,12 +214,13 @@ func (o *locksOptions) list(ctx context.Context, nodes *lock.Nodes) ([]listing.L
 	}
 }
 
-// historyLimit bounds the time for which a list asks for the history of its locks.
+// historyLimit bounds the time for which addHistory reads the history of locks.
 const historyLimit = time.Second
 
 // addHistory adds fields from the history of a node to the locks that LOCK ACQUIRE
-// has not taken. If the node refuses or does not answer in time, addHistory does
-// not ask again, because the list is also useful without these fields.
+// has not taken. If the node refuses or does not answer in time, addHistory leaves
+// the other locks without these fields, because the list is useful without them
+// too. Once the node has refused with NOPERM, addHistory does not ask again.
 func (o *locksOptions) addHistory(ctx context.Context, nodes *lock.Nodes, all []listing.Lock) error {
 	if o.noHistory {
 		return nil
@@ -240,7 +241,7 @@ func (o *locksOptions) addHistory(ctx context.Context, nodes *lock.Nodes, all []
 	return nil
 }
 
-// infoOf asks for one lock. It returns nil if the lock is free and no client waits.
+// infoOf asks for one lock, as listing.Info does.
 func infoOf(ctx context.Context, nodes *lock.Nodes, key string) (listing.Lock, error) {
 	l, err := listing.Info(ctx, nodes, key)
 	if err != nil {
@@ -427,7 +428,7 @@ func printInfo(out io.Writer, d listing.Lock) error {
 		}
 		if at := d.Int("acquired-ms"); at > 0 {
 			text := fmt.Sprintf("%s, %s ago", time.UnixMilli(at).Format(time.RFC3339), ms(d, "held-ms"))
-			if _, known := d["waited-ms"]; known { // only of locks that LOCK ACQUIRE has taken
+			if _, known := d["waited-ms"]; known { // only for locks that LOCK ACQUIRE has taken
 				text += ", after a wait of " + ms(d, "waited-ms")
 			}
 			line("acquired", text)

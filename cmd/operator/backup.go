@@ -71,8 +71,8 @@ only its owner can read it.`,
 }
 
 // checkOutput returns an error if file exists and is not a regular file. The backup
-// would replace that file. If it is a device such as /dev/null, no program of the
-// machine could use the device after that.
+// would replace that file. If the file is a device such as /dev/null, no program on
+// the machine could use the device afterwards.
 func checkOutput(file string) error {
 	info, err := os.Stat(file)
 	switch {
@@ -131,7 +131,8 @@ func streamBackup(cmd *cobra.Command, c *client.Client, w io.Writer) (content ba
 		return content, fmt.Errorf("answer to HOLDFAST BACKUP: %w", err)
 	}
 	defer func() {
-		// If this request fails, the node ends the backup by itself.
+		// If this request fails, the node ends the backup after a minute without
+		// reads.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_, _ = c.Do(ctx, "HOLDFAST", "BACKUP", "END", info.ID)

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	bundleLogTail = 1 << 20          // bytes of the end of a log file
+	bundleLogTail = 1 << 20          // number of bytes that are copied from the end of a log file
 	bundleMost    = 64 << 20         // maximum size of an answer in bytes
 	bundleWait    = 10 * time.Second // maximum wait for an answer, in addition to the time of a profile
 )
@@ -98,7 +98,7 @@ func (b *bundle) clean(body []byte) []byte {
 	return body
 }
 
-// collect asks all nodes at the same time.
+// collect adds all files of the archive. It asks all nodes at the same time.
 func (b *bundle) collect(ctx context.Context, nodes []cluster.NodeStatus, v verdict.Verdict) {
 	b.addJSON("status.json", "HOLDFAST STATUS at "+b.options.addr, nodes)
 	b.addJSON("verdict.json", "status.json", v)

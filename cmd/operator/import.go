@@ -152,7 +152,8 @@ func interrupted(cfg migrate.Config, res migrate.Result) error {
 		"run the same command again to continue (state file %s)", res.Imported, cfg.State)
 }
 
-// server reads the address of a Redis server. No error contains its password.
+// server parses the address of a Redis server. Its errors do not contain the
+// password.
 func (o *importOptions) server(text string) (end *migrate.Endpoint, db int, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -290,6 +291,6 @@ func report(out io.Writer, r migrate.Result) error {
 	if unexplained := r.Missing > r.Skipped; unexplained {
 		_, err = fmt.Fprintf(out, "missing:    %q\n", r.MissingKeys)
 	}
-	return errors.Join(err, errors.New("the import is incomplete: see the keys above. Keys that clients created or "+
-		"changed meanwhile are copied by another import with --replace"))
+	return errors.Join(err, errors.New("the import is incomplete: see the keys above. To copy keys that clients "+
+		"created or changed meanwhile, run the import again with --replace"))
 }

@@ -102,7 +102,7 @@ execute writes afterwards. --force removes the node anyway.`,
 the node does not answer, is not a voter, or is too far behind, the transfer is
 refused and the leader continues to lead.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && args[0] == "" { // perhaps a variable of a shell that is not set
+			if len(args) == 1 && args[0] == "" { // perhaps from a shell variable that is not set
 				return errors.New("the id of the node is empty: leave it out to let the leader choose the node")
 			}
 			return admin(cmd, append([]string{"TRANSFER"}, args...)...)

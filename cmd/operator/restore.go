@@ -148,8 +148,8 @@ func (o *restoreOptions) run(cmd *cobra.Command, file string) error {
 		content.Keys, content.ClusterID, content.Index, r.Header().Created, o.quarantineText(),
 		changedSettings(before, after))
 	if unknown != nil { // not an error of the restore: the data was replaced
-		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: compare the settings with CONFIG GET: the settings of the backup "+
-			"are in force: %v\n", unknown)
+		fmt.Fprintf(cmd.ErrOrStderr(), "holdfast: the settings of the backup are in force, but restore cannot list "+
+			"what has changed: %v (see CONFIG GET)\n", unknown)
 	}
 	return err
 }

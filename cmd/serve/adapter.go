@@ -112,7 +112,8 @@ func (a clusterAdapter) backup(ctx context.Context, args []string) (string, erro
 	return "", unknownAdmin("backup " + args[0])
 }
 
-// restoreArgs are the numbers of arguments of the steps of a restore.
+// restoreArgs contains, for each step of a restore, the number of arguments. The
+// name of the step is one of them.
 var restoreArgs = map[string]int{"begin": 4, "data": 4, "apply": 5, "drop": 2}
 
 // restore executes a step of "holdfast restore".

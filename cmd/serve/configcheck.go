@@ -51,9 +51,9 @@ they do to serve. The command opens no port and no data directory.`,
 	return cmd
 }
 
-// check makes the checks of the flags that serve makes, and of the files that
-// they name, except the file of the audit log. Unlike serve, it does not create
-// the file of the cluster secret.
+// check checks the flags, and the files that they name, as serve does. Unlike
+// serve, it does not check the file of the audit log, and does not create the file
+// of the cluster secret.
 func (o *options) check() error {
 	_, err := newNodeLog(o.logging.level, o.logging.format)
 	if err != nil {

@@ -53,8 +53,8 @@ func (o *options) openDashboard(node *cluster.Node, clients *resp.Server, port *
 }
 
 // kindsOf returns a function that maps the name of a command in the metrics, which
-// is in lower case, to the kind of the command. A script counts as a write, because
-// it may write.
+// is in lower case, to the kind of the command. EVAL and FCALL count as writes,
+// because their scripts may write; EVAL_RO and FCALL_RO count as reads.
 func kindsOf(table *fsm.Table) func(command string) traffic.Kind {
 	kinds := make(map[string]traffic.Kind)
 	for _, c := range table.Rows() {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// discovery holds the flags about how clients find the leader by themselves.
+// discovery holds the flags that let clients find the leader by themselves.
 type discovery struct {
 	sentinelAddr, advertiseSentinel string
 	masterName                      string

@@ -22,7 +22,8 @@ import (
 const checkExpiryEvery = time.Hour
 
 // reloader reloads certificates, secrets and the settings of the log at each
-// SIGHUP, as many programs do. It also logs certificates that expire soon.
+// SIGHUP, as many programs do, and opens the file of the audit log again. It also
+// logs certificates that expire soon.
 type reloader struct {
 	o         *options
 	stores    tlsStores
@@ -34,8 +35,8 @@ type reloader struct {
 	node    atomic.Pointer[cluster.Node] // nil until the node is open
 	clients atomic.Pointer[resp.Server]  // nil until the client port is open
 
-	// The values that the node last read from the files. After the start, only the
-	// goroutine of watch uses them.
+	// These are the values that the node last read from the files. After the start,
+	// only the goroutine of watch uses them and expiry.
 	password, level, format string
 	secrets                 secrets
 	expiry                  *certs.ExpiryLog
@@ -158,9 +159,9 @@ func (r *reloader) readClusterSecret() error {
 	return nil
 }
 
-// readPassword makes the content of --requirepass-file the password of the
-// cluster, if it has changed since it was last read. A file that has not changed
-// must not undo CONFIG SET requirepass.
+// readPassword makes the content of --requirepass-file the password of the default
+// user, if the content has changed since it was last read. A file that has not
+// changed must not undo CONFIG SET requirepass.
 func (r *reloader) readPassword() error {
 	if r.o.access.requirePassFile == "" {
 		return nil

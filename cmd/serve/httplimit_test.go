@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// TestHTTPConns checks that connections without requests cannot block a health
-// check.
+// TestHTTPConns checks that connections without complete requests cannot block a
+// health check.
 func TestHTTPConns(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	conns := &httpConns{most: 4}
 	srv.Config.ConnState = conns.state
 	srv.Start()
-	t.Cleanup(srv.Close) // runs after the later cleanups, which close the connections
+	t.Cleanup(srv.Close) // runs after the cleanups of dial, which close the connections
 	dial := func() net.Conn {
 		t.Helper()
 		c, err := net.Dial("tcp", srv.Listener.Addr().String())

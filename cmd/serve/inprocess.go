@@ -79,8 +79,8 @@ func (l *joinedListener) Close() error {
 	return err
 }
 
-// dial returns a connection to the port from within the process. For the port, the
-// address of the client is from.
+// dial returns a connection to the port from within the process. The port takes
+// from as the address of the client.
 func (l *joinedListener) dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	server, client, err := socketPair()
 	if err != nil {
@@ -130,7 +130,7 @@ func socketPair() (a, b net.Conn, err error) {
 	return ends[0], ends[1], nil
 }
 
-// pipeConn is the server's end of a pipe, with addresses.
+// pipeConn is the server's end of a socket pair, with addresses.
 type pipeConn struct {
 	net.Conn
 	local, remote net.Addr

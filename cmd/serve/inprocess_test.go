@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestJoinedListener_LongPipeline: a client within the process sends a long
-// pipeline before it reads the first reply, as go-redis does. The port replies to
-// the beginning of the pipeline before it reads the rest.
+// TestJoinedListener_LongPipeline checks that a client within the process can send
+// a long pipeline before it reads the first reply, as go-redis does. The port
+// replies to the beginning of the pipeline before it reads the rest.
 func TestJoinedListener_LongPipeline(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// TestLimitFlags checks that numbers and durations are parsed as the flags
-// parse them, and that every flag in timeLimits exists.
+// TestLimitFlags checks that limitFlags returns numbers, and durations in seconds,
+// and that every flag in timeLimits exists.
 func TestLimitFlags(t *testing.T) {
 	cmd := Command()
 	if err := cmd.ParseFlags([]string{"--max-subscriptions", "7", "--login-timeout", "1500ms"}); err != nil {

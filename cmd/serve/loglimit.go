@@ -14,7 +14,7 @@ const (
 	// lineBurst is how many lines with the same message and peer are written
 	// before further lines are suppressed.
 	lineBurst = 20
-	// lineEvery is the time after which one more line is written then.
+	// lineEvery is the time between two lines that are written after that.
 	lineEvery = 30 * time.Second
 	// maxLineKinds bounds the memory of a lineLimit.
 	maxLineKinds = 1000
@@ -63,8 +63,9 @@ func (l *lineLimit) suppress(level hclog.Level, message string, args ...any) boo
 	return !written
 }
 
-// take takes a token for a line. It returns whether there was one, and how many
-// lines of the kind were suppressed since the last one that was written.
+// take takes a token for a line. ok says whether there was a token. suppressed is
+// the number of lines of the kind that were suppressed since the last line that
+// was written.
 func (l *lineLimit) take(key string) (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

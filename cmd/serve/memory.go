@@ -34,8 +34,9 @@ func gcPercent(live uint64) int {
 }
 
 // defaultMaxMemory returns --maxmemory=auto in bytes: 30% of the memory that the
-// process may use, because a restore, the garbage collector, the clients and the
-// log need the rest. It returns 0, for no limit, if the system does not report the memory.
+// process may use, or less if that memory is small. A restore, the garbage
+// collector, the clients and the log need the rest. defaultMaxMemory returns 0, for
+// no limit, if the system does not report the memory.
 func defaultMaxMemory() int64 {
 	memory, err := platform.ProcessMemory()
 	if err != nil {
@@ -60,9 +61,10 @@ const (
 // of the runtime other than the objects of the heap: the stacks of connections,
 // fragmentation, and the runtime's own data. The soft limit includes rest.
 //
-// The limit is about twice maxMemory. It is higher if the heap contains more than the
-// data set may have: clients, a snapshot that the node reads, or data that is older
-// than the limit. Otherwise the collector would run all the time.
+// The limit is about twice maxMemory, but at most softShare percent of memory. It is
+// higher than twice maxMemory if the heap contains more than the data set may have:
+// clients, a snapshot that the node reads, or data that is older than maxMemory.
+// Otherwise, the collector would run all the time.
 func softLimit(memory uint64, maxMemory int64, live, rest uint64) int64 {
 	hard := int64(math.MaxInt64)
 	if memory > 0 {
@@ -110,7 +112,8 @@ func tuneMemory(maxMemory int64) *memoryTuner {
 func (t *memoryTuner) use(maxMemory func() int64) { t.maxMemory.Store(&maxMemory) }
 
 // adapt sets the percentage and the soft limit after a collection. Each change
-// stops all goroutines for a moment, so adapt does not make small changes.
+// stops all goroutines for a moment. So adapt does not make small changes, unless
+// the percentage reaches maxGCPercent or minGCPercent.
 func (t *memoryTuner) adapt() {
 	live := liveBytes()
 	if next := gcPercent(live); t.percent > 0 && (differ(int64(next), int64(t.percent)) ||

@@ -34,7 +34,7 @@ func TestSoftLimit(t *testing.T) {
 		{1000 * mb, 128 * mb, 160 * mb, 0, 272 * mb},
 		{1000 * mb, 128 * mb, 400 * mb, 0, 516 * mb}, // the node had the data before the limit was set
 		{1000 * mb, 128 * mb, 900 * mb, 0, 900 * mb},
-		{1000 * mb, 500 * mb, 0, 0, 900 * mb}, // auto
+		{1000 * mb, 500 * mb, 0, 0, 900 * mb}, // twice maxMemory is more than the runtime may use
 		{0, 128 * mb, 0, 0, 272 * mb},
 		{1000 * mb, 128 * mb, 0, 60 * mb, 316 * mb}, // many connections
 	} {

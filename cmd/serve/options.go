@@ -413,7 +413,7 @@ func (o *options) checkAdvertisedPeer() error {
 const maxBulk = 16 << 20
 
 // maxLeaderLease bounds --leader-lease. A candidate stores its vote for itself
-// before it asks the other voters, so while a long promise delays one
-// candidate, the next candidate would campaign in the same term. A vote must
-// also arrive before raft's request for it times out, after 3 s.
+// before it asks the other voters. So if a long promise delayed one candidate, the
+// next candidate would campaign in the same term. A vote must also arrive before
+// raft's request for the vote times out, after 3 s.
 const maxLeaderLease = time.Second

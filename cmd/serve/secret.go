@@ -86,7 +86,7 @@ func readSecrets(path string) (s secrets, err error) {
 	case err != nil:
 		return s, err
 	case !info.Mode().IsRegular():
-		return s, fmt.Errorf("%s is not a file", path)
+		return s, fmt.Errorf("%s is not a regular file", path)
 	case info.Mode().Perm()&0o007 != 0:
 		return s, fmt.Errorf("%s is open to every user of this machine (mode %04o): run chmod 600 %s", path,
 			info.Mode().Perm(), path)

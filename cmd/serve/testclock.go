@@ -80,8 +80,8 @@ func (c *testClock) read() error {
 	return nil
 }
 
-// follow reads the file until ctx ends. If the file cannot be parsed, because
-// it is being written, the clock keeps its offset and its rate.
+// follow reads the file until ctx ends. If the file cannot be parsed, for example
+// because it is being written, the clock keeps its offset and its rate.
 func (c *testClock) follow(ctx context.Context) {
 	t := time.NewTicker(testClockEvery)
 	defer t.Stop()

@@ -49,7 +49,7 @@ func (o *tlsOptions) flags(f *pflag.FlagSet) {
 		"whether clients need a certificate of --tls-ca-cert-file: no, optional or yes")
 }
 
-// clientAuth are the values of --tls-auth-clients.
+// clientAuth contains the values of --tls-auth-clients, as package tls names them.
 var clientAuth = map[string]tls.ClientAuthType{
 	"no": tls.NoClientCert, "optional": tls.VerifyClientCertIfGiven, "yes": tls.RequireAndVerifyClientCert,
 }
@@ -119,7 +119,7 @@ func (o *tlsOptions) open(log hclog.Logger) (tlsStores, error) {
 	var s tlsStores
 	var errs []error
 	opened := make(map[certs.Files]*certs.Store)
-	report := func(err error) { log.Error("TLS", "error", err) }
+	report := func(err error) { log.Error("cannot reload TLS certificate", "error", err) }
 	changed := func(files certs.Files, expires time.Time) {
 		log.Info("TLS certificate reloaded, because a file has changed", "file", files.Cert, "expires",
 			expires.UTC().Format(time.RFC3339))

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When a node opens its data directory, it must store that it has started, which
-// fails on a full disk. The node then waits for free space, and its HTTP port shows
-// the reason. The other ports are closed, so that clients connect to other nodes.
+// When a node opens its data directory, it must store that it has started. On a
+// full disk, it cannot store this. The node then waits for free space, and its HTTP
+// port shows the reason. The other ports are closed, so that clients connect to
+// other nodes.
 const (
 	roomEvery = time.Second
 	roomLeast = 1 << 20 // number of free bytes at which the node tries again to open the directory

@@ -39,8 +39,9 @@ func Row(c *color.Color, cells ...string) table.Row {
 // Plain is the color of text that is not highlighted.
 var Plain = color.New()
 
-// Shown returns a text for a terminal. The text is quoted if it is empty or has
-// characters that a terminal would interpret.
+// Shown returns a text for a terminal. It quotes the text if it is empty, or if it
+// contains quotation marks, backslashes, or characters that a terminal would
+// interpret.
 func Shown(s string) string {
 	if q := strconv.Quote(s); s == "" || q != `"`+s+`"` {
 		return q

@@ -299,7 +299,8 @@ func (m *model) lockTable(p *page) {
 	p.table = layOut(rows, kinds)
 }
 
-// duration returns a field in milliseconds as a text, or "-" if there is none.
+// duration returns a field in milliseconds as the text of a duration, or "-" if
+// there is no such field.
 func duration(l listing.Lock, name string) string {
 	n, ok := l[name].(int64)
 	if !ok || n < 0 {

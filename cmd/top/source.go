@@ -42,7 +42,7 @@ type question struct {
 type seen struct {
 	at      time.Time
 	from    string // address of the node that answered
-	err     error  // no node answered
+	err     error  // set if no node answered
 	nodes   []cluster.NodeStatus
 	verdict verdict.Verdict
 	load    map[string]nodeLoad // by the id of the node
@@ -140,7 +140,7 @@ func (s *source) look(ctx context.Context, q question) seen {
 
 // addHistory adds fields from the history of a node to the locks that LOCK ACQUIRE
 // has not taken. If the node refuses or does not answer in time, addHistory leaves
-// the locks unchanged, because they are also useful without these fields.
+// the other locks without these fields, because they are useful without them too.
 func (s *source) addHistory(ctx context.Context, addr string, all []listing.Lock) error {
 	if s.noHistory {
 		return nil
@@ -183,8 +183,8 @@ func (s *source) status(ctx context.Context, addr string) ([]cluster.NodeStatus,
 	return nodes, nil
 }
 
-// loads asks the nodes that are reachable, at the same time. It leaves out nodes
-// that do not answer.
+// loads asks all reachable nodes for their load, at the same time. The result does
+// not contain nodes that do not answer.
 func (s *source) loads(ctx context.Context, nodes []cluster.NodeStatus) map[string]nodeLoad {
 	ctx, cancel := context.WithTimeout(ctx, detailLimit)
 	defer cancel()
@@ -222,7 +222,8 @@ func infoField(text, name string) int64 {
 }
 
 // locks returns the locks that match a filter: first the locks for which clients
-// wait, and then the others, the oldest grant first.
+// wait, those with the most waiting clients first, and then the other locks, the
+// oldest grant first.
 func (s *source) locks(ctx context.Context, addr, filter string) (all []listing.Lock, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, detailLimit)
 	defer cancel()

@@ -83,7 +83,8 @@ func TestModel_Nodes(t *testing.T) {
 	}
 }
 
-// TestModel_Locks shows locks that match a filter.
+// TestModel_Locks checks the page of the locks: the table, scrolling, the filter,
+// and an error.
 func TestModel_Locks(t *testing.T) {
 	m := newModel(&options{})
 	m.handle(&sight{seen: threeNodes()})

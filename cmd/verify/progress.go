@@ -75,7 +75,7 @@ func (p *liveProgress) stop() {
 	<-p.drawn
 }
 
-// describe returns the state of a check in a few words.
+// describe returns a short text about the state of a check.
 func describe(now attack.Progress, duration time.Duration) string {
 	if now.Checking {
 		return fmt.Sprintf("%d commands; checking the history", now.Commands)

@@ -113,8 +113,8 @@ type Series struct {
 // Column is the values of one name.
 type Column []float64
 
-// MarshalJSON implements json.Marshaler. It rounds to four significant digits, and
-// writes values that are not numbers as null.
+// MarshalJSON implements json.Marshaler. It rounds values that are not integers to
+// four significant digits, and writes NaN and the infinities as null.
 func (c Column) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
 	for i, v := range c {

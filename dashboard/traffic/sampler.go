@@ -92,7 +92,8 @@ type totals struct {
 	gauges values
 }
 
-// histogram is the cumulative counts of a Prometheus histogram by upper bound.
+// histogram contains the cumulative counts of a Prometheus histogram by upper
+// bound.
 type histogram struct {
 	bounds []float64
 	counts []float64

@@ -26,11 +26,12 @@ type Query struct {
 	Match  string // pattern as in SCAN, "" for all keys
 	Owner  string // "" for all owners
 	Waited bool   // only locks for which clients wait
-	Count  int    // number of locks that one call visits
+	Count  int    // maximum number of locks that one call returns or, with Waited, visits
 }
 
-// List visits up to q.Count locks, starting at cursor. It returns the visited
-// locks that match q, and the next cursor, which is "0" after the last lock.
+// List sends one LOCK LIST. It returns up to q.Count locks that match q, starting
+// at cursor, and the next cursor, which is "0" after the last lock. With q.Waited,
+// LOCK LIST visits up to q.Count locks, and List returns those that match q.
 func List(ctx context.Context, d Doer, q Query, cursor string) (found []Lock, next string, err error) {
 	args := []any{"LOCK", "LIST", "COUNT", q.Count, "CURSOR", cursor}
 	if q.Match != "" {
@@ -63,7 +64,8 @@ func List(ctx context.Context, d Doer, q Query, cursor string) (found []Lock, ne
 	return found, fmt.Sprint(reply[0]), nil
 }
 
-// Info asks for one lock. It returns nil if the lock is free and no client waits.
+// Info asks for one lock. It returns nil if the lock is free, no client waits, and
+// no lock delay is in effect.
 func Info(ctx context.Context, d Doer, key string) (Lock, error) {
 	reply, err := d.Do(ctx, "LOCK", "INFO", key).Result()
 	switch {

@@ -25,9 +25,9 @@ const (
 type Scope struct{ User, DB string }
 
 // Origins remembers which client took a lock, and when. It reads these facts about
-// the current grants from the history of locks. They do not change while the grant
-// lasts.
-// Origins is safe for concurrent use. Its zero value is ready for use.
+// the current grants from the history of locks. The facts about a grant do not
+// change while the grant lasts. Origins is safe for concurrent use. Its zero value
+// is ready for use.
 type Origins struct {
 	mu  sync.Mutex
 	all map[grant]origin
@@ -69,10 +69,10 @@ func (o *Origins) put(g grant, found origin) {
 	o.all[g] = found
 }
 
-// NeedsOrigin reports whether only the history contains the client that took
-// the lock, and the time. LOCK LIST and LOCK INFO lack both for a lock that was
-// taken without LOCK ACQUIRE. For a key longer than maxOriginKey, NeedsOrigin
-// returns false.
+// NeedsOrigin reports whether only the history says which client took the lock,
+// and when. LOCK LIST and LOCK INFO contain neither for a lock that was taken
+// without LOCK ACQUIRE. For a key longer than maxOriginKey, NeedsOrigin returns
+// false.
 func (l Lock) NeedsOrigin() bool {
 	return l.Int("token") != 0 && l.Int("acquired-ms") == 0 && len(l.Holders()) == 0 &&
 		len(l.Text("key")) <= maxOriginKey

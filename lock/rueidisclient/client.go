@@ -114,7 +114,7 @@ func waits(words []string) bool {
 	if len(words) < 4 || !strings.EqualFold(words[0], "LOCK") || !strings.EqualFold(words[1], "ACQUIRE") {
 		return false
 	}
-	for i := 4; i < len(words); i++ { // behind the key and the owner
+	for i := 4; i < len(words); i++ { // the options begin after the key and the owner
 		switch strings.ToUpper(words[i]) {
 		case "WAIT":
 			return true

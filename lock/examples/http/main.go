@@ -67,8 +67,8 @@ func run(ctx context.Context, addrs []string) error {
 	return second.Release(ctx)
 }
 
-// put sends a request with the token of an owner, and returns an error if the
-// reply has another status.
+// put sends a request with the token of an owner. It returns an error if the reply
+// has a different status than the given one.
 func put(ctx context.Context, service *httptest.Server, owner *lock.Held, status int) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPut, service.URL+"/document", strings.NewReader("text"))
 	if err != nil {

@@ -1,6 +1,6 @@
 // Command job does a piece of work in parts while it holds a lock. Start it several
 // times: the processes work one after another, in the order in which they began to
-// wait. Kill a node meanwhile: the job continues.
+// wait. If you kill a node meanwhile, the job continues.
 //
 //	go run ./lock/examples/job -addr 127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381
 package main
