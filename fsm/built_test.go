@@ -10,7 +10,7 @@ import (
 )
 
 // state returns what a client can see of a key: its encoding, its elements in
-// their order, and its payload.
+// their order, and the payload that DUMP returns.
 func (f *feed) state(key string) string {
 	f.t.Helper()
 	elements := map[string][]string{
@@ -25,7 +25,8 @@ func (f *feed) state(key string) string {
 
 // TestBuilt checks that commands that build a collection as a whole have the
 // same result as commands that add or remove its elements one by one. It uses
-// values around the sizes at which the encoding and the way of building change.
+// collections around the sizes at which the encoding and the method of building
+// them change.
 func TestBuilt(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestMachine_Bytes compares the counted size of the data set with the heap. The
-// count must not be much smaller than the heap, because --maxmemory limits the
-// count.
+// TestMachine_Bytes compares the counted size of the data set with the memory
+// that it takes on the heap. The two must not differ much, because --maxmemory
+// limits the counted size.
 func TestMachine_Bytes(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()

@@ -19,8 +19,8 @@ import (
 // which a snapshot begins.
 const snapshotHead = 7
 
-// varied returns a machine with keys of all types, stream groups, waiters and a
-// script.
+// varied returns a feed whose machine has keys of all types, stream groups,
+// waiters and a script.
 func varied(t testing.TB) *feed {
 	f := furnished(t)
 	f.do("HSET h f1 v1 f2 v2", "RPUSH l a b c", "SADD s 1 2 3", "SADD t a b", "ZADD z 1 a 2 b", "PFADD hll a b c", "SETBIT bits 100 1")
@@ -119,8 +119,8 @@ func TestCheckSnapshot_KeyTwice(t *testing.T) {
 	}
 }
 
-// BenchmarkCheckSnapshot reports the memory that the check of a million keys
-// adds to the heap.
+// BenchmarkCheckSnapshot reports the memory that CheckSnapshot, and for
+// comparison ReadSnapshot, adds to the heap for a snapshot of a million keys.
 func BenchmarkCheckSnapshot(b *testing.B) {
 	f := newFeed(b)
 	const keys = 1_000_000

@@ -8,8 +8,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestClientIDs: blocks of client numbers are consecutive, even after a
-// snapshot. Reserving a block fails when the free numbers are used up.
+// TestClientIDs: blocks of client numbers are consecutive, even if the machine
+// is restored from a snapshot in between. Reserving a block fails when the free
+// numbers are used up.
 func TestClientIDs(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.FeatureBudget)

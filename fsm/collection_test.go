@@ -122,9 +122,8 @@ func TestCollections_ReplyTooLarge(t *testing.T) {
 	}
 }
 
-// TestCollections_Clones checks that a change of the machine does not affect a
-// clone, a copy or a snapshot that is being written, and that a change of a
-// clone or a copy does not affect the machine.
+// TestCollections_Clones checks that a clone does not change when the machine
+// or another clone changes, even if COPY makes keys share nodes.
 func TestCollections_Clones(t *testing.T) {
 	f := newFeed(t)
 	f.do(collections()...)
@@ -220,7 +219,7 @@ func TestCollections_CorruptSnapshot(t *testing.T) {
 	f.do(collections()[:16]...)
 	whole := snapshotOf(t, f.m)
 	readDamaged(t, whole)
-	// An object must be followed by all of its elements and nothing else.
+	// All elements of an object must follow it, and nothing else.
 	refuse(t, whole, map[string]replacement{
 		"elements of nothing":  {"O\x00\x03", "C\x01\x00"},
 		"an element is short":  {"C\x02\x01a", "C\x01\x01a"},
@@ -241,8 +240,8 @@ func TestCollections_Golden(t *testing.T) {
 	f.golden("testdata/golden-collections-v1")
 }
 
-// TestCollections_Memory checks that the memory estimate grows with the number
-// and the size of the elements.
+// TestCollections_Memory checks the memory estimates of collections of ten
+// elements, of a string, and of an absent key.
 func TestCollections_Memory(t *testing.T) {
 	f := newFeed(t)
 	f.do("HSET h f 12345", "RPUSH l 123456", "SADD s 123456", "ZADD z 1 123456", "SET k 123456")

@@ -36,8 +36,8 @@ func TestConsumers_Snapshot(t *testing.T) {
 }
 
 // TestConsumers_Counters sets the numbers of read and of added entries to
-// values that overflow with the next entry. As in Redis, the numbers must
-// become negative, and a snapshot must preserve the negative numbers.
+// values that overflow with the next entry. As in Redis, the numbers then
+// become negative. Snapshots and DUMP must preserve the negative numbers.
 func TestConsumers_Counters(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)
@@ -231,10 +231,10 @@ func TestConsumers_TooLarge(t *testing.T) {
 	}
 }
 
-// TestConsumers_Suspended checks that while the waiters of a session are
-// suspended, no entry is delivered to waiters of the group behind them. When
-// the session is connected again, the waiters receive the current state of the
-// stream.
+// TestConsumers_Suspended checks that no entry is delivered to waiters of a
+// group while their session is suspended, and that other groups still read the
+// entry. When the session is connected again, its waiters are served from the
+// current state of the stream.
 func TestConsumers_Suspended(t *testing.T) {
 	f := newFeed(t)
 	f.do("XGROUP CREATE s g $ MKSTREAM", "XGROUP CREATE s h $")

@@ -127,8 +127,9 @@ func TestCostly_Tracked(t *testing.T) {
 	}
 }
 
-// TestCostly_Mark checks groups with costly reads and writes from older
-// programs. Such programs do not mark them, so the leader does.
+// TestCostly_Mark checks groups with costly reads and writes that nodes with
+// older programs send. Such programs do not mark these groups, so the leader
+// marks them.
 func TestCostly_Mark(t *testing.T) {
 	table := command.NewTable()
 	group := func(names ...string) []byte {
@@ -163,7 +164,8 @@ func TestCostly_Mark(t *testing.T) {
 	}
 }
 
-// lengths makes two strings of n bytes whose LCS takes n*n/8 steps.
+// lengths sets the keys a and b to strings of n bytes, whose LCS takes n*n/8
+// steps.
 func (s *stage) lengths(n int) {
 	s.group("SET|a|"+strings.Repeat("x", n), "SET|b|"+strings.Repeat("y", n))
 	s.commit()

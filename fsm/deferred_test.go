@@ -21,7 +21,7 @@ type deferredCase struct {
 	ends  []string
 }
 
-// most is a number of waiters that several entries serve.
+// most is a number of waiters so large that one entry cannot serve all of them.
 const most = 5 * fsm.FewReady
 
 func deferredCases() []deferredCase {
@@ -58,7 +58,7 @@ func deferredCases() []deferredCase {
 	}
 }
 
-// prepare returns a machine on which the clients of a case wait.
+// prepare returns a queue in which the clients of a case wait.
 func (tc *deferredCase) prepare(t *testing.T, features int) *queue {
 	t.Helper()
 	q := newQueue(t, features)
@@ -94,8 +94,9 @@ func (r *replies) add(t *testing.T, res *fsm.Result) {
 }
 
 // TestDeferred: from FeatureDeferred on, an entry serves a bounded number of
-// waiters, and the next entries serve the others. They get the same replies as
-// from one entry, and in the same order if they wait for one key.
+// waiters, and the next entries serve the others. The waiters get the same
+// replies as if one entry served all of them, and in the same order if all wait
+// for one key.
 func TestDeferred(t *testing.T) {
 	for _, tc := range deferredCases() {
 		t.Run(tc.name, func(t *testing.T) {
@@ -181,9 +182,9 @@ func TestDeferred_Reserved(t *testing.T) {
 	}
 }
 
-// TestDeferred_NoneServed: an entry also stops if it visits deferred keys and
-// serves no waiter. In this test, the waiters are suspended or the keys do not
-// satisfy them.
+// TestDeferred_NoneServed: an entry visits a bounded number of deferred keys
+// even if it serves no waiter. In this test, the waiters are suspended or the
+// keys do not satisfy them.
 func TestDeferred_NoneServed(t *testing.T) {
 	i := slices.IndexFunc(deferredCases(), func(tc deferredCase) bool { return tc.name == "SWAPDB" })
 	tc := deferredCases()[i]
@@ -218,9 +219,9 @@ func TestDeferred_NoneServed(t *testing.T) {
 	}
 }
 
-// TestDeferred_Turns: a stream that gets a value in every entry delays neither
-// the waiters for other keys, nor those of its own waiters that are behind many
-// waiters that the values do not satisfy.
+// TestDeferred_Turns: a stream that gets a value in every entry does not delay
+// the waiters for other keys. It does not delay its own waiters either, even if
+// they are behind many waiters that the values do not satisfy.
 func TestDeferred_Turns(t *testing.T) {
 	q := newQueue(t, fsm.FeatureDeferred)
 	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
@@ -335,10 +336,10 @@ func TestDeferred_Time(t *testing.T) {
 	}
 }
 
-// drain executes a command, and entries until no deferred keys are left. It returns
-// the number of entries and the longest processor time of one of them. It stops
-// the garbage collector, because a goroutine that allocates memory does a part
-// of the work of a collection.
+// drain executes a command, and then further entries until no deferred keys are
+// left. It returns the number of entries and the longest processor time of one
+// of them. It stops the garbage collector, because a goroutine that allocates
+// memory does a part of the work of a collection.
 func (q *queue) drain(words ...string) (entries int, longest time.Duration) {
 	q.t.Helper()
 	runtime.GC()
@@ -354,9 +355,10 @@ func (q *queue) drain(words ...string) (entries int, longest time.Duration) {
 	}
 }
 
-// TestDeferred_Most: with as many clients that wait for locks of their own as
-// three nodes may have, and with many other keys, no entry of these commands
-// takes 10 ms of processor time.
+// TestDeferred_Most: FLUSHALL, FLUSHDB and SWAPDB, and the entries that serve
+// waiters after them, each take less than 10 ms of processor time. As many
+// clients wait for locks of their own as three nodes may have, and there are
+// many other keys.
 func TestDeferred_Most(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")
@@ -403,9 +405,10 @@ func TestDeferred_Most(t *testing.T) {
 	}
 }
 
-// TestDeferred_Resume: the entry after which the clients of a node are served again
-// takes less than 10 ms of processor time, even if all locks that they wait for
-// have become free in the meantime, and as many clients wait on two other nodes.
+// TestDeferred_Resume: when a suspended node is connected again, no entry takes
+// 10 ms of processor time, even if all locks that its clients wait for have
+// become free in the meantime, and as many clients wait on each of two other
+// nodes.
 func TestDeferred_Resume(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")
@@ -445,9 +448,10 @@ func TestDeferred_Resume(t *testing.T) {
 	t.Logf("%d entries, the longest took %v of processor time", entries, least)
 }
 
-// TestDeferred_ResumeServes: while several entries check the waiters of a node that
-// was suspended, values that the waiters leave reach the clients behind them,
-// removed streams end waits, and a node that is suspended again is not served.
+// TestDeferred_ResumeServes: several entries check the waiters of a node that
+// was suspended. In the meantime, if a waiter leaves, the client behind it gets
+// the value of the key. A removed stream ends the waits for it. If the node is
+// suspended again, its waiters are not served.
 func TestDeferred_ResumeServes(t *testing.T) {
 	const most = 10 * fsm.FewReady
 	q := newQueue(t, fsm.FeatureDeferred)
@@ -494,7 +498,7 @@ func TestDeferred_ResumeServes(t *testing.T) {
 	if q.m.Deferred() == 0 {
 		t.Fatal("two entries have checked all waiters, want some left")
 	}
-	drain(q.suspend(dead, fsm.SuspendOn), 0) // it begins with deferred keys
+	drain(q.suspend(dead, fsm.SuspendOn), 0) // there are deferred keys before this entry
 	early := len(first.served)
 	drain(q.run(other, 1, "GET", "nothing"), 1<<20)
 	if got := len(first.served); got != early || q.m.Deferred() != 0 {

@@ -10,7 +10,8 @@ import (
 
 // TestDivide_Full checks which operations are refused while there is no room: those
 // with a command that Redis marks DENYOOM, native scripts that would create a key,
-// and LOCK ACQUIRE of a free lock.
+// and LOCK ACQUIRE of a free lock. A SET with IFEQ that does not change the
+// value is allowed.
 func TestDivide_Full(t *testing.T) {
 	o := newOperated(t, "c", fsm.MaxFeatures)
 	o.want("set held token", "+OK")

@@ -51,8 +51,8 @@ func variety(t testing.TB) (f *feed, keys []string) {
 		"longlist", "longset", "longhash", "longzset", "longstream"}
 }
 
-// oldBodies returns values in the formats of older Redis versions, without the
-// trailer of a payload.
+// oldBodies returns payloads in formats that older Redis versions write,
+// without their trailers.
 func oldBodies() []string {
 	ziplist := "\x0a\x12\x12\x00\x00\x00\x0d\x00\x00\x00\x02\x00\x00\x01a\x03\xf2\xff"
 	return []string{
@@ -66,8 +66,8 @@ func oldBodies() []string {
 }
 
 // TestDump_RoundTrip checks that RESTORE recreates the value of a payload that
-// DUMP returned, and that RESTORE refuses a part of the payload and a payload
-// with a byte more.
+// DUMP returned, and that RESTORE refuses the payload if it is truncated or has
+// an extra byte.
 func TestDump_RoundTrip(t *testing.T) {
 	t.Parallel()
 	f, keys := variety(t)

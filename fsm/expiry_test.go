@@ -58,7 +58,8 @@ func expiryMass(t *testing.T, features, perEntry int) {
 		t.Error("a read by the leader's clock does not say that expiries are pending")
 	}
 
-	// The first entry after the deadline removes some keys; none is visible.
+	// The first entry after the deadline removes some of the expired keys, and
+	// none of the expired keys is visible.
 	last := fmt.Sprintf("k%d", keys-1)
 	got := f.do("DBSIZE", "KEYS *", "EXISTS k0 k1 k2 "+last, "RANDOMKEY", "SET k7 again NX", "TTL k7", "EXPIRE k8 10", "PERSIST k9", "DEL k10", "RENAME k11 x", "SCAN 0 COUNT 5", "DBSIZE")
 	head, rest, _ := strings.Cut(got, ":0\r\n:0\r\n:0\r\n-ERR no such key\r\n")
@@ -113,9 +114,10 @@ func TestExpiry_LongNames(t *testing.T) {
 	}
 }
 
-// TestExpiry_Restored: a machine that was restored from a snapshot between two
-// entries that expire keys, and a clone, expire the same keys as the original.
-// The feature version is raised between two of the entries.
+// TestExpiry_Restored: between entries that expire keys, a machine is restored
+// from a snapshot of the original, and the original is cloned. The restored
+// machine and the clone then expire the same keys as the original. The feature
+// version is raised between two of the entries.
 func TestExpiry_Restored(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.FeatureScriptCache)
@@ -200,8 +202,8 @@ func BenchmarkExpiry_Mass(b *testing.B) {
 	}
 }
 
-// TestRead_PendingExpiry: no command can read an expired key whose expiry is
-// not committed yet.
+// TestRead_PendingExpiry: a read reports whether its reply depends on an
+// expired key whose expiry is not committed yet.
 func TestRead_PendingExpiry(t *testing.T) {
 	f := newFeed(t)
 	f.do("SET k v PX 1000", "SET other v", "SET far v EX 1000")

@@ -21,11 +21,11 @@ const (
 	ExpiryNameBytes = expiryNameBytes
 )
 
-// FewEnded is the number of waits of a user or of an earlier start below which
-// the machine ends them one by one.
+// FewEnded is the number of waits of a user or of an earlier start from which
+// the machine does not end them one by one.
 const FewEnded = fewEnded
 
-// FewFlushed is the number of keys up to which a flush visits all of them.
+// FewFlushed is the number of keys up to which a flush visits all keys.
 const FewFlushed = fewFlushed
 
 // These are the constants of deferred keys.
@@ -58,7 +58,8 @@ func StateOf(m *Machine, w io.Writer) error {
 	return f.WriteSnapshot(w, Sessions{})
 }
 
-// Spellings returns the recognized ways to write a script.
+// Spellings returns the recognized ways to write two lock scripts: the one that
+// deletes a key, and the one that renews a key.
 func Spellings() (texts []string) {
 	for _, s := range append(spellings("del", "DEL", ""), spellings("pexpire", "PEXPIRE", "ARGV[2]")...) {
 		texts = append(texts, s.text)
@@ -79,15 +80,15 @@ const (
 	MaxRestored = maxRestored
 )
 
-// EncodedSize returns the number of bytes that Append adds.
+// EncodedSize returns the number of bytes that r.Append adds.
 func EncodedSize(r *Reply, proto int) int { return r.encodedSize(proto) }
 
 // Estimated reports whether the work of a command is estimated from its keys.
 func (t *Table) Estimated(name string) bool { return t.index[name].Work.Steps != nil }
 
-// NewestGrant returns the key and the token of the newest grant of database 0
-// that LOCK ACQUIRE made. If there is no such grant, it returns a key that has
-// no grant.
+// NewestGrant returns the key and the token of the newest grant in database 0
+// that LOCK ACQUIRE made. If there is no such grant, it returns a key without a
+// grant.
 func NewestGrant(m *Machine) (key string, token Pos) {
 	key = "none"
 	if t := m.locks.grants[0]; t != nil {

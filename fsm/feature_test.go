@@ -12,8 +12,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestFeatures: a TermStart sets the feature version. The leader of the current
-// term raises it. From FeatureMend on it never goes down. Snapshots contain it.
+// TestFeatures: a TermStart sets the feature version, and the leader of the
+// current term can raise it. From FeatureMend on, the feature version never
+// goes down. Snapshots contain it.
 func TestFeatures(t *testing.T) {
 	f := newFeed(t)
 	want := func(n int) {
@@ -48,9 +49,9 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// TestFeatures_TermStart: programs from before FeatureMend refuse a TermStart
-// with a feature version that they do not know. Otherwise, they would apply the
-// TermStart as if it had the version FeatureAbsent.
+// TestFeatures_TermStart: a TermStart with a feature version from FeatureMend
+// on has an entry version that older programs refuse. Otherwise, they would
+// apply the TermStart as if it had the version FeatureAbsent.
 func TestFeatures_TermStart(t *testing.T) {
 	for n := range fsm.MaxFeatures + 1 {
 		b := fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n})
@@ -65,8 +66,9 @@ func TestFeatures_TermStart(t *testing.T) {
 	}
 }
 
-// TestFeatures_Unknown: a program that does not know a feature version stops at
-// the entry that raises it, and refuses a snapshot that contains it.
+// TestFeatures_Unknown: a program that does not know a feature version refuses
+// the entry that raises the cluster to this version, and a snapshot with this
+// version.
 func TestFeatures_Unknown(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.FeatureMend)

@@ -17,7 +17,7 @@ func TestFunction_Called(t *testing.T) {
 	s.want("functions", "$8 counting :1 $1 1 -ERR Write commands are not allowed from read-only scripts. -ERR failed script: "+fsm.SHA1([]byte(counting))+
 		" $1 1 -ERR Function not found -ERR Bad number of keys provided ")
 	// The log contains the functions that the library registers, and the
-	// effects of a call.
+	// effects of each call.
 	ops := s.record.Groups[0].Ops
 	if got := commandsOf(ops[0]); len(got) != 1 || got[0][1] != "_library" || got[0][2] != "counting" || got[0][3] != counting || len(got[0]) != 8 {
 		t.Errorf("FUNCTION LOAD is logged as %q", got)
@@ -115,8 +115,8 @@ func TestFunction_Restored(t *testing.T) {
 	}
 }
 
-// TestFunction_RestoreIsBounded: a restore adds all libraries or none, even if
-// there is no room for all.
+// TestFunction_RestoreIsBounded: if FUNCTION RESTORE would add too many
+// libraries for one command, it adds none and removes none.
 func TestFunction_RestoreIsBounded(t *testing.T) {
 	s := newStage(t)
 	s.quick = true
@@ -190,8 +190,8 @@ func TestFunction_Snapshot(t *testing.T) {
 }
 
 // TestFunction_LoadTakesLong: if the code of a library exceeds the script
-// budget, the leader ends the code and then executes it in a dry run, as it
-// does with a script.
+// budget, the leader aborts the execution. The group then needs a dry run, as
+// with a script.
 func TestFunction_LoadTakesLong(t *testing.T) {
 	s := newStage(t)
 	s.group("FUNCTION|LOAD|#!lua name=slow\nregister f\nlong")

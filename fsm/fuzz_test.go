@@ -25,7 +25,7 @@ func documented(err error) bool {
 	return false
 }
 
-// goldenEntries are the entries of testdata, as seeds.
+// goldenEntries returns the entries of the golden files in testdata, as seeds.
 func goldenEntries(f *testing.F) [][]byte {
 	var entries [][]byte
 	for _, file := range []string{"testdata/golden-entries-v1", "testdata/golden-scripts-v1"} {
@@ -52,8 +52,8 @@ func reseal(data []byte) []byte {
 	return data
 }
 
-// FuzzEntry: bytes that are not an entry give a documented error and no panic.
-// Two machines that apply the same bytes are equal.
+// FuzzEntry: Apply returns a documented error for bytes that are not an entry,
+// and does not panic. Two machines that apply the same bytes are equal.
 func FuzzEntry(f *testing.F) {
 	for _, e := range goldenEntries(f) {
 		f.Add(e)
@@ -128,9 +128,9 @@ func FuzzGroup(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot: reading arbitrary bytes returns a documented error, or a
-// machine. The snapshot of that machine can be read again, and the result is an
-// equal machine.
+// FuzzSnapshot: reading arbitrary bytes returns an error or a machine, and does
+// not panic. The snapshot of that machine can be read again, and the result is
+// an equal machine.
 func FuzzSnapshot(f *testing.F) {
 	golden, err := os.ReadFile("testdata/golden-snapshot-v1")
 	if err != nil {

@@ -22,9 +22,9 @@ func acquires(key, owner string, n int) [][]string {
 
 func reply(res *fsm.Result) string { return string(res.Groups[0].Reply) }
 
-// TestHeir_Time checks that commands for a lock do not each visit all waiters that
-// are passed over, and that these waiters get the lock again when their node has
-// returned.
+// TestHeir_Time checks that not every command for a lock visits all waiters
+// that are passed over, and that these waiters can get the lock when their node
+// is connected again.
 func TestHeir_Time(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")
@@ -50,7 +50,7 @@ func TestHeir_Time(t *testing.T) {
 		t.Errorf("%d rounds with %d waiters that are passed over took %v of processor time", rounds, waiters, took)
 	}
 	q.suspend(lost, fsm.SuspendOff)
-	for range waiters { // a later entry serves the first of the waiters that have returned
+	for range waiters { // a later entry serves the first of these waiters
 		if q.m.Waiting() < waiters {
 			break
 		}
@@ -61,8 +61,8 @@ func TestHeir_Time(t *testing.T) {
 	}
 }
 
-// TestHeir_Random compares a machine, step by step, with a machine that was just
-// restored from a snapshot and therefore remembers nothing of its queues.
+// TestHeir_Random compares a machine at every step with a machine that was just
+// restored from its snapshot and therefore remembers nothing about the queues.
 func TestHeir_Random(t *testing.T) {
 	rounds := 40
 	if testing.Short() {

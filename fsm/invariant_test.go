@@ -216,7 +216,8 @@ func (m *Machine) brokenBytes() error {
 	return nil
 }
 
-// recount computes the size of a key without the sums that the sequences keep.
+// recount computes the size of a key without using the sums that the sequences
+// keep.
 func recount(o *keyspace.Object) int64 {
 	none := keyspace.Object{Key: o.Key, Str: o.Str, Deadline: o.Deadline}
 	if o.Coll == nil {
@@ -256,7 +257,8 @@ func recount(o *keyspace.Object) int64 {
 	return n
 }
 
-// brokenLocks compares the grants with the keys.
+// brokenLocks returns an error if the grants, their number or the tokens do not
+// match the keys.
 func (m *Machine) brokenLocks() error {
 	for db := range m.dbs {
 		n, others := 0, 0
@@ -297,8 +299,8 @@ func (m *Machine) brokenLocks() error {
 	return nil
 }
 
-// brokenHolders compares a lock with its object and with the grants. It returns
-// the number of holders with a grant.
+// brokenHolders returns an error if the holders of a lock do not match its
+// object or the grants. granted is the number of holders with a grant.
 func (m *Machine) brokenHolders(db int, o *keyspace.Object) (granted int, err error) {
 	l := o.Coll.Lock
 	first, last, token := int64(0), int64(0), Pos(0)
@@ -330,7 +332,7 @@ func (m *Machine) brokenHolders(db int, o *keyspace.Object) (granted int, err er
 	return granted, err
 }
 
-// SharedLocks returns the number of locks that several owners hold.
+// SharedLocks returns the number of locks that more than one owner holds.
 func SharedLocks(m *Machine) (n int) {
 	for _, db := range m.dbs {
 		db.Scan(func(o *keyspace.Object) bool {
@@ -344,7 +346,7 @@ func SharedLocks(m *Machine) (n int) {
 }
 
 // firstInLine returns the first waiter of a queue that is not passed over, or nil. It
-// finds the waiter without what the machine remembers of the queue: see Ctx.heir.
+// does not use the information that Ctx.heir keeps about the queue.
 func firstInLine(m *Machine, k waitKey) (n *waiter) {
 	m.waits.queues.Ascend(queued{k, 0, nil}, func(q queued) bool {
 		if q.waitKey == k && !m.waits.passedOver(q.w.session) {
@@ -377,8 +379,8 @@ func IdleLock(m *Machine) error {
 	return err
 }
 
-// IdleQueue returns an error if a list or a sorted set has a waiter that can be
-// served. After an entry, there must be no such waiter.
+// IdleQueue returns an error if the first waiter for a list or a sorted set can
+// be served. After an entry, there must be no such waiter.
 func IdleQueue(m *Machine) error {
 	var err error
 	checked := waitKey{db: -1}

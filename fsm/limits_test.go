@@ -42,7 +42,7 @@ func TestLimits_Reply(t *testing.T) {
 	if g := f.apply(b.Encode(fsm.Header{Term: 1, Stamp: f.stamp})).Groups[0]; g.Status != fsm.StatusReplyLost {
 		t.Errorf("repeated: status %v, want reply lost", g.Status)
 	}
-	// Test one command alone, and a transaction.
+	// The reply of a transaction has the same bound.
 	f.group.Reset(2, 1)
 	get := f.m.Table().Find([]byte("GET"))
 	queued := make([]fsm.Queued, 8)
@@ -55,8 +55,8 @@ func TestLimits_Reply(t *testing.T) {
 	}
 }
 
-// TestLimits_ReplyMemory: a refused reply must not be built. These replies
-// would take 800 GB and end the process.
+// TestLimits_ReplyMemory: a refused reply must not be built. Each of these
+// replies would take 800 GB, for which the process has no memory.
 func TestLimits_ReplyMemory(t *testing.T) {
 	f := newFeed(t)
 	f.do(fmt.Sprintf("SETRANGE k %d x", fsm.MaxStringBytes-1))
@@ -156,8 +156,8 @@ func TestRead_Writes(t *testing.T) {
 	}
 }
 
-// TestRead_Concurrent: reads may run concurrently; the race detector checks
-// this.
+// TestRead_Concurrent: reads may run concurrently. The race detector checks
+// that they do not interfere.
 func TestRead_Concurrent(t *testing.T) {
 	f := furnished(t)
 	f.group.Reset(2, 1)
@@ -247,7 +247,7 @@ func TestLimits_RepeatedKeys(t *testing.T) {
 	}
 }
 
-// TestLimits_Entry: a stream entry has no more strings than a snapshot can
+// TestLimits_Entry: XADD refuses an entry with more strings than a snapshot can
 // contain, and a snapshot with the largest entry can be read.
 func TestLimits_Entry(t *testing.T) {
 	t.Parallel()
@@ -325,8 +325,8 @@ func TestLimits_Sort(t *testing.T) {
 	}
 }
 
-// TestLimits_Errors: the number of elements that SORT sorts and the number of
-// clients that wait are limited.
+// TestLimits_Errors: the number of elements that SORT sorts is limited. So is
+// the memory of the commands of waiting clients.
 func TestLimits_Errors(t *testing.T) {
 	t.Parallel()
 	f := newFeed(t)

@@ -149,8 +149,9 @@ func TestLock_AnsweredBySetNX(t *testing.T) {
 }
 
 // TestLock_ReservedForWaiter: while the node of a waiting client is
-// disconnected for a short time, a free lock is reserved for this client. No
-// reply to another client may say that the other client got the lock.
+// disconnected for a short time, a free lock is reserved for this client.
+// Commands of other clients must not get replies that mean that they have taken
+// the lock.
 func TestLock_ReservedForWaiter(t *testing.T) {
 	for _, tc := range []struct {
 		features int
@@ -217,9 +218,9 @@ func TestLock_ServesManyBehindPassedOver(t *testing.T) {
 		s.want("n1/1", "LOCK RELEASE k w", ":1")
 		return time.Since(begun)
 	}
-	// The time is proportional to the number of waiters, not to its square. Other
-	// programs on the machine may take the processor away, so the shortest of
-	// several times counts.
+	// The time is proportional to the number of waiters, not to its square.
+	// Other programs on the machine may use the processor, so the test uses the
+	// shortest of several times.
 	few, many := work(200), work(2000)
 	for range 10 {
 		if many <= 40*few {

@@ -11,19 +11,20 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// cycled is a machine to which BenchmarkLockCycles applies the cycles of one kind.
+// cycled is a machine on which clients take and release locks. A cycle is one
+// command that takes a lock and one that releases it.
 type cycled struct {
 	m         *fsm.Machine
 	index     uint64
 	seq       uint64
 	stamp     int64
-	take, end string // command lines with a verb for the key
-	// taken and ended are the times that the entries took.
+	take, end string // commands of a cycle, with %d in the name of the key
+	// taken and ended are the times that the entries with take and end took.
 	taken, ended []time.Duration
 }
 
-// median returns the median time of a cycle, in nanoseconds. Unlike the mean, it does
-// not contain the time in which other processes run.
+// median returns the median time of a cycle, in nanoseconds. Unlike the mean,
+// it is hardly affected by interruptions in which other processes run.
 func (c *cycled) median() float64 {
 	slices.Sort(c.taken)
 	slices.Sort(c.ended)
@@ -33,8 +34,8 @@ func (c *cycled) median() float64 {
 // cycleClients is the number of clients of BenchmarkLockCycles.
 const cycleClients = 50
 
-// newCycled returns a machine with other keys and locks, so that its indexes never
-// become empty.
+// newCycled returns a machine that also has other keys and locks, so that its
+// indexes never become empty.
 func newCycled(b testing.TB, take, end string) *cycled {
 	b.Helper()
 	c := &cycled{m: fsm.New(command.NewTable()), index: 1, take: take, end: end}
@@ -55,7 +56,8 @@ func cyclesOf(b testing.TB) (set, lock *cycled) {
 		newCycled(b, "_lock ACQUIRE lock:%d owner PX 30000 CLIENT 127.0.0.1:40000", "lock RELEASE lock:%d owner")
 }
 
-// entry returns the next entry, with one group for each client.
+// entry returns an entry with one group for each client. round determines the
+// keys.
 func (c *cycled) entry(line string, round int) []byte {
 	var batch fsm.BatchBuilder
 	var g fsm.Group
@@ -106,8 +108,9 @@ func BenchmarkLockCycles(b *testing.B) {
 	b.ReportMetric(lock.median()/set.median(), "LOCK/SET")
 }
 
-// TestLockCycle_Allocations: a cycle of LOCK allocates only the grant and the address
-// of its client more than a cycle of SET NX.
+// TestLockCycle_Allocations: compared with a cycle of SET NX, a cycle of LOCK
+// makes additional allocations only for the grant and for the address of its
+// client.
 func TestLockCycle_Allocations(t *testing.T) {
 	set, lock := cyclesOf(t)
 	allocations := func(c *cycled) float64 {

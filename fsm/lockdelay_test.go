@@ -50,9 +50,10 @@ func TestLockDelay_Restored(t *testing.T) {
 	}
 }
 
-// TestLockDelay_Expiring: an expired lock has its delay even before an entry
-// removes it. Here, the first entry after the deadline does not remove the
-// lock, because it already removes as many keys as one entry may.
+// TestLockDelay_Expiring: the delay of an expired lock begins even before an
+// entry removes the lock. Here, the first entry after the deadline does not
+// remove the lock, because the entry already removes as many keys as one entry
+// may.
 func TestLockDelay_Expiring(t *testing.T) {
 	o := newOperated(t, "c", fsm.MaxFeatures)
 	o.args([]byte(fsm.SetSettingsCommand), []byte(fsm.SettingDelay), []byte("k 5000"))

@@ -18,8 +18,8 @@ type lockBook struct {
 
 func describeLock(db int, key, owner string) string { return fmt.Sprintf("%d %q %q", db, key, owner) }
 
-// add applies the events of an entry. It returns an error if they contradict
-// earlier events.
+// add applies the events of an entry to the book. It returns an error if they
+// contradict earlier events.
 func (b *lockBook) add(events []fsm.LockEvent) error {
 	if b.open == nil {
 		b.open = make(map[fsm.Pos]string)
@@ -67,7 +67,9 @@ func (b *lockBook) compare(m *fsm.Machine) error {
 	return nil
 }
 
-// history executes commands and returns their events of locks, one in each line.
+// history executes commands and returns their events of locks, separated by
+// semicolons. If a line begins with "after N: ", history first moves the lease
+// clock by N ms.
 func history(t *testing.T, o *operated, lines ...string) string {
 	t.Helper()
 	var all []string
@@ -239,8 +241,9 @@ func TestLockEvents_NativeScript(t *testing.T) {
 	}
 }
 
-// TestLockEvents_Features: below FeatureHistory only LOCK ACQUIRE leaves a history,
-// and the state is what older programs expect.
+// TestLockEvents_Features: below FeatureHistory, only grants of LOCK ACQUIRE
+// cause events. When the feature version is raised, later grants of SET NX
+// cause events too.
 func TestLockEvents_Features(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureShared)
 	o.m.RecordLocks(true)

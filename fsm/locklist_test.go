@@ -122,7 +122,8 @@ func TestLockList_Changes(t *testing.T) {
 	}
 }
 
-// TestLockList_Large: a page ends after a MiB, and long owners are cut.
+// TestLockList_Large: a page ends when it exceeds 1 MiB, and long owners are
+// truncated.
 func TestLockList_Large(t *testing.T) {
 	l, _ := newListed(t, 0)
 	for i := range 8 {
@@ -147,8 +148,8 @@ func TestLockList_Large(t *testing.T) {
 	}
 }
 
-// TestLockList_Expiry: the reply does not wait for an entry that removes locks, so
-// the list can be read while locks expire all the time.
+// TestLockList_Expiry: LOCK LIST does not wait for the entry that removes
+// expired locks, so the list can be read while locks expire all the time.
 func TestLockList_Expiry(t *testing.T) {
 	l, _ := newListed(t, 3)
 	l.lease += 60_000_000_000 // no entry has this time yet
@@ -181,9 +182,9 @@ func TestLockList_Budget(t *testing.T) {
 	}
 }
 
-// TestLockList_Holders: the list contains the holders of a shared lock whose key was
-// made by another command than LOCK ACQUIRE, also after a snapshot was read. Once these
-// holders are gone, a call need not walk the database.
+// TestLockList_Holders: the list contains the holders of a shared lock whose
+// key was made by a command other than LOCK ACQUIRE, even after a snapshot was
+// read. Once these holders are gone, a call need not walk the database.
 func TestLockList_Holders(t *testing.T) {
 	for _, c := range []struct {
 		lines string

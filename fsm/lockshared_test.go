@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// TestShared_Features: below FeatureShared, nodes refuse the new options. If an
-// older program has logged a call with such an option, the call gets the reply
-// of the older program.
+// TestShared_Features: below FeatureShared, nodes refuse the options SHARED and
+// LIMIT, and the owner in LOCK TOKEN. If an older program has logged a call
+// with one of them, the call gets the reply of the older program.
 func TestShared_Features(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureLocks)
 	for _, c := range []struct{ line, before, reply string }{
@@ -105,7 +105,7 @@ func TestShared_Restore(t *testing.T) {
 }
 
 // TestShared_ExpiryLimit: if an entry cannot remove all keys whose deadline has
-// passed, the holders whose leases have ended do not count.
+// passed, holders whose leases have ended no longer count as holders.
 func TestShared_ExpiryLimit(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.MaxFeatures)
@@ -133,8 +133,8 @@ func TestShared_ExpiryLimit(t *testing.T) {
 	}
 }
 
-// TestShared_Many: MaxHolders owners share a lock. A snapshot of the lock has
-// several blocks. The next owner waits.
+// TestShared_Many: MaxHolders owners share a lock, and LOCK ACQUIRE of a
+// further owner fails. A snapshot of the lock has several blocks.
 func TestShared_Many(t *testing.T) {
 	f := newFeed(t)
 	f.raise(fsm.MaxFeatures)

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestNativeScripts_Spellings: a hand-written script is recognized in all
-// spellings, and its errors name the right line.
+// TestNativeScripts_Spellings: the lock scripts that many programs contain are
+// recognized in all spellings, and their errors name the right line.
 func TestNativeScripts_Spellings(t *testing.T) {
 	s := newStage(t)
 	s.quick = true
@@ -29,9 +29,9 @@ func TestNativeScripts_Spellings(t *testing.T) {
 	}
 }
 
-// TestNativeScripts_Tracking: a native script reads before it writes. So a
-// connection with tracking is notified of its own changes of a lock, as when
-// the text is interpreted.
+// TestNativeScripts_Tracking: a native script reads its key before it writes
+// the key. So a connection with tracking is notified of its own change of a
+// lock, as it is when the script is interpreted.
 func TestNativeScripts_Tracking(t *testing.T) {
 	for _, text := range []string{fsm.Spellings()[0], fsm.Spellings()[len(fsm.Spellings())-1]} {
 		s := newStage(t)

@@ -7,10 +7,11 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// TestZUnionStore_NegativeZero: ZUNIONSTORE chooses the encoding of its result
-// when the result is complete. So a score of -0 stays in a large result even if
-// the member that makes the result large comes later. The replay on a real
-// Redis (verify/replay) found this bug.
+// TestZUnionStore_NegativeZero: from FeatureMend on, ZUNIONSTORE chooses the
+// encoding of its result when the result is complete. So a score of -0 stays in
+// a large result even if the member that makes the result large comes later.
+// Below FeatureMend, the score becomes 0. A replay on a real Redis
+// (verify/replay) found this bug.
 func TestZUnionStore_NegativeZero(t *testing.T) {
 	for _, tc := range []struct {
 		features     int

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// pureImports are the packages that the machine may import, with a reason where
-// one is needed.
+// pureImports are the packages that fsm and the packages below it may import,
+// with a reason where one is needed.
 var pureImports = map[string]string{
 	"bufio": "", "bytes": "", "cmp": "", "crypto/sha1": "names of scripts", "encoding/hex": "", "encoding/binary": "", "errors": "", "fmt": "", "hash/crc32": "", "hash/crc64": "", "math": "", "math/bits": "", "slices": "", "sort": "", "strconv": "", "strings": "", "unsafe": "codec.View",
 	"unicode/utf8":             "",
@@ -27,9 +27,9 @@ var pureImports = map[string]string{
 	"github.com/tidwall/btree": "the index of deadlines, the script cache",
 }
 
-// pureMath are the functions of package math whose results are fixed by IEEE
-// 754 or are integers. The results of other functions (Sin, Log, Pow) differ in
-// the last bit between machines.
+// pureMath are the functions of package math whose results do not depend on the
+// processor, because IEEE 754 defines them exactly. The results of other
+// functions (Sin, Log, Pow) may differ in the last bit between machines.
 var pureMath = strings.Fields("Abs FMA Float64bits Float64frombits Inf IsInf IsNaN Round Sqrt Trunc")
 
 // mapRanges are the loops over maps that are allowed.
@@ -80,7 +80,7 @@ func packageDirs(t *testing.T) []string {
 type purity struct {
 	t    *testing.T
 	fset *token.FileSet
-	used map[string]bool // entries of pureImports and mapRanges
+	used map[string]bool // imports and ranges over maps that were found
 	// ranges counts the ranges over maps. products counts the products of
 	// floats. The packages contain both, so a check that finds none is broken.
 	ranges, products int
@@ -207,7 +207,7 @@ func floating(v types.TypeAndValue) bool {
 }
 
 // findRoot tells go/build where the sources of Go are. A program that was compiled
-// with -trimpath does not know it.
+// with -trimpath does not contain this path.
 func (p *purity) findRoot() {
 	if build.Default.GOROOT != "" {
 		return

@@ -31,8 +31,8 @@ func recordedFile(features int) string {
 // is the number of steps of each history.
 const recordedHistories, recordedSteps = 20, 120
 
-// recordedEntry is an entry of a recorded log and the hash of the machine after
-// it. An entry of index 1 begins a history of its own.
+// recordedEntry is an entry of a recorded log, and the hash of the machine
+// after the entry. An entry with index 1 begins a new history.
 type recordedEntry struct {
 	index, term uint64
 	entry       []byte
@@ -67,7 +67,8 @@ func readRecorded(r *bufio.Reader) (e recordedEntry, err error) {
 // needs a feature version of its own.
 //
 // The file of a feature version is recorded once, before the first program that
-// knows the version is released, and is never recorded again:
+// knows the version is released. It is never recorded again. This command
+// records it:
 //
 //	go test ./fsm -run TestRecorded -record
 func TestRecorded(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// raise starts a term whose leader knows the given feature version.
+// raise applies a TermStart with the given feature version.
 func (f *feed) raise(n int) {
 	f.t.Helper()
 	f.apply(fsm.AppendTermStart(nil, fsm.Header{Term: 1}, fsm.TermStart{NodeID: "n1", Boot: 1, ClusterID: "c1", Features: n}))

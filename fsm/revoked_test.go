@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// setUser creates a user, or changes the rights of the user, in one entry with
-// the commands behind it.
+// setUser creates a user, or changes the rights of the user. The commands in
+// behind follow in the same entry.
 func (q *queue) setUser(name string, behind ...spoken) *fsm.Result {
 	q.t.Helper()
 	version := fsm.Pos(0)
@@ -48,7 +48,7 @@ func (e *ended) add(res *fsm.Result, node string) {
 }
 
 // checkEnded requires that got has one end of a wait for each of the connections 1
-// to n, and none for other connections. It reports what failed as what.
+// to n, and none for other connections. In its errors, what names these waits.
 func checkEnded(t *testing.T, what string, got map[uint64]int, n int) {
 	t.Helper()
 	if len(got) != n {
@@ -61,13 +61,13 @@ func checkEnded(t *testing.T, what string, got map[uint64]int, n int) {
 	}
 }
 
-// plenty is a number of waits that several entries end.
+// plenty is a number of waits so large that one entry cannot end all of them.
 const plenty = 3 * fsm.ServeWork / fsm.EndedWork
 
 // TestRevoked: the entry that changes the rights of a user ends only a part of
-// the user's waits, but neither that entry nor a later one serves any of those
-// that began before it. The clients of other users in the same queues are served as
-// if the revoked waits did not exist.
+// the user's waits. Later entries end the others. No entry serves a wait of the
+// user that began before the change. The clients of other users in the same
+// queues are served as if the revoked waits did not exist.
 func TestRevoked(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -100,9 +100,10 @@ func TestRevoked(t *testing.T) {
 				}
 				const anns = 20
 				const bobs = plenty / anns * anns
-				// The waits of bob stand before and between those of ann in the queue.
-				// The numbers of bob's connections descend, so the entries end the first
-				// waits last, unless they find them in the queue.
+				// The waits of bob stand before and between those of ann in the
+				// queue. The numbers of bob's connections descend. So the waits
+				// at the front of the queue end last, unless an entry finds
+				// them there.
 				for i := range anns {
 					var first []spoken
 					for k := range plenty / anns {
@@ -254,8 +255,9 @@ func TestRevoked_Time(t *testing.T) {
 	}
 }
 
-// TestRevoked_PassedOver: revoked waits for a lock that stand behind as many waits
-// that are passed over do not make an entry slow.
+// TestRevoked_PassedOver: no entry takes 10 ms of processor time if, in the
+// queue of a lock, revoked waits stand behind equally many waits that are
+// passed over.
 func TestRevoked_PassedOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")

@@ -23,8 +23,8 @@ func scanReply(t *testing.T, reply string) (cursor string, keys []string) {
 	return lines[2], keys
 }
 
-// TestScan_Guarantee: SCAN returns a key that exists from its first call to its
-// last, whatever is inserted and deleted between the calls.
+// TestScan_Guarantee: SCAN returns every key that exists from the first call of
+// SCAN to the last, whatever is inserted and deleted between the calls.
 func TestScan_Guarantee(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -111,7 +111,7 @@ func TestScan_Most(t *testing.T) {
 	}
 }
 
-// TestRandomkey: after enough calls, RANDOMKEY has returned every key.
+// TestRandomkey: in many calls, RANDOMKEY returns every key.
 func TestRandomkey(t *testing.T) {
 	f := newFeed(t)
 	f.do("MSET a 1 b 1 c 1 d 1 e 1")

@@ -28,13 +28,15 @@ var rewrite = flag.Bool("rewrite", false, "write the replies to the scripts in t
 //
 //	SET k v                a command: writes go through the log, reads do not
 //	log GET k              a read that goes through the log
-//	local GET k            a read by the log's clock, as on a READONLY connection
+//	local GET k            a read at the time of the log's clock, as on a READONLY
+//	                       connection
 //	clock +500ms, wall -1h move the leader's lease clock or wall clock for the next
 //	                       entries; no other line does this
 //	entry                  an entry without groups
-//	resp 3, db 1           for the commands that follow
+//	resp 3, db 1           the RESP version and the database of the commands that
+//	                       follow
 //	pipeline … end         commands of one group
-//	watch k                get a version for the next multi
+//	watch k                get the version of k, which the next multi watches
 //	multi … exec           a transaction
 //	snapshot               see above
 //	clone, clone GET k     clone the machine, run a command only on the clone
@@ -292,7 +294,8 @@ func (s *script) number(text string) int {
 	return n
 }
 
-// find returns the row of a command line, and its arguments.
+// find returns the row of the command table for a command line, and the
+// arguments.
 func find(t testing.TB, table *fsm.Table, words []string) (*fsm.Command, [][]byte) {
 	t.Helper()
 	cmd := table.Find([]byte(words[0]))
@@ -371,7 +374,7 @@ func (s *script) write(g *fsm.Group) []string {
 	return append(s.groupResult(res.Groups[0]), s.woken(res)...)
 }
 
-// woken prints the waits that an entry has ended.
+// woken returns the lines that describe the waits that an entry has ended.
 func (s *script) woken(res *fsm.Result) []string {
 	var out []string
 	for _, w := range res.Woken {
@@ -387,7 +390,7 @@ func (s *script) woken(res *fsm.Result) []string {
 	return out
 }
 
-// waiters prints the waiters.
+// waiters returns the lines that describe the waiters.
 func (s *script) waiters() []string {
 	out := []string{fmt.Sprintf("%d wait", s.machines[1].Waiting())}
 	for _, ws := range s.machines[1].WaitSessions() {
@@ -404,7 +407,8 @@ func (s *script) waiters() []string {
 	return out
 }
 
-// waiterOf returns the waiter of a connection of the current node.
+// waiterOf returns the position of the waiter of a connection of the current
+// node, or 0 if the connection does not wait.
 func (s *script) waiterOf(origin string) fsm.Pos {
 	s.t.Helper()
 	for _, n := range s.machines[1].WaitersOf(s.node) {
@@ -439,7 +443,8 @@ func (s *script) stale(term uint64, words []string) []string {
 	return s.groupResult(s.apply(b.Encode(h)).Groups[0])
 }
 
-// session sends a numbered group, or prints the state of a session.
+// session sends a numbered group, or returns a line with the state of a
+// session.
 func (s *script) session(args []string) []string {
 	s.t.Helper()
 	id := s.sessionID(args[0])

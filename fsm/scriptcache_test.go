@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// features sets a feature version.
+// features applies a TermStart with the given feature version.
 func (s *stage) features(n int) {
 	s.t.Helper()
 	s.index++
@@ -86,8 +86,8 @@ func TestScriptCache_Native(t *testing.T) {
 	}
 }
 
-// TestScriptCache_ReadOnlyUse: a read-only script goes through the log again
-// only if its last recorded use is old.
+// TestScriptCache_ReadOnlyUse: a read-only script that is in the cache goes
+// through the log only if its last recorded use is old.
 func TestScriptCache_ReadOnlyUse(t *testing.T) {
 	s := newStage(t)
 	s.features(fsm.MaxFeatures)

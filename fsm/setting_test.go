@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// TestSetting_Snapshot: a setting is part of the state: a snapshot contains it,
-// and a restored machine uses it.
+// TestSetting_Snapshot: a snapshot contains the settings, and a restored
+// machine uses them.
 func TestSetting_Snapshot(t *testing.T) {
 	m := fsm.New(command.NewTable())
 	w := eventWriter{t: t, m: m, stamp: 1}

@@ -72,8 +72,9 @@ func (f *feed) send() string {
 	return string(g.Reply)
 }
 
-// continues restores a snapshot into another machine. Both machines must have
-// the same state, and must reply in the same way to the lines.
+// continues restores a snapshot of the machine into another machine. Both must
+// have the same state, before and after they execute the lines, and must give
+// the same replies.
 func (f *feed) continues(lines ...string) {
 	f.t.Helper()
 	whole := snapshotOf(f.t, f.m)
@@ -92,7 +93,7 @@ func (f *feed) continues(lines ...string) {
 }
 
 // golden checks that a file contains a snapshot in the current format, with the
-// state of the machine.
+// state of the machine. If the flag -golden is set, it writes the file first.
 func (f *feed) golden(file string) {
 	f.t.Helper()
 	if *golden {
@@ -112,9 +113,10 @@ func (f *feed) golden(file string) {
 	}
 }
 
-// readDamaged changes each byte of a snapshot. Reading it must fail. If the
-// checksums are corrected, reading it gives another state or a documented error,
-// and never a panic.
+// readDamaged changes each byte of a snapshot in turn. Reading the snapshot
+// must fail. If the checksums are corrected, reading the snapshot must return a
+// documented error, or a machine whose own snapshot can be read. It must not
+// panic.
 func readDamaged(t *testing.T, whole []byte) {
 	t.Helper()
 	for i := range whole {
@@ -140,8 +142,9 @@ func readDamaged(t *testing.T, whole []byte) {
 // replacement replaces the first occurrence of some bytes of a snapshot.
 type replacement struct{ old, with string }
 
-// refuse makes each replacement in a copy of a snapshot and corrects the
-// checksums. Reading it must fail with one of the errors.
+// refuse copies a snapshot for each replacement, makes the replacement in the
+// copy, and corrects the checksums. Reading the copy must fail with one of the
+// errors in wants.
 func refuse(t *testing.T, whole []byte, replacements map[string]replacement, wants ...error) {
 	t.Helper()
 	for what, r := range replacements {
@@ -169,8 +172,8 @@ func (f *feed) read(now int64, line string) (reply string, expiryPending bool) {
 	return string(out), expiryPending
 }
 
-// furnished returns a machine with strings, deadlines, keys in two databases,
-// and open and served waiters.
+// furnished returns a feed whose machine has strings, deadlines, keys in two
+// databases, and open and served waiters.
 func furnished(t testing.TB) *feed {
 	f := newFeed(t)
 	f.do("SET a 1", "SET b 2 EX 100", "APPEND raw x", "APPEND raw y", `SET "\x00\xff" "\r\n"`, "SET future v PXAT 9223372036854775807", `SET "" ""`)
@@ -236,7 +239,8 @@ func TestSnapshot_Large(t *testing.T) {
 	}
 }
 
-// TestSnapshot_Failures: errors of the disk are returned to the caller.
+// TestSnapshot_Failures: WriteSnapshot and ReadSnapshot return the errors of
+// the writer and the reader.
 func TestSnapshot_Failures(t *testing.T) {
 	f := furnished(t)
 	for room := range len(snapshotOf(t, f.m)) {
@@ -266,8 +270,8 @@ type brokenReader struct{}
 
 func (*brokenReader) Read([]byte) (int, error) { return 0, errFull }
 
-// TestSnapshot_Sessions: the snapshot of a clone contains the sessions of the
-// original machine.
+// TestSnapshot_Sessions: a snapshot of a clone contains the sessions that the
+// original machine had when it was cloned.
 func TestSnapshot_Sessions(t *testing.T) {
 	f := furnished(t)
 	clone, sessions := f.m.Clone(), f.m.Sessions()
@@ -357,7 +361,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// recorder keeps the entries that it applies, each after its length.
+// recorder is a feed that keeps the entries that it applies, each after its
+// length.
 type recorder struct {
 	feed
 	log []byte
@@ -387,7 +392,8 @@ func (r *recorder) write() {
 		r.entry(b.Encode(h))
 		h.Stamp += 1_000_000_000
 	}
-	// A transaction with a watch, from another node, and a stale entry.
+	// The next entry has a transaction with a watch, from another node. The
+	// last entry was built in an earlier term.
 	set, get := r.m.Table().Find([]byte("SET")), r.m.Table().Find([]byte("GET"))
 	r.group.Reset(3, 9)
 	r.group.Transaction([]fsm.Watch{{DB: 2, Key: "w", Version: 0}}, []fsm.Queued{

@@ -133,8 +133,8 @@ func TestSpeculate_Shape(t *testing.T) {
 	s.want("flags and sessions", "-ERR Write commands are not allowed from read-only scripts. +OK :0 $1 v -ERR DB index is out of range +PONG $1 x ")
 }
 
-// TestSpeculate_Chance: replayed effects have the random numbers and log
-// positions that the script saw.
+// TestSpeculate_Chance: when nodes apply the effects of a script, they use the
+// same random numbers and log positions as the script.
 func TestSpeculate_Chance(t *testing.T) {
 	s := newStage(t)
 	members := "SADD|s"
@@ -161,8 +161,8 @@ func TestSpeculate_TooLarge(t *testing.T) {
 
 const tooBig = "ERR script answers or writes more than 16 MiB and was rolled back"
 
-// TestSpeculate_Rest: a batch is closed when it has taken enough time or is
-// large. No group is lost or executed twice.
+// TestSpeculate_Rest: Run closes an entry when its scripts have taken enough
+// time, or when the entry is large. No group is lost or executed twice.
 func TestSpeculate_Rest(t *testing.T) {
 	s := newStage(t)
 	s.enough = true
@@ -254,8 +254,9 @@ func TestSpeculate_Events(t *testing.T) {
 }
 
 // TestSpeculate_EventsOfKeys: a script that reads emits read events for all
-// keys that it was called with, and for no other keys. It emits them once, and
-// again after each of its writes. A script that does not read emits none.
+// keys that it was called with, and for no other keys. It emits them at its
+// first read, and again at the first read after a write. A script that does not
+// read emits none.
 func TestSpeculate_EventsOfKeys(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"GET k|2|k|l", "[read k read l]"},
@@ -283,8 +284,9 @@ func TestSpeculate_EventsOfKeys(t *testing.T) {
 	}
 }
 
-// TestSpeculate_EventsOfTransaction: a transaction with a script is logged as
-// its effects. Its reads outside the script emit events too.
+// TestSpeculate_EventsOfTransaction: the log contains the effects of a
+// transaction that has a script. The reads of the transaction outside the
+// script emit events too.
 func TestSpeculate_EventsOfTransaction(t *testing.T) {
 	s := newStage(t)
 	s.m.Want(fsm.Kinds(fsm.EventChanged, fsm.EventTracked))
@@ -583,11 +585,11 @@ func TestSpeculate_Golden(t *testing.T) {
 }
 
 // TestSpeculation_TooLong: a group without effects is proposed in place of a
-// group whose script takes too long. The groups after it are executed
-// speculatively on the state from before that group.
+// group whose script takes too long. The speculative execution of the next
+// groups begins with the state from before this group.
 func TestSpeculation_TooLong(t *testing.T) {
 	s := newStage(t)
-	s.quick = true // the clone contains effects of the script until it is dropped
+	s.quick = true // until the clone is dropped, it contains effects of the script
 	s.group("INCR|n")
 	s.group("INCR|n", "EVAL|INCR n\nlong|0", "INCR|n")
 	s.group("EVAL|INCR n|0")

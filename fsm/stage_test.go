@@ -15,15 +15,16 @@ import (
 
 // lines is an interpreter of a simple language, because these tests need no
 // Lua. A script has one command per line; $K and $A stand for the first of KEYS
-// and the first of ARGV.
-// The last reply is the reply of the script, and an error ends the script.
-// "fail" ends it with an error, "result" returns an error as a value, and "try"
-// continues after an error. "resp3" and "readonly" call SetProto and
-// SetReadOnly. "long" exceeds the budget Briefly, and "long without end"
-// exceeds every budget. "dup n" makes the last argument of the next command n
-// bytes long. "may c" returns what Permits returns for the command c. In a
-// library, "register f flags" begins a function f, which consists of the lines
-// up to the next "register". Words that are not flags are its description.
+// and the first of ARGV. The last reply is the reply of the script, and an
+// error ends the script. "fail" ends it with an error, "result" returns an
+// error as a value, and "try" continues after an error. "resp3" and "readonly"
+// call SetProto and SetReadOnly. "long" exceeds the budget Briefly, and "long
+// without end" also exceeds the budget DryRun. With the budget GivenUp, both
+// return an error. "dup n" makes the last argument of the next command n bytes
+// long. "may c" returns the results of Permits for the command c. In a library,
+// "register f flags" begins a function f, which consists of the lines up to the
+// next "register". The words after f that are not flags are the description of
+// f.
 type lines struct {
 	runs int
 	last fsm.ScriptCall
@@ -68,7 +69,7 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 		switch word {
 		case "fail":
 			return fsm.Error("ERR failed script: " + call.SHA)
-		case "long": // a runner does the same when the time of a script is over
+		case "long": // a runner does the same when a script exceeds its budget
 			if call.ScriptBudget == fsm.Briefly || call.ScriptBudget == fsm.DryRun && rest == "without end" {
 				call.Cut()
 				return fsm.Error("ERR too long")
@@ -114,7 +115,8 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 	return reply
 }
 
-// runs is the list of scripts that run on a node.
+// runs stands for the scripts and functions that run on a node. Kill returns
+// its fields.
 type runs struct{ script, function fsm.KillResult }
 
 func (r runs) Kill(function bool) fsm.KillResult {
@@ -157,7 +159,8 @@ func newStage(t *testing.T) *stage {
 
 var stageSession = fsm.SessionID{NodeID: "n1", Boot: 1}
 
-// group adds a group of commands, "EVAL|body|1|k" with bars between words.
+// group adds a group of commands. Bars separate the words of a command, as in
+// "EVAL|body|1|k".
 func (s *stage) group(commands ...string) {
 	s.groupAs("", commands...)
 }
@@ -204,8 +207,8 @@ func (s *stage) commit() string {
 	return strings.Join(out, "/ ")
 }
 
-// entry commits one entry. The groups that the speculative execution leaves are
-// the next batch.
+// entry commits one entry. The groups that the speculative execution leaves for
+// the next entry become the next batch.
 func (s *stage) entry() []string {
 	s.t.Helper()
 	s.index++

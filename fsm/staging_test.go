@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// operated is a machine that executes each command in an entry of its own.
+// operated executes each command on a machine in an entry of its own.
 type operated struct {
 	t     *testing.T
 	m     *fsm.Machine
@@ -62,7 +62,7 @@ func (o *operated) want(line, reply string) {
 	}
 }
 
-// backup returns what a backup of the machine contains.
+// backup returns the content of a backup of the machine.
 func (o *operated) backup() []byte {
 	o.t.Helper()
 	clone := o.m.Clone()
@@ -74,7 +74,7 @@ func (o *operated) backup() []byte {
 	return b.Bytes()
 }
 
-// stage sends a backup in parts.
+// stage sends a backup in parts to the staging area of the machine.
 func (o *operated) stage(id string, data []byte) {
 	o.t.Helper()
 	word := func(n int) []byte { return []byte(strconv.Itoa(n)) }
@@ -100,10 +100,10 @@ func (o *operated) token(key string) (token uint64) {
 
 const applyStaged = fsm.RestoreCommand + " apply r "
 
-// TestRestore: a restore replaces the data in one entry. The remaining times to
-// live are those of the backup, tokens rise, waits end, and WATCH notices the
-// change. The lease clock never goes back, whichever of the two clusters has the
-// later lease clock.
+// TestRestore: a restore replaces the data in one entry. The keys keep the
+// remaining times to live that they had in the backup, tokens rise, waits end,
+// and WATCH notices the change. The lease clock never goes back, whichever of
+// the two clusters has the later lease clock.
 func TestRestore(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
@@ -136,7 +136,8 @@ func TestRestore(t *testing.T) {
 			dst.want(applyStaged+"7 30000000000 0", "-ERR the cluster is not empty")
 			dst.want("get other", "$1")
 
-			// A snapshot in the middle contains the staging area.
+			// A snapshot that is taken during the restore contains the staging
+			// area.
 			image := snapshotOf(t, dst.m)
 			if dst.m = restore(t, image); !bytes.Equal(snapshotOf(t, dst.m), image) {
 				t.Fatal("a restored machine differs from the original")
@@ -192,9 +193,10 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestore_epoch: if the wall clock of the second restore of a backup is
-// later, the two restores never give the same token. A wall clock that went back
-// does not lower the epoch of the backup.
+// TestRestore_epoch: if a backup is restored twice, and the wall clock is later
+// at the second restore, the two clusters never give the same token. If the
+// wall clock went back, the restored epoch is still above the epoch of the
+// backup.
 func TestRestore_epoch(t *testing.T) {
 	src := newOperated(t, "lost", fsm.MaxFeatures)
 	src.want("set k v", "+OK")
@@ -301,7 +303,7 @@ func TestQuarantine(t *testing.T) {
 }
 
 // TestTokens_upgrade: below FeatureOperate, tokens are log positions. The first
-// token after the upgrade is higher than all of them.
+// token after the upgrade is higher than all earlier tokens.
 func TestTokens_upgrade(t *testing.T) {
 	o := newOperated(t, "c", fsm.FeatureBudget)
 	o.want("set k v", "+OK")

@@ -25,7 +25,7 @@ func newStarts(t *testing.T, features int) *starts {
 	return s
 }
 
-// said is a command of a connection of one start of a node.
+// said is a command that a client sends on a connection to one start of a node.
 type said struct {
 	node   string
 	boot   uint64
@@ -34,8 +34,8 @@ type said struct {
 }
 
 // entry applies one entry with a group for each command. It returns the replies
-// of the commands, and "stale" for a command that was not executed because of a
-// later start.
+// to the commands, and "stale" for a command that was not executed because its
+// node has started again.
 func (s *starts) entry(groups ...said) (replies []string) {
 	s.t.Helper()
 	var b fsm.BatchBuilder
@@ -153,8 +153,9 @@ func TestStarts_Before(t *testing.T) {
 	}
 }
 
-// TestStarts_RaisedBetween: an entry raises the feature version between the
-// groups of two starts of a node.
+// TestStarts_RaisedBetween: if an entry raises the feature version before,
+// between or after groups of two starts of a node, only the later start has
+// waiters afterward.
 func TestStarts_RaisedBetween(t *testing.T) {
 	for at := range 4 {
 		s := newStarts(t, fsm.FeatureAbsent)
@@ -171,8 +172,8 @@ func TestStarts_RaisedBetween(t *testing.T) {
 }
 
 // TestStarts_Speculated: the groups that a speculative execution leaves for the
-// next entry may include a later start of a node, or groups of an earlier
-// start. The entry has the same effects as the speculative execution.
+// next entry may belong to a later or to an earlier start of a node. Each entry
+// has the same effects as its speculative execution.
 func TestStarts_Speculated(t *testing.T) {
 	for features := range fsm.MaxFeatures + 1 {
 		s := newStarts(t, features)

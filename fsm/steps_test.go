@@ -134,10 +134,11 @@ func TestBudget(t *testing.T) {
 		if got, err := w.read(&fsm.Budget{Steps: budget}, words); !errors.Is(err, fsm.ErrSteps) || got != "" {
 			t.Errorf("%s with %d steps: error %v, %d bytes, want ErrSteps and no bytes", name, budget, err, len(got))
 		}
-		// A read charges its steps during the walk, not at the end.
+		// A read charges its steps while it visits the elements, not at the
+		// end.
 		asked, errStop := 0, errors.New("stop")
 		if _, err := w.read(&fsm.Budget{Stop: func() error { asked++; return errStop }}, words); asked != 1 || len(want) > 1<<18 && !errors.Is(err, errStop) {
-			if !(asked == 0 && err == nil) { // less than StepsPerStop
+			if !(asked == 0 && err == nil) { // unless the read takes fewer steps than StepsPerStop
 				t.Errorf("%s: Stop was called %d times, error %v, want one call and its error", name, asked, err)
 			}
 		}
@@ -162,7 +163,8 @@ func TestBudget_Group(t *testing.T) {
 	}
 }
 
-// TestBudget_Hold: a read announces memory before it allocates it.
+// TestBudget_Hold: a read reports the memory that it needs to Budget.Hold, and
+// stops if Hold returns an error.
 func TestBudget_Hold(t *testing.T) {
 	const elements = 20_000
 	w := newMetered(t)
@@ -201,8 +203,9 @@ func TestBudget_Hold(t *testing.T) {
 	}
 }
 
-// TestBudget_Script: if a command of a script exceeds the budget, the group
-// ends, although the interpreter is on the stack in between.
+// TestBudget_Script: if a command of a script exceeds the budget, the whole
+// group ends with an error. The script cannot continue, although it catches
+// errors of commands.
 func TestBudget_Script(t *testing.T) {
 	w := newMetered(t)
 	w.fill(2000)
@@ -216,8 +219,8 @@ func TestBudget_Script(t *testing.T) {
 	}
 }
 
-// TestSteps: the steps of applied entries are counted, and entries complete
-// whatever they cost.
+// TestSteps: applying an entry counts its steps. Entries complete, however many
+// steps they take.
 func TestSteps(t *testing.T) {
 	w := newMetered(t)
 	w.fill(5000)

@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/command"
 )
 
-// TestTable_Rows: a row contains all properties of its command.
+// TestTable_Rows: the table is sorted, Find finds every row, and every row
+// contains all properties of its command.
 func TestTable_Rows(t *testing.T) {
 	table := command.NewTable()
 	rows := table.Rows()
@@ -39,9 +40,9 @@ func TestTable_Rows(t *testing.T) {
 	}
 }
 
-// TestTable_Subcommands: a subcommand is found in any mix of cases without an
-// allocation. Names whose lower case is that of a subcommand are found too, because
-// the entries of old logs may contain them.
+// TestTable_Subcommands: FindSub ignores case and allocates no memory. It also
+// finds names with other letters whose lower-case forms are ASCII letters,
+// because old logs may contain such names.
 func TestTable_Subcommands(t *testing.T) {
 	lock := command.NewTable().Find([]byte("lock"))
 	args := [][]byte{[]byte("LOCK"), []byte("Release"), []byte("key"), []byte("owner")}

@@ -43,12 +43,13 @@ func sized(n int, command string) string {
 	return "--" + strings.Repeat("x", n-len(command)-3) + "\n" + command
 }
 
-// TestSpeculation_Uncompiled checks that a group is cut before more than 16 KiB
-// of its scripts are compiled, and that a dry run compiles them.
+// TestSpeculation_Uncompiled checks that the leader cuts a group before it
+// compiles more than 16 KiB of the scripts of the group, and that a dry run
+// compiles all of them.
 func TestSpeculation_Uncompiled(t *testing.T) {
 	const most = 16 << 10
 	s := newStage(t)
-	s.quick = true // the clone of a group that was cut is dropped
+	s.quick = true // the clone with the effects of a cut group is dropped
 	c := &compiler{compiled: make(map[string]bool)}
 	s.runner = c
 	compiles := func(what, want string, bytes int) {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// guarded is an interpreter that lets a user call the commands that its rules
-// name.
+// guarded is an interpreter that lets a user call the commands that the rules
+// of the user name.
 type guarded struct{ *lines }
 
 func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
@@ -20,8 +20,7 @@ func (guarded) Forbids(users *fsm.Users, user string, args [][]byte) string {
 }
 
 // TestSpeculate_Users: the leader checks the commands of a script against the
-// rules that the group's user has at that log index. It also does so for
-// scripts that could be executed natively.
+// rules that the group's user has at that log index.
 func TestSpeculate_Users(t *testing.T) {
 	s := newStage(t)
 	s.runner = guarded{&s.lines}

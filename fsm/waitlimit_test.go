@@ -9,9 +9,10 @@ import (
 )
 
 // TestWaitLimit: from FeatureWaits on, the waiters of one user and those of one
-// node have a limit, which counts a waiter and each of its keys. A command above
-// the limit is an error only if it would have to wait. Waiters of other users and
-// of other nodes do not count, and a waiter that ends makes room.
+// node have a limit, which counts a waiter and each of its keys. A command
+// above the limit gets an error only if it would have to wait. Waiters of other
+// users and of other nodes do not count. When a wait ends, another client can
+// wait.
 func TestWaitLimit(t *testing.T) {
 	const (
 		busyUser = "-BUSY too many clients of this user wait in blocking commands\r\n"
@@ -50,7 +51,7 @@ func TestWaitLimit(t *testing.T) {
 		want("the limit of the user", ask(dead, 100_000, "bob", "BLPOP", "a", "0"), busyUser)
 		lock := []string{"LOCK", "ACQUIRE", "lock", "o", "PX", "9000", "WAIT", "0"}
 		q.run(other, 1, "SET", "lock", "someone")
-		want("a lock", ask(other, 100_003, "bob", lock...), busyUser) // four of weight
+		want("a lock", ask(other, 100_003, "bob", lock...), busyUser) // this wait has the weight 4
 		want("another user", ask(other, 100_002, "alice", "BLPOP", "z", "0"), "waits")
 		q.run(other, 1, "RPUSH", "list", "x")
 		if got := ask(dead, 100_000, "bob", "BLPOP", "list", "0"); got != "*2\r\n$4\r\nlist\r\n$1\r\nx\r\n" {
@@ -80,8 +81,8 @@ func TestWaitLimit(t *testing.T) {
 	}
 }
 
-// TestWaitLimit_Start: the waits of an earlier start end in one entry, open and
-// served ones, and the waiters behind them are served.
+// TestWaitLimit_Start: one entry ends all waits of an earlier start, open and
+// served ones, and serves the waiters behind them.
 func TestWaitLimit_Start(t *testing.T) {
 	for _, features := range []int{fsm.FeatureParts, fsm.FeatureWaits} {
 		q := newQueue(t, features)

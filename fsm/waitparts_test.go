@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// queue is a machine on which clients of several nodes wait.
+// queue executes commands on a machine on which clients of several nodes wait.
 type queue struct {
 	t     testing.TB
 	m     *fsm.Machine
@@ -89,13 +89,15 @@ func (q *queue) wait(id fsm.SessionID, user string, commands ...[]string) {
 	}
 }
 
-// suspend lets the leader change the waiters of the session.
+// suspend executes SuspendCommand, with which the leader changes the waiters of
+// a session. The names are optional.
 func (q *queue) suspend(id fsm.SessionID, state string, names ...string) *fsm.Result {
 	q.t.Helper()
 	return q.run(other, 1, append([]string{fsm.SuspendCommand, "1", id.NodeID, strconv.FormatUint(id.Boot, 10), state}, names...)...)
 }
 
-// part returns the names of the next waiters that the leader removes.
+// part returns the names of the next waiters that the leader removes: the
+// number of the connection and the position of each.
 func (q *queue) part(id fsm.SessionID, from uint64, drop bool, work int) (names []string, next uint64) {
 	list, next, _ := q.m.EndList(id, from, drop, work)
 	for _, n := range list {
@@ -104,7 +106,8 @@ func (q *queue) part(id fsm.SessionID, from uint64, drop bool, work int) (names 
 	return names, next
 }
 
-// state returns what commands can read, without the positions in the log.
+// state checks the invariants of the machine, and returns its state as StateOf
+// writes it.
 func (q *queue) state() string {
 	q.t.Helper()
 	var b bytes.Buffer
@@ -148,8 +151,8 @@ func crowd(t testing.TB, features int) *queue {
 	return q
 }
 
-// TestWaitParts: if the leader removes the waiters of a session in parts, the state
-// is the same as if it removes them in one entry.
+// TestWaitParts: if the leader removes the waiters of a session in parts, the
+// result is the same state as if it had removed them in one entry.
 func TestWaitParts(t *testing.T) {
 	for _, state := range []string{fsm.SuspendEnd, fsm.SuspendDrop} {
 		for _, work := range []int{1, 1000, 5000, 1 << 40} {
@@ -190,10 +193,10 @@ func TestWaitParts(t *testing.T) {
 	}
 }
 
-// TestWaitParts_Names: SuspendCommand ignores names of other waiters: of another
-// session or start, of an earlier wait of the connection, and of waiters that are
-// named twice or that are served. Below FeatureParts, a command with names has no
-// effect.
+// TestWaitParts_Names: SuspendCommand ignores the name of a waiter of another
+// session or start, of an earlier wait of a connection, of a served waiter, and
+// of a waiter that it has already named. Below FeatureParts, a command with
+// names has no effect.
 func TestWaitParts_Names(t *testing.T) {
 	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
 		q := newQueue(t, features)
@@ -219,7 +222,8 @@ func TestWaitParts_Names(t *testing.T) {
 			t.Errorf("the node has %d waiters, want all 3", got)
 		}
 		res := q.suspend(dead, fsm.SuspendEnd, names[2], names[3], names[0], names[1], names[2], names[3])
-		// The second name is not in the order of the origins.
+		// The names after the first one are not in the order of the origins, so
+		// the command ignores them.
 		want := map[int]int{fsm.FeatureDelay: 0, fsm.FeatureParts: 1}[features]
 		if len(res.Woken) != want {
 			t.Errorf("feature version %d: the waits of %v ended, want 1 from FeatureParts on, else 0",
@@ -270,8 +274,9 @@ func served(res *fsm.Result) (origins []uint64) {
 	return origins
 }
 
-// TestWaitParts_Work: the estimate for a command that names waiters contains the
-// keys of the waiters, and a list has the size that the leader asks for.
+// TestWaitParts_Work: the estimate for a command that names waiters includes
+// the work for the keys of the waiters. EndList returns as many waiters as the
+// given work permits.
 func TestWaitParts_Work(t *testing.T) {
 	q := newQueue(t, fsm.FeatureParts)
 	many := []string{"BLPOP"}
@@ -324,7 +329,8 @@ func processorTime(t testing.TB) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkWaitEnd measures entries that end many waits, per waiter.
+// BenchmarkWaitEnd measures the time and the processor time of entries that end
+// many waits, or that pass over or resume many waiters.
 func BenchmarkWaitEnd(b *testing.B) {
 	kinds := map[string]func(i int) []string{
 		"list":      func(int) []string { return []string{"BLPOP", "q", "0"} },

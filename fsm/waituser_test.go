@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestWaitUser_Many: if so many waits of a user end that the machine builds new
-// trees, they end in the same way as a few waits do.
+// TestWaitUser_Many: if so many waits of a user end at once that the machine
+// builds new trees of waiters, the result is the same as if it ended them one
+// by one.
 func TestWaitUser_Many(t *testing.T) {
 	for _, features := range []int{fsm.FeatureDelay, fsm.FeatureParts} {
 		q := newQueue(t, features)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestWatch_Swapdb: SWAPDB changes the versions of all keys of both databases,
-// existing or not, and so does a second SWAPDB that reverts the first.
+// present or absent, and so does a second SWAPDB that reverts the first.
 func TestWatch_Swapdb(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -101,8 +101,8 @@ func TestWatch_FlushMany(t *testing.T) {
 	}
 }
 
-// TestWatch_SwapdbBefore: before FeatureMend, SWAPDB changes no version, as in
-// the first programs, and snapshots contain no record of it.
+// TestWatch_SwapdbBefore: below FeatureMend, SWAPDB changes no version, as in
+// the first programs, and snapshots contain no record of the exchange.
 func TestWatch_SwapdbBefore(t *testing.T) {
 	for features := range fsm.FeatureMend {
 		f := newFeed(t)
@@ -148,7 +148,7 @@ var (
 	}
 )
 
-// watched is a watched key and what happened to its value since WATCH.
+// watched is a watched key, and what has happened to its value since WATCH.
 type watched struct {
 	db       int
 	key      string
@@ -189,7 +189,8 @@ type watchTest struct {
 	committed, failed int
 }
 
-// step watches a key, or runs an entry with some commands, or a transaction.
+// step watches a key, or runs an entry with some commands and then the
+// transactions that are due.
 func (w *watchTest) step() {
 	if len(w.watches) < 6 && w.rng.IntN(2) == 0 {
 		k := &watched{db: w.rng.IntN(2), key: watchKeys[w.rng.IntN(len(watchKeys))], deadline: w.rng.IntN(6)}
@@ -221,7 +222,7 @@ func (w *watchTest) step() {
 	w.due()
 }
 
-// command adds a command to the entry, and executes it on the model.
+// command adds a random command to the entry, and executes it on the model.
 func (w *watchTest) command(origin uint64) {
 	words := strings.Fields(watchLines[w.rng.IntN(len(watchLines))])
 	args := make([][]byte, len(words))
@@ -255,7 +256,8 @@ func (f *feed) value(db int, key string) string {
 	return string(out)
 }
 
-// look records which watched keys have another value than at WATCH.
+// look sets touched to what for each watched key whose value differs from the
+// value at WATCH, unless touched is already set.
 func (w *watchTest) look(what string) {
 	for _, k := range w.watches {
 		if k.touched == "" && w.model.value(k.db, k.key) != k.value {
@@ -264,8 +266,8 @@ func (w *watchTest) look(what string) {
 	}
 }
 
-// due runs a transaction for each watch whose number of steps is used up, and
-// drops the watch.
+// due counts an entry for each watch. When the deadline of a watch has come, it
+// runs a transaction with the watch and drops the watch.
 func (w *watchTest) due() {
 	var rest []*watched
 	for _, k := range w.watches {

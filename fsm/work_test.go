@@ -11,10 +11,11 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/rdb"
 )
 
-// mostWork exceeds all limits.
+// mostWork is a limit that no work reaches.
 const mostWork = 1 << 50
 
-// divide divides a batch of groups. It returns the first part and the rest.
+// divide divides a batch of groups. It returns the groups for the first entry,
+// the other groups, and the number of refused operations.
 func (w *metered) divide(limits fsm.WorkLimits, bodies ...[]byte) (out, rest *fsm.BatchBuilder, refused int) {
 	w.t.Helper()
 	var b fsm.BatchBuilder
@@ -44,7 +45,7 @@ func (w *metered) propose(b *fsm.BatchBuilder) (res *fsm.Result, replies []strin
 	return res, replies
 }
 
-// heavy contains writes whose work depends on the values that fill has stored.
+// heavy returns writes whose work depends on the values that fill has stored.
 func heavy() [][]string {
 	return [][]string{
 		{"append", "a", "x"}, {"setrange", "a", "3", "x"}, {"setbit", "a", "3", "1"}, {"setrange", "new", "300000", "x"}, {"setbit", "new2", "3000000", "1"},
@@ -229,8 +230,8 @@ func TestWork_Restore(t *testing.T) {
 }
 
 // TestWork_ManyKeys checks that the estimate for a command with many keys takes
-// much less memory than the command itself, because the proposer computes it
-// while the writes of all clients wait.
+// little memory for each key. The proposer computes the estimate while the
+// writes of all clients wait.
 func TestWork_ManyKeys(t *testing.T) {
 	w := newMetered(t)
 	names := strings.Fields(strings.Repeat("x ", 200_000))
@@ -259,8 +260,8 @@ func TestWork_ManyKeys(t *testing.T) {
 
 // TestWork_Time: a step of a command with many arguments takes about as long as
 // a step of other commands. The test measures times and compares them. TestWork
-// cannot find a wrong step, because the same code estimates and charges the
-// steps.
+// cannot find a wrong number of steps if the same code estimates and charges
+// the steps.
 func TestWork_Time(t *testing.T) {
 	runtime.LockOSThread() // for threadTime
 	defer runtime.UnlockOSThread()
@@ -321,8 +322,8 @@ func TestWork_Time(t *testing.T) {
 
 // TestWork_Waits: a blocking command is charged for each key that it waits for.
 // If the command names so many keys that executing it takes longer than an
-// entry may, it is executed only if it has the slot of a lane of the leader. If
-// it names far too many keys, it is refused.
+// entry may, it is executed only if it has a slot in a lane of the leader. If
+// it exceeds the limit for an operation, it is refused.
 func TestWork_Waits(t *testing.T) {
 	w := newMetered(t)
 	many := func(words ...string) []byte {
@@ -433,7 +434,7 @@ func TestDivide(t *testing.T) {
 		t.Errorf("replies of the rest: %q, want those of two groups", replies)
 	}
 
-	// The estimate for a group includes the growth that earlier groups cause.
+	// The estimate for a group includes the elements that earlier groups add.
 	copied := []string{"zunionstore", "sum", "1", "new"}
 	out, _, _ = w.divide(limits, group([]string{"copy", "set", "new"}), group(copied), group(copied), group(copied), group(copied))
 	if n, _ := out.Len(); n != 4 {
@@ -479,8 +480,8 @@ type bounded struct {
 // MostWork implements fsm.WorkBound.
 func (b bounded) MostWork() int { return b.steps }
 
-// TestDivide_Script: a script is ended before a write that exceeds the limit
-// for an operation, and all of its writes are rolled back.
+// TestDivide_Script: a script is aborted before the write with which its writes
+// would exceed the limit, and all of its writes are rolled back.
 func TestDivide_Script(t *testing.T) {
 	s := newStage(t)
 	var members strings.Builder
@@ -498,7 +499,7 @@ func TestDivide_Script(t *testing.T) {
 }
 
 // TestDivide_BehindScript: the estimates for the commands and groups after a
-// script include the growth that the script caused.
+// script include the elements that the script has added.
 func TestDivide_BehindScript(t *testing.T) {
 	s := newStage(t)
 	var members strings.Builder

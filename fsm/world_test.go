@@ -41,7 +41,7 @@ func (d *drawnBytes) IntN(n int) int {
 // world is a log to which several nodes write, and two machines that apply it.
 // The nodes sometimes start again. One machine is never replaced. The other one
 // is sometimes cloned, and sometimes replaced by a machine that is restored
-// from its snapshot. After every entry both must be equal.
+// from its snapshot. After every entry, the two machines must be equal.
 type world struct {
 	t       testing.TB
 	draws   draws
@@ -77,12 +77,12 @@ type worldEvents struct {
 	Shared, Together int
 	// Delayed counts the entries after which a lock has a delay.
 	Delayed int
-	// Held and Ended count the grants that began and ended.
+	// Held counts the grants that began, and Ended those that ended.
 	Held, Ended                       int
 	Restarts, Restores, Raised, Mixed int
 }
 
-// worldNode is a node with its starts, the earlier ones first.
+// worldNode is a node with its starts, the earliest first.
 type worldNode struct {
 	id     string
 	starts []*worldStart
@@ -110,7 +110,7 @@ func newRecordedWorld(t testing.TB, d draws, recorded *[]byte) *world {
 	for _, id := range []string{"a", "b", "c"} {
 		w.nodes = append(w.nodes, &worldNode{id, []*worldStart{{id: fsm.SessionID{NodeID: id, Boot: 1}}}})
 	}
-	features := max(d.IntN(fsm.MaxFeatures+8)-2, 0) // later TermStarts raise version 0
+	features := max(d.IntN(fsm.MaxFeatures+8)-2, 0) // if it is low, later TermStarts raise it
 	w.mended = features >= fsm.FeatureMend
 	w.termStart(min(features, fsm.MaxFeatures))
 	return w
@@ -182,7 +182,7 @@ func (w *world) batch() {
 	w.t.Helper()
 	var batch fsm.BatchBuilder
 	fenced := w.one(40) && w.term > 1
-	if fenced { // the forwarders will send these groups, or other groups with the same numbers, again
+	if fenced { // the forwarders will use the numbers of these groups again
 		for _, n := range w.nodes {
 			for _, s := range n.starts {
 				defer func(seq, floor uint64) { s.seq, s.floor = seq, min(floor, seq) }(s.seq, s.floor)
@@ -192,8 +192,8 @@ func (w *world) batch() {
 	for range 1 + w.draws.IntN(5) {
 		s := w.start()
 		w.group(s, &batch)
-		// The next groups of this connection's node belong to a new start. Only
-		// before FeatureMend can a new start leave waiters of two starts.
+		// Sometimes, the next groups of this node belong to a new start. Only
+		// below FeatureMend can a node then have waiters of two starts.
 		if w.one(10) || w.machine.Features() < fsm.FeatureMend && w.one(4) {
 			for _, n := range w.nodes {
 				if n.id == s.id.NodeID {
@@ -229,7 +229,8 @@ func (w *world) batch() {
 	}
 }
 
-// compare checks that an entry gave the state of its speculative execution.
+// compare checks that applying an entry gave the same state as its speculative
+// execution.
 func (w *world) compare(sp *fsm.Speculation, res *fsm.Result) {
 	w.t.Helper()
 	for _, g := range res.Groups {
@@ -463,8 +464,8 @@ func (w *world) watch() {
 	}
 }
 
-// read executes a read on one machine, which must not change it. Its time may
-// be ahead of the log's clock.
+// read executes a read on one machine. The read must not change the machine.
+// The time of the read may be ahead of the log's clock.
 func (w *world) read() {
 	w.t.Helper()
 	words := w.anything()
@@ -488,7 +489,7 @@ func (w *world) readOnly(m *fsm.Machine, db int, now int64, words []string) stri
 	return string(out)
 }
 
-// live sometimes clones the replica, or replaces it by a machine that is
+// live sometimes clones the replica, or replaces it with a machine that is
 // restored from its snapshot.
 func (w *world) live() {
 	w.t.Helper()
@@ -550,7 +551,8 @@ func (w *world) restored(m *fsm.Machine) *fsm.Machine {
 	return r
 }
 
-// check compares the machines, and the indexes of each with its state.
+// check compares the machines with each other, and the indexes of each machine
+// with its state.
 func (w *world) check() {
 	w.t.Helper()
 	for _, m := range []*fsm.Machine{w.machine, w.replica} {

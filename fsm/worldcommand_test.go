@@ -216,7 +216,8 @@ func (w *world) command(id fsm.SessionID) (*fsm.Command, [][]byte) {
 	return w.row(words)
 }
 
-// row finds the row of a command, as connections do.
+// row returns the row of the command table for a command, as a connection
+// chooses it, and the arguments.
 func (w *world) row(words []string) (*fsm.Command, [][]byte) {
 	w.t.Helper()
 	args := respwire.Args(words...)
@@ -253,7 +254,7 @@ func (w *world) fill(line string) []string {
 	return words
 }
 
-// keysOfFamily returns the keys that commands of a type use most.
+// keysOfFamily returns the keys that fill usually chooses for a command.
 func keysOfFamily(name string) []string {
 	switch {
 	case strings.HasPrefix(name, "Z"), strings.HasPrefix(name, "BZ"), strings.HasPrefix(name, "GEO"):
@@ -328,8 +329,9 @@ func (w *world) script(id fsm.SessionID) []string {
 	return []string{"EVAL", text, "0"}
 }
 
-// part names some waiters of a session, as the leader does. Sometimes it names
-// waiters that do not exist, or an earlier waiter of a connection.
+// part returns the names of some waiters of a session, as the leader chooses
+// them. Sometimes it returns the names of waiters that do not exist, or of an
+// earlier waiter of a connection.
 func (w *world) part(id fsm.SessionID) (words []string) {
 	list, _, _ := w.machine.EndList(id, uint64(w.draws.IntN(3)), w.one(2), w.draws.IntN(600))
 	for _, n := range list {
@@ -345,7 +347,7 @@ func (w *world) part(id fsm.SessionID) (words []string) {
 	return words
 }
 
-// internal draws an internal command of nodes and leaders.
+// internal draws an internal command that a node or a leader sends.
 func (w *world) internal(id fsm.SessionID) []string {
 	switch w.draws.IntN(10) {
 	case 0, 1, 2:

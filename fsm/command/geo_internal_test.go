@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm/keyspace"
 )
 
-// TestGeo_Found checks that members that geoFound drops early would not be in
+// TestGeo_Found checks that geoFound drops only members that would not be in
 // the final result.
 func TestGeo_Found(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))

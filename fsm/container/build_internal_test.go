@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// check checks the invariants of the nodes below n, and returns the number of
-// items and the height.
+// check checks the invariants of n and of the nodes below it, and returns the
+// number of items and the height.
 func (n *node[T]) check(t *testing.T, root bool) (items, height int) {
 	t.Helper()
 	if len(n.items) > maxItems || len(n.items) < minItems && !root || len(n.items) == 0 {

@@ -14,9 +14,9 @@ import (
 // A point is stored as Redis stores it, as the score of a member of a sorted
 // set: 26 bits of its latitude and 26 bits of its longitude, interleaved.
 //
-// A score is computed by a difference, a quotient and a product with a power of
-// two. A point is computed by a quotient by a power of two, a product that is
-// rounded before the addition, and a sum. The results of these operations are
+// A score is computed with a sum, a quotient and a product with a power of two.
+// A point is computed with a quotient by a power of two, a product that is
+// rounded before the addition, and sums. The results of these operations are
 // the same on every machine.
 const (
 	maxSteps = 26
@@ -56,15 +56,15 @@ func gather(x uint64) uint32 {
 	return uint32(x | x>>16)
 }
 
-// Cell is one of the 2^steps by 2^steps cells of the map. The zero value,
-// which has no steps, is no cell.
+// Cell is one of the 2^steps by 2^steps cells of the map. The zero value does
+// not stand for a cell.
 type Cell struct {
 	bits  uint64
 	steps int
 }
 
-// cellOf returns the cell that contains p. top is the latitude at which the map
-// ends. A point exactly on the upper or the right edge of the map gets a
+// cellOf returns the cell that contains p. The map ends at the latitudes top
+// and -top. A point exactly on the upper or the right edge of the map gets a
 // cell of its own beyond that edge.
 func cellOf(p Point, top float64, steps int) Cell {
 	part := func(x, most float64) uint32 {
@@ -109,8 +109,8 @@ func (c Cell) area() rect {
 	return rect{Point{at(lon, maxLon), at(lat, maxLat)}, Point{at(lon+1, maxLon), at(lat+1, maxLat)}}
 }
 
-// PointOf returns the point that a score stands for, which is the middle of its
-// cell. The score may be any number, because ZADD can set any score.
+// PointOf returns the point that a score stands for: the middle of the cell
+// with this score. The score may be any number, because ZADD can set any score.
 func PointOf(score float64) Point {
 	a := Cell{unsigned(score), maxSteps}.area()
 	middle := func(low, high, most float64) float64 { return max(min((low+high)/2, most), -most) }
@@ -118,7 +118,7 @@ func PointOf(score float64) Point {
 }
 
 // unsigned converts a double to an unsigned 64-bit integer as C does on amd64.
-// Go leaves the result to the machine if the number does not fit.
+// In Go, the result depends on the processor if the number does not fit.
 func unsigned(f float64) uint64 {
 	const half = 1 << 63
 	switch {
@@ -133,8 +133,8 @@ func unsigned(f float64) uint64 {
 }
 
 // Geohash returns the name of the point in the alphabet of geohash.org: eleven
-// letters of five bits each. Only 52 of the 55 bits are known; as in Redis, the
-// last letter is always 0.
+// letters of five bits each. A cell has only 52 bits, so the last letter would
+// have two of its five bits. As in Redis, the last letter is always 0.
 func (p Point) Geohash() string {
 	const letters = "0123456789bcdefghjkmnpqrstuvwxyz"
 	hash := cellOf(p, 90, maxSteps).bits

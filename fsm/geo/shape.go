@@ -2,8 +2,10 @@ package geo
 
 import "math"
 
-// Shape is the area of a search: a circle, or a box whose sides are parallels
-// and meridians. Its lengths are multiples of Unit.
+// Shape is the area of a search: a circle or a box. The latitude of a point in
+// a box differs from that of the center by at most Height/2. The point is at
+// most Width/2 away from the point of the center's meridian with the same
+// latitude. The lengths are multiples of Unit.
 type Shape struct {
 	Center        Point
 	Box           bool    // the area is a box
@@ -39,8 +41,8 @@ func (s *Shape) bounds() rect {
 	return rect{Point{s.Center.Lon - dLon, s.Center.Lat - dLat}, Point{s.Center.Lon + dLon, s.Center.Lat + dLat}}
 }
 
-// Contains reports whether a point is in the area, and returns its distance
-// from the center in meters.
+// Contains reports whether a point is in the area. If the point is in the area,
+// d is its distance from the center in meters.
 func (s *Shape) Contains(p Point) (d float64, in bool) {
 	lat := latDistance(s.Center.Lat, p.Lat)
 	if !s.Box {
@@ -61,8 +63,8 @@ func (s *Shape) Contains(p Point) (d float64, in bool) {
 // projection, in meters.
 const halfEquator = 20037726.37
 
-// steps estimates a number of steps for which cells are small, but still so
-// large that one cell and its neighbors cover the area (see Cell). Cells are
+// steps estimates the number of steps (see Cell) for which cells are small, but
+// still so large that one cell and its neighbors cover the area. Cells are
 // narrower toward the poles.
 func (s *Shape) steps(radius float64) int {
 	if radius == 0 {
@@ -85,8 +87,9 @@ func (s *Shape) steps(radius float64) int {
 var ring = [...]struct{ dx, dy int }{{0, 0}, {0, 1}, {0, -1}, {1, 0}, {-1, 0}, {1, 1}, {-1, 1}, {1, -1}, {-1, -1}}
 
 // Cells returns the cells that cover the area, in the order in which Redis
-// visits them. A zero value in the list is a cell that need not be searched. If
-// the map has few cells, the same cell may be in the list several times.
+// visits them. A zero value in the list replaces a cell that need not be
+// searched. If the map has few cells, the same cell may be in the list several
+// times.
 func (s *Shape) Cells() (list [len(ring)]Cell) {
 	steps := s.steps(s.enclosingRadius())
 	around := func() {

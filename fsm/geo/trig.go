@@ -3,10 +3,10 @@ package geo
 import "math"
 
 // This file has a sine, a cosine and an arcsine whose results are the same to
-// the last bit on every machine. Package math does not guarantee that: some
-// processors have their own implementations, and others fuse products with
-// sums. Distances are stored (STOREDIST), compared and returned to clients, and
-// all nodes must agree on all three.
+// the last bit on every machine. Package math does not guarantee that: it has
+// separate implementations for some processors, and on others, Go fuses
+// products with sums. Distances are stored (STOREDIST), compared and returned
+// to clients, and all nodes must agree on the results of all three.
 //
 // The functions compute with more bits than a float64 has and round once at the
 // end. The error before that rounding is less than 2^-73 of the result. The
@@ -67,13 +67,13 @@ const (
 )
 
 // taylor has the coefficients of a power series in the square of x: the series
-// of sin(x)/x, or that of cos(x). Twelve terms suffice for x up to π/4.
+// of sin(x)/x or the series of cos(x). Twelve terms suffice for x up to π/4.
 type taylor [12]wide
 
 // taylorWide is the number of terms that need more bits than a float64 has.
 const taylorWide = 4
 
-// newTaylor returns ±1/n!, ±1/(n+2)!, …
+// newTaylor returns 1/n!, -1/(n+2)!, 1/(n+4)!, …
 func newTaylor(n int) (t taylor) {
 	f := 1.0 // (n+2k)!, exact up to 22!
 	for k := range t {
@@ -89,8 +89,8 @@ func newTaylor(n int) (t taylor) {
 
 var sines, cosines = newTaylor(1), newTaylor(0)
 
-// near returns the sum of the terms from number k on, with the precision of a
-// float64.
+// near returns the sum of the terms from number k on, divided by z^k, with the
+// precision of a float64. z is the square of x.
 func (t *taylor) near(z float64, k int) float64 {
 	p := t[len(t)-1].hi
 	for i := len(t) - 2; i >= k; i-- {
@@ -110,8 +110,7 @@ func (t *taylor) at(x wide) wide {
 	return p
 }
 
-// shiftedSine returns the sine of x plus a number of right angles. x must be
-// between -π and π.
+// shiftedSine returns sin(x + angles*π/2). x must be between -π and π.
 func shiftedSine(x float64, angles int) float64 {
 	n := math.Round(x / halfPi) // at most 2, so the products below are exact
 	r := wideSum(x, float64(-n*halfPi))

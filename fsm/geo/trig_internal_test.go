@@ -14,7 +14,8 @@ const (
 
 func exact(x float64) *big.Float { return new(big.Float).SetPrec(exactBits).SetFloat64(x) }
 
-// exactSin sums the series with 300 bits, beginning with x^n/n!.
+// exactSin sums the series that begins with x^n/n!, with 300 bits: the sine if
+// n is 1, or the cosine if n is 0.
 func exactSin(x *big.Float, n int64) *big.Float {
 	z := new(big.Float).SetPrec(exactBits).Mul(x, x)
 	term := exact(1)
@@ -82,8 +83,8 @@ func TestTrig_Asin(t *testing.T) {
 		case 1:
 			x = 1 - math.Ldexp(x, -rng.IntN(53))
 		}
-		// Newton's method, from a value that is accurate to 50 bits: x is sin
-		// y.
+		// Solve sin(y) = x with Newton's method, beginning with a value that is
+		// accurate to 50 bits.
 		y := exact(math.Asin(x))
 		if cos := exactSin(y, 0); x < 1 {
 			for range 4 {

@@ -1,7 +1,7 @@
 // Package glob matches texts against patterns as Redis does for KEYS, SCAN and
 // PSUBSCRIBE: * ? [a-z] [^x] \x. Patterns match bytes, not runes. Ranges
-// compare signed bytes. A class without a closing bracket ends with the
-// pattern.
+// compare signed bytes. A class without a closing bracket extends to the end of
+// the pattern.
 package glob
 
 // Matcher matches texts against one pattern. If many positions must be tried
@@ -10,10 +10,10 @@ package glob
 // is counted over all texts of a command.
 type Matcher struct {
 	pattern string
-	steps   int // steps that are left
+	steps   int // steps that are left, or negative if a match needed more
 
-	// charge, if it is not nil, is called after every chargedSteps steps. due
-	// is the value of steps at which the next call is due.
+	// charge, if it is not nil, is called once for every chargedSteps steps.
+	// The next call is due when steps falls below due.
 	charge func(steps int)
 	due    int
 }
@@ -22,14 +22,15 @@ type Matcher struct {
 const chargedSteps = 1024
 
 // NewMatcher returns a matcher of a pattern. steps is the maximum number of
-// steps that the matcher may take. It reports its steps to charge, chargedSteps
-// at a time.
+// steps that the matcher may take. If steps is not a multiple of chargedSteps,
+// the matcher may take up to chargedSteps more. The matcher reports its steps
+// to charge, chargedSteps at a time.
 func NewMatcher(pattern string, steps int, charge func(steps int)) Matcher {
 	return Matcher{pattern: pattern, steps: steps, charge: charge, due: steps - chargedSteps}
 }
 
-// Match reports whether s matches. When no steps are left, Match returns false,
-// and so does every later call; Spent then reports true.
+// Match reports whether s matches. If the match needs more steps than are left,
+// Match returns false, and from then on, Spent reports true.
 func (g *Matcher) Match(s string) bool {
 	p := g.pattern
 	// backP and backS are the positions at which to continue if the part after
@@ -96,7 +97,7 @@ func (g *Matcher) pay() {
 // Left returns the number of steps that are left, or 0 if none are.
 func (g *Matcher) Left() int { return max(g.steps, 0) }
 
-// Spent reports whether no steps are left.
+// Spent reports whether a match needed more steps than were left.
 func (g *Matcher) Spent() bool { return g.steps < 0 }
 
 // one matches a single byte against the element of the pattern at i and returns

@@ -1,7 +1,7 @@
 package glob
 
 // Pattern is a parsed pattern, for patterns that are matched often. It matches
-// the same texts as Match does.
+// the same texts as the function Match.
 type Pattern struct {
 	text string
 	// prefix is the number of literal bytes at the beginning of the text, and
@@ -49,8 +49,8 @@ func (p *Pattern) Match(s string) (ok bool, steps int) {
 	return ok, steps
 }
 
-// MatchWithin is like Match for a match that may take at most limit steps, and
-// no more than maxSteps. If these steps do not suffice, the match fails, and
+// MatchWithin is like Match, but the match may take at most limit steps, and
+// never more than maxSteps. If these steps do not suffice, the match fails, and
 // spent is true.
 func (p *Pattern) MatchWithin(s string, limit int) (ok bool, steps int, spent bool) {
 	// The fixed steps are the cost of loading the pattern.

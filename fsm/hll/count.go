@@ -17,9 +17,9 @@ import (
 // floats here is therefore converted, which fsm's TestPurity checks. All nodes
 // compute the same integer as Redis on amd64.
 //
-// Counts are not stored, but all nodes must agree on them: PFCOUNT may run in a
-// group that goes through the log, and a node whose replies differ from the
-// leader's stops (see Machine.link in fsm).
+// Commands never store a count, but all nodes must agree on it: PFCOUNT may run
+// in a group that goes through the log, and a node stops if its replies differ
+// from those of the leader (see Machine.link in fsm).
 
 // alpha is 0.5/ln(2).
 const alpha = 0.721347520444481703680
@@ -35,7 +35,7 @@ func (g *histogram) count() int64 {
 		z = (z + float64(g[j])) / 2
 	}
 	z += float64(m * sigma(float64(g[0])/m))
-	// Only registers that no hash can produce give a count of more than 63
+	// Only registers that do not occur in practice give a count of more than 63
 	// bits. For those, Redis returns the result of C's conversion on amd64.
 	n := math.Round(alpha * m * m / z)
 	if !(n < 1<<63) {

@@ -49,7 +49,8 @@ func TestHLL_Model(t *testing.T) {
 	}
 }
 
-// TestHLL_Broken checks that broken values are detected in bounded time.
+// TestHLL_Broken checks that broken values are detected, and that Raise refuses
+// a sparse value that is too long.
 func TestHLL_Broken(t *testing.T) {
 	head := string(New().b[:header])
 	for runs, want := range map[string]bool{
@@ -72,8 +73,8 @@ func TestHLL_Broken(t *testing.T) {
 	}
 }
 
-// TestHLL_Hash checks that the hash never changes, because stored values
-// outlive the program.
+// TestHLL_Hash checks that the hash function has not changed. It must never
+// change, because values that earlier programs stored depend on it.
 func TestHLL_Hash(t *testing.T) {
 	type hash struct {
 		i     int
@@ -102,8 +103,8 @@ func TestHLL_Count(t *testing.T) {
 	}
 }
 
-// FuzzHLL checks that no value makes a command panic and that a value that was
-// whole stays whole.
+// FuzzHLL checks that no value makes a method panic, and that Raise leaves the
+// registers of a value well-formed if they were well-formed before.
 func FuzzHLL(f *testing.F) {
 	f.Add(New().b, []byte("a b c"))
 	f.Add(append(New().b[:header], "\x40\x00\x83\x83\x3f\x7f\x00"...), []byte("elem"))

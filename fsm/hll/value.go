@@ -46,9 +46,9 @@ const (
 	// exceed. A longer value is broken, and changing it would take a long time.
 	sparseMost = header + 2*Registers
 
-	shortZeros = 64 // maximum number of registers in a run
-	shortRun   = 4
-	sparseTop  = 32 // the largest register that a run can hold
+	shortZeros = 64 // maximum number of registers in a run of zeros of one byte
+	shortRun   = 4  // maximum number of registers in a run of another value
+	sparseTop  = 32 // the largest value of a register that a run can hold
 )
 
 // registerRun is a run of equal registers. size is its length in bytes.
@@ -207,12 +207,14 @@ func (h *Value) Raise(i int, value byte) (changed, whole bool) {
 // setSparse implements Raise for a sparse value. It splits the run with the
 // register and joins neighboring runs that have equal values and fit into one
 // run. It looks at five runs and does not join runs of zeros. Redis does the
-// same, and the bytes of the value depend on these rules.
+// same. The bytes of the value depend on these rules.
 func (h *Value) setSparse(i int, value byte) (changed, whole bool) {
 	if len(h.b) > sparseMost {
 		return false, false
 	}
-	at, before, first := header, header, 0 // offsets of the current run and the previous one; its first register
+	// at and before are the offsets of the current run and of the previous one.
+	// first is the first register of the current run.
+	at, before, first := header, header, 0
 	run := runAt(h.b[at:])
 	for run.size > 0 && i >= first+run.n {
 		before, first = at, first+run.n
@@ -276,7 +278,8 @@ func (h *Value) join(at int) {
 	}
 }
 
-// Describe prints the runs of a sparse value, up to an incomplete run.
+// Describe returns a description of the runs of a sparse value. It stops at an
+// incomplete run.
 func (h *Value) Describe() string {
 	var runs []string
 	for b := h.b[header:]; ; {
@@ -298,8 +301,8 @@ func (h *Value) Describe() string {
 }
 
 // Hash returns the register of an element and the value that the element gives
-// to the register. This value is the position of the lowest bit that is 1 in
-// the rest of the element's hash.
+// to the register. This value is the position, counted from 1, of the lowest
+// bit that is 1 in the rest of the element's hash.
 func Hash(elem []byte) (i int, value byte) {
 	h := murmur64(elem, 0xadc83b19)
 	rest := h>>indexBits | 1<<hashBits

@@ -70,7 +70,7 @@ func compareLoaded(t *testing.T, n int, inOrder bool) {
 	}
 }
 
-// indexed is an object of an index, with its database.
+// indexed is an object of an index, and the database of the object.
 type indexed struct {
 	db  int
 	obj *keyspace.Object
@@ -92,8 +92,8 @@ func contents(t *testing.T, e *keyspace.ExpiryIndex) (all []indexed) {
 }
 
 // TestExpiryIndex_Databases: First returns the objects in the order of their
-// deadlines, and of the databases if they are equal. Drop and Swap change only
-// their databases.
+// deadlines. Objects with equal deadlines are in the order of their databases.
+// Drop and Swap change only the databases that they name.
 func TestExpiryIndex_Databases(t *testing.T) {
 	e := keyspace.NewExpiryIndex()
 	at := func(db int, key string, deadline int64) indexed {

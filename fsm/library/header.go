@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// These are the errors of a library's first line, Redis' own to the letter.
+// These are the errors for a library's first line. Their texts are exactly
+// those of Redis.
 const (
 	msgNoMetadata  = "ERR Missing library metadata"
 	msgBadMetadata = "ERR Invalid library metadata"
@@ -51,10 +52,10 @@ func ParseName(code []byte) (name, refusal string) {
 	return name, ""
 }
 
-// splitWords splits a line into words as Redis splits its inline commands and
-// as a shell splits its arguments. Words are separated by spaces; a word in
-// quotes may contain any byte. ok is false if a quote is not closed, or is
-// followed by something other than a space.
+// splitWords splits a line into words as Redis splits an inline command. White
+// space separates words; a word in quotes may contain any byte except a zero
+// byte. ok is false if the line contains a zero byte, if a quote is not closed,
+// or if a closing quote is followed by something other than white space.
 func splitWords(line string) (words []string, ok bool) {
 	line, _, cut := strings.Cut(line, "\x00") // a C string ends at a zero byte
 	for i := 0; ; {

@@ -16,11 +16,12 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// These limits, in bytes, bound the libraries, which every node keeps in
-// memory, like cached scripts. They are part of the meaning of an entry.
+// These limits, in bytes, bound the libraries. Every node keeps the libraries
+// in memory, as it keeps cached scripts. The limits are part of the meaning of
+// an entry.
 const (
-	// MaxBytes bounds the code of a library, and the names and descriptions of
-	// its functions.
+	// MaxBytes bounds the code of a library, and separately the names and
+	// descriptions of its functions.
 	MaxBytes         = 1 << 20
 	maxSetBytes      = 32 << 20 // limit on all libraries
 	functionOverhead = 64       // memory of a function, besides its name and description
@@ -54,7 +55,7 @@ const (
 
 var flagNames = []string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
 
-// FlagNamed returns the flag of a name.
+// FlagNamed returns the flag with the given name.
 func FlagNamed(name string) (flag Flags, known bool) {
 	for i, n := range flagNames {
 		if n == name {
@@ -104,8 +105,8 @@ type Registry struct {
 	bytes     int
 }
 
-// Add adds a function. refusal is the error text, without a code, if it cannot
-// be added.
+// Add adds a function. If the function cannot be added, refusal is the error
+// text, without a code.
 func (r *Registry) Add(f Function) (refusal string) {
 	if !ValidName(f.Name) {
 		return MsgName
@@ -176,7 +177,8 @@ func (s *Set) Scan(f func(lib *Library) bool) {
 	s.names.Scan(func(_ string, lib *Library) bool { return f(lib) })
 }
 
-// Find returns a function and its library, or nil if no function has the name.
+// Find returns the library that has a function with the given name, and the
+// function. Both are nil if there is no such function.
 func (s *Set) Find(name []byte) (*Library, *Function) {
 	p, ok := s.members.Get(strings.ToLower(string(name)))
 	if !ok {
@@ -198,7 +200,7 @@ func (s *Set) taken(lib *Library, replaced func(library string) bool) (function 
 }
 
 // Replace adds a library and removes the library of the same name, if there is
-// one. refusal is the error text if the library cannot be added.
+// one. If the library cannot be added, refusal is the error text.
 func (s *Set) Replace(lib *Library) (refusal string) {
 	name := s.taken(lib, func(name string) bool { return name == lib.Name })
 	switch {

@@ -27,7 +27,8 @@ type place struct {
 	key string
 }
 
-// TestSet compares a Set with a map, also after a clone was changed.
+// TestSet compares a Set with a map through random changes. It also checks that
+// a clone keeps its delays when the original changes.
 func TestSet(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var s Set

@@ -9,7 +9,7 @@ import (
 )
 
 // TestOldest checks that Oldest keeps the locks with the lowest tokens, in
-// whatever order they are added.
+// whatever order the locks are added.
 func TestOldest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, 7, 100, 1000} {
@@ -41,8 +41,9 @@ func TestOldest(t *testing.T) {
 	}
 }
 
-// TestPages checks that Find returns only locks that a walk found for the same
-// query, for a range of tokens that contains from, and at most maxAge ago.
+// TestPages checks that Find returns only locks that a walk has found at most
+// maxAge ago, for the same query, and for a range of tokens that contains the
+// parameter from.
 func TestPages(t *testing.T) {
 	var p Pages
 	a, b := Query{Match: "a*"}, Query{Match: "b*"}

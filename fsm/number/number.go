@@ -1,6 +1,6 @@
 // Package number parses and prints numbers exactly as Redis does: integers,
 // doubles, and the x87 long doubles that INCRBYFLOAT adds. The digits do not
-// depend on the processor, so all nodes print the same.
+// depend on the processor, so all nodes print the same digits.
 package number
 
 import (
@@ -11,9 +11,9 @@ import (
 	"unsafe"
 )
 
-// ParseInt parses a decimal as strictly as Redis does. The only sign that it
-// accepts is '-'. It rejects leading zeros, blanks and numbers that exceed 64
-// bits.
+// ParseInt parses a decimal integer as strictly as Redis does. The only sign
+// that it accepts is '-'. It rejects leading zeros, blanks and numbers that
+// exceed 64 bits.
 func ParseInt(b []byte) (n int64, ok bool) {
 	s := unsafe.String(unsafe.SliceData(b), len(b)) // safe, because strconv does not keep it
 	if len(s) == 0 || len(s) > 20 {
@@ -34,9 +34,10 @@ func ParseInt(b []byte) (n int64, ok bool) {
 // in which Redis adds for INCRBYFLOAT. With this width, 0.1 + 0.2 is 0.3.
 const LongDoubleBits = 64
 
-// The range of exponents of a long double, in the convention of big.Float:
-// 2^16384 is about 1.19e4932, and half of the smallest positive number is
-// 2^-16446.
+// These constants are the range of the exponents that big.Float.MantExp returns
+// for long doubles. All finite long doubles are below 2^16384, about 1.19e4932.
+// The smallest positive long double is 2^-16445. Only numbers of at least half
+// of it, 2^-16446, are rounded to it and not to zero.
 const (
 	maxLongDoubleExp = 16384
 	minLongDoubleExp = -16445

@@ -95,8 +95,8 @@ func appendBacklen(b []byte, n int) []byte {
 }
 
 // backlenSize returns the number of bytes that the encoded form of a size
-// takes. As in Redis, the largest size that would fit into two to four bytes
-// takes one byte more.
+// takes. As in Redis, the largest sizes that would fit into two, three and four
+// bytes take one byte more.
 func backlenSize(n int) int {
 	switch {
 	case n < 1<<7:
@@ -149,8 +149,8 @@ func (p *packed) next() []byte {
 }
 
 // openListpack checks a whole listpack and returns its content. ok is false if
-// the listpack is not well-formed. The caller can therefore use the elements
-// without further checks.
+// the listpack is not well-formed. If ok is true, the caller can use the
+// elements without further checks.
 func openListpack(b []byte) (p packed, ok bool) {
 	if len(b) < listpackHead+1 || uint64(binary.LittleEndian.Uint32(b)) != uint64(len(b)) || b[len(b)-1] != packEnd {
 		return p, false

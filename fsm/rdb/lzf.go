@@ -19,9 +19,9 @@ const (
 )
 
 // lzf compresses texts to exactly the bytes that liblzf gives in its usual
-// build. If there are several repetitions to choose from, the choice depends on
-// the position at which the hash table last recorded the next three bytes, so
-// the table works like the table of liblzf.
+// build. If the next three bytes have occurred several times, lzf repeats from
+// the position that the hash table recorded last, so the table works like the
+// table of liblzf.
 //
 // An lzf compresses many texts with one table. The positions of each text begin
 // after those of the previous text, so that the table need not be cleared.
@@ -32,8 +32,9 @@ type lzf struct {
 }
 
 // compress returns the compressed form of a text, which is valid until the next
-// call. ok is false if the compressed form would not be more than four bytes
-// shorter than the text.
+// call. If ok is true, the compressed form is at least four bytes shorter than
+// the text. As in liblzf, ok may be false although the compressed form would be
+// just short enough.
 func (z *lzf) compress(in string) (out []byte, ok bool) {
 	if len(in) <= 4 {
 		return nil, false

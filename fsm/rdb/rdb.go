@@ -40,8 +40,9 @@ const (
 	typeStreamListpacks = 19
 )
 
-// The first two bits of a length, and the codes that replace the length if a
-// string is not stored as plain bytes.
+// These are the first bits of a length, and the codes that replace the length
+// if a string is not stored as plain bytes. len6, len14 and encoded use two
+// bits of the first byte; len32, len64 and the codes are the whole first byte.
 const (
 	len6    = 0
 	len14   = 1 << 6
@@ -66,11 +67,12 @@ const (
 	quicklistPacked = 2
 )
 
-// These are costs, in steps of package fsm. A step takes about 10 ns.
+// These constants determine costs, in steps of package fsm. A step takes about
+// 10 ns.
 const (
 	compressBytes = 2  // bytes per step, if they are compressed
 	scanBytes     = 8  // bytes per step, if they are scanned one by one
-	stepsPart     = 16 // for an entry of a stream, and for each of its fields and values
+	stepsPart     = 16 // steps per entry of a stream, and per field and value
 )
 
 // Writer writes values.
@@ -161,8 +163,8 @@ func (w *Writer) number(n int32) {
 	}
 }
 
-// blob writes bytes as Text does, without copying them. The caller must not
-// change b afterward.
+// blob writes bytes as Text does. The string that it passes to Text shares the
+// memory of b, and Text does not keep the string.
 func (w *Writer) blob(b []byte) { w.Text(unsafe.String(unsafe.SliceData(b), len(b))) }
 
 // Limits bound the value that a Reader reads. Every node restores a payload
@@ -174,7 +176,9 @@ type Limits struct {
 	// Unfolded is the largest number of bytes by which a value may exceed its
 	// payload, which may be compressed.
 	Unfolded int
-	// Elements is the largest number of elements of all collections.
+	// Elements is the largest number of elements that the Reader reads. In a
+	// stream, entries, fields, values, groups, consumers and pending entries
+	// count as elements.
 	Elements int
 }
 
@@ -214,8 +218,9 @@ func (r *Reader) stop(err error) {
 	r.b = nil
 }
 
-// Reject makes the payload invalid because of an element that was read. It
-// replaces an error of a later element.
+// Reject makes the payload invalid because of its elements, for example if two
+// of them are equal. Err then returns ErrFormat, even if there was another
+// error before.
 func (r *Reader) Reject() { r.b, r.err = nil, ErrFormat }
 
 func (r *Reader) failed() bool { return r.err != nil }

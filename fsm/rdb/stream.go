@@ -12,15 +12,16 @@ import (
 // listpack begins with the number of its entries, the number of its deleted
 // entries and the field names of the first entry.
 
-// Flags of an entry in a listpack.
+// These are the flags of an entry in a listpack.
 const (
 	entryDeleted    = 1
-	entrySameFields = 2 // the fields are those of the first entry, so only values follow
+	entrySameFields = 2 // the field names are those of the first entry, so only values follow
 )
 
-// These are the limits of a listpack of a stream, which Redis calls a node of the
-// stream. An entry begins a new listpack if the last one has streamNodeEntries
-// entries, or if it would reach streamNodeBytes bytes with the entry.
+// These are the limits of a listpack of a stream, which Redis calls a node of
+// the stream. An entry begins a new listpack if the last listpack has
+// streamNodeEntries entries, or if the size of the last listpack and the bytes
+// of the entry's fields and values add up to at least streamNodeBytes.
 const (
 	streamNodeEntries = 100
 	streamNodeBytes   = 4 << 10
@@ -271,8 +272,8 @@ func (s *streamReader) node(master stream.ID) {
 	}
 }
 
-// entry reads an entry and reports whether the entry was deleted. It appends an
-// entry that was not deleted to the stream.
+// entry reads an entry and reports whether the entry was deleted. If it was not
+// deleted, the method appends it to the stream.
 func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (deleted bool) {
 	flags := l.integer()
 	e := stream.Entry{ID: stream.ID{Ms: master.Ms + uint64(l.integer()), Seq: master.Seq + uint64(l.integer())}}
@@ -317,8 +318,8 @@ func (s *streamReader) entry(l *packReader, master stream.ID, names []string) (d
 	return false
 }
 
-// packReader reads elements of a listpack that may have fewer elements than
-// expected.
+// packReader reads the elements of a listpack. It stops the Reader if the
+// listpack has fewer elements than expected.
 type packReader struct {
 	packed
 	r *Reader

@@ -48,8 +48,8 @@ func (w *Writer) SmallHash(v *container.Dict[string]) {
 	w.blob(l.bytes())
 }
 
-// SortedSet writes a sorted set, whose members are in the order of their
-// scores.
+// SortedSet writes a sorted set. The members in v are in ascending order of
+// their scores. As Redis does, SortedSet writes them in descending order.
 func (w *Writer) SortedSet(v *container.Seq[container.Scored]) {
 	w.Byte(typeZSet)
 	w.length(uint64(v.Len()))
@@ -112,8 +112,8 @@ func (w *Writer) Intset(v *container.Dict[struct{}]) {
 	w.blob(b)
 }
 
-// The limits of the nodes of a list. The nodes are as large as they become in
-// Redis when elements are appended to the list.
+// These constants limit the nodes of a list. The nodes are as large as they
+// become in Redis when elements are appended to the list.
 const (
 	listNodeBytes = 8 << 10
 	// listElement is added to the size of each element to estimate the size of
@@ -159,7 +159,7 @@ const (
 	Stream
 )
 
-// Type reads the type of a value. The value that follows has to be read by
+// Type reads the type of a value. The caller must then read the value with
 // Text, Elements, Scores or Stream, depending on the type.
 func (r *Reader) Type() Type {
 	switch r.kind = r.Byte(); r.kind {
@@ -236,7 +236,8 @@ func (r *Reader) add(to Adder, width int, part func() []byte) {
 	}
 }
 
-// texts reads a number of elements, each of width strings.
+// texts reads the number of elements, and then the elements, each of width
+// strings.
 func (r *Reader) texts(add Adder, width int) {
 	for n := r.count(width); n > 0 && !r.failed(); n-- {
 		r.add(add, width, r.Text)
@@ -310,8 +311,8 @@ func (r *Reader) Scores(add func(member []byte, score float64) error) {
 	}
 }
 
-// score reads a score that is a text with its size in front. The three largest
-// sizes are not sizes; they stand for NaN and the infinities.
+// score reads the size of a text and the text, which is a score. In place of a
+// size, 253 stands for NaN, and 254 and 255 for the infinities.
 func (r *Reader) score() float64 {
 	switch n := r.Byte(); n {
 	case 253: // not a number

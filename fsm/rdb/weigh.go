@@ -11,12 +11,12 @@ type Weight struct {
 	Bytes int
 }
 
-// Weigh returns the cost of restoring the value in b. It neither uncompresses
-// the value nor looks at each element of the packed parts, so it takes much
-// less time than restoring. It trusts the number of elements in the head of a
-// packed part. This is safe, because a Reader refuses a part with a wrong
-// number before it adds an element. If b is not valid, Weigh returns the weight
-// of the bytes before the error.
+// Weigh returns the cost of restoring the value in b. It uncompresses only the
+// heads of the packed parts and does not look at each of their elements, so it
+// takes much less time than restoring. It trusts the number of elements in the
+// head of a packed part. This is safe, because a Reader refuses a part with a
+// wrong number before it adds an element. If b is not valid, Weigh returns the
+// weight of the bytes before the error.
 func Weigh(b []byte, limits Limits) (w Weight) {
 	r := NewReader(b, limits)
 	t := r.Type()
@@ -68,8 +68,8 @@ func (r *Reader) weigh(w *Weight, t Type) {
 	}
 }
 
-// skimTexts counts the bytes that the texts of a collection need beyond the
-// payload, because they are compressed.
+// skimTexts skips the n elements of a collection, and counts the bytes of their
+// texts after they have been uncompressed.
 func (r *Reader) skimTexts(w *Weight, n int, t Type) {
 	width := 1
 	if t == Hash {
@@ -160,8 +160,8 @@ func (r *Reader) skim(w *Weight, count countFunc) {
 	w.Elements += most
 }
 
-// lzfHead decompresses LZF data until it has at least size bytes. It returns fewer
-// bytes if the text is shorter or if the data is not valid.
+// lzfHead decompresses LZF data until the text has at least size bytes. It
+// returns fewer bytes if the whole text is shorter or if the data is not valid.
 func lzfHead(in []byte, size int) (out []byte) {
 	for len(in) > 0 && len(out) < size {
 		token := int(in[0])

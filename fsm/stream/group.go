@@ -129,7 +129,7 @@ func (s *Stream) holed(id ID) bool {
 }
 
 // ReadUpTo estimates how many of the entries that were ever added have an ID of
-// at most id. It returns UnknownRead if it cannot know.
+// at most id. It returns UnknownRead if it cannot determine the number.
 func (s *Stream) ReadUpTo(id ID) int64 {
 	added, last := int64(s.Added), s.Last
 	switch {

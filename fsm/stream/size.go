@@ -2,8 +2,8 @@ package stream
 
 import "github.com/holdfast-kv/holdfast/fsm/container"
 
-// The methods in this file implement container.Sized. The numbers of words are
-// the sizes of the structs.
+// The methods in this file implement container.Sized. The constants words are
+// the sizes of the structs, in words of eight bytes.
 
 // Bytes returns the approximate memory of the entry, in bytes.
 func (e *Entry) Bytes() int64 {
@@ -27,8 +27,9 @@ func (k *Consumer) Bytes() int64 {
 	return container.ItemBytes(words) + container.TextBytes(len(k.Name)) + k.Pending.Bytes()
 }
 
-// Bytes returns the approximate memory of the pending entry, in bytes. All
-// pending entries of a consumer share its name.
+// Bytes returns the approximate memory of the pending entry, in bytes. It does
+// not count the name of the consumer, which all of the consumer's pending
+// entries share.
 func (p *PendingEntry) Bytes() int64 {
 	const words = 7
 	return container.ItemBytes(words)

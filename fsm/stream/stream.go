@@ -54,8 +54,8 @@ type Entry struct {
 	Fields []string // alternately a field and its value
 }
 
-// lengthBytes is the maximum size of the length of a string in an entry of a
-// snapshot.
+// lengthBytes is the maximum size, in bytes, of the encoded length of a string
+// in a stream entry of a snapshot.
 const lengthBytes = 4
 
 // Size returns the maximum number of bytes that the fields and values take in a
@@ -68,8 +68,8 @@ func (e *Entry) Size() int {
 	return n
 }
 
-// Info is the state of a stream in addition to its entries. XSETID can set other
-// values.
+// Info is the state of a stream in addition to its entries and groups. XSETID
+// can set each of these fields to another value.
 type Info struct {
 	Last       ID     // the ID of the last entry that was ever added
 	MaxDeleted ID     // the greatest ID of an entry that XDEL removed
@@ -106,8 +106,8 @@ func ParseID(arg []byte, missing uint64, strict bool) (id ID, ok bool) {
 	return id, ok
 }
 
-// ParseUint parses a decimal. Unlike number.ParseInt, it accepts leading
-// blanks, a plus sign and leading zeros.
+// ParseUint parses a decimal integer that is not negative. Unlike
+// number.ParseInt, it accepts leading blanks, a plus sign and leading zeros.
 func ParseUint(s string) (uint64, bool) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimLeft(s, " \t\n\v\f\r"), "+"), 10, 64)
 	return n, err == nil

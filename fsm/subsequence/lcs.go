@@ -38,12 +38,12 @@ func Length(a, b string, m Meter) int {
 	return int(row[len(b)])
 }
 
-// Table is the table of the lengths of the longest common subsequences of
-// all pairs of prefixes of two strings, reduced to what is needed to walk back
+// Table is the table of the lengths of the longest common subsequences of all
+// pairs of prefixes of two strings, reduced to what is needed to walk back
 // through the table. Where the two bytes of a cell differ, the path back leads
 // up if the cell above is greater than the cell to the left, and left
-// otherwise. The table stores this decision as one bit for each cell. It stores
-// the lengths of only one row.
+// otherwise. The table stores this decision as one bit for each cell. It does
+// not store the lengths, of which NewTable needs only one row at a time.
 type Table struct {
 	a, b   string
 	up     []uint64
@@ -78,8 +78,8 @@ func NewTable(a, b string, m Meter) *Table {
 	return t
 }
 
-// upward reports whether the path back leads up from the cell of the bytes i
-// and j, which differ.
+// upward reports whether the path back leads up from the cell of byte i of the
+// first string and byte j of the second. The two bytes must differ.
 func (t *Table) upward(i, j int) bool {
 	at := i*len(t.b) + j
 	return t.up[at/64]>>(at%64)&1 != 0

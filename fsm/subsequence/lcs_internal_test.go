@@ -29,8 +29,7 @@ func TestLength(t *testing.T) {
 	}
 }
 
-// TestLength_Memory checks that LEN needs memory only in proportion to the
-// shorter string.
+// TestLength_Memory checks that Length does not allocate the whole table.
 func TestLength_Memory(t *testing.T) {
 	a, b := string(make([]byte, 4000)), string(make([]byte, 4000))
 	var before, after runtime.MemStats
