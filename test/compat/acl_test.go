@@ -125,7 +125,8 @@ func (p *pair) sameUser(name string) {
 
 // orderSubcommands sorts each sequence of rules that allow subcommands, and
 // each sequence of rules that deny some. Redis prints them in the order of a
-// hash table, which can grow between two users of the same reply.
+// hash table. The table can grow while Redis writes a reply, so the order can
+// differ between two users.
 func orderSubcommands(rules string) string {
 	words := strings.Split(rules, " ")
 	for i := 0; i < len(words); {
@@ -401,16 +402,17 @@ func TestACL_Scripts(t *testing.T) {
 			q.Do("EVAL \"" + body + "\" 0")
 			q.Do("EVAL_RO \"" + body + "\" 0")
 		}
-		// This script runs in its native form, with a key that the user must
-		// not access.
+		// Holdfast knows a native form of this script, but must interpret it
+		// for a user with rules. The user may only read b, and must not access
+		// c.
 		const release = "if redis.call(\\\"get\\\",KEYS[1]) == ARGV[1] then return redis.call(\\\"del\\\",KEYS[1]) " +
 			"else return 0 end"
 		p.setup("SET a 1", "SET b 2", "SCRIPT FLUSH")
 		q.Do("EVAL \""+release+"\" 1 a 1", "EVAL \""+release+"\" 1 b 2", "EVAL \""+release+"\" 1 c 2", "MULTI", "GET a",
 			"EVAL \""+release+"\" 1 a 1", "EVAL \"return redis.call('set','a','5')\" 0", "EXEC")
 		redis, holdfast := p.ask("ACL LOG 5")
-		// If a script takes longer than its budget, the leader runs it again,
-		// and counts the denials of each run.
+		// If a script takes longer than a script without a dry run may take,
+		// the leader runs it again, and counts the denials of each run.
 		client, counts := regexp.MustCompile(`, client.*`), regexp.MustCompile(`(?m)^(\d+) (.* lua )`)
 		a, b := client.ReplaceAllString(denials(t, redis[0]), ""), client.ReplaceAllString(denials(t, holdfast[0]), "")
 		least, got := counts.FindAllStringSubmatch(a, -1), counts.FindAllStringSubmatch(b, -1)

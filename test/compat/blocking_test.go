@@ -325,7 +325,7 @@ func playRandom(p *pair, r *rand.Rand) {
 		s.collect()
 	}
 	s.play("LRANGE x 0 -1", "LRANGE y 0 -1", "LRANGE z 0 -1", "ZRANGE x 0 -1", "ZRANGE y 0 -1", "ZRANGE z 0 -1")
-	for _, name := range names { // a client that is still blocked must be blocked on both servers
+	for _, name := range names { // closing the connections ends the remaining waits on both servers
 		if _, busy := s.waiting[name]; busy {
 			for _, end := range []*conn{s.client(name).redis, s.client(name).holdfast} {
 				end.close()

@@ -18,8 +18,8 @@ func TestExpire(t *testing.T) {
 				"9223372036854775807", "9223372036854775", "-9223372036854775808", "99999999999999999999"} {
 				for _, name := range []string{"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"} {
 					for _, life := range ttlSetups {
-						// The key is created again because the previous command may
-						// have deleted it on one server only.
+						// The key is created again because the previous command
+						// may have deleted it on one server only.
 						p.DoPipelined("SET k v", life, name+" k "+ttl+options, "EXISTS k")
 						p.DoApprox(1000, "PTTL k")
 					}

@@ -175,9 +175,9 @@ func (g geo) shape() string {
 	return "BYBOX " + g.length() + " " + g.length() + " " + g.unit()
 }
 
-// compareMetres compares replies with distances. The C library that Redis uses
-// computes sines with other rounding errors on other processors. So a distance
-// may differ by one unit of its last digit. A distance near half of the Earth's
+// compareMetres compares replies with distances. The rounding errors of sines
+// in the C library that Redis uses depend on the processor. So a distance may
+// differ by one unit of its last digit. A distance near half of the Earth's
 // circumference may differ by more, because a rounding error of 1e-16 changes
 // it by 20 cm. compareMetres reports whether the replies are equal.
 func (p *pair) compareMetres(line, redis, holdfast string) bool {

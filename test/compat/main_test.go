@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// All tests use the same two servers. A test that depends on the data begins with
-// FLUSHALL (see both).
+// All tests use the same two servers. A test that depends on the data begins
+// with FLUSHALL (see both).
 var (
 	redisSocket  string // "" if there is no redis-server
 	holdfastAddr string

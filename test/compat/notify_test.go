@@ -14,7 +14,7 @@ type subscriber struct {
 	n     int   // number of fence messages so far
 }
 
-// listen subscribes a pair to patterns.
+// listen returns a subscriber to patterns. p sends the commands.
 func (p *pair) listen(patterns ...string) *subscriber {
 	p.t.Helper()
 	e := &subscriber{p: newPair(p.t, p.proto), other: p}

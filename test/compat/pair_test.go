@@ -157,7 +157,7 @@ func sorted(raw string) string {
 }
 
 // DoApprox is like Do, for replies that depend on the time. Integers that are
-// not negative may differ by tolerance. All other replies must be equal.
+// not negative may differ by up to tolerance. All other replies must be equal.
 func (p *pair) DoApprox(tolerance int64, lines ...string) {
 	p.t.Helper()
 	redis, holdfast := p.ask(lines...)

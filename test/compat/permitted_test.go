@@ -7,7 +7,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// difference is a reply that may differ from that of Redis.
+// difference is a permitted difference: Holdfast must give this reply to the
+// line, and Redis gives another one.
 type difference struct {
 	line  string
 	reply string // reply of Holdfast, without the last line end

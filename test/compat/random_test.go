@@ -61,8 +61,8 @@ func randomLine(rng *rand.Rand) string {
 	num := func() string {
 		return pick("0", "1", "-1", "2", "-3", "5", "100", "9223372036854775807", "-9223372036854775808", "x", "1.5")
 	}
-	// The range is wide, so that two times are almost never equal: whether EXPIRE
-	// GT replaces an equal time to live depends on the millisecond.
+	// The range is wide, so that two times are almost never equal: whether
+	// EXPIRE GT replaces an equal time to live depends on the millisecond.
 	far := func() string { return strconv.Itoa(100 + rng.IntN(1e6)) }
 	at := func() string { return pick("1", "99999999999", "88888888888") }
 	life := func() string {
@@ -153,8 +153,8 @@ func randomLine(rng *rand.Rand) string {
 	return fmt.Sprintf("SET %s %d", key(), rng.IntN(20000)-10000)
 }
 
-// TestRandom_Collections is like TestRandom, with fewer types of keys, so that
-// more commands meet a key of the right type.
+// TestRandom_Collections is like TestRandom, but sends only commands on
+// collections, so that more commands meet a key of the right type.
 func TestRandom_Collections(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(*randomSeed, 77+uint64(p.proto)))
@@ -210,7 +210,8 @@ func (d collectionDraw) score() string {
 		"0.30000000000000004")
 }
 
-// key draws a key of the type, and sometimes one of any type.
+// key draws a key for the type with the letter own, and sometimes a key for any
+// type.
 func (d collectionDraw) key(own string) string {
 	if d.IntN(12) == 0 {
 		return d.pick("h", "l", "s", "z", "t")

@@ -44,7 +44,7 @@ func TestScan_Whole(t *testing.T) {
 	})
 }
 
-// TestGlob matches random patterns with random keys. It uses KEYS to match.
+// TestGlob matches random keys against random patterns, with the command KEYS.
 func TestGlob(t *testing.T) {
 	both(t, func(p *pair) {
 		rng := rand.New(rand.NewPCG(7, uint64(p.proto)))

@@ -110,7 +110,7 @@ func TestScript_AllOrNothing(t *testing.T) {
 }
 
 // TestScript_Native calls scripts that Holdfast runs in a native form, and
-// compares the results with those of Redis. It then makes the same calls of a
+// compares the results with those of Redis. It then makes the same calls with a
 // copy of each script. The copy has another SHA1, so Holdfast interprets it.
 // The arguments include those that libraries send, and invalid ones.
 func TestScript_Native(t *testing.T) {
@@ -181,7 +181,7 @@ type scriptRecorder struct {
 	bodies *[]string
 }
 
-// Do implements redis.Conn. The script cache of Redis is empty at first, so the
+// Do implements redis.Conn. It answers every EVALSHA with NOSCRIPT, so that the
 // library falls back to EVAL, which contains the text.
 func (l *scriptRecorder) Do(cmd string, args ...any) (any, error) {
 	if cmd == "EVAL" {

@@ -211,8 +211,9 @@ func TestTracking_Redirect(t *testing.T) {
 		if proto == 2 {
 			c.Do("GET k")
 			w.Do("SET k v") // the other connection has no subscription yet
-			// The node handles events in the order of the log, so it has handled the
-			// event of SET when another connection gets a later message.
+			// The node handles events in the order of the log, so it has
+			// handled the event of SET when another connection gets a later
+			// message.
 			later := newPair(t, 2)
 			later.Do("SUBSCRIBE later")
 			w.Do("PUBLISH later m")

@@ -8,8 +8,8 @@ import (
 )
 
 // TestVersion_Promise checks that docs/operations.md lists exactly the commands
-// of the reported redis_version that Holdfast does not have. The list may omit the
-// replication commands, which Holdfast refuses.
+// of the reported redis_version that Holdfast does not have. The list may omit
+// the replication commands, which Holdfast refuses.
 func TestVersion_Promise(t *testing.T) {
 	p := newPair(t, 2)
 	redis, holdfast := p.ask("COMMAND LIST")

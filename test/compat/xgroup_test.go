@@ -28,8 +28,8 @@ func withoutTimes(raw string) (rest string, times []int64) {
 	return idleTimes.ReplaceAllString(raw, "$1:time\r\n"), times
 }
 
-// DoTimes is like Do, for replies with times. The times may differ by five
-// seconds.
+// DoTimes is like Do, for replies with times. The times may differ by up to
+// five seconds.
 func (p *pair) DoTimes(lines ...string) {
 	p.t.Helper()
 	for _, line := range lines {

@@ -40,8 +40,9 @@ func TestPipeline_Abandoned(t *testing.T) {
 	}
 }
 
-// abandon sends a pipeline of scripts that count, and closes the connection when
-// the first script has run. It returns how many of the scripts were executed.
+// abandon sends a pipeline of scripts that increment a key, and closes the
+// connection when the first script has run. It returns how many of the scripts
+// were executed.
 func abandon(t *testing.T, n *process.Node, key, reply string, scripts int) (count int) {
 	t.Helper()
 	conn, err := respwire.Dial(t.Context(), "tcp", n.Clients)

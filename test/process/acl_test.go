@@ -156,8 +156,9 @@ func TestACL_File(t *testing.T) {
 	wantContains(t, "error", refusesToStart(t, n), "--acl-file", file)
 }
 
-// TestACL_RequirePass checks that --requirepass is the default user's password
-// until a client changes the user. After that, all nodes use the changed user.
+// TestACL_RequirePass sets the password of the default user with CONFIG SET.
+// All nodes must then demand this password, and a node that starts with another
+// password in --requirepass must ignore the flag and log that.
 func TestACL_RequirePass(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "CONFIG", "SET", "requirepass", "one")

@@ -110,8 +110,8 @@ func TestMember_Add(t *testing.T) {
 }
 
 // TestMember_AliveElsewhere starts a second process with the id of a running
-// node. The process says that the node runs elsewhere, and does not advise to
-// remove it.
+// node. The process says that the node runs elsewhere, and does not advise the
+// operator to remove the node.
 func TestMember_AliveElsewhere(t *testing.T) {
 	c := startCluster(t)
 	for _, o := range []*process.Node{c.settled(), c.others(c.leader())[0]} {
@@ -164,8 +164,8 @@ func TestSecret(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// TestSecret_Create starts three nodes at the same time that are all configured
-// to create the secret. They agree on one secret.
+// TestSecret_Create starts three nodes at the same time. All of them are
+// configured to create the secret, and they agree on one secret.
 func TestSecret_Create(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "shared")
 	c := newCluster(t, process.Config{Args: []string{"--cluster-secret-file", secret, "--cluster-secret-create"}})

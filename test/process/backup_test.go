@@ -65,9 +65,9 @@ func (c *cluster) awaitGrant(n *process.Node, key string) {
 	}
 }
 
-// TestBackup_DuringFailover takes backups under load while leaders are killed with
-// kill -9. A backup either fails and leaves no file, or is complete. No client
-// notices a backup.
+// TestBackup_DuringFailover takes backups under load while leaders are killed
+// with kill -9. A backup either fails and leaves no file, or is complete. No
+// client notices a backup.
 func TestBackup_DuringFailover(t *testing.T) {
 	c := startCluster(t)
 	dir := t.TempDir()
@@ -112,8 +112,9 @@ func TestBackup_DuringFailover(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// TestRestore_NamedUser restores a backup as a user that the backup replaces. The
-// client gets the reply, whichever node it uses, and prints the settings.
+// TestRestore_NamedUser restores a backup as a user that the backup replaces.
+// The command gets the reply, whichever node it uses, and prints the settings
+// that the backup has changed.
 func TestRestore_NamedUser(t *testing.T) {
 	dir := t.TempDir()
 	users := writeSecret(t, filepath.Join(dir, "users.acl"), "user admin on >root ~* &* +@all")
@@ -142,7 +143,7 @@ func TestRestore_NamedUser(t *testing.T) {
 		}
 		wantContains(t, "restore", o.out, "restored 1 keys", `setting lock-delay is now "", it was "`+delay+`"`)
 		// When a node replaces the user, it ends the connections of this user.
-		// Wait for that, so that later logins last.
+		// Wait for that, so that the node does not end later logins.
 		for _, other := range others {
 			waitClosed(t, other, "the connection of a replaced user")
 		}
@@ -152,8 +153,8 @@ func TestRestore_NamedUser(t *testing.T) {
 	}
 }
 
-// restartsQuietly checks that a node that starts again does not log an old quarantine
-// and an old restore again.
+// restartsQuietly checks that a node that starts again does not log an old
+// quarantine and an old restore again.
 func (c *cluster) restartsQuietly(n *process.Node) {
 	c.t.Helper()
 	kill(c.t, n)
@@ -172,7 +173,8 @@ func (c *cluster) restartsQuietly(n *process.Node) {
 // down. When that node is back, it has the data too. Tokens rise, the lease
 // clock does not go back, and no lock is granted during the quarantine. A
 // second backup is restored into a fresh cluster, whose lease clock is earlier.
-// No entry of the fresh cluster may have a time earlier than its lease clock.
+// No entry of the fresh cluster may have a time before the cluster's lease
+// clock.
 func TestRestore_NodeDown(t *testing.T) {
 	c := startCluster(t)
 	n := c.leader()
@@ -235,9 +237,9 @@ func TestRestore_NodeDown(t *testing.T) {
 	restoreFresh(t, c, second, after)
 }
 
-// TestRestore_QuarantineEndsWhileDown kills a node during the quarantine. The node
-// then gets a snapshot in place of the entry that ends the quarantine, and must
-// still log the end.
+// TestRestore_QuarantineEndsWhileDown kills a node during the quarantine. The
+// node then gets a snapshot in place of the entry that ends the quarantine, and
+// must still log the end.
 func TestRestore_QuarantineEndsWhileDown(t *testing.T) {
 	c := startCluster(t, "--trailing-bytes", "1", "--snapshot-bytes", "1gb")
 	n := c.leader()
@@ -269,7 +271,8 @@ func (c *cluster) logs(n *process.Node, text string) {
 	}
 }
 
-// restoreFresh restores a backup into a fresh cluster. before is the content of the backup.
+// restoreFresh restores a backup into a fresh cluster. before describes the
+// backup.
 func restoreFresh(t *testing.T, fresh *cluster, file string, before inspected) {
 	t.Helper()
 	run(t, "restore", file, "--addr", fresh.Nodes[0].Clients, "--quarantine", "0")
@@ -288,9 +291,9 @@ func restoreFresh(t *testing.T, fresh *cluster, file string, before inspected) {
 	}
 }
 
-// TestRecover_OneOfThree kills all nodes with kill -9 and makes a new cluster from
-// the data of one of them. The old directory remains as it was, and the old nodes
-// cannot join the new cluster.
+// TestRecover_OneOfThree kills all nodes with kill -9 and makes a new cluster
+// from the data of one of them. The old directory remains as it was, and the
+// old nodes cannot join the new cluster.
 func TestRecover_OneOfThree(t *testing.T) {
 	c := startCluster(t)
 	n := c.leader()

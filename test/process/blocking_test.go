@@ -33,7 +33,8 @@ type popped struct {
 	err     error
 }
 
-// pop waits for an element of the list queue, for at most waitLimit.
+// pop waits for an element of the list with the name queue, for at most
+// waitLimit.
 func pop(conn *respwire.Conn, n *process.Node) popped {
 	conn.Limit = waitLimit
 	reply, err := respwire.NoError(conn.Do("BLPOP", "queue", "0"))
@@ -46,7 +47,8 @@ func pop(conn *respwire.Conn, n *process.Node) popped {
 	return popped{n, "", fmt.Errorf("BLPOP: %v", reply)}
 }
 
-// waitLimit is how long the clients of these tests wait at most.
+// waitLimit bounds how long a test with few clients may take. A test with
+// hundreds of clients may take twice as long.
 const waitLimit = time.Minute
 
 // TestBlocking_KillOfLeader lets clients of all three nodes wait for elements
@@ -133,9 +135,9 @@ func TestBlocking_Stop(t *testing.T) {
 	want(t, stay, "(integer) 1", "LLEN", "queue")
 }
 
-// TestBlocking_ManyRevoked: when a user loses its rights, all waits of its clients
-// end, although the nodes need several entries of the log for so many clients. No
-// element that is pushed after the change reaches these clients.
+// TestBlocking_ManyRevoked: when a user loses its rights, all waits of its
+// clients end, although the cluster needs several log entries to end so many.
+// No element that is pushed after the change reaches these clients.
 func TestBlocking_ManyRevoked(t *testing.T) {
 	c := startCluster(t)
 	const each = 700
@@ -178,9 +180,10 @@ func TestBlocking_ManyRevoked(t *testing.T) {
 	want(t, far, "(integer) 100", "LLEN", "queue")
 }
 
-// TestBlocking_ManyReaders: an entry of a stream reaches all clients of all
-// nodes that wait for it, although the nodes need several entries of the log to
-// serve so many clients and no other client sends commands.
+// TestBlocking_ManyReaders: a new entry of a stream reaches all clients that
+// wait for it, on all nodes. This holds although the cluster needs several log
+// entries to serve so many clients, and although no other client sends
+// commands.
 func TestBlocking_ManyReaders(t *testing.T) {
 	c := startCluster(t)
 	const each = 400

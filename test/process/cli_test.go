@@ -72,7 +72,8 @@ func (c flagCases) secret(name, text string, mode os.FileMode) string {
 	return path
 }
 
-// tls returns the flags that turn TLS on, with a certificate that the test made.
+// tls returns the flags that turn TLS on, with a certificate that the test
+// made.
 func (c flagCases) tls() []string {
 	a := newAuthority(c.t)
 	cert, key := a.issue("n1", 2)
@@ -87,7 +88,7 @@ func (c flagCases) serve(more ...string) []string {
 		"--peer-addr", c.peer, "--http-addr", process.Loopback(c.base + 2), "--peers", "n1=" + c.peer}, more...)
 }
 
-// addresses contains wrong names and addresses of nodes.
+// addresses returns cases with wrong names and addresses of nodes.
 func (c flagCases) addresses() []flagCase {
 	return []flagCase{
 		{"no node id", nil, []string{"serve", "--data-dir", c.dir}, []string{"--node-id is missing"}},
@@ -126,7 +127,7 @@ func (c flagCases) addresses() []flagCase {
 	}
 }
 
-// values contains values that a flag does not accept.
+// values returns cases with values that a flag does not accept.
 func (c flagCases) values() []flagCase {
 	return []flagCase{
 		{"heartbeat of nothing", nil, c.serve("--heartbeat-timeout", "0"), []string{"--heartbeat-timeout", "at least"}},
@@ -155,8 +156,8 @@ func (c flagCases) values() []flagCase {
 	}
 }
 
-// secretFiles contains wrong secrets, and addresses that need a secret or a
-// password.
+// secretFiles returns cases with wrong secrets, and with addresses that need a
+// secret or a password.
 func (c flagCases) secretFiles() []flagCase {
 	return []flagCase{
 		{"peer address in the open", nil, c.serve("--peer-addr", "0.0.0.0:7379", "--advertise-peer-addr", c.peer),
@@ -198,7 +199,8 @@ func (c flagCases) secretFiles() []flagCase {
 	}
 }
 
-// words contains wrong commands, flags, environment variables and files.
+// words returns cases with wrong commands, flags, environment variables and
+// files.
 func (c flagCases) words() []flagCase {
 	return []flagCase{
 		{"member added without address", nil, []string{"member", "add", "n4"},
@@ -276,7 +278,7 @@ func TestServe_AddressInUse(t *testing.T) {
 	want(t, n, "OK", "SET", "k", "v")
 }
 
-// TestServe_Environment runs a node with environment variables alone, and
+// TestServe_Environment configures a node with environment variables, and
 // checks that a flag takes precedence over its variable.
 func TestServe_Environment(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1,
@@ -408,7 +410,7 @@ func TestStatus(t *testing.T) {
 		wantLine(t, o.out, n.ID, n.Clients, n.Peers, n.HTTP)
 	}
 
-	// One node is down. A stopped node must not delay the reply for long.
+	// One node is down.
 	dead := c.others(leader)[0]
 	kill(t, dead)
 	members, code := status(t, leader)

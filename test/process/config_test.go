@@ -8,8 +8,8 @@ import (
 )
 
 // TestConfig_Kept sets parameters, most of which Holdfast stores without any
-// effect. All nodes must show the same values, even after the death of the leader
-// and after a restart.
+// effect. All nodes must show the same values, even after the death of the
+// leader and after its restart.
 func TestConfig_Kept(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()

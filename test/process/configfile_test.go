@@ -20,8 +20,9 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestServe_ConfigFile runs a node with a configuration file alone, and checks
-// that flags and variables take precedence over it.
+// TestServe_ConfigFile configures a node with a configuration file, and checks
+// that flags take precedence over the file. It also runs config check on the
+// file.
 func TestServe_ConfigFile(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1, Env: []string{"HOLDFAST_LEADER_WAIT=4s"}})
 	n := c.Nodes[0]

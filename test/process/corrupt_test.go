@@ -77,8 +77,8 @@ func testCorruption(t *testing.T, store string) {
 			return file
 		}},
 	} {
-		// Damage the nodes one after the other. If the node leads, another node
-		// becomes leader when it stops.
+		// Damage the nodes one after the other. If n leads, another node
+		// becomes leader when n stops.
 		n := c.Nodes[i%3]
 		if strings.Contains(tt.name, "snapshot") {
 			want(t, n, "OK", "HOLDFAST", "SNAPSHOT")

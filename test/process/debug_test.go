@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// readBundle returns the files of an archive of "holdfast debug bundle", by their
-// names without the directory.
+// readBundle returns the files of an archive of "holdfast debug bundle", by
+// their names without the directory.
 func readBundle(t *testing.T, path string) map[string]string {
 	t.Helper()
 	f, err := os.Open(path)
@@ -118,7 +118,8 @@ func TestDebugBundle(t *testing.T) {
 	}
 	for name, body := range files {
 		for _, word := range []string{"canary", "name-of-a-key", "name-of-a-lock"} {
-			// Logs are copied, so they may contain names of keys, but no passwords.
+			// Logs are copied, so they may contain names of keys, but no
+			// passwords.
 			if strings.Contains(body, word) && (word == "canary" || !strings.HasPrefix(name, "logs/")) {
 				t.Errorf("%s contains %q", name, word)
 			}
@@ -150,8 +151,9 @@ func TestDebugBundle(t *testing.T) {
 	}
 }
 
-// checkManifest checks which files the manifest of an archive reports as missing, and that
-// the archive has all files that the manifest lists.
+// checkManifest checks that the manifest of an archive reports the given files
+// as missing, and that the archive has all files that the manifest lists. The
+// map missing has the end of a name as key, and a part of the error as value.
 func checkManifest(t *testing.T, files map[string]string, missing map[string]string) {
 	t.Helper()
 	var m struct {

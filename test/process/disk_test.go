@@ -159,9 +159,9 @@ func attach(t *testing.T, n *process.Node, args ...string) (detach func()) {
 	return detach
 }
 
-// TestDisk_Full fills the disk of the leader. As after a failure of the disk, the
-// node must end and another node must lead. The node must start again when the
-// disk has space.
+// TestDisk_Full fills the disk of the leader. As after a failure of the disk,
+// the node must end and another node must lead. The node must start again when
+// the disk has space.
 func TestDisk_Full(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to mount a small file system")
@@ -190,7 +190,7 @@ func TestDisk_Full(t *testing.T) {
 	// Without a reserve, a node fills its disk.
 	args := []string{"--disk-stall-timeout", stallTimeout.String(), "--disk-reserve", "0"}
 	c := newCluster(t, process.Config{Starter: starter, Args: args})
-	t.Cleanup(starter.Close) // runs after the cluster's cleanup: no process may use the mount then
+	t.Cleanup(starter.Close) // runs before the cluster's cleanup, and kills the nodes, which use the mount
 	small := c.Nodes[0]
 	for i, a := range small.Args {
 		if a == small.Dir {

@@ -220,9 +220,9 @@ func TestImport_Interrupted(t *testing.T) {
 	want(t, c.Nodes[0], fmt.Sprintf("(integer) %d", keys), "DBSIZE")
 }
 
-// fillLarge writes a value of each collection type. Each value is too large to be
-// written with one command. fillLarge also writes a hash that is larger than an
-// argument of a command may be.
+// fillLarge writes a value of each collection type. Each value is too large for
+// one command. fillLarge also writes a hash that is larger than an argument of
+// a command may be.
 func fillLarge(t *testing.T, r *process.Node) {
 	t.Helper()
 	const filled = 20000
@@ -300,8 +300,8 @@ func TestImport_Large(t *testing.T) {
 	wantLarge(filepath.Join(dir, "dump.rdb"))
 }
 
-// withoutNodes returns the reply to XINFO STREAM without the lines about the nodes of
-// the radix tree.
+// withoutNodes returns the reply to XINFO STREAM without the lines about the
+// radix tree.
 func withoutNodes(reply string) string {
 	var lines []string
 	skip := false

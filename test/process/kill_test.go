@@ -70,10 +70,10 @@ func TestKill_LosesNothing(t *testing.T) {
 	}
 }
 
-// TestKill_AtAPoint starts a process with a failpoint set. The process kills
-// itself there. Before that, its log warns that it will do so. After a restart,
-// the node has the data that it had written but not acknowledged. verify/attack
-// covers all failpoints.
+// TestKill_AtAPoint starts a process with an armed failpoint. The process logs
+// at its start that it will kill itself, and kills itself at the failpoint.
+// After a restart, the node has the data that it had written but not
+// acknowledged. verify/attack covers all failpoints.
 func TestKill_AtAPoint(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1})
 	c.start()

@@ -213,8 +213,8 @@ func (l *load) excuse(yes bool) {
 	}
 }
 
-// excuseNode says for the clients of one node whether errors are expected from
-// now on.
+// excuseNode sets, for the clients of one node, whether errors are expected
+// from now on.
 func (l *load) excuseNode(n *process.Node, yes bool) {
 	for _, w := range l.writers {
 		if w.nodes[0] == n {
@@ -260,8 +260,9 @@ func (l *load) progress(n int64) {
 	}
 }
 
-// check ends the load. Then it reads through a node every key that was
-// acknowledged or refused.
+// check ends the load. Then it reads, through a node, the counters and every
+// key whose write was acknowledged or refused, and compares them with the
+// replies.
 func (l *load) check(n *process.Node) {
 	l.t.Helper()
 	l.end()

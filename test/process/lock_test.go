@@ -91,7 +91,8 @@ func checkTTL(t *testing.T, n *process.Node, key string, taken time.Time, ttl ti
 		// read the TTL before now.
 		low := ttl - time.Since(taken)
 		high := ttl - begun.Sub(taken) + lateBound
-		// TTL rounds to the nearest second, PTTL down to the millisecond.
+		// PTTL rounds up to a whole millisecond, and TTL rounds to the nearest
+		// second.
 		rounding := unit/2 + time.Millisecond
 		if got := time.Duration(left) * unit; got < low-rounding || got > min(high, ttl)+rounding {
 			t.Errorf("%s %s through %s: %v, want %v to %v", name, key, n.ID, got, low, min(high, ttl))
@@ -133,8 +134,8 @@ func TestLock_ExpiresLateNotEarly(t *testing.T) {
 			t.Fatalf("the lock still exists %v after its end", late)
 		}
 		if !restarted && time.Since(acked) > ttl/3 {
-			// The second leader is killed too, well before the lock
-			// expires.
+			// The second leader is killed too, unless it is n, well before
+			// the lock expires.
 			restarted = true
 			start(t, dead)
 			c.settled()

@@ -10,9 +10,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestLock_Delay checks that no client gets a lock during its delay, although the
-// leader is killed meanwhile. It also checks that the first client that waits gets
-// the lock when the delay ends, and that a delay survives a kill of all nodes.
+// TestLock_Delay checks that no client gets a lock during its delay, although
+// the leader is killed meanwhile. It also checks that the first client that
+// waits gets the lock when the delay ends, and that a delay survives a kill of
+// all nodes.
 func TestLock_Delay(t *testing.T) {
 	const lease, delay = time.Second, 6 * time.Second
 	c := startCluster(t, "--lock-delay", "lock:* 6000 long:* 600000")
@@ -90,8 +91,9 @@ func TestLock_Delay(t *testing.T) {
 	want(t, other, "(integer) 1", "SETNX", "long:a", "you")
 }
 
-// TestLockDelay_Differs checks that each node whose --lock-delay differs from the
-// setting of the cluster reports this, even if the nodes started at the same time.
+// TestLockDelay_Differs checks that each node whose --lock-delay differs from
+// the setting of the cluster reports this, even if the nodes started at the
+// same time.
 func TestLockDelay_Differs(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 3})
 	value := map[*process.Node]string{}

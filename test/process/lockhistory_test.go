@@ -33,7 +33,7 @@ type historyRecord struct {
 	Since  any           `json:"since-ms"`
 }
 
-// lockHistory returns the history of a lock that a node has.
+// lockHistory returns the history of a lock, as a node keeps it.
 func lockHistory(t *testing.T, n *process.Node, key string, flags ...string) (h historyRecord) {
 	t.Helper()
 	args := append([]string{"locks", "history", key, "--json", "--addr", n.Clients}, flags...)
@@ -43,8 +43,8 @@ func lockHistory(t *testing.T, n *process.Node, key string, flags ...string) (h 
 	return h
 }
 
-// sameHistory checks that all nodes have the same history of a lock, without a gap,
-// and returns it.
+// sameHistory checks that all nodes have the same history of a lock, without a
+// gap, and returns the grants in this history.
 func (c *cluster) sameHistory(key string) []grantRecord {
 	c.t.Helper()
 	var first historyRecord
@@ -155,9 +155,9 @@ func TestLock_History(t *testing.T) {
 	refuses(t, []string{"--at", "is not a time"}, "locks", "history", "lock", "--at", "noon", "--addr", c.addrs())
 }
 
-// TestLock_HistoryTorn checks a node whose history ends in the middle of a frame:
-// the node reads the complete frames, and gets the missing events from its log. It
-// also checks that a node can run without a history.
+// TestLock_HistoryTorn checks a node whose history ends in the middle of a
+// frame: the node reads the complete frames, and gets the missing events from
+// its log. The test also checks that a node can run without a history.
 func TestLock_HistoryTorn(t *testing.T) {
 	c := startCluster(t)
 	want(t, c.Nodes[0], "OK", "SET", "lock", "a", "NX", "PX", "60000")
@@ -219,9 +219,9 @@ func TestLock_HistoryOfUser(t *testing.T) {
 	}
 }
 
-// TestPlainLocks_AreListed checks that "holdfast locks" lists, on every node, the
-// locks that clients of all nodes have taken with SET NX, the oldest first. The
-// clients and the times come from the history.
+// TestPlainLocks_AreListed checks that "holdfast locks" lists, on every node,
+// the locks that clients of all nodes have taken with SET NX, the oldest first.
+// The clients and the times come from the history.
 func TestPlainLocks_AreListed(t *testing.T) {
 	c := startCluster(t)
 	want := []string{}

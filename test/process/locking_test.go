@@ -205,9 +205,9 @@ func TestLock_Lost(t *testing.T) {
 	}
 }
 
-// TestLock_LeaderKilled kills the node that an owner and a waiter of a lock use.
-// The owner keeps the lock, the waiter keeps waiting, and their commands never run
-// together.
+// TestLock_LeaderKilled kills the node that an owner and a waiter of a lock
+// use. The owner keeps the lock, the waiter keeps waiting, and their commands
+// never run together.
 func TestLock_LeaderKilled(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

@@ -19,8 +19,8 @@ import (
 var binary string
 
 // slots limits how many clusters run at the same time. A cluster is usually
-// three processes that fsync. A missed timeout must be the result of a fault, not of
-// the load on the machine.
+// three processes that fsync. A missed timeout must be the result of a fault,
+// not of the load on the machine.
 var slots = make(chan struct{}, 2)
 
 func TestMain(m *testing.M) { testutil.MainWithProgram(m, &binary) }
@@ -41,7 +41,7 @@ type cluster struct {
 }
 
 // newCluster makes a cluster without running nodes, in a directory that is
-// removed with the test. If the test fails, newCluster keeps the logs.
+// removed when the test ends. If the test has failed, the logs are kept.
 func newCluster(t *testing.T, cfg process.Config) *cluster {
 	t.Helper()
 	takeSlot(t)
@@ -166,7 +166,8 @@ type outcome struct {
 	out, errOut string
 }
 
-// invoke runs the program and waits until it ends. The program must end soon.
+// invoke runs the program and waits until it ends. The program must end within
+// 30 seconds.
 func invoke(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
 	return invokeWithin(t, 30*time.Second, env, args...)

@@ -143,9 +143,9 @@ func TestMaxMemory_Refusals(t *testing.T) {
 }
 
 // TestMaxMemory_SnapshotOfLeader restarts a node that is so far behind that the
-// leader sends it a snapshot. The node must not hold its own state and the state
-// of the snapshot at the same time. Otherwise, a cgroup with twice maxmemory
-// would end the node.
+// leader sends it a snapshot. The node must not hold its own state and the
+// state of the snapshot at the same time. Otherwise, in a cgroup that is
+// limited to twice maxmemory, the kernel would kill the node.
 func TestMaxMemory_SnapshotOfLeader(t *testing.T) {
 	const limit = 64 << 20
 	c := startCluster(t, "--maxmemory", strconv.Itoa(limit), "--snapshot-bytes", "16mb", "--trailing-bytes", "1mb")
@@ -189,7 +189,8 @@ func (r *feedResult) add(o *feedResult) {
 	r.stored, r.refused = r.stored+o.stored, r.refused+o.refused
 }
 
-// feedValues stores a number of values of a size, in pipelines of about 256 KB.
+// feedValues stores count values of size bytes each, in pipelines of about
+// 256 KB.
 func feedValues(n *process.Node, prefix string, size, count int) (*feedResult, error) {
 	sum := &feedResult{}
 	conn, err := respwire.Connect(n.Clients, replyLimit)

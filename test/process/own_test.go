@@ -53,8 +53,8 @@ func (r *raw) ask(lines ...string) string {
 	}
 }
 
-// slowSet is the beginning of a script that sets its key and takes longer than a
-// script without a dry run may take.
+// slowSet is the beginning of an EVAL command. The script sets its key, and
+// takes longer than a script without a dry run may take.
 const slowSet = `EVAL "for i = 1, 300000 do end return redis.call('SET', KEYS[1], ARGV[1])"`
 
 // ownSteps lists the steps of one connection. Each step is a pipeline. If a
@@ -65,9 +65,10 @@ var ownSteps = []struct {
 	name  string
 	setup []string
 	steps []string
-	// pushed marks the cases in which the order differs. Redis 7.0 sends
-	// messages before the reply of PUBLISH, and inside the reply of EXEC.
-	// Holdfast and later versions of Redis send them after that reply.
+	// pushed marks the cases in which the order differs from that of Redis 7.0.
+	// Redis 7.0 sends messages before the reply of PUBLISH, and inside the
+	// reply of EXEC. Holdfast and later versions of Redis send them after that
+	// reply.
 	pushed bool
 }{
 	{name: "write", steps: []string{"GET k", "SET k 1|PING|GET k|PING", "SET k 2|SET k 3|GET k|SET k 4|PING",
@@ -119,10 +120,10 @@ func behindReplies(text string) string {
 	return b.String() + pushes.String()
 }
 
-// TestOwn_AsRedis checks that a connection gets the pushes that its own
-// commands caused as Redis sends them, on the leader and on a follower. The
-// bytes are the same. The pushes come after the reply of the command and before
-// the next reply.
+// TestOwn_AsRedis checks the pushes that a connection's own commands cause, on
+// the leader and on a follower. The connection gets the same bytes as from
+// Redis, and it gets the pushes after the reply of the command and before the
+// next reply.
 func TestOwn_AsRedis(t *testing.T) {
 	c := startCluster(t, "--script-time", "10s") // slowSet may be slow on a busy machine
 	leader := c.leader()
@@ -225,11 +226,11 @@ func TestOwn_TrackingOn(t *testing.T) {
 	}
 }
 
-// TestOwn_CachesThroughKill runs clients with caches on all nodes. They change
-// cached keys while the leader is killed. A cached value is never older than
-// the client's own last acknowledged write, nor older than a value that the
-// client has already received. At the end the caches have the values of the
-// keys.
+// TestOwn_CachesThroughKill runs clients with caches on the two followers. The
+// clients change cached keys while the leader is killed. A cached value is
+// never older than the client's own last acknowledged write, nor older than a
+// value that the client has already received. At the end, the caches have the
+// values of the keys.
 func TestOwn_CachesThroughKill(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()

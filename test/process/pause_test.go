@@ -19,10 +19,10 @@ import (
 // pauseLength is many times the leader's lease.
 const pauseLength = 5 * time.Second
 
-// TestPause_OfTheLeader stops the leader for seconds and continues it, as a
-// paused virtual machine does. Meanwhile another node leads. The old leader
-// must not use its old state to answer commands that it received before, during
-// or right after its pause.
+// TestPause_OfTheLeader pauses the leader for seconds, as a hypervisor pauses a
+// virtual machine. Meanwhile another node leads. The old leader must not use
+// its old state to answer commands that it received before, during or right
+// after its pause.
 func TestPause_OfTheLeader(t *testing.T) {
 	c := startCluster(t)
 	l := newLoad(t, "pause", each(3, c.Nodes)...)

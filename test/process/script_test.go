@@ -132,8 +132,9 @@ func TestScript_Loops(t *testing.T) {
 }
 
 // TestScript_LargeReplies checks scripts and functions whose replies are too
-// large for the log. A node executes them as reads if they say that they only
-// read. Otherwise they get an error, and their writes are rolled back.
+// large for the log. A node executes them as reads if they write nothing.
+// Functions, and scripts with a #! line, also need the flag no-writes. All
+// others get an error, and their writes are rolled back.
 func TestScript_LargeReplies(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()

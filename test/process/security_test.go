@@ -47,9 +47,10 @@ func bearer(t *testing.T, n *process.Node, path, token string) (code int, body s
 	return res.StatusCode, string(b)
 }
 
-// TestSecrets runs a cluster whose secrets contain the word canary, and searches
-// for the word in everything that the nodes show: replies, logs, the audit log,
-// pages, arguments of processes and files.
+// TestSecrets runs a cluster whose secrets contain the word canary, and
+// searches for the word in everything that the nodes show: replies, logs, the
+// audit log, the pages of the HTTP port, the arguments of the processes, and
+// MONITOR.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
 	password := writeSecret(t, filepath.Join(dir, "password"), "canary-password")
@@ -148,7 +149,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// shown is everything that a node has shown to a client or in its files.
+// shown contains everything that the nodes have shown to clients or in files.
 type shown struct{ strings.Builder }
 
 func (s *shown) say(args ...string) { s.WriteString(strings.Join(args, "\n") + "\n") }
@@ -214,9 +215,9 @@ func demandsPassword(t *testing.T, late *process.Node) {
 	}
 }
 
-// TestClusterSecret_Rotated replaces the cluster secret of a running cluster, one
-// node after the other, while clients write to all nodes. No command may fail,
-// and no node may be refused.
+// TestClusterSecret_Rotated replaces the cluster secret of a running cluster,
+// one node after the other, while a client writes. No command may fail, and no
+// node may be refused.
 func TestClusterSecret_Rotated(t *testing.T) {
 	const first, second = "first canary secret of the cluster, long", "second canary secret of the cluster, long"
 	dir := t.TempDir()

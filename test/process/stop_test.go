@@ -74,7 +74,7 @@ func TestStop_RollingRestart(t *testing.T) {
 	l.check(c.Nodes[0])
 }
 
-// TestStop_AllAtOnce stops all nodes at the same moment. They must end in time,
+// TestStop_AllAtOnce stops all nodes at the same time. They must end in time,
 // although no node is left to receive the leadership. Then they must start
 // again with all data.
 func TestStop_AllAtOnce(t *testing.T) {

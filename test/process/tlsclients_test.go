@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// tlsCluster is a cluster in which every port accepts only TLS, and clients need
-// a certificate.
+// tlsCluster is a cluster in which every port accepts only TLS, and clients
+// need a certificate.
 type tlsCluster struct {
 	*cluster
 	*authority
@@ -79,7 +79,8 @@ func (c *tlsCluster) config(t *testing.T) *tls.Config {
 	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, ServerName: "127.0.0.1"}
 }
 
-// serial returns the serial number of the certificate at an address, or an error.
+// serial returns the serial number of the certificate at an address, or the
+// text of an error.
 func (c *tlsCluster) serial(t *testing.T, addr string) string {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, c.config(t))
@@ -138,7 +139,7 @@ func (c *tlsCluster) python(t *testing.T, node *process.Node) (write func(word s
 
 // TestTLS_Clients lets clients write over TLS before and after the leader is
 // killed: redis-py with and without asyncio, and go-redis. Both libraries also
-// find the leader by Sentinel.
+// find the leader through Sentinel.
 func TestTLS_Clients(t *testing.T) {
 	c := startTLSCluster(t)
 	ctx := testutil.Within(t, 2*time.Minute)

@@ -80,9 +80,9 @@ func (o *otlpCollector) find(root string, spans int) map[string]string {
 	return nil
 }
 
-// TestTraces checks that a write through a follower is one trace with spans of the
-// follower and of the leader, and that a read is one trace without the stages of
-// the log.
+// TestTraces checks that a write through a follower is one trace with spans of
+// the follower and of the leader, and that a read is one trace without the
+// stages of the log.
 func TestTraces(t *testing.T) {
 	o := &otlpCollector{traces: make(map[string]map[string]string)}
 	server := httptest.NewServer(o)
@@ -115,8 +115,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// TestTraces_Refused checks that wrong flags are errors, and that a collector that
-// does not answer delays no command.
+// TestTraces_Refused checks that wrong flags are errors, and that a collector
+// that does not answer delays no command.
 func TestTraces_Refused(t *testing.T) {
 	c := startCluster(t, "--otlp-endpoint", "http://127.0.0.1:1", "--trace-ratio", "1")
 	leader := c.leader()

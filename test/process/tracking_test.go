@@ -109,8 +109,8 @@ func TestTracking_RueidisFields(t *testing.T) {
 }
 
 // TestTracking_RueidisLock uses rueidislock. A lock keeps its owner while the
-// leader is killed. When the lock is lost, the library reports this to the owner,
-// and a waiting client gets the lock.
+// leader is killed. When the lock is lost, the library reports this to the
+// owner, and a waiting client gets the lock.
 func TestTracking_RueidisLock(t *testing.T) {
 	for _, noloop := range []bool{true, false} {
 		name := "loop"
@@ -156,7 +156,8 @@ func TestTracking_RueidisLock(t *testing.T) {
 			}()
 			kill(t, dead)
 			// Wait until a new leader executes a command. Without a leader, no
-			// client could get the lock, so the checks below would prove nothing.
+			// client could get the lock, so the checks below would prove
+			// nothing.
 			want(t, rest[1], "OK", "SET", "other", "x")
 			select {
 			case <-held.Done():

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// verdict is the output of holdfast verify --json.
+// verdict is a part of the output of holdfast verify --json.
 type verdict struct {
 	Verdict    string
 	Commands   int

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/replay"
 )
 
-// audit compares the entries that the nodes write and the states that they
-// report, across all nodes and all their starts, with the guarantees of Raft:
+// audit checks the entries that the nodes write and the states that they
+// report, across all nodes and all their starts. These rules must hold:
 //
 //   - An index and a term identify one entry (log matching).
 //   - An entry that one node has committed at an index is the entry that every
@@ -52,8 +52,9 @@ func (a *audit) violate(format string, args ...any) {
 	a.violateLocked(format, args...)
 }
 
-// maxViolations is the highest number of violations that one history lists. The
-// first ones are enough to find the cause.
+// maxViolations is the highest number of violations that the audit lists, and
+// that each checker adds to the result of a history. The first ones are enough
+// to find the cause.
 const maxViolations = 20
 
 func (a *audit) violateLocked(format string, args ...any) {

@@ -45,8 +45,8 @@ func (c *remote) cacheUser() {
 	}
 }
 
-// invalidated removes the keys that the server reports as changed from the
-// cache.
+// invalidated removes from the cache the keys that the server reports as
+// changed.
 func (u *cacher) invalidated(v value) {
 	switch {
 	case len(v.Array) != 2 || v.Array[0].Text != "invalidate":

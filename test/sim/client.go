@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// client is a connection to one node at a time. It calls the node directly, as
-// the goroutine that serves a connection does. So this client does not cover
-// what a connection can do to a request; the clients in remote.go do.
+// client is a client of one node at a time. It calls the node directly, as the
+// goroutine that serves a connection does. So it does not test what a
+// connection can do to requests; the clients in remote.go do.
 type client struct {
 	w    *world
 	h    *history
@@ -32,7 +32,9 @@ func (h *history) client(id int, purpose string) *client {
 	return &client{w: h.w, h: h, id: id, r: stream(h.w.seed, fmt.Sprintf("%s %d", purpose, id))}
 }
 
-// connect chooses a running node. It reports false when the history is over.
+// connect chooses a node at random if the client has left its node or if that
+// node is down. It waits until the chosen node runs. It reports false when the
+// history is over.
 func (c *client) connect() bool {
 	for !c.h.ended() {
 		if c.home == "" {
@@ -112,8 +114,8 @@ func (c *client) send() exchange {
 	c.h.count(err)
 	switch {
 	case c.proc.dead.Load():
-		// A dead process answers nothing, even if its goroutines have completed
-		// the request after its death.
+		// A dead process answers nothing, although its goroutines may have
+		// completed the request after its death.
 		x.outcome, x.disconnected, x.err = checker.Unknown, true, errors.New("connection closed")
 		c.leave()
 		return x

@@ -56,8 +56,8 @@ func drill(seed uint64, rounds int, every time.Duration, faults ...Fault) *Sched
 	return p
 }
 
-// queueDrill makes the clients of a schedule use queues, and little else. The
-// queues have fewer elements than clients that wait for them.
+// queueDrill makes the clients of a schedule use queues, and little else. More
+// clients wait for elements than the queues have elements.
 func queueDrill(p *Schedule) *Schedule {
 	p.Work, p.Clients, p.Think = []string{"queues"}, 2, 700*ms
 	return p
@@ -77,7 +77,8 @@ var scenarioFor = map[string]string{
 	"old-snapshot":  lateSnapshotScenario,
 }
 
-// planFor returns the schedule of a seed that must find a bug.
+// planFor returns a schedule in which the given bug is likely to show. The seed
+// determines the random choices of the history.
 func planFor(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	leader, follower := "leader", "follower"
@@ -103,8 +104,8 @@ func planFor(bug string, seed uint64) *Schedule {
 		// clients get the elements.
 		return queueDrill(drill(seed, 6, 8*second, Fault{Kind: "isolation", For: 6 * second, Who: follower}))
 	case "hold-forgets":
-		// The leader declares a node that is cut off disconnected before the
-		// node is back, and while its clients still wait.
+		// A node is cut off for longer than WaiterGrace, so the leader removes
+		// its waiters. When the node is back, its clients still wait.
 		return queueDrill(drill(seed, 10, 5*second, Fault{Kind: "isolation", For: 2800 * ms, Who: follower}))
 	case "own-late":
 		p := drill(seed, 4, 4*second, Fault{Kind: "kill", For: second, Who: follower})
@@ -156,15 +157,15 @@ func planFor(bug string, seed uint64) *Schedule {
 	return planForState(bug, seed)
 }
 
-// planForState returns the schedule of a seed for the bugs of planFor that lose
-// or repeat a part of the state.
+// planForState returns the schedules of planFor for the bugs that have no case
+// there. Bugs without a case in either function get the schedule at the end.
 func planForState(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	leader, follower := "leader", "follower"
 	switch bug {
 	case "unknown-as-refused":
-		// For longer than a client waits, requests reach the leader, but the
-		// replies do not reach the follower.
+		// For longer than the follower waits for replies (ResolveWait), its
+		// requests reach the leader, but the replies do not reach the follower.
 		return drill(seed, 2, 15*second, Fault{Kind: "one-way loss in", For: 13 * second, Who: follower})
 	case "double-apply":
 		// Requests wait in a connection that the forwarder gives up. They
@@ -220,11 +221,11 @@ func planForState(bug string, seed uint64) *Schedule {
 }
 
 // leaseDrill returns the schedule of a seed for a bug that lets another leader
-// be elected while the old leader, n2, has a lease. The timers of n2 are so slow
-// that n2 does not step down while it is cut off, and its lease outlasts the
-// election of another leader. A ReadIndex round asks only one of n1 and n3 for a
-// promise: the one that answered last. The schedule does not determine which one
-// that is, so a bug that breaks promises must affect both.
+// be elected while the old leader, n2, has a lease. The timers of n2 are so
+// slow that n2 does not step down while it is cut off, and its lease outlasts
+// the election of another leader. A ReadIndex round asks only one of n1 and n3
+// for a promise: the one that answered last. The schedule does not determine
+// which one that is, so a bug that breaks promises must affect both.
 func leaseDrill(bug string, seed uint64) *Schedule {
 	const second = time.Second
 	faults := []Fault{

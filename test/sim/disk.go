@@ -49,7 +49,8 @@ type disk struct {
 	fsync time.Duration // a write on a healthy disk takes this long, plus a random delay of up to the same length
 	slow  time.Duration // added to the time of a write
 	hang  chan struct{} // if not nil, writes wait until this channel is closed
-	// If held is not nil, reads of the log entry heldAt wait until it is closed.
+	// If held is not nil, reads of the log entry heldAt wait until it is
+	// closed.
 	heldAt uint64
 	held   chan struct{}
 
@@ -100,8 +101,8 @@ func (d *disk) wipe() {
 	d.term, d.votes, d.has = 0, votes{}, make(map[string]bool)
 }
 
-// crash detaches the disk from the process that uses it. A random number of the
-// first entries that were being written survives.
+// crash detaches the disk from the process that uses it. Of the entries that
+// were still being written, it keeps a random number, beginning with the first.
 func (d *disk) crash() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -199,7 +200,7 @@ func (d *disk) upTo(index uint64) []*raft.Log {
 	return slices.Clone(d.log[:min(int(index-d.log[0].Index)+1, len(d.log))])
 }
 
-// starts returns how often the disk was opened since it was last empty.
+// starts returns how often the disk has been opened since the last wipe.
 func (d *disk) starts() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -266,7 +267,7 @@ func (d *disk) sync() {
 	}
 }
 
-// stores is the disk as opened by one start of the node. It implements
+// stores is the disk as one start of the node sees it. It implements
 // cluster.Stores. After a crash has detached the disk, writes of that start
 // have no effect on the disk. In the simulator, the goroutines of a crashed
 // process run on until they notice the crash. They must still see the log that
@@ -305,8 +306,8 @@ func (d *disk) open(cfg storage.Config) (cluster.Stores, error) {
 	for _, l := range d.log {
 		s.bytes += int64(len(l.Data))
 	}
-	// In this case, the process crashed between the installation of a snapshot
-	// and the deletion of the log.
+	// If the log ends before the newest snapshot, the process crashed between
+	// the installation of the snapshot and the deletion of the log.
 	if n := len(d.snaps); n > 0 && len(d.log) > 0 && d.log[len(d.log)-1].Index < d.snaps[n-1].meta.Index {
 		d.log, d.durable, s.bytes = nil, 0, 0
 	}

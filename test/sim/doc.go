@@ -1,11 +1,11 @@
-// Package sim attacks simulated clusters. A history is a cluster of three or
-// five nodes in one testing/synctest bubble. It runs the raft library that the
-// product uses, and the product's own rpc, cluster and fsm code, over a
-// network, disks and clocks in memory. Time is virtual: even a slow processor
-// simulates more than a hundred seconds in one second of real time. Clients
-// write, read and take locks. Meanwhile, the simulator injects combinations of
-// faults that a seed determines. Afterwards the checkers of verify/checker and
-// verify/replay examine the history.
+// Package sim attacks simulated clusters. A history is one run of a cluster of
+// three or five nodes in a testing/synctest bubble. The nodes run the raft
+// library that the product uses, and the product's own rpc, cluster and fsm
+// code, over a network, disks and clocks in memory. Time is virtual: even a
+// slow processor simulates more than a hundred seconds in one second of real
+// time. Clients write, read and take locks. Meanwhile, the simulator injects
+// combinations of faults that a seed determines. Afterwards the checkers of
+// verify/checker and verify/replay examine the history.
 //
 // The following parts are real: elections, replication, snapshots and their
 // installation through raft.NetworkTransport, the port of package rpc with its
@@ -18,7 +18,7 @@
 //   - The files of cluster/storage. A simulated disk keeps the data that was
 //     synced and may lose the rest.
 //   - Processes. A crash ends a node between two of its steps. A stalled node
-//     receives nothing and writes nothing, but its timers run.
+//     sends, receives and writes nothing, but its timers run.
 //   - Scripts. A stand-in runs them, because an interpreter takes no virtual
 //     time.
 //

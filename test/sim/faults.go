@@ -169,8 +169,8 @@ func (inj *injection) ring() []direction {
 	})
 }
 
-// bridge divides the cluster into two halves. Only one node, the bridge, reaches
-// both of them.
+// bridge divides the cluster into two halves. Only one node, the bridge,
+// reaches both of them.
 func (inj *injection) bridge() []direction {
 	ids := inj.shuffled()
 	half := len(ids) / 2
@@ -213,9 +213,9 @@ func (inj *injection) slowLinks() bool {
 	return inj.w.net.effects().late > before
 }
 
-// slowAnswers delays everything that other nodes send to a node, for longer
-// than the election of another leader takes. Acknowledgements then arrive when
-// they no longer prove that the node leads.
+// slowAnswers delays everything that other nodes send to a node, usually for
+// longer than the election of another leader takes. Acknowledgements then
+// arrive when they no longer prove that the node leads.
 func (inj *injection) slowAnswers() bool {
 	id := inj.pick()
 	ds := inj.to(id)
@@ -415,10 +415,10 @@ func (inj *injection) addition() bool {
 	return true
 }
 
-// island cuts the leader off and then makes it remove all other nodes. With two
-// voters the leader may remove the other one on its own; with more voters it
-// may not. In a cluster with more voters, such a removal could lead to two
-// different committed logs, and the audit would report that.
+// island cuts the leader off and then makes it remove all other nodes. In a
+// cluster of two voters, the leader may remove the other one on its own. In a
+// larger cluster it may not: such a removal could lead to two different
+// committed logs, which the audit would report.
 func (inj *injection) island() bool {
 	leader := inj.w.leader()
 	if leader == "" {
@@ -432,9 +432,10 @@ func (inj *injection) island() bool {
 	var removals sync.WaitGroup
 	for _, id := range without(inj.w.ids(), leader) {
 		removals.Go(func() {
-			// The removal is forced, because the leader would ask
-			// the other nodes first. Its result is ignored: the
-			// audit finds a removal that should not have happened.
+			// The removal is forced. Otherwise the leader would ask
+			// the other nodes first, and refuse the removal. The
+			// result is ignored: the audit finds a removal that
+			// should not have happened.
 			defer inj.w.changing()()
 			_, _ = p.n.Remove(context.Background(), id, true)
 		})
@@ -442,7 +443,7 @@ func (inj *injection) island() bool {
 	inj.wait()
 	heal()
 	// A removal that succeeds after the cut is a removal from a healthy
-	// cluster. Wait for it, because repair must not start before.
+	// cluster. Wait for it, because repair must start only afterwards.
 	removals.Wait()
 	return true
 }

@@ -112,8 +112,9 @@ func (f *Fleet) start() (*worker, error) {
 	}
 	w := &worker{results: bufio.NewReaderSize(r, 1<<20)}
 	w.cmd = exec.Command(f.Program, f.Args...)
-	// GOMAXPROCS=1 gives the process one processor. The other settings
-	// reduce the number of choices that the scheduler has.
+	// GOMAXPROCS=1 gives the process one processor. GOGC=400 and
+	// asyncpreemptoff=1 reduce the number of choices that the scheduler has.
+	// randseednop=0 makes math/rand.Seed take effect: see inBubble.
 	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400", "GODEBUG=randseednop=0,asyncpreemptoff=1")
 	w.cmd.Stdout, w.cmd.Stderr = &w.said, &w.said
 	w.cmd.ExtraFiles = []*os.File{out}
@@ -193,7 +194,7 @@ func Serve(in io.Reader, out io.Writer, run func(*Schedule) *Result) error {
 // Shrink removes faults from a schedule one at a time, as long as the remaining
 // schedule still fails. A history does not repeat exactly, so Shrink runs each
 // smaller schedule several times before it concludes that the fault is needed.
-// After the time budget it starts no new attempt.
+// Once the time budget is used up, Shrink starts no new attempt.
 func Shrink(f *Fleet, plan *Schedule, tries int, budget time.Duration, say func(string)) *Schedule {
 	fails := func(s *Schedule) bool {
 		again := make([]*Schedule, tries)

@@ -24,7 +24,7 @@ type history struct {
 
 	mu       sync.Mutex
 	ops      []checker.Op
-	written  []checker.Op // operations and attempts to take locks, in the form that the log has
+	written  []checker.Op // operations and attempts to take locks, in the form that they have in the log
 	holds    []checker.Hold
 	refusals []checker.Refusal
 	appends  []checker.Append
@@ -73,7 +73,8 @@ func (h *history) op(f *family, o checker.Op) {
 	}
 }
 
-// write records an operation for the replay, in the form that the log has.
+// write records an operation for the replay, in the form that it has in the
+// log.
 func (h *history) write(o checker.Op, cmd command, transaction bool) {
 	switch {
 	case len(cmd) > 0 && cmd[0] == "delex":
@@ -116,11 +117,11 @@ func (h *history) batch(x checker.Batch) {
 // lookEvery is the interval between two observations of the cluster.
 const lookEvery = 50 * time.Millisecond
 
-// forgets returns how long before a fault or a change of leader the cluster already
-// counts as unhealthy. This duration covers the time of the lease clock that the
-// old leader had not logged yet (ClockEntryEvery), the time for which the old leader
-// may have been cut off (LeaseTimeout), and the delay of the observations
-// (lookEvery).
+// forgets returns how long before a fault or a change of leader the cluster
+// already counts as unhealthy. This duration covers the time of the lease clock
+// that the old leader had not logged yet (ClockEntryEvery), the time for which
+// the old leader may have been cut off (LeaseTimeout), and the delay of the
+// observations (lookEvery).
 func (h *history) forgets() time.Duration {
 	slow := 1
 	for _, by := range h.plan.Sluggish {
@@ -139,8 +140,8 @@ func (h *history) exclude(from, to time.Duration) {
 	h.health.Add(max(0, from-h.forgets()), to)
 }
 
-// observe watches the cluster until stop is closed, and records when it is
-// healthy.
+// observe watches the cluster until stop is closed, and records when the
+// cluster is not healthy.
 func (h *history) observe(stop <-chan struct{}) {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()

@@ -13,30 +13,31 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// These are the locks of the workload that several owners may hold together. The
-// others have one owner at a time.
+// These locks of the workload may have a lock delay, or several owners at the
+// same time.
 const (
-	fairDelayed = "fair1"
+	fairDelayed = "fair1" // one owner at a time, like fair0
 	fairShared  = "fair2" // some clients ask for it with SHARED, the others exclusively
 	fairLimit   = "fair3" // at most two owners hold it
 )
 
-// fairLocks are all locks. If a schedule has a lock delay, the delay applies to
-// fairDelayed and fairLimit.
+// fairLocks are all locks of the workload. If a schedule has a lock delay, the
+// delay applies to fairDelayed and fairLimit.
 var fairLocks = []string{"fair0", fairDelayed, fairShared, fairLimit}
 
 const (
 	// lockLookEvery is the interval between two views of the locks.
 	lockLookEvery = 20 * time.Millisecond
-	// unsteady is how long after a change of leader the order and the times of the
-	// queues are not checked.
+	// unsteady is how long after a change of leader the order and the times of
+	// the queues are not checked.
 	unsteady = 300 * time.Millisecond
-	// leaveWithin is longer than the time after which a leader notices that a node
-	// is silent, plus WaiterGrace.
+	// leaveWithin is longer than the time after which a leader notices that a
+	// node is silent, plus WaiterGrace.
 	leaveWithin = 3500 * time.Millisecond
 )
 
-// These scripts of lock libraries have a native form.
+// Lock libraries use these scripts. A node recognizes them and executes them
+// natively: see fsm/nativescript.go.
 const (
 	releaseScript = `if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end`
 	renewScript   = `if redis.call("get",KEYS[1]) == ARGV[1] then ` +
@@ -45,12 +46,13 @@ const (
 
 // gentle lists the faults during which the order of waiters is checked. During
 // these faults, the nodes that are up can reach each other, and their disks and
-// clocks work. During a change of leader, the order is not checked.
+// their monotonic clocks work. During a change of leader, the order is not
+// checked.
 var gentle = []string{"kill", "power failure", "power failure of a majority", "power failure of all", "snapshot",
 	"transfer storm", "clock jump"}
 
-// faultEnded records the interval in which a fault was active, unless the fault is
-// gentle.
+// faultEnded records the interval in which a fault was active, unless the fault
+// is gentle.
 func (h *history) faultEnded(kind string, from, to time.Duration) {
 	if slices.Contains(gentle, kind) {
 		return
@@ -58,7 +60,8 @@ func (h *history) faultEnded(kind string, from, to time.Duration) {
 	h.unsteady(max(0, from-lookEvery), to+2*time.Second)
 }
 
-// unsteady records a time in which the order and the times of queues are not checked.
+// unsteady records an interval in which the order and the times of the queues
+// are not checked.
 func (h *history) unsteady(from, to time.Duration) {
 	h.served.mu.Lock()
 	defer h.served.mu.Unlock()
@@ -254,8 +257,8 @@ func (c *remote) lockTaker() {
 	}
 }
 
-// ownLock plays the owner of a lock: it renews and checks the lock, and releases
-// it or lets it expire. Some owners die: they close their connection.
+// ownLock plays the owner of a lock: it renews and checks the lock, and
+// releases it or lets it expire. Some owners die: they close their connection.
 func (c *remote) ownLock(k *checker.LockCall) {
 	hold := min(k.TTL, 2*time.Second)
 	c.h.pause(time.Duration(c.r.Int64N(int64(hold))) / 2)
@@ -425,8 +428,8 @@ func (w *world) readyLeader() (p *process, term uint64) {
 	return p, term
 }
 
-// lockView returns the reply of a state machine to LOCK INFO, or nil if the state
-// machine does not know LOCK.
+// lockView returns the reply of a state machine to LOCK INFO. It returns nil if
+// the feature version is below fsm.FeatureShared, or if the read fails.
 func (h *history) lockView(m *fsm.Machine, lock string) *checker.LockView {
 	if m.Features() < fsm.FeatureShared {
 		return nil

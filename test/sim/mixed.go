@@ -11,9 +11,9 @@ const mixedScenario = "mixed requests"
 // mixedRequests slows down the goroutine with which a leader replicates to n5.
 // While the goroutine reads an entry, the leader is deposed, and its log is
 // replaced by the log of the next leader. The goroutine then has one entry from
-// the deposed leader's old log, and the entry after it from the next leader's log.
-// n5 can reach only the deposed leader, so n5 does not know of the new term. The
-// goroutine must not send these two entries to n5.
+// the deposed leader's old log, and the entry after it from the next leader's
+// log. n5 can reach only the deposed leader, so n5 does not know of the new
+// term. The goroutine must not send these two entries to n5.
 func mixedRequests(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 5)
 	w.opts.Window = 4
@@ -32,7 +32,8 @@ func mixedRequests(plan *Schedule) *Result {
 	return r
 }
 
-// mixRequests reports whether the log was replaced while the entry was read.
+// mixRequests plays the scenario. It reports whether the log of n1 was replaced
+// while n1 read an entry for n5.
 func (w *world) mixRequests() bool {
 	if !w.ledBy("n1") {
 		return false
@@ -51,9 +52,9 @@ func (w *world) mixRequests() bool {
 	alone := apart([]string{"n5"}, []string{"n2", "n3", "n4"})
 	deposed := apart([]string{"n1"}, []string{"n2", "n3", "n4"})
 	release := d.holdReads(own + 1)
-	// The first entry must be on its way, and the next one on n1's disk, before
-	// n5 answers. Only reads of the disk can be delayed, and n1 reads entries
-	// that are not on its disk yet from memory.
+	// Before n5 answers, the first entry must be on its way, and the next one
+	// must be on n1's disk: the simulator can delay only reads of the disk, and
+	// n1 reads entries that are not on its disk yet from memory.
 	late := w.net.cut([]direction{{"n1", "n5"}})
 	over := w.writeThrough("n1", 4)
 	w.until("entries that n1 cannot commit", func() bool { return d.synced() > own+1 })
@@ -68,8 +69,8 @@ func (w *world) mixRequests() bool {
 	seen := w.node("n5").disk.termAt(own) == term && replaced()
 	release()
 	<-time.After(200 * ms)
-	// To find the end of n5's log, the next leader starts after its own last
-	// entry. So it assumes that n5's earlier entries are equal to its own.
+	// A new leader first compares n5's log with its own last entry. If n5 has
+	// that entry, the leader assumes that n5's earlier entries equal its own.
 	next := without([]string{"n2", "n3", "n4"}, w.leader())[0]
 	w.until(next+" to lead", func() bool {
 		leader := w.leader()

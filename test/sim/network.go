@@ -55,8 +55,8 @@ type link struct {
 
 const (
 	latency = 150 * time.Microsecond // delay of one direction, plus a random delay of up to the same length
-	// retransmit is how long after the end of a cut the bytes arrive that the
-	// link has kept, at most.
+	// retransmit bounds the random delay that is added to latency when a link
+	// delivers, after the end of a cut, the bytes that it has kept.
 	retransmit = 200 * time.Millisecond
 )
 
@@ -129,9 +129,9 @@ func (n *network) reset(a, b string) {
 	}
 }
 
-// unplug disconnects a node from the others. If resets is true, the node behaves
-// like a killed process: its port refuses connections from now on, and its
-// connections are reset. Otherwise the node behaves like a machine without
+// unplug disconnects a node from the others. If resets is true, the node
+// behaves like a killed process: its port refuses connections from now on, and
+// its connections are reset. Otherwise the node behaves like a machine without
 // power, which answers nothing until the node listens again.
 func (n *network) unplug(id string, resets bool) {
 	n.mu.Lock()
@@ -287,7 +287,7 @@ type half struct {
 	held    []chunk // chunks that were written while the link was cut
 	last    time.Time
 	changed sync.Cond
-	lost    bool // the other end has no power; bytes are dropped
+	lost    bool // an end has disappeared without closing the connection; bytes are dropped
 	shut    bool // an end of file was written
 	tape    *tape
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/outcome"
 )
 
-// Actions of operators at a bad time.
+// These faults are actions that an operator takes at a bad time.
 const (
 	transferToDead    = "transfer to a dead node"
 	transferToDying   = "target of a transfer dies"
@@ -71,7 +71,7 @@ func (inj *injection) operate() (effective, known bool) {
 }
 
 // sides returns the leader's process and the ID of another node. It returns nil
-// and "" if no node leads.
+// and "" if no node leads or if there is no other node.
 func (inj *injection) sides() (leader *process, other string) {
 	id := inj.w.leader()
 	if id == "" {
@@ -101,8 +101,8 @@ func (inj *injection) transferToDead() bool {
 	return refused
 }
 
-// transferToDying requests a transfer of leadership and crashes the target a
-// moment later.
+// transferToDying requests a transfer of leadership, and crashes the target
+// shortly afterwards.
 func (inj *injection) transferToDying() bool {
 	leader, target := inj.sides()
 	if leader == nil {
@@ -177,8 +177,9 @@ func (inj *injection) removalTooMany() bool {
 			if err != nil && strings.Contains(err.Error(), "reachable") {
 				refused = true
 			}
-			// Another fault may have changed the members, and may have
-			// removed one that is down.
+			// If another fault has changed the members meanwhile, it may
+			// have removed one that is down. The removal of id may then be
+			// correct.
 			alone := begun == ended && inj.w.changesBegun.Load() == begun+1
 			if led && alone && (err == nil || errors.Is(err, outcome.ErrUnknown)) {
 				inj.tooMany(id, before, starts, up)
@@ -194,12 +195,13 @@ func (inj *injection) removalTooMany() bool {
 }
 
 // tooMany records a violation if the leader has proposed the removal of a node
-// although, after the removal, fewer voters run than the new majority. The
-// caller read the arguments before (the voters), starts and up (the running
-// nodes) before the removal. Another fault may have started or stopped a node
-// since, or changed the members. A node that ran at any time since then counts
-// as running, because the leader may have asked it at that time. If a node was
-// added, tooMany records nothing.
+// although fewer of the remaining voters run than form a majority of them. The
+// arguments describe the cluster just before the removal: before contains the
+// voters, starts the number of starts of each node, and up the running nodes.
+// Since then, another fault may have started or stopped a node, or changed the
+// members. A node that has run at any time since then counts as running,
+// because the leader may have asked it at that time. If a node was added,
+// tooMany records nothing.
 func (inj *injection) tooMany(id string, before []string, starts map[string]uint64, up []string) {
 	for _, other := range inj.w.ids() {
 		if !slices.Contains(before, other) {
@@ -334,8 +336,8 @@ func (inj *injection) removeJoining(id string) bool {
 		if leader == "" || !slices.Contains(ids, id) {
 			continue
 		}
-		// The list is certain only once the leader has committed an entry in the
-		// same term.
+		// The list is certain only once the leader has committed an entry in
+		// the same term.
 		if p := inj.w.node(leader).running(); p != nil && settled(p, term) {
 			inj.w.audit.violate("membership: %s was removed while it joined, and is a member again", id)
 			break

@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-kv/holdfast/cluster/storage"
 )
 
-// The tests in this file check that the parts of the simulator are not more
-// reliable than real networks, disks and clocks.
+// The tests in this file check that seeds determine the schedules, and that the
+// parts of the simulator are not more reliable than real networks, disks and
+// clocks.
 
 func TestPlan_Repeats(t *testing.T) {
 	kinds := make(map[string]bool)

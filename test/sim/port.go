@@ -10,10 +10,9 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/guard"
 )
 
-// clientHost is the host of the clients. Their connections to the client ports
-// pass through the same network as those between nodes, but between hosts of
-// their own. Faults that cut nodes off from each other therefore do not affect
-// the clients.
+// clientHost is the host of the clients. The clients and the client ports use
+// the same simulated network as the peer ports, but different hosts. Faults
+// that cut nodes off from each other therefore do not affect the clients.
 const clientHost = "clients"
 
 // portHost returns the host of a node's client port.

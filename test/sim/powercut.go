@@ -15,8 +15,8 @@ import (
 )
 
 // This file simulates power cuts with the real cluster/storage on real files. A
-// power cut reverts the writes to log segments that were not synced, like a
-// disk that had them only in its cache.
+// power cut reverts the writes to log segments that were not synced, as if the
+// disk had them only in its cache.
 
 // powerFS is the system's file system. It records the writes that are not
 // synced yet.

@@ -57,8 +57,8 @@ func (c *remote) consumer() {
 }
 
 // impatient waits for elements that never come. It closes its connection and
-// waits again, over and over. Therefore a node that is delayed or has just
-// started soon has a new waiter.
+// waits again, over and over. Therefore even a node that is delayed, or that
+// has just started, gets a new waiter soon.
 func (c *remote) impatient() {
 	for c.h.pause(time.Duration(c.r.Int64N(int64(20*time.Millisecond)))) && c.connect() {
 		home := c.home

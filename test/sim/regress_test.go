@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestLateSnapshot reproduces a bug that seed 18, with a length of 60 s, found
-// by a replay of old requests. raft installed an old snapshot a second time.
-// After that, the follower answered requests for entries that it had deleted,
-// and its process ended with a panic.
+// TestLateSnapshot reproduces a bug that the simulator found with seed 18 and a
+// length of 60 s, by a replay of old requests. raft installed an old snapshot a
+// second time. After that, the follower answered requests for entries that it
+// had deleted, and its process ended with a panic.
 func TestLateSnapshot(t *testing.T) {
 	r := inBubble(t, &Schedule{Seed: 1, Scenario: lateSnapshotScenario})
 	for _, bad := range r.Violations {
@@ -66,10 +66,10 @@ func TestLaggingMember(t *testing.T) {
 	}
 }
 
-// TestReturningMember checks that a member gets the missing entries as soon as it
-// is back, even after a long absence. hashicorp/raft doubles the pause after each
-// failed attempt, up to ten seconds. Before the fix, the return of the member did
-// not end the pause.
+// TestReturningMember checks that a member gets the missing entries within a
+// second of its return, even after a long absence. After each failed attempt to
+// send entries, hashicorp/raft doubles its pause, up to ten seconds. Before the
+// fix, the return of the member did not end the pause.
 func TestReturningMember(t *testing.T) {
 	for _, resets := range []bool{true, false} {
 		for _, away := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second} {

@@ -35,7 +35,7 @@ func (h *history) remote(id int, purpose string) *remote {
 }
 
 // replyTimeout is how long a client waits for the reply to a command that does
-// not block. The cluster must answer earlier than that, at least that the
+// not block. The cluster must reply earlier than that, if only to say that the
 // outcome is unknown.
 const replyTimeout = 20 * time.Second
 
@@ -169,7 +169,7 @@ func (c *remote) receive(x exchange, n int, limit time.Duration) exchange {
 	return x
 }
 
-// receiveOrLeave waits for a reply, and leaves if it takes longer than limit.
+// receiveOrLeave waits for a reply, and leaves if none arrives within limit.
 func (c *remote) receiveOrLeave(x exchange, limit time.Duration) exchange {
 	v, err := c.read(time.Now().Add(limit))
 	if err == nil {

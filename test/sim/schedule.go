@@ -26,8 +26,8 @@ type Schedule struct {
 	// the timers of raft are slower.
 	Sluggish map[string]int `json:"sluggish,omitempty"`
 	Faults   []Fault        `json:"faults"`
-	// Window is how many entries may be on their way at a time; 0 means the
-	// default.
+	// Window is how many entries may be in flight in the log at a time; 0 means
+	// the default.
 	Window int `json:"window,omitempty"`
 	// Features contains, for each node that starts with an older program, the
 	// feature version that this program claims to know.
@@ -48,8 +48,9 @@ type Schedule struct {
 	Scenario string `json:"scenario,omitempty"`
 }
 
-// Fault is one fault. Its target is a role or a node. A role is resolved when
-// the fault begins: "leader" is the node that leads at that time.
+// Fault is one fault. The field Who names its target, if it has one: a role, a
+// node or all nodes. A role is resolved when the fault begins: "leader" is the
+// node that leads at that time.
 type Fault struct {
 	Kind string        `json:"kind"`
 	At   time.Duration `json:"at_ns"`
@@ -113,9 +114,9 @@ const (
 )
 
 // busy and sparse are average think times. With busy clients, the next write
-// soon brings a node the entries that it missed and moves the clock. Effects
-// that depend on heartbeats, clock entries and TTLs therefore show only with
-// sparse clients.
+// soon brings a node the entries that it missed, and advances the lease clock.
+// Effects that depend on heartbeats, clock entries and TTLs therefore show only
+// with sparse clients.
 const (
 	busy   = 300 * time.Millisecond
 	sparse = 1500 * time.Millisecond
@@ -304,7 +305,7 @@ func (s *Schedule) serve(span time.Duration) {
 	}
 }
 
-// These kinds of faults are drawn by serve and mix.
+// serve and mix draw these kinds of faults.
 const (
 	quickRestart = "quick restart"
 	upgrade      = "upgrade"

@@ -13,8 +13,9 @@ import (
 )
 
 // served records the observations of the remote clients of a history. These
-// clients use features other than plain keys and locks, such as queues,
-// channels and scripts. Each history runs some of the workloads, or none.
+// clients use more features than the other clients, such as queues, channels,
+// scripts and locks with queues. Each history runs some of the workloads, or
+// none.
 type served struct {
 	mu        sync.Mutex
 	pushes    []checker.Push
@@ -41,7 +42,7 @@ type waiterName struct {
 	origin  uint64
 }
 
-// workload is a group of clients of one kind.
+// workload is a group of clients that work on the same data.
 type workload struct {
 	name string
 	runs []func(*remote) // one client each

@@ -16,7 +16,7 @@ const (
 )
 
 // createGroup is the command that creates the group. Every groupReader sends
-// it, and the first command that the cluster executes creates the group.
+// it. The first of these commands that the cluster executes creates the group.
 var createGroup = command{"xgroup", "create", streamKey, streamGroup, "0", "mkstream"}
 
 // adder adds entries with unique values to the stream.

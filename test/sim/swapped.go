@@ -35,8 +35,8 @@ func swappedAddresses(plan *Schedule) *Result {
 	return r
 }
 
-// swapAddresses reports whether n2 was elected by n1 alone before the addresses
-// were exchanged.
+// swapAddresses plays the scenario. It reports whether n2 was elected with the
+// vote of n1 before the addresses were exchanged.
 func (w *world) swapAddresses() bool {
 	n1 := w.node("n1").running()
 	if !w.ledBy("n1") {

@@ -77,8 +77,8 @@ func (x *exchange) last() {
 	}
 }
 
-// readTypes reads, in one transaction, the keys that typesWrite writes. It checks
-// that they all have the same value.
+// readTypes reads, in one transaction, the keys that typesWrite writes. It
+// checks that they all have the same value.
 func (c *remote) readTypes(key string) {
 	x := c.do(typesRead(key)...)
 	x.last()

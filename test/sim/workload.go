@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/checker"
 )
 
-// The clients change to new keys after opsPerKey operations, or after
-// unknownPerKey operations with an unknown outcome. The checker's memory grows
-// with the square of the length of a key's history, and its time with the
-// number of commands whose outcome is unknown.
+// The clients change to new keys when one of the keys has had opsPerKey
+// operations, or unknownPerKey operations with an unknown outcome. The
+// checker's memory grows with the square of the length of a key's history, and
+// its time grows with the number of commands whose outcome is unknown.
 const (
 	opsPerKey     = 120
 	unknownPerKey = 6
@@ -246,7 +246,7 @@ func (c *client) own(h *checker.Hold, px string) {
 	h.Release = &checker.Step{Call: x.call, Return: x.ret, Outcome: x.outcome, Mine: x.first().Int == 1}
 }
 
-// appender adds unique ids to a list.
+// appender adds unique IDs to a list.
 func (c *client) appender() {
 	for n := 0; c.think() && c.connect(); n++ {
 		a := checker.Append{List: "list", ID: fmt.Sprintf("%d.%d", c.id, n), Client: c.id}

@@ -29,7 +29,7 @@ type world struct {
 	book  *book
 	opts  cluster.Options
 	peers []cluster.Peer
-	// ports says that the nodes have client ports, which the clients in
+	// ports is true if the nodes have client ports, which the clients in
 	// remote.go use.
 	ports bool
 
@@ -62,9 +62,9 @@ type node struct {
 
 	mu   sync.Mutex
 	proc *process // process of the node, nil while the node is down
-	// out is set while renew replaces the node's disk, or while removalOfJoining
-	// removes the node. Meanwhile, the node must not start, and no other fault may
-	// renew it.
+	// out is set while renew replaces the node's disk, or while
+	// removalOfJoining removes the node. Meanwhile, the node must not start,
+	// and no other fault may renew it.
 	out bool
 }
 
@@ -246,7 +246,8 @@ func (w *world) buryAfter(nd *node, p *process, resets bool) {
 const restartAfter = 300 * time.Millisecond
 
 // planned lists the exits that the product is designed to take, by a part of
-// their error texts: see hashicorp/raft issue 697 and cluster/raftlog/staleend.go.
+// their error texts: see hashicorp/raft issue 697 and
+// cluster/raftlog/staleend.go.
 var planned = []string{errGap.Error(), "a snapshot took the place of entries"}
 
 // exited is the function that the product calls when its process must end. It
@@ -389,7 +390,7 @@ func (w *world) end() {
 	w.wg.Wait()
 }
 
-// join adds a node that knows the first nodes.
+// join adds a node that knows the addresses of the initial nodes.
 func (w *world) join(id string) {
 	w.place(id, append(slices.Clone(w.peers), cluster.Peer{ID: id, Addr: address(id)}))
 	w.add(id) // if this fails, the node waits until repair adds it
