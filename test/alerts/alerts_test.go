@@ -13,12 +13,12 @@ import (
 // alertCase makes an alert fire.
 type alertCase struct {
 	alert string
-	// series are in the notation of promtool's tests, with one value for each
-	// 15 s. NODE stands for the labels job and instance of n1.
+	// series are in the notation of promtool's tests, with one value every 15
+	// s. NODE stands for the labels job and instance of n1.
 	series []string
 	quiet  time.Duration // time at which the alert must not fire yet
 	fires  time.Duration // time at which the alert must fire
-	labels string        // labels of an alert that must fire
+	labels string        // labels that the alert must have when it fires
 }
 
 var alertCases = []alertCase{
@@ -55,7 +55,7 @@ var alertCases = []alertCase{
 		`holdfast_is_leader{job="holdfast", instance="n3"} 0x20`,
 		`holdfast_member_reachable{NODE, node="n2"} 1x4 0x16`,
 		`holdfast_member_reachable{NODE, node="n3"} 1x20`,
-		// The alert ignores a node that does not lead.
+		// The alert ignores the metric of a node that does not lead.
 		`holdfast_member_reachable{job="holdfast", instance="n3", node="n1"} 0x20`,
 	}, 90 * time.Second, 150 * time.Second, `node="n2"`},
 	{"HoldfastClockSkew", []string{"holdfast_wall_clock_seconds{NODE} 1000+15x30",

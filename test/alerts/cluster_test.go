@@ -138,7 +138,7 @@ func (c *client) receive() respwire.Value {
 	return v
 }
 
-// use makes the nodes do everything that the metrics count.
+// use makes the nodes do work of the kinds that the evaluated metrics count.
 func use(t *testing.T, nodes []*node, round int) {
 	t.Helper()
 	a, b := nodes[round%3].dial(t), nodes[(round+1)%3].dial(t)
@@ -218,8 +218,8 @@ func (n *node) scrape(t *testing.T, s *series, at time.Duration) {
 	}
 }
 
-// expressions returns the expressions of the dashboard by the titles of their
-// panels, with values for the variables.
+// expressions returns the expressions of the dashboard, with values for the
+// variables. The key is the title of the panel and the id of the query.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	var dashboard struct {
@@ -305,7 +305,7 @@ func TestExpressions(t *testing.T) {
 }
 
 // sides returns the parts of an expression that always have a value: the sides of
-// its comparisons, except numbers and calls of absent().
+// its comparisons and set operations, except numbers and calls of absent().
 func sides(t *testing.T, expr string) (all []string) {
 	t.Helper()
 	tree, err := parser.ParseExpr(expr)

@@ -47,7 +47,8 @@ func newSeries() *series {
 	return &series{labels: make(map[uint64]labels.Labels), samples: make(map[uint64][]chunks.Sample)}
 }
 
-// add adds a sample. The samples of a series are added in the order of their time.
+// add adds a sample. The samples of a series must be added in the order of
+// their times.
 func (s *series) add(l labels.Labels, at time.Duration, v float64) {
 	h := l.Hash()
 	s.labels[h] = l
@@ -104,7 +105,7 @@ func newEngine() *promql.Engine {
 	return promql.NewEngine(opts)
 }
 
-// eval evaluates an expression at a time.
+// eval evaluates an expression at the time at.
 func eval(t *testing.T, s *series, expr string, at time.Duration) promql.Vector {
 	t.Helper()
 	q, err := newEngine().NewInstantQuery(context.Background(), s, nil, expr, time.UnixMilli(at.Milliseconds()))
@@ -149,9 +150,9 @@ func rules(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// firing returns the labels of the alerts of a rule that fire at a time. As in
-// Prometheus, an alert fires when its expression has had a value with the same
-// labels at each evaluation for the duration "for" of the rule.
+// firing returns the labels of the alerts of a rule that fire at the time at.
+// As in Prometheus, an alert fires when its expression has had a value with the
+// same labels at each evaluation for the duration "for" of the rule.
 func firing(t *testing.T, s *series, r rulefmt.Rule, at time.Duration) (all []labels.Labels) {
 	t.Helper()
 	since := make(map[uint64]time.Duration)

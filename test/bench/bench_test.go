@@ -110,7 +110,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// TestRunLoad runs a load as its process does, until its input ends.
+// TestRunLoad runs a load as a load process does, until its input ends.
 func TestRunLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a node")

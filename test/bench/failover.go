@@ -26,8 +26,8 @@ const (
 
 	// writePause is the time between a reply and the next write.
 	writePause = time.Millisecond
-	// around is how long the writer writes before a fault, and again after
-	// the first reply that follows it.
+	// around is how long the writer writes before a fault. After the fault, it
+	// writes for at least this time, and for more than twice the longest gap.
 	around = 700 * time.Millisecond
 )
 
@@ -121,7 +121,7 @@ type writer struct {
 	conn    *respwire.Conn
 	name    string
 	acked   []string
-	refused int // number of errors that say that the write was not executed
+	refused int // number of error replies
 }
 
 func newWriter(addr string, i int) (*writer, error) {

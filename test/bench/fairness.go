@@ -19,8 +19,8 @@ import (
 const (
 	fairnessName = "fairness: "
 
-	// fairnessCeiling is the largest factor by which a neighbor may raise
-	// the victim's p99.
+	// fairnessCeiling is an upper limit: a neighbor must raise the victim's
+	// p99 by less than this factor.
 	fairnessCeiling = 10
 	// loggedCeiling is the largest p99 of the victim during a neighbor.Load with
 	// Logged set.

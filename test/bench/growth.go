@@ -51,7 +51,7 @@ func (g *growthOptions) define(fs *flag.FlagSet) {
 }
 
 // forGrowth checks the axes that -growth names, and sets the other options to
-// the values that -growth needs. It turns the placement of the processes off,
+// the values that -growth needs. It turns off the placement of the processes,
 // because a placement would keep a node from using the processors that
 // --threads allows.
 func (o *options) forGrowth(fs *flag.FlagSet) error {
@@ -291,7 +291,8 @@ func (g *growth) withoutProfiles() options {
 // lockTTL is the TTL of the locks that are written, in milliseconds.
 const lockTTL = "3600000"
 
-// filledKeys is the number of keys that GET chooses from.
+// filledKeys is the maximum number of keys from which GET chooses in the sweeps
+// values, clients, nodes and threads.
 const filledKeys = 10_000
 
 // setLock returns a row that writes new locks.

@@ -56,7 +56,7 @@ type server struct {
 	pid    int
 }
 
-// keys loads keys into both systems and measures them.
+// keys loads keys into both systems, and measures both systems.
 func (b *bench) keys(ctx context.Context, count int) ([]record.Series, error) {
 	leader, err := b.cluster.Settled(ctx)
 	if err != nil {

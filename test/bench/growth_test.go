@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-kv/holdfast/test/bench/record"
 )
 
-// fakeSweep is an axis with four points. The second one cannot be measured on
-// this machine, and the third one fails.
+// fakeSweep returns a sweep with four points. The second point cannot be
+// measured on this machine, and the third fails. If end is not nil, the third
+// point also calls end.
 func fakeSweep(end context.CancelFunc) sweep {
 	return sweep{"fake", []int64{1, 2, 3, 4}, func(_ *growth, ctx context.Context, at int64) ([]record.Series, error) {
 		switch at {

@@ -22,8 +22,8 @@ const (
 	loadArgument = "load-process"
 
 	// loadNiceness is the niceness of such a process. In the kernel's
-	// scheduler, a process with this niceness has a seventieth of the weight of
-	// a node or of the victim.
+	// scheduler, a process with this niceness has about a seventieth of the
+	// weight of a node or of the victim.
 	loadNiceness = 19
 )
 

@@ -27,7 +27,7 @@ const (
 const (
 	lockClients = 50
 
-	// handOverFloor is the smallest number of hand-overs a second of one lock.
+	// handOverFloor is the minimum number of hand-overs of one lock per second.
 	// spreadLimit is the largest factor by which the grants of one client may
 	// exceed those of another.
 	handOverFloor = 5000
@@ -166,7 +166,8 @@ func (s *span) spread() float64 {
 	return float64(slices.Max(s.counts)) / float64(max(slices.Min(s.counts), 1))
 }
 
-// handOver lets clients wait for one lock.
+// handOver measures how often clients that wait for one lock hand it over, with
+// LOCK and with redsync on the redis-server.
 func (l *lockBench) handOver(ctx context.Context) (missed bool, err error) {
 	before, err := l.leader.State()
 	if err != nil {
@@ -201,8 +202,8 @@ func (l *lockBench) handOver(ctx context.Context) (missed bool, err error) {
 }
 
 // own compares LOCK with SET NX and DELIFEQ. Each client has a key of its own.
-// The kinds of cycles run in turns, so that other work on the machine slows all
-// of them down equally.
+// The kinds of cycles run alternately, so that other work on the machine slows
+// all of them down equally.
 func (l *lockBench) own(ctx context.Context) (missed bool, err error) {
 	kinds := [][]exchange{setAndDelete, tried, locked}
 	runs := make([][]*span, len(kinds))

@@ -1,18 +1,24 @@
 // Command bench compares a cluster of three node processes on loopback with a
 // redis-server that runs with appendfsync always. Both run on the same machine
-// and the same disk, with the same redis-benchmark, in turns. Both write
-// durably, with fsync, before they answer; in the cluster, a majority of the
-// nodes does so. The program also kills the leader repeatedly under a write
-// loop, and measures the longest time without an acknowledged write. The rows
-// named "fairness" measure how long one client waits for its locks while
-// another client, in a separate process, sends a load that harms the clients of
-// its node. The row "overload" measures 5,000 clients, which are more than the
-// cluster can serve without delay. The rows named "tmpfs" repeat the first rows
-// with all data in memory, where fsync costs nothing. The row "silent leader"
-// is like "failover", but the leader hangs. "million locks" loads a million
-// locks through one pipeline, and measures memory and the restart of a node.
-// "idle" measures how much processor time idle servers use. The rows named
-// "locks" measure LOCK.
+// and the same disk, and alternately get the same load from redis-benchmark.
+// Both write durably, with fsync, before they answer; in the cluster, a
+// majority of the nodes does so. Other rows measure more than the rate of
+// commands:
+//
+//   - "failover" kills the leader repeatedly while a client writes, and
+//     measures the longest time without an acknowledged write. "silent leader"
+//     does the same with a leader that hangs.
+//   - The rows named "fairness" measure how long one client waits for its locks
+//     while another client, in a separate process, sends a load that harms the
+//     clients of its node.
+//   - "overload" measures 5,000 clients, which are more than the cluster can
+//     serve without delay.
+//   - The rows named "tmpfs" repeat the first rows with all data in memory,
+//     where fsync costs nothing.
+//   - "million locks" loads a million locks through one pipeline, and measures
+//     memory and the restart of a node.
+//   - "idle" measures how much processor time idle servers use.
+//   - The rows named "locks" measure LOCK.
 //
 // With -growth, the program measures how speed and memory grow along an axis,
 // and writes files that test/bench/plots draws: see growth.go.
@@ -269,7 +275,7 @@ func findTools() (t tools, err error) {
 	return t, nil
 }
 
-// compare measures the rows on both systems, in turns.
+// compare measures the rows on both systems, alternately.
 func compare(ctx context.Context, m machine, rows []row) (missed bool, err error) {
 	redis, err := startRedis(ctx, m.tools, filepath.Join(m.dir, "redis"), redisFlags)
 	if err != nil {
@@ -297,8 +303,8 @@ func compare(ctx context.Context, m machine, rows []row) (missed bool, err error
 // tmpfsName is the prefix of the names of the rows with all data in memory.
 const tmpfsName = "tmpfs: "
 
-// measureTmpfs measures rows with all data in a file system in memory. They have
-// no floors.
+// measureTmpfs measures rows with all data in a file system in memory. It does
+// not measure through a follower, and applies no floors.
 func measureTmpfs(ctx context.Context, m machine, rows []row) (missed bool, err error) {
 	for i := range rows {
 		rows[i].leaderFloor, rows[i].followerFloor, rows[i].ownFloor, rows[i].follower = 0, 0, 0, false

@@ -32,7 +32,7 @@ type bench struct {
 	runs    int
 }
 
-// sample is the result of one run of redis-benchmark.
+// sample is the result of one run of a load.
 type sample struct{ rps, p50, p99 float64 }
 
 // result holds the measurements of a row: one sample per repetition.
@@ -51,9 +51,9 @@ type target struct {
 	count   int // commands per run
 }
 
-// measure measures one row. A short run on each target determines how many
-// commands fill the time of one repetition. Then measure runs the repetitions
-// on the targets in turns.
+// measure measures one row. Short runs on each target determine how many
+// commands fill the time of one repetition. In each repetition, measure then
+// runs the row on one target after the other.
 func (b *bench) measure(ctx context.Context, r row) (result, error) {
 	res := result{row: r}
 	leader, err := b.cluster.Settled(ctx)
@@ -68,7 +68,7 @@ func (b *bench) measure(ctx context.Context, r row) (result, error) {
 		f := b.cluster.Running(leader)[0]
 		targets = append(targets, &target{name: "follower", addr: f.Clients, pid: f.PID(), samples: &res.follower})
 	}
-	// The systems are empty when a row begins.
+	// When a row begins, the systems contain only the keys that it needs.
 	for _, addr := range []string{b.redis.addr, leader.Clients} {
 		if err := empty(ctx, r, addr); err != nil {
 			return res, err
@@ -140,8 +140,9 @@ func (b *bench) calibrate(ctx context.Context, r row, t *target) error {
 	return nil
 }
 
-// once runs redis-benchmark and checks that the commands it counted were
-// executed. redis-benchmark also counts error replies.
+// once runs a row on a target once. If redis-benchmark sends the commands, once
+// checks that they were executed, because redis-benchmark also counts error
+// replies.
 func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample, took time.Duration, err error) {
 	servers := []int{b.redis.cmd.Process.Pid}
 	for _, n := range b.cluster.Nodes {
@@ -201,7 +202,8 @@ func (b *bench) once(ctx context.Context, r row, t *target, count int) (s sample
 	return s, took, nil
 }
 
-// parse reads the output of redis-benchmark --csv: a heading and one line.
+// parse reads the output of redis-benchmark --csv: a line of headings and a
+// line of values.
 func parse(text string) (s sample, err error) {
 	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || len(lines) != 2 {

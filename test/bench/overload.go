@@ -30,7 +30,7 @@ const (
 	connectionKB = 72
 
 	// memoryGrowth is the factor by which the peak of the memory in the second
-	// half of the overload may exceed the peak in the first half. Peaks differ
+	// run with all clients may exceed the peak in the first run. Peaks differ
 	// because the garbage collector runs at different moments.
 	memoryGrowth = 1.25
 
@@ -138,7 +138,8 @@ func raiseFiles(name string, n uint64) error {
 	return unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
 }
 
-// span is the result of one run of the renewing clients.
+// span is the result of one run of a load of renewing clients, or of a load
+// that the lock benchmark runs with other clients.
 type span struct {
 	took   time.Duration
 	times  []time.Duration // durations of all commands, sorted

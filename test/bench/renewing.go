@@ -23,8 +23,8 @@ type exchange struct {
 	reply string // "" for an integer above 0
 }
 
-// complete reports whether the reply has arrived. It returns an error if
-// another reply has arrived.
+// complete reports whether the expected reply has arrived as a whole. It
+// returns an error if another reply has arrived.
 func (e exchange) complete(got string) (bool, error) {
 	whole := strings.HasSuffix(got, "\r\n")
 	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(got, ":"), "\r\n"), 10, 64)
@@ -39,12 +39,12 @@ func (e exchange) complete(got string) (bool, error) {
 	return false, fmt.Errorf("got %q, want %q", got, e.reply)
 }
 
-// renewer is one client with at most one command under way.
+// renewer is one client with at most one command in progress.
 type renewer struct {
 	socket int // index of the connection
 	key    string
 	owner  string
-	step   int // position in the cycle of the command under way
+	step   int // position in the cycle of the command in progress
 	sent   time.Time
 	in     [64]byte
 	n      int
@@ -72,7 +72,8 @@ func newRenewing(addr, password string, clients int, cycle []exchange, key func(
 	return l, nil
 }
 
-// maxReplyWait is how long a client may wait for a reply.
+// maxReplyWait is how long the clients may take to complete their cycles after
+// the end of the run.
 const maxReplyWait = 60 * time.Second
 
 // runFor runs cycles for the given number of seconds. Then it lets the clients

@@ -83,7 +83,8 @@ func quoted(words []string) []string {
 	return words
 }
 
-// version returns the first line of the output of a program for --version.
+// version returns the first line that a program prints for --version, without
+// the hash of the source and the text after it.
 func version(ctx context.Context, program string) string {
 	b, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {

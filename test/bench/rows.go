@@ -28,9 +28,10 @@ type row struct {
 // no fsync, but it costs a replicated log an entry.
 const keyspace = "1000000000"
 
-// runMark is a placeholder in keys. Each run replaces it by the number of the
-// run. redis-benchmark seeds its random numbers with the time and its process
-// id, so a run sometimes draws the same keys as an earlier one.
+// runMark is a placeholder in keys. Each run replaces it with the number of the
+// run. Without it, a run would sometimes draw the same keys as an earlier one,
+// because redis-benchmark seeds its random numbers with the time and its
+// process id.
 const runMark = "<run>"
 
 var (

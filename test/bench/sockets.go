@@ -15,8 +15,8 @@ import (
 // sockets are the connections of a load generator. One thread waits for all of
 // them at once, as redis-benchmark does. One goroutine for each connection
 // would cost the machine more per command than redis-benchmark does. The load
-// and the systems share the processors, so that cost would slow down most the
-// system that needs the most processor time.
+// shares the processors with the systems. So this cost would slow down mainly
+// the system that needs more processor time.
 type sockets struct {
 	epoll  int
 	fds    []int

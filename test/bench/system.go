@@ -19,8 +19,8 @@ import (
 // startLimit is how long a system may take until it serves.
 const startLimit = 30 * time.Second
 
-// redisServer is the reference system: one redis-server that calls fsync before
-// it answers.
+// redisServer is the reference system: one redis-server. With redisFlags, it
+// calls fsync before it answers.
 type redisServer struct {
 	addr   string
 	cmd    *exec.Cmd
@@ -98,8 +98,8 @@ func startClusterWith(ctx context.Context, cfg process.Config, o options) (*proc
 	return c, nil
 }
 
-// showLogs prints the last lines of the nodes' logs, which are removed with
-// their directory.
+// showLogs prints the ends of the nodes' logs, which are removed with their
+// directory.
 func showLogs(c *process.Cluster) error {
 	for _, n := range c.Nodes {
 		text := n.Output()
@@ -110,7 +110,7 @@ func showLogs(c *process.Cluster) error {
 	return nil
 }
 
-// replyLimit is longer than a server takes for any command of the bench.
+// replyLimit is how long a server may take for a reply.
 const replyLimit = time.Minute
 
 // ask sends one command on a connection of its own and returns the reply. For an
@@ -119,8 +119,8 @@ func ask(addr string, args ...string) (respwire.Value, error) {
 	return respwire.NoError(respwire.Do(addr, replyLimit, args...))
 }
 
-// integer is for replies that must be integers. It returns the results of ask,
-// Do or Receive as a number.
+// integer converts the results of ask, Do or Receive to a number. It returns an
+// error if the reply is not an integer.
 func integer(v respwire.Value, err error) (int64, error) {
 	v, err = respwire.NoError(v, err)
 	if err == nil && v.Kind != ':' {

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/process"
 )
 
-// TestAttack is a short attack that is part of every run of the tests. make
-// chaos is the long attack. The attack must detect the negative controls;
-// otherwise its other results prove nothing.
+// TestAttack makes a short attack in every run of the tests; make chaos makes
+// the long one. The checkers must catch the negative controls; otherwise the
+// other results of the attack prove nothing.
 func TestAttack(t *testing.T) {
 	dir, err := os.MkdirTemp("", "holdfast-chaos-test")
 	if err != nil {
@@ -48,9 +48,9 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// TestPlan checks the plan that CI runs. Its seed must plan more faults and more
-// power cuts than a run of CI must reach, and the fault that the checkers of
-// queues need.
+// TestPlan checks the plan that CI runs. The seed in .ci/run must plan more
+// faults than wantFaults, more power cuts than wantPowerCuts, and at least one
+// fault of the class "isolate follower for long".
 func TestPlan(t *testing.T) {
 	ci, err := os.ReadFile("../../.ci/run")
 	if err != nil {
@@ -82,7 +82,7 @@ func TestPlan(t *testing.T) {
 }
 
 // TestUpgraded checks that a run with another build fails if no cluster was
-// upgraded, because then it proves nothing.
+// upgraded, because such a run proves nothing about the other build.
 func TestUpgraded(t *testing.T) {
 	for _, tt := range []struct {
 		seen int

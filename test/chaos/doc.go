@@ -1,5 +1,5 @@
-// Command chaos attacks clusters of the shipped binary and checks their
-// histories. See make chaos. The attack itself is package verify/attack, which
-// holdfast verify --local runs too. This package has the figures that a run of
-// CI must reach.
+// Command chaos attacks clusters of the shipped binary and checks the histories
+// of their clients. make chaos runs it. Package verify/attack makes the attack;
+// holdfast verify --local uses the same package. This package defines the
+// figures that a run of CI must reach.
 package main

@@ -68,8 +68,8 @@ func (l *library) client(ctx context.Context, id int, rng *rand.Rand) {
 	}
 }
 
-// lock takes a lock if it is free. Later it releases the lock, or leaves it to
-// expire.
+// lock takes a lock if it is free. After a random time it releases the lock, or
+// leaves it to expire.
 func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string, rng *rand.Rand) {
 	l.pause.RLock()
 	h := checker.Hold{Lock: lock, Token: token, TTL: libraryTTL, Call: time.Since(l.begun)}
@@ -77,7 +77,7 @@ func (l *library) lock(ctx context.Context, c *redis.Client, lock, token string,
 	h.Granted = time.Since(l.begun)
 	l.pause.RUnlock()
 	if err != nil || !got {
-		return // an earlier attempt, whose reply was lost, may have taken the lock, which then expires
+		return // if an earlier attempt took the lock and its reply was lost, the lock expires
 	}
 	select {
 	case <-ctx.Done():

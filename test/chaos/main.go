@@ -82,7 +82,7 @@ func run(ctx context.Context, o options) error {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err
 	}
-	// Runs at the same time use separate directories.
+	// Runs that overlap in time use separate directories.
 	dir, err := os.MkdirTemp(o.dir, fmt.Sprintf("seed-%d-", o.seed))
 	if err != nil {
 		return err
@@ -184,9 +184,9 @@ const (
 	wantFaults    = 80
 )
 
-// figures checks that a run has reached the figures that a run of CI must
-// reach. A run that misses one of them proves too little. The figures may be
-// raised if the machine of CI does more. They must never be lowered.
+// figures returns an error if a run missed one of the figures that a run of CI
+// must reach. Such a run proves too little. The figures may be raised if the CI
+// machine gets faster. They must never be lowered.
 func figures(r *attack.Report) error {
 	var errs []error
 	for _, f := range []struct {

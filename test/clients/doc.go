@@ -1,7 +1,7 @@
-// Package clients tests real client libraries, with their defaults, with a real
-// node. It covers three things: the commands that a library sends when it
-// connects, the replies that it needs, and its recovery after its connection
-// was cut.
+// Package clients tests real client libraries, with their default options,
+// against a real node. It covers three things: the commands that a library
+// sends when it connects, the replies that it needs, and its recovery after its
+// connection was cut.
 //
 // The libraries for Go are modules. The others are Debian packages:
 // python3-redis, ruby-redis, php-redis, node-redis, libhiredis-dev and

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// replyLimit is longer than a node takes for a command.
+// replyLimit is how long a node may take for a reply.
 const replyLimit = 30 * time.Second
 
 func TestGoRedis(t *testing.T) {
@@ -89,8 +89,8 @@ func TestGoRedis(t *testing.T) {
 	}
 }
 
-// popWaiting calls BLPOP for an element that another connection pushes, and
-// BZPOPMIN for a key that stays empty.
+// popWaiting calls BLPOP for an element that another connection pushes later,
+// BLMOVE for an element that exists, and BZPOPMIN for a key that stays empty.
 func popWaiting(ctx context.Context, t *testing.T, c *goredis.Client) {
 	t.Helper()
 	id := c.Conn()

@@ -21,7 +21,7 @@ import (
 
 // TestPatches_Compile finds patches that apply but no longer compile, for
 // example because a name that they use has changed. It only checks types, which
-// takes about two seconds for all patches. To build them would take minutes.
+// takes about two seconds for all patches. Building them would take minutes.
 func TestPatches_Compile(t *testing.T) {
 	all, err := patches(root)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/sim"
 )
 
-// limit is the real time that one history may take on a slow and busy machine.
+// limit is the real time that one history, or the tests of one control, may
+// take on a slow and busy machine.
 const limit = 5 * time.Minute
 
 // runner runs schedules. It is a sim.Fleet, or a substitute in the tests.
@@ -37,8 +38,8 @@ type outcome struct {
 }
 
 // simulate runs schedules with the bug until a violation matches want. Then it
-// runs the same schedules without the bug. It is not enough if only another
-// checker reports a violation.
+// runs the same schedules without the bug, which must cause no violation. If
+// only violations of other checkers are found, simulate returns an error.
 func simulate(
 	ctx context.Context, plans []*sim.Schedule, want *regexp.Regexp, bug, clean runner,
 ) (o outcome, err error) {

@@ -17,8 +17,8 @@ import (
 const root = "../.."
 
 // TestPatches_Apply fails as soon as a patch no longer applies because the
-// source has changed. make controls is the long test: it runs the program with
-// each patch.
+// source has changed. make controls is the long test: it builds the programs
+// with each patch and runs them.
 func TestPatches_Apply(t *testing.T) {
 	all, err := patches(root)
 	if err != nil {
@@ -125,8 +125,8 @@ func (v reports) Run(plans []*sim.Schedule, each func(*sim.Result) bool) error {
 	return nil
 }
 
-// TestChosen_First begins the list of patches at each of its indices, and at an
-// index beyond its end.
+// TestChosen_First checks that the list of patches can begin at each of its
+// indices, and at indices beyond its end.
 func TestChosen_First(t *testing.T) {
 	all, err := chosen(options{root: root, programs: "sim"})
 	if err != nil {

@@ -1,8 +1,8 @@
-// Program controls proves that the checkers find bugs. See make controls and
-// docs/testing.md, "Negative controls".
+// Command controls checks that the checkers find bugs. make controls runs it.
+// See docs/testing.md, "Negative controls".
 //
-// Each file NAME.patch in this directory puts one bug into the product. The
-// program copies the tree and applies one patch after the other to the copy.
+// Each file NAME.patch in this directory puts one bug into the product. This
+// command copies the tree and applies one patch after the other to the copy.
 // For each patch, it builds the programs that the patch names from the copied
 // source, and runs them. The expected checker of each program must report a
 // violation.
@@ -35,8 +35,8 @@
 //
 // For the last three, the pattern must match a line that the tests print.
 //
-// The rest is the output of git diff -U2. The context is small, so that a patch survives
-// changes nearby.
+// The rest is the output of git diff -U2. The context is small, so that a patch
+// still applies after changes nearby.
 //
 // # A patch that no longer applies
 //

@@ -85,7 +85,7 @@ func readPatch(path string) (patch, error) {
 		}
 		p.header += line
 		if i == 0 {
-			continue // for readers
+			continue // the first line is for readers
 		}
 		d, err := readDemand(strings.TrimSpace(comment))
 		if err != nil {
@@ -125,7 +125,8 @@ var errStale = errors.New("the source has changed at a place that this patch nee
 	"into the working tree by hand, run go run ./test/controls -refresh with the name of the patch, and restore the " +
 	"source with git checkout")
 
-// check reports whether the patch fits the tree in dir, and changes nothing.
+// check returns an error if the patch does not fit the tree in dir. It changes
+// nothing.
 func (p patch) check(ctx context.Context, dir string) error { return p.git(ctx, dir, "--check") }
 
 // apply puts the bug into the tree in dir.

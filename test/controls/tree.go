@@ -10,7 +10,8 @@ import (
 	"slices"
 )
 
-// copyTree copies the working tree at root to dir, without build output.
+// copyTree copies the working tree at root to dir, without .git, build output
+// and the data of nodes.
 func copyTree(root, dir string) error {
 	skip := []string{".git", ".cache", "bin", "data"}
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -55,9 +56,9 @@ type builder struct {
 // programs are the programs that were built from one state of the copy.
 type programs struct {
 	patch patch
-	// paths contains the program to build for each demand of the patch. It is
-	// holdfast for images and chaos, which run the shipped program, and a test
-	// binary for the others.
+	// paths maps the program of each demand to the path of the binary with the
+	// bug. The binary is holdfast for images and chaos, which run the shipped
+	// program, and a test binary for the others.
 	paths map[string]string
 	err   error
 }

@@ -130,7 +130,8 @@ func (b *tab) until(expression string) {
 		var holds bool
 		ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 		defer cancel()
-		// The page may be loading.
+		// Evaluate may fail while the page is loading, so an error is not
+		// final.
 		err := chromedp.Run(ctx, chromedp.Evaluate("!!("+expression+")", &holds))
 		return err == nil && holds
 	})

@@ -53,8 +53,8 @@ func fill(t *testing.T, c *process.Cluster) {
 	do(t, r, "CONFIG", "SET", "slowlog-log-slower-than", 1_000_000)
 }
 
-// TestPages checks every page with real data, on a desktop and on a phone, in
-// light and in dark.
+// TestPages checks every page with real data: on a desktop with a light and
+// with a dark theme, and on a phone.
 func TestPages(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")
@@ -214,8 +214,9 @@ func TestSlowLog(t *testing.T) {
 	}
 	var seen []string
 	for _, e := range log {
-		// start sends INFO HOLDFAST to all nodes and does not wait for all
-		// replies, so the slow log may contain this command.
+		// start sends INFO HOLDFAST to all nodes and waits at most a second
+		// for a reply. A node may execute the command later, so the slow log
+		// may contain it.
 		if command := strings.Join(e.Args, " "); command != "info holdfast" {
 			seen = append(seen, command)
 		}
@@ -301,8 +302,8 @@ func TestNoMajority(t *testing.T) {
 	page.shows("No answer from " + c.Nodes[1].ID + ", " + c.Nodes[2].ID)
 }
 
-// TestTraffic checks that each chart shows values of a real load, for both time
-// windows.
+// TestTraffic checks that each chart shows values of a real load, and that the
+// page can change the time window.
 func TestTraffic(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")

@@ -111,9 +111,9 @@ func TestComposeTLS(t *testing.T) {
 	}
 }
 
-// newComposeProject returns a project with compose.yml and the further files of
-// deploy/ that more names. The end of the test removes what the project
-// started.
+// newComposeProject returns a project with compose.yml and the files in more,
+// which are also in deploy/. The cleanup of the test removes the containers,
+// volumes and networks of the project.
 func newComposeProject(t *testing.T, more ...string) *composeProject {
 	t.Helper()
 	p := &composeProject{t: t, name: os.Getenv("HOLDFAST_COMPOSE_PROJECT"), addrs: make(map[string]string),
@@ -167,7 +167,7 @@ func (p *composeProject) docker(args ...string) string {
 	return run(p.t, 30*time.Second, "docker", args...)
 }
 
-// run returns the output of a command without the final newline.
+// run returns the output of a command without leading and trailing white space.
 func run(t *testing.T, limit time.Duration, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -71,8 +71,8 @@ func flags(t *testing.T, command ...string) []string {
 	return names
 }
 
-// checkCommandLine reports flags in words that the program does not have. words
-// is the command line of serve or of another command.
+// checkCommandLine checks a command line of serve or of another command. It
+// reports the flags in words that this command does not have.
 func checkCommandLine(t *testing.T, where string, words []string) {
 	t.Helper()
 	if len(words) == 0 || strings.HasPrefix(words[0], "-") {

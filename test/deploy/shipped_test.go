@@ -78,8 +78,8 @@ func readCompose(t *testing.T, name string) (file composeFile) {
 	return file
 }
 
-// checkVolumes reports volumes that are not declared, and files and directories
-// that are mounted and do not exist.
+// checkVolumes reports volumes that are not declared, and mounted files and
+// directories that do not exist.
 func checkVolumes(t *testing.T, service string, mounts []string, declared map[string]any) {
 	t.Helper()
 	for _, m := range mounts {
@@ -172,8 +172,9 @@ func TestCertificates_NameTheNodes(t *testing.T) {
 }
 
 // TestPackage_InstallsWhatExists checks the example configuration file with
-// "config check". It also checks that the unit, the scripts and nfpm.yaml name
-// the same files.
+// "config check". It also checks that the files that nfpm.yaml packs exist,
+// that the scripts have a valid syntax, and that the package installs the files
+// that the unit names.
 func TestPackage_InstallsWhatExists(t *testing.T) {
 	out := run(t, 20*time.Second, holdfast(t), "config", "check", "../../deploy/package/holdfast.yaml")
 	if !strings.Contains(out, "no error") {
@@ -217,10 +218,10 @@ func TestPackage_InstallsWhatExists(t *testing.T) {
 	}
 }
 
-// TestPackage_WithoutSettings runs the script after the installation on a
-// machine whose operator has deleted the file with the settings, for example
-// because the unit names another one. dpkg does not restore such a file. If the
-// script failed, dpkg would leave the package half-configured.
+// TestPackage_WithoutSettings runs postinstall.sh on a machine whose operator
+// has deleted holdfast.yaml, for example because the unit names another file.
+// dpkg does not restore such a file. If the script failed, dpkg would leave the
+// package half-configured.
 func TestPackage_WithoutSettings(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"bin", "etc/holdfast", "var/lib"} {
@@ -245,8 +246,8 @@ func TestPackage_WithoutSettings(t *testing.T) {
 	run(t, 10*time.Second, "sh", path)
 }
 
-// TestBuild_SetsVariablesThatExist checks the variables that the linker sets. The linker
-// ignores a variable that does not exist.
+// TestBuild_SetsVariablesThatExist checks that the variables that the linker
+// sets exist. The linker ignores a variable that does not exist.
 func TestBuild_SetsVariablesThatExist(t *testing.T) {
 	variable := regexp.MustCompile(`-X github.com/holdfast-kv/holdfast/(\S+)\.(\w+)=\$`)
 	for _, path := range []string{"../../Makefile", "../../deploy/package/build"} {

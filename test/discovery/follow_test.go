@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// client is a client library with one long-lived client object.
+// client is one long-lived client object of a client library.
 type client interface {
 	// set writes a key.
 	set(ctx context.Context, key, value string) error

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// goRedis is a client of go-redis of any kind.
+// goRedis is any kind of client of go-redis.
 type goRedis struct {
 	goredis.UniversalClient
 	info func(ctx context.Context) (string, error)
@@ -60,8 +60,8 @@ func TestSentinel_GoRedisCluster(t *testing.T) {
 }
 
 // TestCluster_GoRedis sets the interval at which go-redis 9.23 queries the
-// shards again without a MOVED error. The default is a minute. A go-redis that
-// knows no other master would use a dead master for that long.
+// shards again if it gets no MOVED error. The default is a minute. A client
+// that knows no other master would use a dead master for that long.
 func TestCluster_GoRedis(t *testing.T) {
 	c := shard(t)
 	client := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: c.addrs(clientsOf),
@@ -105,8 +105,8 @@ func masterInfo(client *goredis.ClusterClient) func(ctx context.Context) (string
 	}
 }
 
-// rueidisClient is a client of rueidis of either kind. While there is no
-// leader, the library retries after errors until ctx ends.
+// rueidisClient is a client of rueidis, for Sentinel or for Redis Cluster.
+// While there is no leader, the library retries after errors until ctx ends.
 type rueidisClient struct{ rueidis.Client }
 
 func (r rueidisClient) set(ctx context.Context, key, value string) error {

@@ -120,8 +120,8 @@ var (
 	epoch  = regexp.MustCompile(`(?m)^(cluster_(?:current|my)_epoch:)\d+`)
 	bus    = regexp.MustCompile(`(?m)^(?:cluster_stats_messages_\w+):\d+\r\n`)
 	// slot matches the number of a slot, which may be equal to a port. normal
-	// marks such a number first, so that it does not replace the number by the
-	// name of the port.
+	// marks such a number first, so that it does not replace the number with
+	// the name of the port.
 	slot  = regexp.MustCompile(`(MOVED|ASK) (\d+)\b`)
 	nodes = regexp.MustCompile(`(?m)( (?:-|ID)) 0 \d+ \d+ (connected|disconnected)`)
 )
@@ -151,7 +151,7 @@ func compare(t *testing.T, redis, holdfast string, redisNames, holdfastNames map
 		for _, line := range lines {
 			want, got := normal(theirs.do(line), redisNames), normal(ours.do(line), holdfastNames)
 			if strings.HasPrefix(line, "CLUSTER NODES") || strings.HasPrefix(line, "CLUSTER REPLICAS") {
-				want, got = sortedLines(want), sortedLines(got) // these replies have no order
+				want, got = sortedLines(want), sortedLines(got) // the lines of these replies have no fixed order
 			}
 			if got != want {
 				t.Errorf("RESP%d %s\n  redis    %q\n  holdfast %q", proto, line, want, got)

@@ -2,8 +2,8 @@ package discovery
 
 import "testing"
 
-// library is a client library of another language. It has a script in testdata
-// for each way to find the leader.
+// library is a client library of another language. testdata has a script for
+// each way in which the library can find the leader.
 type library struct{ name, program, probe, sentinel, cluster string }
 
 var libraries = []library{

@@ -16,9 +16,9 @@ import (
 )
 
 // TestReplicas_CountAgreesAlways queries every node repeatedly, while the
-// leader transfers its leadership and then dies. The number of replicas that
-// the node lists must equal the number that WAIT returns. Redisson considers
-// its lock lost if they differ.
+// leader transfers its leadership and then dies. The number of replicas that a
+// node lists must always equal the number that its WAIT returns. If they
+// differ, Redisson considers its lock lost.
 func TestReplicas_CountAgreesAlways(t *testing.T) {
 	c := sentinels(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -32,7 +32,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 				if difference != "" {
 					t.Errorf("%s: %s", n.ID, difference)
 				}
-				if err != nil { // the node was probably killed; a later check finds a running node that does not answer
+				if err != nil { // the node was probably killed; otherwise, a later call of seen fails
 					return
 				}
 				select {
@@ -42,7 +42,7 @@ func TestReplicas_CountAgreesAlways(t *testing.T) {
 			}
 		})
 	}
-	// seen waits until the test has queried each of the nodes n more times.
+	// seen waits until agrees has returned n more times for each of the nodes.
 	seen := func(nodes []*process.Node, n int) {
 		t.Helper()
 		left := make(map[*process.Node]int)

@@ -133,7 +133,8 @@ func (c *Cacher) Pipeline() error {
 	return c.run()
 }
 
-// run sends the waiting requests and a PING after them.
+// run sends the requests in asked, and a PING after them. It then handles all
+// replies, and the pushes that arrive before the last reply.
 func (c *Cacher) run() error {
 	c.asked = append(c.asked, request{line: "PING"})
 	lines := make([]string, len(c.asked))
@@ -174,8 +175,8 @@ func (c *Cacher) invalidated(lines []string) {
 	}
 }
 
-// answered handles the reply of a command. After an error reply, the client
-// does not know the outcome of the command.
+// answered handles the reply to a command. It ignores an error reply, after
+// which the client does not know the outcome of the command.
 func (c *Cacher) answered(r request, lines []string) {
 	c.t.Helper()
 	switch {

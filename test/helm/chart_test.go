@@ -217,8 +217,8 @@ func checkMounts(t *testing.T, pod corev1.PodSpec) {
 }
 
 // TestChart_Scaled checks the upgrade to another number of replicas. The hook
-// must set the members of the cluster to the remaining pods, and the existing
-// nodes must not restart.
+// must set the members of the cluster to the pods that exist after the upgrade.
+// The existing nodes must not restart.
 func TestChart_Scaled(t *testing.T) {
 	before := decode(t, nil, false)
 	for _, n := range []int{1, 5} {

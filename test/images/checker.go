@@ -21,12 +21,12 @@ type job struct {
 	promise *promise
 	spec    spec
 	about   string // the recording and the step that the image comes from
-	control bool   // true if the image comes from a disk that ignores fsync, so that a check must fail
+	control bool   // true if the image comes from a disk that ignores fsync, so that a check should fail
 }
 
 // verdict is the result of a job.
 type verdict struct {
-	refused    []string // last lines of nodes that did not start
+	refused    []string // for each node that did not start, the last line that it printed
 	violations []string
 	checks     int
 	took       time.Duration
@@ -147,8 +147,9 @@ func (j *checker) examine(ctx context.Context, c *process.Cluster, t *job, v *ve
 // explain.
 var complaints = regexp.MustCompile(`(?m)^.*(\[ERROR\]|panic:|is corrupt).*$`)
 
-// serving waits until the nodes serve. If a node ends by itself, it has refused
-// the image.
+// serving waits until the nodes serve, and returns the leader. If a node ends
+// by itself, it has refused the image. If the nodes do not serve, serving adds
+// violations to v and returns nil.
 func (j *checker) serving(ctx context.Context, c *process.Cluster, v *verdict) (*process.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -198,8 +199,9 @@ func lastLine(output string) string {
 	return lines[len(lines)-1]
 }
 
-// check reads everything that was promised, over the connection conn, and then
-// writes.
+// check reads all promised keys over the connection conn and compares them with
+// the promise. It then tries to take a lock of another client, and to get a
+// fencing token.
 func (pr *promise) check(conn *respwire.Conn, v *verdict) error {
 	var sent []string
 	var cmds [][]string
@@ -257,8 +259,8 @@ func (pr *promise) check(conn *respwire.Conn, v *verdict) error {
 	return nil
 }
 
-// receive reads the value of a key. It returns a list as its elements separated
-// by blanks.
+// receive reads the value of a key. It returns a list as a text of its
+// elements, separated by blanks.
 func receive(conn *respwire.Conn) (text string, found bool, err error) {
 	reply, err := respwire.NoError(conn.Receive())
 	switch {
@@ -270,8 +272,8 @@ func receive(conn *respwire.Conn) (text string, found bool, err error) {
 	return reply.Text, !reply.Null, nil
 }
 
-// compare searches the promised states for one that equals the state there,
-// which was read from the node.
+// compare compares the state there, which was read from the node, with the
+// promised states. If there equals none of them, compare adds a violation to v.
 func (p promised) compare(there state, v *verdict) {
 	keys := p.connection.keys()
 	why := ""

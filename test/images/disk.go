@@ -62,7 +62,8 @@ type change struct {
 	ended bool // the call has returned
 	life  int  // which process of the node made the change, counted from 0
 
-	// For a file: data at offset off. If data is nil, off is the new size.
+	// For a file: data at offset off. If data is nil, the change sets the size
+	// of the file to size.
 	off  int64
 	data []byte
 	size int64
@@ -102,7 +103,8 @@ type disk struct {
 	syncing map[*call][]func()
 	writing map[*call]*change
 	// touched describes the last step, by the kind of file and the call, if the
-	// step changed something or made something durable. Otherwise it is "".
+	// step changed a file or a directory, or began an fsync. Otherwise it is
+	// "".
 	touched string
 	life    int // which process of the node runs now or runs next, counted from 0
 }
@@ -420,8 +422,9 @@ func (d *disk) resized(c *call) error {
 	return nil
 }
 
-// named records that a call gives a name in a directory to the object that made
-// returns. If made returns nil, the call removes the name instead.
+// named records a call that changes the meaning of a name in a directory. The
+// function made returns the node to which the name refers from now on, or nil
+// if the call removes the name.
 func (d *disk) named(c *call, dirfd, arg string, made func(dir *node, name string) *node) error {
 	rel, ok := d.inside(join(dirfd, arg))
 	if !ok {
@@ -459,7 +462,7 @@ func (d *disk) renamed(c *call) error {
 	return nil
 }
 
-// kindOf returns the kind of file of a path. pick draws moments by kind, so
+// kindOf returns the kind of the file at a path. pick draws moments by kind, so
 // that every kind is covered.
 func kindOf(rel string) string {
 	for _, k := range []string{".wal", "stable.db", "log.db", "acked", "node.json", "LOCK", "seal.json", "meta.json",

@@ -1,16 +1,16 @@
-// Program images builds the states in which a loss of power may leave a data
-// directory, and starts the program on each of them. See make images and
+// Command images builds the states in which a loss of power may leave a data
+// directory, and starts the program on each of them. make images runs it. See
 // docs/testing.md.
 //
 // A cluster of the shipped binary runs under strace. strace records, in one
 // order, every change of the data directories, every fsync, and every reply to
-// a client (record.go, trace.go). The program plays the recording into a model
+// a client (record.go, trace.go). This command plays the recording into a model
 // of a disk (disk.go). The model knows which changes are durable and which are
-// not. At chosen moments the program draws an image from the model. The image
-// contains all durable changes, and those of the other changes that the seed
-// selects (draw.go). The program starts a node on the image. The node must
-// serve every write that had been answered at that moment, and no write that no
-// client sent (checker.go).
+// not. At moments that the seed selects, the command draws an image from the
+// model. The image contains all durable changes, and some of the other changes,
+// which the seed also selects (draw.go). The command starts the nodes on their
+// images. The cluster must serve every write that a node had answered at that
+// moment, and must not serve a write that no client sent (checker.go).
 //
 // # What a disk may do
 //
@@ -32,7 +32,7 @@
 //     disk. The directories are independent of each other. ext4 keeps one order
 //     for all directories, so the model permits more states than ext4.
 //
-// The death of a process does not matter to the model. Data that the process
-// wrote and did not sync is still in memory, and the next process reads it. A
-// later loss of power then removes it.
+// The death of a process does not change the disk in the model. Data that the
+// process wrote and did not sync is still in the memory of the kernel, and the
+// next process reads it. A later loss of power may then remove it.
 package main

@@ -44,7 +44,7 @@ type sampler struct {
 const (
 	none    = iota
 	all     // every change
-	front   // a prefix, whose last change is torn
+	front   // a prefix; if the next change is a write, also some of its sectors
 	back    // a suffix
 	some    // each change or not, at random
 	sectors // each sector or not, at random
@@ -211,8 +211,8 @@ func (a *sampler) keeps(i, cut int) bool {
 	return true
 }
 
-// hash writes the content of the image to a hash function. Images with the same
-// hash are equal.
+// hash writes a file or directory of the image to a hash function. Images with
+// the same hash count as equal.
 func (d *drawn) hash(write func([]byte) (int, error)) {
 	number := func(n int64) { write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
 	switch {
@@ -245,7 +245,7 @@ func (d *drawn) hash(write func([]byte) (int, error)) {
 	}
 }
 
-// save writes an image as a directory.
+// save writes a file or directory of the image to path.
 func (d *drawn) save(path string) error {
 	if d == nil {
 		return nil

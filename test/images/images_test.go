@@ -18,7 +18,8 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// needStrace skips a test that records processes.
+// needStrace skips the test if this machine cannot record processes. If CI
+// requires strace, the test fails instead.
 func needStrace(t *testing.T) {
 	t.Helper()
 	if reason := why(); reason != "" {
@@ -29,8 +30,8 @@ func needStrace(t *testing.T) {
 	}
 }
 
-// TestImages is a short run that is part of every run of the tests. make images
-// is the long run.
+// TestImages makes a short run of this command in every run of the tests; make
+// images makes the long one.
 func TestImages(t *testing.T) {
 	needStrace(t)
 	dir := t.TempDir()
@@ -301,15 +302,14 @@ func TestDisk_Names(t *testing.T) {
 		create("/m/n1/f.tmp"), pwrite("/m/n1/f.tmp", "new", 0), fsync("/m/n1/f.tmp"), rename("/m/n1/f.tmp", "/m/n1/f")}
 	wantSeen(t, script(t, start...), "f", "=old", "=new")
 	wantSeen(t, script(t, append(start, fsync("/m/n1"))...), "f", "=new")
-	// A name that was never synced is lost, and with it the content of the
-	// directory.
+	// A name that was never synced may be lost, and with it the content of the
+	// directory. An fsync of a file makes the names above it durable too.
 	wantSeen(t, script(t, mkdir("/m/n1"), fsync("/m"), mkdir("/m/n1/d"), create("/m/n1/d/f")), "d/f", "", "=")
 	wantSeen(t, script(t, mkdir("/m/n1"), mkdir("/m/n1/d"), create("/m/n1/d/f"), fsync("/m/n1/d/f")), "d/f", "=")
 }
 
-// TestDisk_WriteDuringSync checks that fsync covers the writes that had
-// returned when it began. An fsync that a control makes ineffective covers no
-// write.
+// TestDisk_WriteDuringSync checks that fsync covers only the writes that had
+// returned when it began. A write that returns during the fsync may be lost.
 func TestDisk_WriteDuringSync(t *testing.T) {
 	d := script(t, mkdir("/m/n1"), create("/m/n1/f"), fsync("/m/n1/f"))
 	parse := func(line string) *call {

@@ -48,8 +48,8 @@ const (
 	ioTimeout = 5 * time.Second
 )
 
-// work sends groups of commands until stop is closed, the connection ends, or
-// the outcome of a group is unknown.
+// work sends the given number of groups of commands. It returns earlier if stop
+// is closed, if the connection ends, or if the outcome of a group is unknown.
 func (s *connection) work(conn net.Conn, rng *rand.Rand, groups int, stop <-chan struct{}) error {
 	c := respwire.NewConn(conn)
 	c.Limit = ioTimeout
@@ -139,8 +139,8 @@ func (s *connection) next(rng *rand.Rand, locks *int) [][]string {
 	return [][]string{single()}
 }
 
-// state maps the keys of a connection to their values. A list is its elements
-// separated by blanks.
+// state maps the keys of a connection to their values. The value of a list is a
+// text of its elements, separated by blanks.
 type state map[string]string
 
 // run executes one command, unless its key belongs to another connection.
@@ -274,7 +274,7 @@ func (c *clientLoad) enter(node int, addr string, monitor bool, seed uint64, gro
 				}
 				groups -= len(s.cmds)
 			}
-			select { // wait, because the node is dead or knows no leader
+			select { // wait, because the node may be dead or may know no leader
 			case <-c.stop:
 				return
 			case <-time.After(20 * time.Millisecond):
@@ -291,7 +291,7 @@ func (c *clientLoad) add(s *connection) *connection {
 	return s
 }
 
-// leave ends all clients.
+// leave ends all clients, and waits until they have ended.
 func (c *clientLoad) leave() {
 	close(c.stop)
 	c.wg.Wait()

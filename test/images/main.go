@@ -133,8 +133,8 @@ func chosen(only string) (list []spec) {
 	return list
 }
 
-// figures checks that a run has reached the figures that a run of CI must
-// reach. A run that misses one of them proves too little.
+// figures returns an error if a run missed one of the figures that a run of CI
+// must reach. Such a run proves too little.
 func figures(r *report) error {
 	var errs []error
 	for _, f := range []struct {

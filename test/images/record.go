@@ -204,8 +204,9 @@ func (r *recorder) watch(i int) {
 	r.clientLoad.enter(i, r.cluster.Nodes[i].Clients, true, r.rng.Uint64(), 1<<30)
 }
 
-// lives is the scenario of a single node. It kills the node under load, stops
-// it, and kills it again. Each time it restarts the node.
+// lives is the scenario of a single node. It starts the node five times, and
+// ends each process under load: the second with SIGTERM, the others with
+// SIGKILL.
 func lives(ctx context.Context, r *recorder) error {
 	for life := range 5 {
 		if err := r.cluster.Start(); err != nil {
@@ -221,7 +222,7 @@ func lives(ctx context.Context, r *recorder) error {
 		r.watch(0)
 		how := syscall.SIGKILL
 		switch life {
-		case 0, 4: // sleep more than a second, because a snapshot becomes due once a second
+		case 0, 4: // more than a second, because a node checks once a second whether a snapshot is due
 			load.Sleep(ctx, 1300*time.Millisecond)
 		case 1:
 			load.Sleep(ctx, 150*time.Millisecond)

@@ -139,9 +139,10 @@ func withoutPhantoms(steps []step, threads map[*call]string) []step {
 // If a SIGKILL has woken the thread, the kernel does not answer, and strace
 // prints its previous data as a call of that thread. If this data is the
 // beginning of a call, the phantom repeats that call in another thread (other
-// is true). If the data is the end of a call, strace uses the result of that
-// call as the number of the phantom call, and the first argument of the phantom
-// says whether that call failed. A phantom never ends.
+// is true). If the data is the end of a call, strace takes the result of that
+// call for the number of a system call and prints the name of that system call.
+// The first argument of such a phantom says whether the earlier call failed. A
+// phantom never ends.
 func phantom(c, before *call, other bool) bool {
 	if c.ret != "" {
 		return false
@@ -224,9 +225,9 @@ func (c *call) arg(i int) string {
 
 func (c *call) number(i int) (int64, error) { return strconv.ParseInt(c.arg(i), 0, 64) }
 
-// fd splits "9<\x2f...>" into the descriptor and its path. The path is empty if
-// the file has no name any longer, because its content is lost when the
-// descriptor is closed.
+// fd splits "9<\x2f...>" into the descriptor and its path. If the file no
+// longer has a name, the path is empty: the content of such a file is lost when
+// the process closes the descriptor.
 func fd(arg string) (number, path string) {
 	number, rest, _ := strings.Cut(arg, "<")
 	if strings.HasSuffix(rest, "(deleted)") {

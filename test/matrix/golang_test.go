@@ -87,7 +87,7 @@ func goRedis(ctx context.Context, a *arena) error {
 	return nil
 }
 
-// setnx is a lock written by hand over any go-redis client. The client repeats
+// setnx is a handwritten lock that uses any go-redis client. The client repeats
 // commands by itself. So if SET NX fails and the key has the worker's own
 // token, an earlier attempt has taken the lock.
 func setnx(c goredis9.UniversalClient, key string) func(ctx context.Context, worker int) (func() error, error) {
@@ -273,12 +273,12 @@ func rueidisDefaults(ctx context.Context, a *arena) error {
 	return nil
 }
 
-// rueidisWait takes the lock. Each attempt has a deadline, because rueidislock
-// 1.0.79 may never wake a waiter. The cause is in the library: a goroutine that
-// counts a failed attempt can run before the attempt is marked as failed, and
-// then the waiter is no longer registered. Three workers that compete for a
-// lock on a Redis 7.0.15 under load reproduce this bug. The deadline leaves
-// enough time for a change of leader.
+// rueidisWait waits for the lock. Each attempt has a deadline, because
+// rueidislock 1.0.79 may never wake a waiter. The cause is in the library: a
+// goroutine that counts a failed attempt can run before the attempt is marked
+// as failed, and then the waiter is no longer registered. Three workers that
+// compete for a lock on a Redis 7.0.15 under load reproduce this bug. The
+// deadline leaves enough time for a change of leader.
 func rueidisWait(ctx context.Context, locker rueidislock.Locker) (held context.Context, release,
 	cancel context.CancelFunc, err error) {
 	for {

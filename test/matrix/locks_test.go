@@ -32,9 +32,9 @@ type owner struct {
 	intrude func() (bool, error)
 }
 
-// TestLocks_OfLibraries takes the same lock with LOCK and with a library, in
-// turns. Each must respect the lock of the other and release only its own, and
-// LOCK TOKEN must return the token of both.
+// TestLocks_OfLibraries takes the same lock alternately with LOCK and with a
+// library. Each must respect the lock of the other and release only its own.
+// LOCK TOKEN must return the token of both locks.
 func TestLocks_OfLibraries(t *testing.T) {
 	addr := harness.Single(t, guard.DefaultLimits()).Addr()
 	c := goredis9.NewClient(&goredis9.Options{Addr: addr})
@@ -61,7 +61,7 @@ func TestLocks_OfLibraries(t *testing.T) {
 	}
 }
 
-// sharing is a test in which LOCK and a library take the same lock in turns.
+// sharing is a test in which LOCK and a library take the same lock alternately.
 type sharing struct {
 	t    *testing.T
 	ctx  context.Context
@@ -78,7 +78,8 @@ func (s *sharing) must(what string, f func() (bool, error), want bool) {
 	}
 }
 
-// lock runs a LOCK command and returns the integer of its reply, 0 for null.
+// lock runs a LOCK command and returns the integer of its reply. It returns 0
+// for null, and for the error WRONGTYPE if the library stores locks in hashes.
 func (s *sharing) lock(args ...any) int64 {
 	s.t.Helper()
 	n, err := s.c.Do(s.ctx, append([]any{"LOCK"}, args...)...).Int64()
@@ -98,8 +99,8 @@ func (s *sharing) want(got, want int64, what string) {
 	}
 }
 
-// libraryFirst takes the lock with the library. Then it tries to take and to
-// release the lock with LOCK.
+// libraryFirst takes the lock with the library. Then it tries to take, renew
+// and release the lock with LOCK.
 func (s *sharing) libraryFirst() {
 	s.t.Helper()
 	s.want(s.lock("TOKEN", s.key), 0, "the token of a free lock")
@@ -119,8 +120,8 @@ func (s *sharing) libraryFirst() {
 	s.want(s.lock("CHECK", s.key, token), 0, "check after the release")
 }
 
-// lockFirst takes the lock with LOCK. Then it tries to take and to release the
-// lock with the library.
+// lockFirst takes the lock with LOCK, after the library has released it. Then
+// it tries to take and to release the lock with the library.
 func (s *sharing) lockFirst() {
 	s.t.Helper()
 	s.must("take a free lock", s.take, true)

@@ -95,9 +95,9 @@ return {redis.call('pttl', KEYS[1]), -1}`
 		w.call(true, "[:-1 :2]", take, keys, 30000, "u:2"))
 }
 
-// redissonWait replays a Redisson that sends WAIT after every script, for as
-// many replicas as INFO reports. Redisson gives the lock up if fewer replicas
-// acknowledge.
+// redissonWait replays a Redisson client that sends WAIT after every script,
+// for as many replicas as INFO reports. Redisson gives up the lock if fewer
+// replicas acknowledge.
 func redissonWait(ctx context.Context, a *arena) error {
 	return replay(ctx, a, func(w *wire) error {
 		check := func(key string) error {

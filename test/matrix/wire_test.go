@@ -78,7 +78,8 @@ func (w *wire) ask(args ...any) (string, error) {
 	return w.recv()
 }
 
-// want sends a command and compares the reply with a pattern of path.Match.
+// want sends a command and compares the reply with a pattern of path.Match, in
+// which brackets stand for themselves.
 func (w *wire) want(pattern string, args ...any) error {
 	got, err := w.ask(args...)
 	if err != nil {

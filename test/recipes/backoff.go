@@ -11,9 +11,10 @@ import (
 
 // page: begin
 
-// backoff returns how long to wait before try number n. The wait doubles up to
-// a limit and is never longer than the time that the lock has left. It is
-// random, so that waiting clients do not all try again at the same moment.
+// backoff returns how long to wait after try number n has failed. The wait is
+// random, so that waiting clients do not all try again at the same moment. Its
+// upper bound doubles with every try up to a limit, and exceeds the remaining
+// TTL of the lock by at most 1 ms.
 func backoff(ctx context.Context, c *redis.Client, key string, n int) (time.Duration, error) {
 	const first, limit = 2 * time.Millisecond, 200 * time.Millisecond
 	d := min(first<<min(n, 10), limit)

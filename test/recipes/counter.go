@@ -10,9 +10,9 @@ import (
 
 // page: begin
 
-// nextNumber returns first, first+1, … to its callers. SET NX sets the first
-// value if the counter has no value, and INCR counts. Both are in one
-// transaction, so no client sees the counter between them.
+// nextNumber returns first, first+1, … to its callers. SET NX sets the counter
+// to first-1 if it has no value, and INCR adds 1. Both are in one transaction,
+// so no client sees the counter between them.
 func nextNumber(ctx context.Context, c *redis.Client, key string, first int64) (n int64, err error) {
 	var count *redis.IntCmd
 	_, err = c.TxPipelined(ctx, func(p redis.Pipeliner) error {

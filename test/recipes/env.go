@@ -16,8 +16,7 @@ import (
 type Env struct {
 	Addrs []string // client addresses of a cluster's nodes
 	// Others contains one address of each of two more clusters, for the recipe
-	// that needs independent clusters. It is empty if there are no more
-	// clusters.
+	// that needs independent clusters. It is empty if there are none.
 	Others []string
 	// Middle is called once, in the middle of a demonstration. It lets the
 	// program that runs the demonstration inject a fault, and returns when this
@@ -31,10 +30,11 @@ type Env struct {
 	middle  sync.Once
 }
 
-// Client returns a client that prefers node i. If a node does not reply, the
-// client uses the next one. It never repeats a command: if it repeated a SETNX,
-// the reply would say that the lock is taken, although the client's own first
-// SETNX has taken it. The client is safe for concurrent use. Close closes it.
+// Client returns a client that prefers node i. If the client cannot connect to
+// a node, it connects to the next one. It never repeats a command: if it
+// repeated a SETNX, the reply would say that the lock is taken, although the
+// client's own first SETNX has taken it. The client is safe for concurrent use.
+// Close closes it.
 func (e *Env) Client(i int) *redis.Client { return e.client(e.Addrs, i) }
 
 func (e *Env) client(addrs []string, i int) *redis.Client {
@@ -72,7 +72,8 @@ func (e *Env) Close() error {
 	return errors.Join(errs...)
 }
 
-// half calls Middle at its first call, and does nothing at later calls.
+// half calls Middle when it is called for the first time. Later calls do
+// nothing.
 func (e *Env) half() {
 	e.middle.Do(func() {
 		if e.Middle != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestLockExamples runs the examples of the lock packages, except those that need
-// PostgreSQL. The leader is killed in the middle of each job.
+// PostgreSQL. The leader is killed after the first part of each job.
 func TestLockExamples(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"job", "http"} {
@@ -51,8 +51,8 @@ func clientAddrs(c *process.Cluster) (addrs []string) {
 	return addrs
 }
 
-// runJob runs a job, and kills the leader after its first part. All parts must have
-// the same token.
+// runJob runs a job, and kills the leader when the job has printed its first
+// part. All parts must have the same token.
 func runJob(t *testing.T, command func(addrs []string) []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -12,7 +12,8 @@ import (
 // page: begin
 
 // fenced takes the lock and returns its fencing token in one step. The token is
-// higher than that of every earlier grant. The result is 0 if the lock is taken.
+// higher than that of every earlier grant. The result is 0 if another client
+// has the lock.
 var fenced = redis.NewScript(`
 if redis.call("set", KEYS[1], ARGV[1], "NX", "PX", ARGV[2]) then
 	return redis.call("lock", "token", KEYS[1])
@@ -43,8 +44,9 @@ func (s *store) write(token int64, text string) error {
 
 // page: end
 
-// fencingDemo lets an owner sleep until its lock has expired, as a long pause
-// of its process would. The store must refuse the late write of this owner.
+// fencingDemo delays the write of an owner until its lock has expired and
+// another client has taken it. A long pause of the owner's process would have
+// the same effect. The store must refuse the late write.
 func fencingDemo(ctx context.Context, e *Env) error {
 	const key, ttl = "recipe:fencing", 300 * time.Millisecond
 	var s store

@@ -13,9 +13,9 @@ import (
 
 // page: begin
 
-// The value of this lock is the time from which another client may take the
-// lock over. All clients use the server's clock (TIME), so that their own
-// clocks need not agree.
+// serverNow returns the time of the server's clock (TIME). The value of a lock
+// is the time from which another client may take the lock over. All clients use
+// the server's clock, so their own clocks need not agree.
 func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) {
 	err = persist(ctx, func() error {
 		now, err = c.Time(ctx).Result()
@@ -24,7 +24,7 @@ func serverNow(ctx context.Context, c *redis.Client) (now time.Time, err error) 
 	return now, err
 }
 
-// tryGetset takes the lock if it is free, or if its time is over and no other
+// tryGetset takes the lock if it is free, or if it has expired and no other
 // client was faster: GETSET returns the replaced value to exactly one of the
 // clients that try. tryGetset returns the value that it wrote and the value
 // that it replaced, "" if the lock was free.
@@ -49,8 +49,8 @@ func tryGetset(ctx context.Context, c *redis.Client, key string, hold time.Durat
 	if now.UnixNano() < until {
 		return "", "", false, nil
 	}
-	// The command is sent by name. Newer client libraries have only SET with
-	// GET, which does the same.
+	// Do sends GETSET by its name, because the method GetSet of go-redis is
+	// deprecated. SET with the option GET does the same.
 	replaced, err := c.Do(ctx, "GETSET", key, mine).Text()
 	if err != nil {
 		return "", "", false, ignoreNil(err)
@@ -73,7 +73,7 @@ func ignoreNil(err error) error {
 // It does not compare the times of two grants. A client that loses the race
 // overwrites the winner's time with its own. Its time is earlier if the client
 // read the clock earlier and then was slow. In that case the next grant may
-// come before the winner's time is over.
+// come before the time that the winner wrote.
 func getsetDemo(ctx context.Context, e *Env) error {
 	const key, hold, clients, grants = "recipe:getset", 300 * time.Millisecond, 5, 8
 	var granted atomic.Int64
@@ -81,12 +81,12 @@ func getsetDemo(ctx context.Context, e *Env) error {
 	return each(ctx, clients, func(ctx context.Context, i int) error {
 		c := e.Client(i)
 		for granted.Load() < grants {
-			// TIME counts microseconds. The nanoseconds make each value unique
-			// to its writer.
+			// TIME counts microseconds. The nanoseconds that are added to hold
+			// make each value unique to its writer.
 			mine, old, taken, err := tryGetset(ctx, c, key, hold+time.Duration(i))
 			if err != nil && !isReply(err) {
 				// The connection broke, so this client does not know whether it
-				// was granted the lock. It behaves as if it was not, and the
+				// was granted the lock. It behaves as if it were not, and the
 				// lock expires.
 				taken, err = false, nil
 			}

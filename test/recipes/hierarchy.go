@@ -11,10 +11,10 @@ import (
 
 // page: begin
 
-// A lock of /a/b excludes locks of /a/b, of all its ancestors and of all its
-// descendants. Every path has two keys: "lock" contains the owner's token, and
-// "below" contains the locks of descendants, each as "token key". A script
-// checks all of them in one step.
+// hierarchyScript locks a path. A lock of /a/b excludes locks of /a/b, of all
+// its ancestors and of all its descendants. Every path has two keys: "lock"
+// contains the owner's token, and "below" contains the locks of descendants,
+// each as "token key". The script checks all of them in one step.
 var hierarchyScript = redis.NewScript(`
 local token, ttl = ARGV[1], tonumber(ARGV[2])
 local leaf = #KEYS / 2
@@ -76,8 +76,9 @@ func unlockPath(ctx context.Context, c *redis.Client, prefix, path, token string
 
 // page: end
 
-// hierarchyFamily checks that an owner of two children excludes others from the
-// parent until both locks are released or expired.
+// hierarchyFamily checks that an owner of children excludes others from the
+// parent until it has released all its locks. A lock that has expired still
+// excludes them, because its entry in the set of the parent remains.
 func hierarchyFamily(ctx context.Context, c *redis.Client, prefix string) error {
 	for _, step := range []struct {
 		path, token string

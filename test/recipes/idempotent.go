@@ -13,9 +13,10 @@ import (
 // page: begin
 
 // handleOnce runs handle unless the message was handled before. It marks a
-// message in two steps. "working" has a time to live, so that another client
-// can take over if this one dies. "done" lasts for as long as the message may
-// be delivered again.
+// message twice. The first mark, the token of a lease, lasts for the duration
+// work, so that another client can take over if this one dies. The second mark,
+// "done:" and the token, lasts for the duration remember, in which the message
+// may be delivered again.
 func handleOnce(ctx context.Context, c *redis.Client, id string, work, remember time.Duration, handle func() error) (handled bool, err error) {
 	key := "recipe:idempotent:" + id
 	l, err := acquire(ctx, c, key, work)
@@ -25,9 +26,9 @@ func handleOnce(ctx context.Context, c *redis.Client, id string, work, remember 
 	if err := handle(); err != nil {
 		return false, errors.Join(err, l.release(ctx)) // the next delivery may try again
 	}
-	// This changes "working" to "done" if the mark still belongs to this
-	// client. Otherwise this client was slow, and another client has taken over
-	// and handles the message too. The command may be repeated.
+	// Replace the first mark with the second if the first still belongs to this
+	// client. Otherwise this client was too slow, and another client may have
+	// taken over and may handle the message too. The command may be repeated.
 	err = persist(ctx, func() error {
 		err := c.Do(ctx, "SET", key, "done:"+l.token, "PX", remember.Milliseconds(), "IFEQ", l.token).Err()
 		if err == redis.Nil {

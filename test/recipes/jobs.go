@@ -12,10 +12,10 @@ import (
 
 // page: begin
 
-// A sorted set contains the jobs, with the times at which they are due.
-// claimScript takes a job that is due and moves its time into the future. If
-// the worker dies, the job becomes due again. The new time also proves that the
-// job still belongs to the worker.
+// claimScript takes a job that is due and moves its time into the future. A
+// sorted set contains the jobs, with the times at which they are due. If the
+// worker dies, its job becomes due again. The new time also proves that the job
+// still belongs to the worker.
 var claimScript = redis.NewScript(`
 local t = redis.call("time")
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -43,8 +43,8 @@ func schedule(ctx context.Context, c *redis.Client, key, job string, in time.Dur
 	return persist(ctx, func() error { return c.ZAddNX(ctx, key, due).Err() })
 }
 
-// claim returns a job that is due, or "" if there is none, and the time that
-// finish needs.
+// claim returns a job that is due, or "" if there is none, and the job's new
+// time, which finish needs as a proof.
 func claim(ctx context.Context, c *redis.Client, key string, limit time.Duration) (job, proof string, err error) {
 	got, err := claimScript.Run(ctx, c, []string{key}, limit.Milliseconds()).StringSlice()
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 // A list contains the tokens of the clients that want the lock. The client
 // whose token is at the head has the lock. A client that leaves removes its
 // token, and the next client is then at the head.
-//
-// queueUp adds a token to the end of the list, once, so it may be repeated. It
-// also sets a key that shows that the client is alive.
+
+// queueUp adds a token to the end of the list unless the list contains it
+// already, so the script may be repeated. It also sets a key with a TTL, the
+// alive key of the token, which shows that the client is alive.
 var queueUp = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 if not redis.call("lpos", KEYS[1], ARGV[1]) then
@@ -25,9 +26,9 @@ if not redis.call("lpos", KEYS[1], ARGV[1]) then
 end
 return redis.call("lpos", KEYS[1], ARGV[1])`)
 
-// myTurn returns the position in the list, and shows that the client is still
-// alive. It removes the tokens of clients that have not shown this for a while,
-// so that dead clients do not delay others.
+// myTurn returns the position of a token in the list, and renews the token's
+// alive key. It removes tokens whose alive keys have expired from the head of
+// the list, so that dead clients do not delay others.
 var myTurn = redis.NewScript(`
 redis.call("set", KEYS[2] .. ARGV[1], 1, "PX", ARGV[2])
 local head = redis.call("lindex", KEYS[1], 0)
@@ -45,9 +46,9 @@ func joinQueue(ctx context.Context, c *redis.Client, key, me string, alive time.
 	return position, err
 }
 
-// awaitTurn waits until the token me is at the head of the list. It returns
-// redis.Nil if another client has removed the token, because the key that shows
-// that its client is alive had expired.
+// awaitTurn waits until the token me is at the head of the list. If the alive
+// key of me expired and another client has therefore removed me from the list,
+// awaitTurn returns redis.Nil.
 func awaitTurn(ctx context.Context, c *redis.Client, key, me string, alive time.Duration) error {
 	for {
 		var position int64
@@ -88,7 +89,7 @@ func nextDemo(ctx context.Context, e *Env) error {
 		}
 		want = append(want, me)
 	}
-	// One client of the list is dead.
+	// One client in the list is dead: its alive key expires after 1 ms.
 	if _, err := joinQueue(ctx, e.Client(0), key, "dead", time.Millisecond); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 // once runs f unless some client has run it before, and returns when f has run.
 // The flag has no time to live. The lock that guards the run has one, so that
-// another client can start again if the client that runs f dies.
+// another client can run f if the client that runs it dies.
 func once(ctx context.Context, c *redis.Client, name string, f func() error) error {
 	flag, lock := name+":done", name+":lock"
 	done := func() (yes bool, err error) {

@@ -11,9 +11,9 @@ import (
 
 // page: begin
 
-// allowScript admits at most limit calls in any period of the length window. A
-// sorted set contains the time of each call by the server's clock. The script
-// removes calls that are older than the window.
+// allowScript admits at most limit calls in any period of length window. A
+// sorted set contains the time of each admitted call by the server's clock. The
+// script removes calls that are older than the window.
 var allowScript = redis.NewScript(`
 local t = redis.call("time")
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -29,8 +29,8 @@ redis.call("zadd", KEYS[1], now, ARGV[3])
 redis.call("pexpire", KEYS[1], window)
 return 1`)
 
-// allow reports whether a call is admitted. Because of the call's id, the
-// request may be repeated.
+// allow reports whether a call is admitted. The request may be repeated,
+// because a call with the same id counts once.
 func allow(ctx context.Context, c *redis.Client, key, id string, limit int, window time.Duration) (ok bool, err error) {
 	err = persist(ctx, func() error {
 		n, err := allowScript.Run(ctx, c, []string{key}, window.Milliseconds(), limit, id).Int()
@@ -45,8 +45,8 @@ func allow(ctx context.Context, c *redis.Client, key, id string, limit int, wind
 func ratelimitDemo(ctx context.Context, e *Env) error {
 	const workers, limit, window = 4, 10, time.Second
 	var mu sync.Mutex
-	var asked []time.Time // when the admitted calls were sent, and when their replies arrived
-	var answered []time.Time
+	var asked []time.Time    // when the admitted calls were sent
+	var answered []time.Time // when the replies to these calls arrived
 	begun := time.Now()
 	err := each(ctx, workers, func(ctx context.Context, i int) error {
 		c := e.Client(i)
@@ -78,8 +78,8 @@ func ratelimitDemo(ctx context.Context, e *Env) error {
 	if len(asked) < 2*limit {
 		return fmt.Errorf("only %d calls passed in four windows", len(asked))
 	}
-	// Count the calls that were certainly executed within one window: sent
-	// after its beginning, and replied to before its end.
+	// Count the calls that were certainly executed within one window: they were
+	// sent after its beginning, and their replies arrived before its end.
 	for i := range asked {
 		n := 0
 		for k := range asked {

@@ -71,8 +71,7 @@ func (l *rwlock) unlock(ctx context.Context) error {
 
 // readwriteDemo runs readers, writers, and readers that try to become writers.
 // Two readers that waited for an upgrade would wait for each other forever. So
-// a reader that is not upgraded at once releases its lock and starts again as a
-// writer.
+// a reader that is not upgraded at once releases its lock.
 func readwriteDemo(ctx context.Context, e *Env) error {
 	const workers, rounds = 5, 8
 	var r region

@@ -14,7 +14,8 @@ type Recipe struct {
 	Demo func(ctx context.Context, e *Env) error
 }
 
-// Run removes what an earlier run has left and runs the demonstration.
+// Run removes the keys that an earlier run has left, and runs the
+// demonstration.
 func (r Recipe) Run(ctx context.Context, e *Env) error {
 	c := e.Client(0)
 	keys := c.Scan(ctx, 0, "recipe:"+r.Name+"*", 1000).Iterator()
@@ -53,7 +54,7 @@ func All() []Recipe {
 	}
 }
 
-// Find returns the recipe with a name.
+// Find returns the recipe with the given name.
 func Find(name string) (Recipe, error) {
 	for _, r := range All() {
 		if r.Name == name {

@@ -34,8 +34,8 @@ func startNodes(t *testing.T, nodes int) *process.Cluster {
 }
 
 // TestRecipes_LeaderKilledInTheMiddle checks that each recipe keeps its promise
-// on three nodes whose leader is killed with kill -9 in the middle and starts
-// again.
+// on three nodes if the leader is killed with SIGKILL in the middle of the run
+// and then restarted.
 func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 	for _, r := range recipes.All() {
 		t.Run(r.Name, func(t *testing.T) {
@@ -77,7 +77,8 @@ func TestRecipes_LeaderKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// needPython skips the test, or fails in CI, if there is no redis-py.
+// needPython skips the test if redis-py is missing. If CI requires redis-py,
+// the test fails instead.
 func needPython(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import redis").CombinedOutput(); err != nil {

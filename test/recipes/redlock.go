@@ -14,8 +14,8 @@ import (
 
 // page: begin
 
-// newRedlock returns the client of a Redlock library for the given servers. It
-// takes a lock on a majority of them.
+// newRedlock returns the client of a Redlock library for the given servers. The
+// client takes each lock on a majority of the servers.
 func newRedlock(clients ...*goredis9.Client) *redsync.Redsync {
 	var pools []redis.Pool
 	for _, c := range clients {
@@ -26,10 +26,10 @@ func newRedlock(clients ...*goredis9.Client) *redsync.Redsync {
 
 // page: end
 
-// redlockDemo takes locks through one node of the cluster, which is sufficient.
-// It then uses all nodes of the cluster as if they were independent. If there
-// are more clusters, it also takes locks on three clusters; such a lock
-// survives the loss of one cluster.
+// redlockDemo first tries to take a lock on three nodes of the cluster as if
+// they were independent, which must fail. It then takes locks through one node,
+// which is sufficient. If there are more clusters, it also takes locks on three
+// clusters; such a lock survives the loss of one cluster.
 func redlockDemo(ctx context.Context, e *Env) error {
 	one := func(i int) *redsync.Redsync { return newRedlock(e.Client(i)) }
 	if err := redlockNodes(ctx, e); err != nil {
@@ -97,7 +97,7 @@ func redlockRounds(ctx context.Context, e *Env, key string, client func(i int) *
 			for err != nil && !ok && ctx.Err() == nil { // a node was down: delete the remaining keys
 				var taken *redsync.ErrTaken
 				if errors.As(err, &taken) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
-					break // the first attempt has succeeded, but its reply was lost
+					break // an earlier attempt succeeded, but its reply was lost
 				}
 				if werr := wait(ctx, 10*time.Millisecond); werr != nil {
 					return werr

@@ -14,8 +14,8 @@ import (
 // entered (depth), and the id of the last step.
 var (
 	// enterScript returns the new depth, or 0 if another owner has the lock.
-	// Each entry has an id. If an entry is repeated after a broken connection,
-	// it counts once.
+	// Each call has an id, so a call that is repeated after a broken connection
+	// counts once.
 	enterScript = redis.NewScript(`
 local owner = redis.call("hget", KEYS[1], "owner")
 if owner and owner ~= ARGV[1] then

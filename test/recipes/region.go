@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// region is a resource that a lock protects. It detects two clients that are inside at the
-// same time.
+// region is a resource that a lock protects. It detects clients that are inside
+// at the same time although one of them must be alone.
 type region struct {
 	mu      sync.Mutex
 	inside  map[string]bool // by client: true if the client must be alone
@@ -15,7 +15,8 @@ type region struct {
 }
 
 // enter records that a client is inside: alone or, if shared is true, together
-// with others that share.
+// with others that share. It returns an error if a client that is inside
+// excludes this.
 func (r *region) enter(who string, shared bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +40,7 @@ func (r *region) leave(who string) {
 	r.mu.Unlock()
 }
 
-// count returns how often a client has entered.
+// count returns how often clients have entered, all clients together.
 func (r *region) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

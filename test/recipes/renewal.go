@@ -21,10 +21,10 @@ if redis.call("get", KEYS[1]) == ARGV[1] then
 end
 return 0`)
 
-// keep renews the lock, which was taken for ttl, every third of ttl while work
-// runs. It cancels the context of work when the lock may have expired. This
-// time is ttl after the client sent the last successful renewal, whether or not
-// the connection still works.
+// keep runs work and renews the lock, which was taken for ttl, every third of
+// ttl. It cancels the context of work if a renewal finds that the lock is lost.
+// It also cancels the context when ttl has passed since the client sent the
+// last successful command, because the lock may then have expired.
 func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -57,8 +57,8 @@ func (l *lease) keep(ctx context.Context, ttl time.Duration, work func(ctx conte
 // page: end
 
 // renewalDemo keeps a lock through several seconds of work and the death of the
-// leader, while other clients try to take it. It then stops renewing, and
-// another client must get the lock.
+// leader, while another client tries to take it. It then stops renewing, and
+// the other client must get the lock.
 //
 // If the machine stalls for one TTL, the owner loses the lock, and keep must
 // report the loss. In that case the demonstration starts again with a longer
@@ -103,7 +103,8 @@ func renewed(ctx context.Context, e *Env, ttl time.Duration) error {
 				}
 			default:
 				if l != nil {
-					// The owner may have ended its work between the two checks.
+					// The owner may have ended its work before acquire took the
+					// lock, and may not have closed worked yet.
 					select {
 					case <-worked:
 					case <-time.After(100 * time.Millisecond):

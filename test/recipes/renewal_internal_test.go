@@ -18,7 +18,7 @@ func TestKeep_NoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hole.Close() // until Close, the kernel accepts connections, but no program reads them
+	defer hole.Close() // until Close, the kernel accepts connections, but no program reads from them
 	c := redis.NewClient(&redis.Options{Addr: hole.Addr().String(), ReadTimeout: 10 * time.Second, MaxRetries: -1})
 	defer c.Close()
 	const ttl = time.Second

@@ -10,8 +10,8 @@ import (
 
 // page: begin
 
-// lockSetnx takes a lock that has no time to live. It waits until SETNX returns
-// 1.
+// lockSetnx takes a lock that has no time to live. It repeats SetNX until the
+// lock belongs to me.
 func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 	uncertain := false
 	for {
@@ -19,8 +19,8 @@ func lockSetnx(ctx context.Context, c *redis.Client, key, me string) error {
 		uncertain = uncertain || err != nil
 		if uncertain && !taken {
 			// The connection broke before the reply came. The command may have
-			// been executed, or may be executed later, so this reads the lock's
-			// owner.
+			// been executed, or may be executed later. So read which client
+			// owns the lock.
 			err = persist(ctx, func() error {
 				owner, err := c.Get(ctx, key).Result()
 				taken = owner == me

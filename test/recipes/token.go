@@ -10,7 +10,7 @@ import (
 
 // page: begin
 
-// lease is a lock that ends by itself. The token identifies its owner.
+// lease is a lock that expires by itself. The token identifies its owner.
 type lease struct {
 	c     *redis.Client
 	key   string
@@ -19,6 +19,7 @@ type lease struct {
 }
 
 // acquire tries to take the lock for ttl. A random token identifies the owner.
+// If another client has the lock, acquire returns nil without an error.
 func acquire(ctx context.Context, c *redis.Client, key string, ttl time.Duration) (*lease, error) {
 	l := &lease{c: c, key: key, token: token(), sent: time.Now()}
 	taken, err := c.SetNX(ctx, key, l.token, ttl).Result()

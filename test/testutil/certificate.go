@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Certificate writes a self-signed certificate for 127.0.0.1 that is valid for an hour,
-// and its key. It returns the paths of both files.
+// Certificate writes a self-signed certificate for 127.0.0.1, which expires
+// after an hour, and its key. It returns the paths of both files.
 func Certificate(dir string) (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

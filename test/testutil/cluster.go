@@ -14,8 +14,8 @@ import (
 const StartLimit = 30 * time.Second
 
 // NewCluster makes a cluster of processes and starts none of them. When the
-// test ends, NewCluster stops the cluster and deletes its directory. If the
-// test has failed, NewCluster first copies the nodes' logs.
+// test ends, its cleanup stops the cluster, copies the nodes' logs if the test
+// has failed, and deletes the directory of the cluster.
 func NewCluster(t testing.TB, cfg process.Config) *process.Cluster {
 	t.Helper()
 	cfg.Dir = Dir(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// These are the names of environment variables. If a variable is set, a test
+// These are the names of environment variables. If a variable is "1", a test
 // that needs a missing program fails. Otherwise such a test is skipped.
 const (
 	// RequireClients is for client libraries and their interpreters.
@@ -22,9 +22,9 @@ const (
 // Required reports whether one of these environment variables is "1".
 func Required(variable string) bool { return os.Getenv(variable) == "1" }
 
-// Need does nothing if err is nil. Otherwise it skips the test, and the message says
-// that the program named by what is not installed. If the environment variable is set,
-// it fails the test instead.
+// Need does nothing if err is nil. Otherwise it skips the test, and the message
+// says that the program named by what is not installed. If the environment
+// variable is "1", it fails the test instead.
 func Need(t testing.TB, variable, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -36,7 +36,8 @@ func Need(t testing.TB, variable, what string, err error) {
 	t.Skipf("%s is not installed: %v", what, err)
 }
 
-// NeedProgram returns the path of an installed program, or calls Need.
+// NeedProgram returns the path of a program. If the program is not installed,
+// NeedProgram skips or fails the test, as Need does.
 func NeedProgram(t testing.TB, variable, name string) (path string) {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -28,8 +28,8 @@ func limited(ctx context.Context, limit time.Duration) (context.Context, context
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %v", limit))
 }
 
-// Within returns a context that ends with the test, or after the limit. Its
-// cause then names the limit.
+// Within returns a context that ends with the test, or after the limit. If the
+// limit ends it, its cause names the limit.
 func Within(t testing.TB, limit time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := limited(t.Context(), limit)

@@ -128,8 +128,8 @@ func TestProse_CommentsNameTheirFunction(t *testing.T) {
 }
 
 var (
-	// codeWord matches a word that can only be an identifier: it has a capital
-	// letter after a small one.
+	// codeWord matches a word that can only be an identifier: it begins with
+	// lower-case letters and has an upper-case letter after them.
 	codeWord = regexp.MustCompile(`\b[a-z]+[A-Z]\w*\b`)
 	// quotedText matches parts of a comment that look like identifiers but are
 	// not: quoted texts, escape sequences, options, paths and addresses.

@@ -34,7 +34,8 @@ func (s source) at(p token.Pos) string {
 	return s.path + ":" + itoa(pos.Line)
 }
 
-// walk lists the files of the tree that are written by hand.
+// walk lists the files of the tree. It leaves out testdata, the build output,
+// the data of nodes, and the directories of git and of the build cache.
 func walk() ([]string, error) {
 	var paths []string
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
@@ -78,7 +79,7 @@ var parsed = sync.OnceValues(func() ([]source, error) {
 	return all, nil
 })
 
-// sources returns all Go files of the module.
+// sources returns all Go files of the tree.
 func sources(t *testing.T) []source {
 	t.Helper()
 	all, err := parsed()

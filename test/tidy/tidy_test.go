@@ -352,7 +352,7 @@ func TestComments_PromiseNothing(t *testing.T) {
 	}
 }
 
-// maxColumns is the longest line of code that is allowed. A tab counts as four
+// maxColumns is the maximum length of a line of code. A tab counts as four
 // columns.
 const maxColumns = 120
 

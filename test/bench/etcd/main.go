@@ -162,8 +162,9 @@ func handOver(ctx context.Context, endpoints []string, clients int, length time.
 	return errors.Join(errs...)
 }
 
-// nextOwner lets two clients hand a lock to each other. A client releases it when
-// the other one is in the queue.
+// nextOwner lets two clients hand a lock to each other, and measures the time
+// from a release until the next owner has the lock. A client releases the lock
+// when the other client has been in the queue for watchBegins.
 func nextOwner(ctx context.Context, endpoints []string, exchanges int) error {
 	var mutexes [2]*concurrency.Mutex
 	var look *clientv3.Client

@@ -91,7 +91,7 @@ var heapRules = []rule{
 }
 
 // shares reads a profile and divides its samples by cause. The result has the
-// causes in the order of the rules, with those that have no samples.
+// causes in the order of the rules, including those without samples.
 func (d division) shares(path string) ([]record.Share, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -166,7 +166,7 @@ func TestRun(t *testing.T) {
 }
 
 // TestRun_NoProfiles checks that divide fails if there are neither profiles nor
-// shares, as in a new clone of the repository.
+// shares.
 func TestRun_NoProfiles(t *testing.T) {
 	p := &artist{data: t.TempDir(), profiles: t.TempDir(), blocks: make(map[string]string)}
 	if err := record.Write(filepath.Join(p.data, "growth-cost.json"), &record.Profiles{

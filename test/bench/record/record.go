@@ -82,7 +82,7 @@ func FigureOf(samples []float64) Figure {
 // High are the smallest and the largest of this ratio and the ratios of the
 // individual repetitions. In each repetition, the systems were measured
 // directly after each other. RatioOf returns false if one of the systems was
-// not measured.
+// not measured, or if the numbers of samples differ.
 func RatioOf(samples, base []float64) (Figure, bool) {
 	if len(samples) == 0 || len(samples) != len(base) {
 		return Figure{}, false

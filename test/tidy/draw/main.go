@@ -182,8 +182,8 @@ func (p *prose) page(path string) error {
 	return nil
 }
 
-// hunk matches the head of a hunk of a diff, with the first new line and the
-// number of new lines, which is 1 if it is missing.
+// hunk matches the head of a hunk of a diff, with the number of the first new
+// line and the count of new lines. The count is 1 if it is missing.
 var hunk = regexp.MustCompile(`^@@ -\S+ \+(\d+)(?:,(\d+))? @@`)
 
 // onlySince drops each piece of prose in which no line has changed since a
