@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -144,3 +145,44 @@ func (ri *raftInstance) voters() int {
 }
 
 func membersOf(r *raft.Raft) []member.Member { return member.Of(r.GetConfiguration().Configuration()) }
+
+// newRaft creates raft on this node's log and snapshots, from which raft restores
+// the state.
+func (n *Node) newRaft(bootstrap *raft.Configuration, messages *transport.Transport) (*raft.Raft, error) {
+	rc := n.cfg.raftConfig(n.leaderships.notify, transport.RaftLogger(n.log.Named("raft")))
+	log, snaps := n.raftLog.Entries(), n.raftLog.Snapshots()
+	own, err := snaps.List()
+	if err != nil {
+		return nil, fmt.Errorf("list snapshots: %w", err)
+	}
+	if len(own) > 0 {
+		n.machine.Starting()
+	}
+	if bootstrap != nil {
+		if err := raft.BootstrapCluster(rc, log, n.raftLog.Founding(), snaps, messages, *bootstrap); err != nil {
+			return nil, fmt.Errorf("form cluster: %w", err)
+		}
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	if len(own) > 0 {
+		last = max(last, own[0].Index)
+	}
+	n.replay.last = last
+	var trans raft.Transport = messages
+	if last < n.stores.Identity().JoinIndex { // the node is settling
+		silent := messages.Silent(n.raft.settling)
+		n.wg.Go(func() { silent.Run(n.ctx) })
+		trans = silent
+	}
+	r, err := raft.NewRaft(rc, n.machine, log, n.raftLog.Stable(), snaps, trans)
+	if err != nil {
+		if unread := n.machine.Unread(); unread != nil { // raft only says that no snapshot could be read
+			err = fmt.Errorf("%w: %w", err, unread)
+		}
+		return nil, fmt.Errorf("start raft: %w", err)
+	}
+	return r, nil
+}

@@ -94,9 +94,9 @@ func TestLimitFlags_BeforeLogin(t *testing.T) {
 
 // TestLimitFlags checks the flags that limit clients after their login.
 func TestLimitFlags(t *testing.T) {
-	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-blocked-clients", "1", "--command-timeout", "200ms",
-		"--write-timeout", "300ms", "--max-message-bytes", "100kb", "--max-pattern-steps", "100000",
-		"--max-script-log-rate", "1", "--log-level", "info"}})
+	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-blocked-clients", "1",
+		"--command-timeout", "200ms", "--write-timeout", "300ms", "--max-message-bytes", "100kb",
+		"--max-pattern-steps", "100000", "--max-script-log-rate", "1", "--log-level", "info"}})
 	n := c.Nodes[0]
 	startListening(t, n)
 
@@ -107,9 +107,11 @@ func TestLimitFlags(t *testing.T) {
 	testutil.Eventually(t, "a client to wait", func() bool {
 		return strings.Contains(do(t, n, "INFO", "clients"), "blocked_clients:1\r\n")
 	})
-	const busy = "BUSY too many clients of this node wait in blocking commands, use another node (--max-blocked-clients)"
+	const busy = "BUSY too many clients of this node wait in blocking commands, use another node " +
+		"(--max-blocked-clients)"
 	want(t, n, busy, "BLPOP", "other", "0")
-	if got := do(t, n, "LOCK", "ACQUIRE", "free", "me", "PX", "60000", "WAIT", "60000"); !strings.HasPrefix(got, "(int") {
+	got := do(t, n, "LOCK", "ACQUIRE", "free", "me", "PX", "60000", "WAIT", "60000")
+	if !strings.HasPrefix(got, "(integer) ") {
 		t.Errorf("LOCK ACQUIRE of a free lock: %q, want a token", got)
 	}
 	want(t, n, busy, "LOCK", "ACQUIRE", "free", "you", "PX", "60000", "WAIT", "60000")

@@ -27,7 +27,7 @@ func LockDelays(views []*LockView) int {
 // delayed finds owners that got a lock during its delay, and delays that do not end.
 // Delays are measured on the clock of the views.
 func (l *lockQueue) delayed() {
-	var from *LockView // of the views so far, the one whose lock delay ends last
+	var from *LockView // the view so far whose lock delay ends last
 	for i, v := range l.views {
 		if v.Clock == 0 { // the lease clock of the view is not known, or has not started yet
 			continue
