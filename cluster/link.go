@@ -359,7 +359,7 @@ func (l *remoteLink) read(c *call) {
 	case c.slow:
 		kind = readSlow
 	}
-	if c.session && !c.dryRun && l.pieces() {
+	if c.front != nil && !c.dryRun && l.pieces() {
 		kind |= readPiece
 	}
 	// If the stream does not accept the read, close it. run then passes the

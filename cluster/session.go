@@ -50,10 +50,7 @@ type call struct {
 	// dryRun requests a dry run of the group instead of a read: see
 	// script_dryrun.go.
 	dryRun bool
-	// session is set if the call belongs to a Session, which can run a read with
-	// large replies on this node: see readHere.
-	session bool
-	done    chan struct{} // capacity 1: one token for each group
+	done   chan struct{} // capacity 1: one token for each group
 
 	// logged is the size in bytes of the connection's last reply that went
 	// through the log. weight is the number of bytes that the call occupies in
@@ -100,7 +97,7 @@ func (c *call) finish(reply []byte, err error) {
 
 // NewSession returns a session for a connection.
 func (n *Node) NewSession() *Session {
-	return &Session{node: n, call: call{forwarder: n.forwarder, session: true, done: make(chan struct{}, 1)}}
+	return &Session{node: n, call: call{forwarder: n.forwarder, done: make(chan struct{}, 1)}}
 }
 
 // Do executes a group and returns its replies, which are valid until the next

@@ -98,14 +98,16 @@ func (c *conn) block(r *row, args [][]byte) {
 		// this client as blocked.
 		b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 		c.wait.blocked.Store(b)
-		c.edit(func(i *clientInfo) { i.blocked = true })
-		most := int64(c.srv.cfg.Limits.MaxBlocked)
-		b.busy = c.srv.blocked.Add(1) > most && most > 0
+		if b.busy = !c.srv.mayBlock(); !b.busy {
+			c.edit(func(i *clientInfo) { i.blocked = true })
+		}
 		for out = nil; err == nil && out == nil && !c.done; {
 			out, err = c.await(b, args, over)
 		}
-		c.srv.blocked.Add(-1)
-		c.edit(func(i *clientInfo) { i.blocked = false })
+		if !b.busy {
+			c.srv.blocked.Add(-1)
+			c.edit(func(i *clientInfo) { i.blocked = false })
+		}
 		c.wait.blocked.Store(nil)
 	}
 	if c.batch.ownEvents && err == nil && !c.done {
@@ -117,6 +119,23 @@ func (c *conn) block(r *row, args [][]byte) {
 	c.answerGroup(out, err, ran)
 	if r.granted != nil && err == nil {
 		r.granted(c, args, out)
+	}
+}
+
+// mayBlock counts a connection whose blocking command waits. It returns false, and
+// does not count the connection, if Limits.MaxBlocked connections wait already.
+// Connections that are refused must not count: otherwise clients that try again
+// and again would occupy the places of clients that may wait.
+func (s *Server) mayBlock() bool {
+	most := int64(s.cfg.Limits.MaxBlocked)
+	for {
+		n := s.blocked.Load()
+		if most > 0 && n >= most {
+			return false
+		}
+		if s.blocked.CompareAndSwap(n, n+1) {
+			return true
+		}
 	}
 }
 

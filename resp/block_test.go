@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,6 +50,52 @@ func TestBlock(t *testing.T) {
 	b.want("*2\n$1\nq\n$1\n3")
 	awaitBlocked(t, other, "0")
 	other.expect("LRANGE q 0 -1", "*1\n$1\n2", "BLPOP q 0", "*2\n$1\nq\n$1\n2")
+}
+
+// TestBlock_Max checks that Limits.MaxBlocked bounds the connections that wait, and
+// that clients which are refused, again and again, do not keep the others from
+// waiting.
+func TestBlock_Max(t *testing.T) {
+	s := serve(t, newFake(t), func(c *resp.Config) { c.Limits.MaxBlocked = 1 })
+	other := dial(t, s)
+	const refusal = "-BUSY too many clients of this node wait in blocking commands, use another node " +
+		"(--max-blocked-clients)\n"
+	var refused sync.WaitGroup
+	done := make(chan struct{})
+	first := dial(t, s)
+	first.send("BLPOP q 0")
+	awaitBlocked(t, other, "1")
+	for range 8 {
+		c := dial(t, s)
+		refused.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				c.send("BLPOP r 0.001")
+				if got, err := c.reply(); err != nil || got != refusal {
+					t.Errorf("a client beyond the limit got %q, %v", got, err)
+					return
+				}
+			}
+		})
+	}
+	for range 200 {
+		if n := blockedClients(other); n != "1" {
+			t.Errorf("INFO shows %s blocked clients, want 1", n)
+		}
+	}
+	close(done)
+	refused.Wait()
+	other.expect("RPUSH q 1", ":1")
+	first.want("*2\n$1\nq\n$1\n1")
+	awaitBlocked(t, other, "0")
+	first.send("BLPOP q 0")
+	awaitBlocked(t, other, "1")
+	other.expect("RPUSH q 2", ":1")
+	first.want("*2\n$1\nq\n$1\n2")
 }
 
 // TestBlock_Resume checks a client in XREAD BLOCK whose waiter the cluster has

@@ -74,12 +74,16 @@ func (c *conn) runWrites() (again bool) {
 	start := time.Now()
 	out, err := c.do(false)
 	if err == nil && c.group.Front.Cut() {
-		if again = c.answerPiece(out, time.Since(start)); !again {
-			c.setReserved(0)
-			c.reset()
-			c.out.Drain()
+		c.updateSplitting(0)
+		c.batch.shortReplies = false
+		if c.answerPiece(out, time.Since(start)) {
+			c.exec.begin() // the script has changed nothing
+			return true
 		}
-		return again
+		c.setReserved(0)
+		c.reset()
+		c.out.Drain()
+		return false
 	}
 	c.setReserved(0)
 	c.updateSplitting(len(out))
@@ -331,7 +335,7 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 			c.srv.metrics.Error(msgNoRoom)
 		}
 		c.setReserved(0)
-		c.srv.countGroup(c.batch.rows[n:n+1], took, nil)
+		c.srv.countGroup(c.batch.rows[n:n+1], took, errorStart(large))
 		r := c.batch.rows[n]
 		c.slow(r, c.batch.first, 0, r.has(fsm.Fast), took)
 		c.batch.first = nil
@@ -339,6 +343,16 @@ func (c *conn) answerPiece(out []byte, took time.Duration) (left bool) {
 		n++
 	}
 	return c.skip(n, left)
+}
+
+// errorStart returns the beginning of a reply if the reply is an error, and
+// otherwise nil. The metrics need no more of an error than its first word.
+func errorStart(reply *fsm.Reply) []byte {
+	if reply == nil || !reply.IsError() {
+		return nil
+	}
+	text := reply.Text()
+	return fsm.Error(text[:min(len(text), 100)]).Append(nil, 2)
 }
 
 // countGroup records a group that took d. out contains the replies, one for each

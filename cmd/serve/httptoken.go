@@ -35,9 +35,9 @@ func (o *httpOptions) flags(f *pflag.FlagSet) {
 	f.Var(&o.dashboard, "dashboard", "serve the dashboard and its API at --http-addr")
 	f.IntVar(&o.maxConns, "max-http-connections", o.maxConns,
 		"maximum number of connections to --http-addr; a further connection replaces the one that has been idle for "+
-			"the longest time")
+			"the longest time or, if none is idle, the one whose request began first")
 	f.DurationVar(&o.idle, "http-idle-timeout", o.idle,
-		"how long a connection to --http-addr stays open without a request")
+		"how long a connection to --http-addr stays open after its last request")
 	f.BoolVar(&o.pprof, "pprof", false,
 		"serve /debug/pprof at --http-addr, which must be on loopback or have a --http-token-file")
 }

@@ -197,7 +197,7 @@ func (o *options) budgetFlags(f *pflag.FlagSet) {
 			"for no limit")
 	f.IntVar(&o.limits.PatternSteps, "max-pattern-steps", o.limits.PatternSteps,
 		"number of steps per second to match the channels of messages against the patterns of all subscribers; a "+
-			"step takes a few nanoseconds; 0 for no limit")
+			"step takes a few nanoseconds; at least 1000000, or 0 for no limit")
 	f.IntVar(&o.logging.scriptRate, "max-script-log-rate", o.logging.scriptRate,
 		"number of lines per second that scripts may write with redis.log; ten times as many may come at once; "+
 			"0 for none")
@@ -323,10 +323,15 @@ func (o *options) validate() error {
 		{"max-write-time", o.options.MaxWriteTime, o.options.EntryWork},
 		{"remove-away-after", o.options.RemoveAwayAfter, time.Minute},
 		{"http-idle-timeout", o.web.idle, time.Second},
+		{"login-timeout", o.limits.UnauthTotal, 10 * time.Millisecond},
+		{"handshake-timeout", o.limits.HandshakeTimeout, 10 * time.Millisecond},
+		{"unauth-idle-timeout", o.limits.UnauthIdle, 10 * time.Millisecond},
+		{"command-timeout", o.limits.CommandTimeout, 10 * time.Millisecond},
+		{"write-timeout", o.limits.WriteTimeout, 10 * time.Millisecond},
 		{"leader-silence", o.options.LeaderSilence, 20 * time.Millisecond},
 		{"leader-lease", o.options.LeaderLease, 10 * time.Millisecond},
 	} {
-		zero := d.value == 0 && slices.Contains([]string{"remove-away-after", "leader-silence", "leader-lease"}, d.flag)
+		zero := d.value == 0 && slices.Contains(mayBeZero, d.flag)
 		if d.value < d.want && !zero {
 			return fmt.Errorf("--%s is %v, must be at least %v", d.flag, d.value, d.want)
 		}
@@ -350,7 +355,6 @@ func (o *options) validate() error {
 		{"max-failed-logins", int64(o.limits.FailedLogins), 1, 1 << 30},
 		{"max-blocked-clients", int64(o.limits.MaxBlocked), 0, 1 << 30},
 		{"max-message-bytes", int64(o.limits.PushHard), 0, 1 << 50},
-		{"max-pattern-steps", int64(o.limits.PatternSteps), 0, 1 << 32},
 		{"max-script-log-rate", int64(o.logging.scriptRate), 0, 1 << 20},
 		{"max-http-connections", int64(o.web.maxConns), 1, 1 << 20},
 		{"max-client-memory", o.limits.ClientMemory, 0, 1 << 50},
@@ -375,6 +379,12 @@ func (o *options) validate() error {
 	}
 	o.limits.PushSoft = o.limits.PushHard / 4
 	return o.limits.Validate()
+}
+
+// mayBeZero are the flags of durations for which 0 has a meaning of its own.
+var mayBeZero = []string{
+	"command-timeout", "handshake-timeout", "leader-lease", "leader-silence", "login-timeout", "remove-away-after",
+	"unauth-idle-timeout", "write-timeout",
 }
 
 // checkListeners returns an error if two ports have the same address.

@@ -167,9 +167,14 @@ func DefaultLimits() Limits {
 // overflow in redcon.
 const limitsMaxBulk = 512 << 20
 
-// maxPatternSteps bounds PatternSteps, so that the product of PatternSteps and
-// a second in nanoseconds fits into 64 bits.
-const maxPatternSteps = 1 << 32
+// MinPatternSteps and MaxPatternSteps bound PatternSteps. Matching is charged in
+// slices of up to 2^14 steps, so a smaller limit would not be exact. With a larger
+// limit, the number of steps times a second in nanoseconds would not fit into 64
+// bits.
+const (
+	MinPatternSteps = 1_000_000
+	MaxPatternSteps = 1 << 32
+)
 
 // Validate returns an error that names the first field with an invalid value,
 // or nil.
@@ -193,13 +198,16 @@ func (l Limits) Validate() error {
 		{"MaxUnauth", l.MaxUnauth, 0, int(^uint(0) >> 1)},
 		{"MaxUnauthAddr", l.MaxUnauthAddr, 0, int(^uint(0) >> 1)},
 		{"UnauthRate", l.UnauthRate, 0, int(^uint(0) >> 1)},
-		{"PatternSteps", l.PatternSteps, 0, maxPatternSteps},
+		{"PatternSteps", l.PatternSteps, 0, MaxPatternSteps},
 		{"MaxBlocked", l.MaxBlocked, 0, int(^uint(0) >> 1)},
 		{"FailedLogins", l.FailedLogins, 1, 1 << 30},
 	} {
 		if f.value < f.lo || f.value > f.hi {
 			return fmt.Errorf("limits: %s is %d, want %d to %d", f.name, f.value, f.lo, f.hi)
 		}
+	}
+	if n := l.PatternSteps; n > 0 && n < MinPatternSteps {
+		return fmt.Errorf("limits: PatternSteps is %d, want 0 or at least %d", n, MinPatternSteps)
 	}
 	for _, f := range []struct {
 		name  string

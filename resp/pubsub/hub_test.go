@@ -169,6 +169,22 @@ func TestHub_MatchSteps(t *testing.T) {
 	}
 }
 
+// TestHub_NoStepLimit checks that a hub without a limit of steps keeps no subscriber
+// that has left, however many steps its patterns took.
+func TestHub_NoStepLimit(t *testing.T) {
+	h := newTestHub()
+	h.budget.rate = 0
+	for i := range 100 {
+		c := NewSubscriber(uint64(i+1), mute{})
+		h.join(c, "*a*b*")
+		h.find(strings.Repeat("a", 10_000))
+		h.Leave(c)
+	}
+	if n := len(h.budget.heavy); n > 0 {
+		t.Errorf("the budget keeps %d subscribers that have left", n)
+	}
+}
+
 // growth returns the factor by which the time per element of do(n) grows when n
 // is 20 times as large. It measures the processor time of the process, because
 // the machine may do other work, and takes the minimum of several attempts. The

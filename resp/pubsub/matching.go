@@ -49,7 +49,7 @@ func (b *matchBudget) burst() int64 { return b.rate / 5 * 2 }
 
 // share returns the number of steps in an epoch that make a connection one of
 // heavy.
-func (b *matchBudget) share() uint64 { return uint64(max(b.rate/50, 1)) }
+func (b *matchBudget) share() uint64 { return uint64(b.rate / 50) }
 
 // spend takes n steps from the budget. It reports whether the budget is used
 // up.
@@ -139,7 +139,7 @@ func (h *Hub) match(lists [][]*topic, channel string) (found []*topic) {
 	var pace yield.Pace
 	settle := func() {
 		if payer != nil && n > 0 {
-			if payer.matching.charge(h.budget.epoch.Load(), n, h.budget.share()) {
+			if h.budget.rate > 0 && payer.matching.charge(h.budget.epoch.Load(), n, h.budget.share()) {
 				h.budget.addHeavy(payer)
 			}
 		}
