@@ -265,7 +265,9 @@ func baseToNumber(st *State, args []Value) []Value {
 	return st.Ret(Nil)
 }
 
-// parseBase parses s like C's strtoul, within the precision of a double.
+// parseBase parses s as Lua's tonumber does with C's strtoul, within the
+// precision of a double. It reports whether s is a number in the base, apart from
+// spaces around it.
 func parseBase(s string, base int) (float64, bool) {
 	s, _, _ = strings.Cut(s, "\x00")
 	s = strings.ToLower(strings.Trim(s, numeral.Spaces))

@@ -52,7 +52,7 @@ func List(ctx context.Context, d Doer, q Query, cursor string) (found []Lock, ne
 	}
 	list, ok := reply[1].([]any)
 	if !ok {
-		return nil, "", fmt.Errorf("LOCK LIST returned a %T instead of a list", reply[1])
+		return nil, "", fmt.Errorf("LOCK LIST returned a second value of type %T instead of a list", reply[1])
 	}
 	for _, f := range list {
 		l, err := Describe(f)

@@ -481,8 +481,8 @@ func freeBuf(b []byte) {
 }
 
 // takeCommands scans buf and moves complete commands to p as long as they fit. It
-// returns the number of bytes moved. If the first command is larger than p, it
-// becomes big.
+// returns the number of bytes moved. If the first command is larger than p,
+// takeCommands stores it in g.big.
 func (g *Conn) takeCommands(p []byte, auth bool) int {
 	moved := 0
 	for count := 0; count < maxCommands && (auth || count == 0); {

@@ -117,7 +117,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	parts := o.parts()
 	if len(parts) == 0 {
-		return fmt.Errorf("-only %s: no such row; there are: %s", o.only, strings.Join(rowNames(), ", "))
+		return fmt.Errorf("-only %s: no such row; the rows are: %s", o.only, strings.Join(rowNames(), ", "))
 	}
 	tools, err := findTools()
 	if err != nil {

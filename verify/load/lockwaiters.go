@@ -61,7 +61,7 @@ func (c *client) waitForLocks() {
 	}
 }
 
-// newLockCall returns an attempt of a new owner.
+// newLockCall returns an attempt by a new owner to take a random lock.
 func (c *client) newLockCall() *checker.LockCall {
 	lock := fairLocks[c.rng.IntN(len(fairLocks))]
 	key := c.load.mark(c.load.cfg.Prefix + lock)
