@@ -248,12 +248,12 @@ func (c *conn) waitPause(write bool) error {
 	c.wait.paused.Store(&closed) // paused must be stored before killed is read: see kill
 	defer c.wait.paused.Store(nil)
 	for {
+		if c.killed.Load() {
+			return errKilled
+		}
 		p := c.srv.pause.Load()
 		if p == nil || !p.all && !write {
 			return nil
-		}
-		if c.killed.Load() {
-			return errKilled
 		}
 		d := time.Until(p.until)
 		if d <= 0 {

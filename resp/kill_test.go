@@ -48,3 +48,26 @@ func TestClientKill_PausedWrite(t *testing.T) {
 	}
 	other.expect("CLIENT UNPAUSE", "+OK", "GET k", "$-1")
 }
+
+// TestDeletedUser_PausedWrite checks that a write that waits for the end of a CLIENT
+// PAUSE is not executed when its user is deleted through another node.
+func TestDeletedUser_PausedWrite(t *testing.T) {
+	f := newFake(t)
+	s := serve(t, f)
+	paused, other := dial(t, s), dial(t, serve(t, f))
+	other.expect("ACL SETUSER bob on nopass +@all ~* &*", "+OK")
+	paused.expect("CLIENT PAUSE 600000 WRITE", "+OK")
+	c := dial(t, s)
+	c.expect("AUTH bob x", "+OK")
+	id := strings.TrimSpace(strings.TrimPrefix(c.do("CLIENT ID"), ":"))
+	c.send("SET k v")
+	testutil.Eventually(t, "the command to be delayed", func() bool {
+		return strings.Contains(paused.do("CLIENT LIST ID "+id), " cmd=set ")
+	})
+	other.expect("ACL DELUSER bob", ":1")
+	c.closed()
+	testutil.Eventually(t, "the connection to end", func() bool {
+		return !strings.Contains(paused.do("CLIENT LIST ID "+id), "id="+id)
+	})
+	paused.expect("CLIENT UNPAUSE", "+OK", "GET k", "$-1")
+}

@@ -220,9 +220,10 @@ func (c *conn) closeDeleted() {
 // disconnect closes the connection. Any goroutine may call it. failure is the log
 // message if the socket cannot be closed.
 func (c *conn) disconnect(failure string) {
-	if c.killed.Swap(true) {
+	if c.killed.Load() {
 		return
 	}
+	c.kill()
 	if err := ignoreClosed(c.net.Close()); err != nil {
 		c.srv.log.Debug(failure, "client", c.id, "error", err)
 	}
