@@ -114,8 +114,8 @@ func measureOverload(ctx context.Context, m machine) (missed bool, err error) {
 	}
 	fmt.Fprintf(out, "50 clients: %.0f commands/s, p99 %.1f ms\n", calm.rate(), ms(calm.at(0.99)))
 	fmt.Fprintf(out, "%d clients: %.0f commands/s, p50 %.1f ms, p99 %.1f ms, max %.1f ms; slowest client %.2f of the "+
-		"mean (at least %.2f); memory with 50 clients %d MB, in the first half of the overload %d MB, in the second "+
-		"half %d MB (at most %d MB); %d elections; none refused: %s\n",
+		"mean (at least %.2f); memory with 50 clients %d MB, in the first run with all clients %d MB, in the "+
+		"second run %d MB (at most %d MB); %d elections; none refused: %s\n",
 		overloadClients, busy.rate(), ms(busy.at(0.5)), ms(busy.at(0.99)), ms(busy.at(1)), busy.slowest(), starvedShare,
 		base, first, last, most, after.Term-before.Term, verdict)
 	return missed, nil

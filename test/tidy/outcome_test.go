@@ -12,6 +12,7 @@ var notExecuted = map[string]map[string]bool{
 	"cluster/outcome": {
 		"NotExecuted": true, "NewNotExecuted": true, "Decode": true, "ErrNoLeader": true, "ErrClosed": true,
 		"ErrRefused": true, "ErrFeature": true, "ErrBehind": true, "ErrRemoved": true,
+		"ErrCrowded": true,
 	},
 	"cluster": {
 		"readFailed": true, "errNotLed": true, "errChanging": true, "errUnconfirmed": true, "errMoved": true,

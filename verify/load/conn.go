@@ -121,7 +121,7 @@ func (c *Conn) Next() (respwire.Value, error) {
 // was executed, because one of them was refused. QUARANTINE is the error of a
 // cluster that was restored and grants no lock yet.
 var refusals = []string{"CLUSTERDOWN", "LOADING", "TRYAGAIN", "MOVED", "ASK", "READONLY", "MASTERDOWN", "NOREPLICAS",
-	"NOAUTH", "OOM", "MISCONF", "QUARANTINE", "EXECABORT", "BUSY", "ERR max number of clients"}
+	"NOAUTH", "OOM", "MISCONF", "QUARANTINE", "EXECABORT", "BUSY ", "ERR max number of clients"}
 
 // outcomeOf returns what is known about a command with the reply v.
 func outcomeOf(v respwire.Value) checker.Outcome {

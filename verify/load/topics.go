@@ -43,8 +43,7 @@ func (c *client) subscribe() {
 		err := s.listen(time.Duration(c.rng.Int64N(int64(8 * time.Second))))
 		s.heard.Ended = l.Now()
 		if err != nil {
-			l.rec.note(0, s.heard.Ended, s.heard.Ended, nil) // not err: other clients record a dead node
-			c.hangUp()
+			c.hangUp() // other clients record a dead node
 			if l.ctx.Err() == nil {
 				c.at++
 			}
