@@ -19,8 +19,8 @@ import (
 // which a snapshot begins.
 const snapshotHead = 7
 
-// varied returns a feed whose machine has keys of all types, stream groups,
-// waiters and a script.
+// varied returns a feed whose machine has keys of all types except lock, stream
+// groups, waiters and a script.
 func varied(t testing.TB) *feed {
 	f := furnished(t)
 	f.do("HSET h f1 v1 f2 v2", "RPUSH l a b c", "SADD s 1 2 3", "SADD t a b", "ZADD z 1 a 2 b", "PFADD hll a b c", "SETBIT bits 100 1")

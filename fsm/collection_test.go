@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-kv/holdfast/fsm"
 )
 
-// collections returns commands that create a value of every type and encoding,
-// except streams.
+// collections returns commands that create values of all types and encodings,
+// except streams and the type lock.
 func collections() []string {
 	lines := []string{
 		"HSET h a 1 b 2 a 3", `HSET "" "" ""`, "RPUSH l a b c", `LPUSH l "\x00\xff"`, "SADD ints 3 -1 2", "SADD s x y 1",

@@ -258,7 +258,7 @@ func TestDeferred_Turns(t *testing.T) {
 func TestDeferred_Later(t *testing.T) {
 	q := newQueue(t, fsm.FeatureDeferred)
 	q.run(other, 1, "XADD", "s", "1-1", "f", "v")
-	const early = 3 * fsm.FewReady * fsm.ServedWork / fsm.CheckedWork // an entry checks a third of them
+	const early = 3 * fsm.FewReady * fsm.ServedWork / fsm.CheckedWork // one entry checks less than half
 	commands := make([][]string, early)
 	for i := range commands {
 		commands[i] = []string{"XREAD", "BLOCK", "0", "STREAMS", "s", "2-1"}
@@ -299,8 +299,8 @@ func TestDeferred_Later(t *testing.T) {
 	q.state()
 }
 
-// TestDeferred_Time: an entry that satisfies as many waiters as may wait takes
-// less than 10 ms of processor time.
+// TestDeferred_Time: when a command satisfies as many waiters as two nodes may
+// have, no entry that serves them takes 10 ms of processor time.
 func TestDeferred_Time(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs tens of thousands of waiters")

@@ -29,8 +29,9 @@ const (
 	opCommand     = 0
 	opTransaction = 1
 	// opEffects is an operation that the leader has executed or refused: an
-	// encoded reply and the write commands that a script called. Only Speculation
-	// and Machine.Divide create it.
+	// encoded reply, and the commands that every node executes, such as the write
+	// commands that a script called. Only Speculation and Machine.Divide create
+	// it.
 	opEffects = 2
 )
 

@@ -263,8 +263,8 @@ func publish(c *Ctx, args [][]byte) Reply  { return c.send(args, false) }
 func spublish(c *Ctx, args [][]byte) Reply { return c.send(args, true) }
 
 // send publishes a message and returns the number of receivers that the command
-// contains. A PUBLISH of a script contains none, because the script does not run
-// on the publisher's node. send then returns 0.
+// contains. A PUBLISH of a script contains no such number, because the script does
+// not run on the publisher's node. send then returns 0.
 func (c *Ctx) send(args [][]byte, sharded bool) Reply {
 	c.publish(args[1], args[2], sharded)
 	if len(args) < 4 {
@@ -315,7 +315,7 @@ type LockEvent struct {
 
 	// Since is the lease clock when the grant began. It is 0 if LOCK ACQUIRE did
 	// not make the grant, because the time is then not known. Now is the lease
-	// clock of the event.
+	// clock of the event, and is set for events of all kinds.
 	Since, Now int64
 
 	// The following fields are set in LockGranted.
@@ -332,7 +332,7 @@ type LockEvent struct {
 	// The following fields are set in LockEnded.
 
 	How      string // LockReleased, …
-	Renewals uint64 // number of renewals by LOCK RENEW and LOCK ACQUIRE
+	Renewals uint64 // number of renewals: see RenewGrant
 }
 
 // MaxLockEvents is the largest number of events of locks in the result of an

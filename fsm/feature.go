@@ -14,8 +14,8 @@ import (
 // certain feature version. The feature version is part of the state. The leader
 // raises it with a logged command after every member has reported that its
 // program knows the new version. From FeatureMend on, the feature version never
-// goes down. A program that does not know the feature version of a log or a
-// snapshot refuses to run them.
+// goes down. A program refuses a log or a snapshot whose feature version it does
+// not know.
 //
 // Programs of the feature versions 0 and 1 take the version from the TermStart
 // of each leadership, and they do not report which versions they know.

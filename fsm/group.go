@@ -37,7 +37,7 @@ type Group struct {
 	user string
 	// Write is set if an operation must go through the log.
 	Write bool
-	// Slow is set if an operation reads many keys (see the flag Slow).
+	// Slow is set if an operation has the flag Slow, so that it may take long.
 	Slow bool
 	// Costly is set if an operation is a costly read.
 	Costly bool

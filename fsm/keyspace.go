@@ -293,9 +293,8 @@ func (c *Ctx) SwapDB(a, b int) {
 	c.readyDB(b)
 }
 
-// Change counts a change of the state. It panics in a read: a group without a
-// command with the Write flag does not go through the log, so only one node
-// would change its state.
+// Change counts a change of the state. It panics in a read, because a read does
+// not go through the log, so only one node would change its state.
 func (c *Ctx) Change() {
 	if c.readOnly {
 		panic("fsm: a command without the Write flag changed the state")

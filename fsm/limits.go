@@ -79,8 +79,8 @@ func (c *Ctx) overweight(n *waiter) string {
 	return ""
 }
 
-// weight is a measure of the time that it takes to end the wait. A waiter for a
-// lock takes twice as long as one for a value of a key.
+// weight is a measure of the time that it takes to end the wait. Ending a wait
+// for a lock takes twice as long as ending a wait for a value of one key.
 func (n *waiter) weight() int {
 	if n.forLock() {
 		return 4
@@ -126,7 +126,7 @@ var RestoreLimits = rdb.Limits{String: MaxStringBytes, Unfolded: maxUnfolded, El
 // commands are executed: reads, deletions, expiry, and the release and renewal
 // of locks.
 
-// FullNotice is a ScriptRunner that reports whether there is room for more
+// FullNotice is implemented by runners that know whether there is room for more
 // data.
 type FullNotice interface {
 	// Full returns "" if there is room. Otherwise it returns the error for a

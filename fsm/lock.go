@@ -163,8 +163,9 @@ func (c *Ctx) granted(o *keyspace.Object, g *Grant) {
 	c.noteGranted(o, g)
 }
 
-// RenewGrant counts a renewal of a lock. meta, unless nil, replaces the text of
-// META.
+// RenewGrant counts a renewal of a lock by LOCK RENEW or LOCK ACQUIRE, or, from
+// FeatureParts on, by SET NX or SETNX (see SettingIdempotent). meta, unless nil,
+// replaces the text of META.
 func (c *Ctx) RenewGrant(o *keyspace.Object, meta *string) { c.renewed(c.Grant(o), meta) }
 
 // renewed counts a renewal of a grant, which may be nil.
@@ -241,7 +242,8 @@ func (c *Ctx) HolderWith(o *keyspace.Object, token Pos) (h keyspace.Holder, foun
 }
 
 // editLock returns a copy of o without the holders whose lease has ended. The
-// caller may change the lock of the copy, and must then pass it to storeLock.
+// caller may change the lock of the copy, and must then pass the copy to
+// storeLock.
 func (c *Ctx) editLock(o *keyspace.Object) *keyspace.Object {
 	n := o.EditLock()
 	for l := n.Coll.Lock; l.Len() > 0 && l.Due <= c.now; {
@@ -672,7 +674,7 @@ func (c *Ctx) LockWaiting(key string) (n int) {
 // maxLockWaiting bounds the work of LockWaiting.
 const maxLockWaiting = 100
 
-// locks writes the grants into a snapshot.
+// locks writes the grants, and then the delays of locks, into a snapshot.
 func (w *snapshotWriter) locks(l *locks) {
 	for db, t := range l.grants {
 		if t == nil {

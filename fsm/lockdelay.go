@@ -112,7 +112,7 @@ func (c *Ctx) ReservedError(key []byte) Reply {
 
 // delayedCall returns the error for a script's write command that would take a
 // lock during its delay. It returns None if the reply of the command itself can
-// say that it has not taken the lock.
+// say that the command has not taken the lock.
 func (c *Ctx) delayedCall(cmd *Command, args [][]byte) Reply {
 	if !c.mayDelay() || !c.createsLock(cmd) || ifAbsent(cmd, args) {
 		return None
@@ -130,8 +130,8 @@ func (c *Ctx) delayedCall(cmd *Command, args [][]byte) Reply {
 // mayDelay reports whether a lock may have a delay.
 func (c *Ctx) mayDelay() bool { return c.m.locks.delays.Len() > 0 || len(c.m.settings) > 0 }
 
-// ifAbsent reports whether the reply of a command of createsLock can say that it
-// has not taken the lock.
+// ifAbsent reports whether the reply of a command of createsLock can say that the
+// command has not taken the lock.
 func ifAbsent(cmd *Command, args [][]byte) bool {
 	switch cmd.Name {
 	case "setnx", "msetnx", "hsetnx":

@@ -113,7 +113,8 @@ func history(t *testing.T, o *operated, lines ...string) string {
 	return strings.Join(all, "; ")
 }
 
-// TestLockEvents checks the events of every way in which a lock begins and ends.
+// TestLockEvents checks the events of the commands, and of the expiry, with which
+// a lock begins or ends.
 func TestLockEvents(t *testing.T) {
 	for _, c := range []struct {
 		lines string // separated by semicolons

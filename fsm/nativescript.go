@@ -608,11 +608,11 @@ func redlockRbPTTL(s *nativeRun) Reply {
 	return Array([]Reply{value, s.do("pttl", s.keys[0])})
 }
 
-// Many programs use no lock library. Instead, they contain the same script of
-// four lines, which deletes or renews the key if its value is the token. The
-// texts of this script differ only in white space, quotes and case. The
-// function spellings builds these texts, and their SHA1s are added to those of
-// the libraries.
+// Many programs use no lock library. Instead, they contain one of two short
+// scripts. One script deletes a key if its value is the token, and the other one
+// renews it. The texts of each script differ only in white space, quotes and
+// case. The function spellings builds these texts, and nativeTable adds their
+// SHA1s to those of the libraries.
 
 // spelling is one way to write a script, and the line of its first call.
 type spelling struct {

@@ -272,7 +272,9 @@ func (c *Ctx) interpreter() (refusal string) {
 	return ""
 }
 
-// cacheScript puts a script into the cache. It returns an error or None.
+// cacheScript puts a script into the cache. It returns an error or None. A read
+// cannot change the cache. In a read, cacheScript sets Ctx.unlogged if the cache
+// needs an update.
 func (c *Ctx) cacheScript(sha string, body []byte, pinned bool) (refusal Reply) {
 	now := c.scriptClock()
 	if c.readOnly {
@@ -300,9 +302,9 @@ func (c *Ctx) scriptClock() int64 {
 	return max(c.now, 1)
 }
 
-// cacheCommand is the logged effect of an EVAL that puts its script into the
-// cache. A node also sends it before it executes a script as a read: see
-// Table.AsRead.
+// cacheCommand is the logged effect of an EVAL or EVALSHA that puts its script
+// into the cache, or that updates the last use of the script. A node also sends
+// this command before it executes a script as a read: see Table.AsRead.
 const cacheCommand = "_script"
 
 func cacheEvaluated(c *Ctx, args [][]byte) Reply {

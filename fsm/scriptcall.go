@@ -69,7 +69,8 @@ func (c *Ctx) interpret(call ScriptCall) Reply {
 	return c.perform(call)
 }
 
-// perform executes a script, or calls a function. An error rolls it back.
+// perform executes a script, or calls a function. If the script or the function
+// fails, perform rolls back its writes.
 func (c *Ctx) perform(call ScriptCall) Reply {
 	rec := c.rec
 	s := &scriptRun{
@@ -121,9 +122,10 @@ type scripting struct {
 	rec    *recorder   // collects the effects of an operation in a Speculation, else nil
 	reads  *readBudget // budget of the group's costly reads
 	runner ScriptRunner
-	// scriptBudget is the budget of the scripts. cut is set when a script, or
-	// the costly reads of the group, have exceeded their budget. The group then
-	// ends, and its effects are dropped. large is set if a reply was the cause.
+	// scriptBudget is the budget of the scripts. cut is set when the scripts or
+	// the costly reads of the group have exceeded a limit: their budget,
+	// maxUncompiled, or the limits of replies. The group then ends, and its
+	// effects are dropped. large is set if the replies were the cause.
 	scriptBudget ScriptBudget
 	cut, large   bool
 	begun        int64 // see ScriptCall.Group

@@ -38,7 +38,7 @@ const (
 	// readyWork is the work of finding out whether a key has a waiter that can
 	// be served.
 	readyWork = 150
-	// servedReplyBytes is the length of a reply that takes one step.
+	// servedReplyBytes is the number of bytes of a reply that count as one step.
 	servedReplyBytes = 2
 	// visitedWork is the work of finding out whether a wait has to end because
 	// the rights of its user have changed. endedWork is the work of ending such
@@ -212,15 +212,15 @@ func (c *Ctx) endIfRevoked(n *waiter) bool {
 	return true
 }
 
-// resumption is a session that is no longer suspended. Some of its waiters have not
-// been checked since.
+// resumption is a session that is no longer suspended. Later entries still have to
+// check some of its waiters.
 type resumption struct {
 	id   SessionID
 	next uint64 // the number of the connection with which the next entry continues
 }
 
-// resuming reports whether a session has waiters that were not checked since it was
-// suspended.
+// resuming reports whether later entries still have to check waiters of a session
+// that is no longer suspended.
 func (w *waits) resuming(id SessionID) bool {
 	return slices.ContainsFunc(w.resumed, func(r resumption) bool { return r.id == id })
 }

@@ -246,8 +246,8 @@ func (r *recorder) begin(c *Ctx) {
 // that is running.
 func (r *recorder) replaced() { r.interpreted, r.scripted = true, true }
 
-// record records a command that changed the state. draws is the number of draws
-// before it was executed.
+// record records a command that all nodes have to execute. draws is the number of
+// draws before the command.
 func (r *recorder) record(c *Ctx, draws uint64, name string, args [][]byte) {
 	b := binary.AppendUvarint(r.effects, uint64(c.position-r.position))
 	b = binary.AppendUvarint(b, draws-r.draws)
@@ -321,8 +321,8 @@ func (c *Ctx) recordsRead(row *Command) bool {
 
 // tookEffect reports whether other nodes have to execute the command too. A
 // command that changed nothing, such as a SET NX of an existing key, need not
-// be logged. Commands that publish always count as effective, because their
-// effect is not counted in changes.
+// be logged. A command with the flag MayWrite, such as PUBLISH, counts as
+// effective unless it fails, because its effect may not be counted in changes.
 func (c *Ctx) tookEffect(cmd *Command, args [][]byte, changes int, reply Reply) bool {
 	return c.changes != changes || cmd.Routed(args).Flags&MayWrite != 0 && !reply.IsError()
 }
@@ -545,8 +545,8 @@ const (
 	// transaction exceeds it, the leader first executes the transaction in a
 	// dry run, outside of the log, to find out what it costs.
 	transactionSteps = 200_000
-	// dryRunSteps is the budget of a transaction in a dry run, and after a dry
-	// run: about 20 ms.
+	// dryRunSteps is the budget of a pipeline or a transaction in a dry run, and
+	// after a dry run: about 20 ms.
 	dryRunSteps = 2_000_000
 	// pipelineReply and transactionReply bound the replies of the costly reads of
 	// a pipeline and of a transaction, in bytes, because these replies are logged:
@@ -585,7 +585,8 @@ func (b *readBudget) refusal() string {
 
 // prepareUndo sets the budget of the costly reads of a group and saves what
 // undo needs. If the group has no costly reads, the budget is 0, and prepareUndo
-// saves no state.
+// saves no state. In a dry run, it saves no state either, because the clone is
+// dropped.
 func (sp *Speculation) prepareUndo(body []byte) {
 	c := &sp.c
 	sp.reads = readBudget{

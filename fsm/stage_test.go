@@ -115,8 +115,8 @@ func (l *lines) RunScript(call fsm.ScriptCall) fsm.Reply {
 	return reply
 }
 
-// runs stands for the scripts and functions that run on a node. Kill returns
-// its fields.
+// runs stands for the scripts and functions that run on a node. Kill returns one
+// of its fields.
 type runs struct{ script, function fsm.KillResult }
 
 func (r runs) Kill(function bool) fsm.KillResult {
@@ -232,7 +232,7 @@ func (s *stage) entry() []string {
 		s.t.Fatalf("read the entry: %v", err)
 	}
 	s.record = rec
-	// Another node, which does not know the script, applies the same entry.
+	// Another node, which has no interpreter, applies the same entry.
 	var other *fsm.Machine
 	if !s.quick {
 		other = restore(s.t, snapshotOf(s.t, s.m))

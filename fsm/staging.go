@@ -130,17 +130,17 @@ func (m *Machine) dropIdleStaging() {
 }
 
 // applyStaged replaces the data with that of the backup in the staging area:
-// databases, functions, settings and users. epoch is the token epoch of the wall
-// clock. quarantine is the length of the quarantine in nanoseconds. Unless
-// replace is set, the cluster must have no keys and no functions.
+// databases, locks, functions, settings and users. epoch is the token epoch of
+// the wall clock. quarantine is the length of the quarantine in nanoseconds.
+// Unless replace is set, the cluster must have no keys and no functions.
 //
-// applyStaged keeps these parts of the state: the sessions, the script cache, and
-// the hash chain. It keeps the sessions so that each group of a running node is
-// still executed exactly once. If the backup has no users, it keeps the users
-// too. All waits end, and their nodes execute the commands again. The lease clock
-// never goes back. If the lease clock of the backup is later, the cluster adopts
-// it. Otherwise, applyStaged moves the deadlines of the backup to the clock of the
-// cluster. WATCH notices a change of every key.
+// applyStaged keeps other parts of the state, such as the sessions, the script
+// cache and the hash chain. It keeps the sessions so that each group of a running
+// node is still executed exactly once. If the backup has no users, applyStaged
+// keeps the users too. All open waits end, and their nodes execute the commands
+// again. The lease clock never goes back. If the lease clock of the backup is
+// later, the cluster adopts it. Otherwise, applyStaged moves the deadlines of the
+// backup to the clock of the cluster. WATCH notices a change of every key.
 func (c *Ctx) applyStaged(s *staging, epoch uint64, quarantine int64, replace bool) Reply {
 	m := c.m
 	if libraries, _, _ := m.libraries.Len(); !replace && (m.Len() > 0 || libraries > 0) {
@@ -326,9 +326,9 @@ func (m *Machine) LongestTTL() int64 {
 	return longest
 }
 
-// DefaultQuarantine returns the length of the quarantine, in nanoseconds, for
-// the case that the operator does not set it. It is the longest remaining time
-// to live in the backup, but at most an hour.
+// DefaultQuarantine returns the length of the quarantine, in nanoseconds, that is
+// used if the operator does not set one. It is the longest remaining time to live
+// in the backup, but at most an hour.
 func DefaultQuarantine(longest int64) int64 { return min(max(longest, 0), nanosPerHour) }
 
 // operating writes the tokens, the quarantine and a staged restore into a

@@ -63,7 +63,8 @@ func (w *metered) apply(commands ...[]string) *fsm.Result {
 	return res
 }
 
-// fill makes large values of all types, n elements each.
+// fill makes values of all types except lock. The collections have at least n
+// elements each, and n must be a multiple of 500.
 func (w *metered) fill(n int) {
 	w.t.Helper()
 	text := strings.Repeat("abcdefghij", n/10)

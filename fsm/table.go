@@ -25,8 +25,8 @@ const (
 	// Global commands read, empty or exchange whole databases. Those that write
 	// are not refused for the work that they need: see Machine.Divide.
 	Global
-	// Slow reads visit many keys. They run on a clone, so that they do not
-	// delay the log.
+	// Slow reads may take long, for example because they visit many keys. They
+	// run on a clone, so that they do not delay the log.
 	Slow
 	// Dangerous commands are in Redis' category @dangerous.
 	Dangerous
@@ -39,9 +39,9 @@ const (
 	MovableKeys
 	// Internal commands are for the nodes. Clients cannot call them.
 	Internal
-	// MayWrite commands are routed as writes because they may publish a message
-	// or change something other than keys, although COMMAND does not list them
-	// as writes.
+	// MayWrite commands are routed as writes because they may publish a message,
+	// run a script that writes, or change something other than keys. COMMAND
+	// does not list them as writes.
 	MayWrite
 	// ReadOnly commands read keys and change none. A command that clients can
 	// call and that has none of the flags Write, MayWrite and ReadOnly (TIME,
@@ -100,7 +100,7 @@ const (
 
 // Keys are the positions of the keys among the arguments. The name of the
 // command is at position 0. A negative Last counts from the end. The zero value
-// is a command without keys.
+// is for a command without keys.
 type Keys struct{ First, Last, Step int }
 
 // end returns the end of the range of positions in a command with n arguments.
@@ -168,7 +168,7 @@ type Command struct {
 	// KeyPattern is nil for commands that never read such values.
 	KeyPattern func(args [][]byte) (option string)
 	Group      string // family, as COMMAND DOCS names it: string, generic, …
-	Since      string // first Redis version with this command (or "valkey 9.0")
+	Since      string // first Redis version with it, "valkey 9.0" or "holdfast"
 	Required
 	Complexity string
 	Syntax     string // arguments, as in the Redis documentation

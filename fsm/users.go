@@ -179,7 +179,8 @@ func flatReply(reply []byte) ([]string, error) {
 	return out, nil
 }
 
-// checkUser returns an error reply, and false, if a user exceeds a limit.
+// checkUser returns an error reply, and false, if a user or the number of users
+// exceeds a limit.
 func checkUser(name, rules []byte, users int) (refusal Reply, ok bool) {
 	switch {
 	case len(name)+len(rules) > MaxUserBytes:

@@ -174,7 +174,8 @@ type BlockingCall struct {
 // forLock reports whether an open waiter waits for a lock.
 func (n *waiter) forLock() bool { return len(n.keys) > 0 && n.keys[0].lock }
 
-// Block executes a blocking command. If it finds nothing, it leaves a waiter.
+// Block executes a blocking command. If no key has a value that the command may
+// take, Block leaves a waiter, or returns b.None if the command must not wait.
 func (c *Ctx) Block(args [][]byte, b BlockingCall) Reply {
 	w := &c.m.waits
 	for _, key := range b.Keys {

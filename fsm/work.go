@@ -14,11 +14,10 @@ import (
 // the commands are executed. The meter counts the cost while they are executed.
 
 // The work of commands is the cost of executing them, in steps, as estimated
-// before they are executed. The leader asks for it to bound what one entry
-// costs to apply: see Machine.Divide. The estimate uses the sizes of the keys
-// and does not walk their values. The estimate may therefore be higher than the
-// steps that the commands are charged when they run. If it is lower, the
-// difference is small.
+// before they are executed. The leader uses it to bound the cost of applying one
+// entry: see Machine.Divide. The estimate uses the sizes of the keys and does
+// not walk their values. The estimate may therefore be higher than the steps that
+// the commands are charged when they run. If it is lower, the difference is small.
 
 // StepNanos is approximately how many nanoseconds one step of work takes.
 const StepNanos = 10
@@ -483,8 +482,8 @@ func tooMuchWork(n int, limits WorkLimits) string {
 		n/perMilli, limits.Operation/perMilli)
 }
 
-// WorkBound is a ScriptRunner that bounds the work of the writes of a group's
-// scripts.
+// WorkBound is implemented by runners that bound the work of the writes of a
+// group's scripts.
 type WorkBound interface {
 	// MostWork returns how many steps the writes of a group's scripts may take
 	// together on every node.

@@ -45,7 +45,8 @@ func (w *metered) propose(b *fsm.BatchBuilder) (res *fsm.Result, replies []strin
 	return res, replies
 }
 
-// heavy returns writes whose work depends on the values that fill has stored.
+// heavy returns commands whose work depends on the values that fill has stored.
+// It also returns COPY, RENAME and MOVE, whose work does not depend on them.
 func heavy() [][]string {
 	return [][]string{
 		{"append", "a", "x"}, {"setrange", "a", "3", "x"}, {"setbit", "a", "3", "1"}, {"setrange", "new", "300000", "x"}, {"setbit", "new2", "3000000", "1"},
@@ -65,7 +66,7 @@ func heavy() [][]string {
 	}
 }
 
-// TestWork compares the estimate for a write with the steps that the write is
+// TestWork compares the estimate for a command with the steps that the command is
 // charged. The estimate must be at least half of these steps, and at most 20
 // times as many plus 80,000.
 func TestWork(t *testing.T) {

@@ -140,8 +140,8 @@ func checkLockList(c *conn, args [][]byte) (refusal string) {
 }
 
 // checkSortPattern implements hooks.check for SORT and SORT_RO. It returns the error
-// if the options BY and GET are not allowed, either in Clustered mode or because the
-// user may not read the keys that they select.
+// if a pattern after BY or GET is not allowed: in Clustered mode, or for a user
+// who may not read all keys.
 func checkSortPattern(c *conn, args [][]byte) (refusal string) {
 	cmd := c.srv.cmds.catalog.Resolve(args)
 	if c.srv.cfg.Mode == Clustered {

@@ -227,9 +227,9 @@ func (c *conn) setName(name string) { c.edit(func(i *clientInfo) { i.name = name
 // connection, and the slow log and ACL LOG keep them in their entries.
 const maxClientName = 1024
 
-// nameError returns the error for a name that is longer than maxClientName or
-// does not consist of printable ASCII without spaces, or "". what is the text
-// that describes the name in the error.
+// nameError returns the error for an invalid name, or "". A valid name consists
+// of at most maxClientName characters of printable ASCII without spaces. what is
+// the text that describes the name in the error.
 func nameError(what string, name []byte) string {
 	if len(name) > maxClientName {
 		return "ERR " + what + " cannot be longer than " + strconv.Itoa(maxClientName) + " bytes."

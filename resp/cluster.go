@@ -198,8 +198,8 @@ func clusterGetkeysinslot(c *conn, args [][]byte) fsm.Reply {
 	return fsm.Strings(keys...)
 }
 
-// eachKeyIn calls f with each key of a slot in database 0, as this node stores
-// it, until f returns false. It scans all keys. An index by slot would cost
+// eachKeyIn calls f with each key of a slot that this node stores in database
+// 0, until f returns false. It scans all keys. An index by slot would cost
 // memory, and only operators use these commands.
 func (c *conn) eachKeyIn(slot int, f func(key string) bool) (refusal fsm.Reply, ok bool) {
 	scan := c.srv.cmds.internal("scan")
@@ -276,9 +276,9 @@ func (c *conn) transactionRedirect(m *multi) string {
 	return c.redirect(slot, write)
 }
 
-// redirect returns the MOVED error that names the leader, or CLUSTERDOWN if no
-// leader is known. It returns "" if this node leads or may answer a read
-// itself.
+// redirect returns the MOVED error that names the leader, or CLUSTERDOWN if
+// this node knows no leader or does not know the leader's address. It returns ""
+// if this node leads or may answer a read itself.
 func (c *conn) redirect(slot int, write bool) string {
 	source := c.srv.cfg.Topology
 	if source.Leads() || c.local && !write {

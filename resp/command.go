@@ -471,8 +471,8 @@ func (p *syntaxParser) sequence() []argument {
 }
 
 // repeats parses the "x ...]" of "x [x ...]" and marks x as repeatable. x may
-// be several arguments: "key value [key value ...]". It returns false if the
-// words do not have this form.
+// be several arguments: "key value [key value ...]". repeats returns false if
+// the words do not have this form.
 func (p *syntaxParser) repeats(out *[]argument) bool {
 	end := slices.Index(p.words, "]")
 	if end < 2 || p.words[end-1] != "..." {

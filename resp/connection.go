@@ -306,7 +306,7 @@ func hello(c *conn, args [][]byte) fsm.Reply {
 	if c.srv.cfg.Mode != Sentinel { // Redis' Sentinel omits the role
 		role := "master"
 		if _, _, follows := c.srv.follows(); follows {
-			role = "replica" // as in Redis, only HELLO uses this word; other commands say slave
+			role = "replica" // as in Redis, although ROLE and INFO say slave
 		}
 		out = append(out, fsm.Bulk("role"), fsm.Bulk(role))
 	}

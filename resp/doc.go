@@ -14,5 +14,5 @@
 //
 // The bytes of a command pass through these parts: socket, guard.Conn (checks
 // limits, passes only complete commands), redcon (parses), conn.serve (groups),
-// Executor. The reply passes through redcon's writer and the socket.
+// Executor. The reply passes through output.Writer, guard.Conn and the socket.
 package resp

@@ -71,9 +71,9 @@ func TestEarly_FullSocket(t *testing.T) {
 	c.expect("GET n", "$-1")
 }
 
-// TestEarly_Order checks that a reply is sent early only if it ends a pipeline
-// and is the only reply of the pipeline. Otherwise it would overtake the
-// replies before it.
+// TestEarly_Order checks that the replies of a group are sent early only if the
+// group ends a pipeline and the pipeline has no other replies. Otherwise, they
+// would overtake the replies before them.
 func TestEarly_Order(t *testing.T) {
 	f := newFake(t)
 	early := make(chan struct{}, 10)

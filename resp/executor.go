@@ -22,7 +22,7 @@ type Executor interface {
 	// the command waits. The connection must then receive from Waited, or call
 	// Unblock or Abandon, before it continues. If own is true, the reply comes
 	// only after this node has applied the entry that served the command.
-	// OwnEventsDelivered then also waits for the events of that entry.
+	// Cluster.OwnEventsDelivered then also waits for the events of that entry.
 	Block(g *fsm.Group, origin uint64, own bool) ([]byte, error)
 	// WaitsFor sets the lock that the commands of the next calls of Block ask
 	// for, and the owner that is to get it. The key is "" if these commands do

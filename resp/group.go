@@ -63,8 +63,8 @@ func (c *conn) flush() {
 
 // runWrites runs a group that writes, and writes its replies. It reports whether
 // the group must be run again. That is so if the group is a script that was
-// executed as a read, so it has changed nothing, and there was no room for its
-// large reply.
+// executed as a read, and there was at first no room for its large reply. Such a
+// script has changed nothing.
 func (c *conn) runWrites() (again bool) {
 	tracked := c.track()
 	if c.group.Ops() == 1 && c.batch.rows[0].has(fsm.MayWrite) && c.batch.audited == nil {

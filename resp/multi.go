@@ -125,9 +125,10 @@ func (m *multi) len() int {
 	return len(m.cmds)
 }
 
-// enqueue adds a command to the transaction. While the data set is larger than
-// maxmemory, it refuses commands that add data, as Redis does. Unlike Redis, it
-// accepts all other commands, because the transaction may release a lock.
+// enqueue adds a command to the transaction. If this node leads and the data set
+// is larger than maxmemory, enqueue refuses commands that add data, as Redis
+// does. Unlike Redis, it accepts all other commands, because the transaction may
+// release a lock.
 func (c *conn) enqueue(r *row, args [][]byte) {
 	if r.data && r.cmd.Grows(args) && c.srv.cluster.RefuseQueued() {
 		c.refuse(r, fsm.MsgOOM)

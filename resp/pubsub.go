@@ -118,8 +118,8 @@ var (
 	unsubscribeNames = [...]string{"unsubscribe", "punsubscribe", "sunsubscribe"}
 )
 
-// topicSlice is the number of topics that a command handles between two checks
-// whether the connection has to yield.
+// topicSlice is the number of topics that a command handles before it checks
+// again whether the connection has to yield.
 const topicSlice = 64
 
 func subscribe(c *conn, args [][]byte) fsm.Reply    { return c.subscribe(pubsub.Channels, args[1:]) }
@@ -242,8 +242,8 @@ func (c *conn) unsubscribe(kind pubsub.Kind, names [][]byte) fsm.Reply {
 }
 
 // appendConfirmation appends the confirmation that the connection has joined or
-// left a topic. n is the number of topics that the connection has after that
-// change.
+// left a topic. n is the number of subscriptions after that change, as
+// pubsub.Subscriber.Count counts them.
 func (c *conn) appendConfirmation(dst []byte, word string, name fsm.Reply, n int) []byte {
 	dst = pubsub.AppendPush(dst, c.proto, 3)
 	dst = fsm.Bulk(word).Append(dst, c.proto)

@@ -11,12 +11,11 @@ import (
 	"github.com/holdfast-kv/holdfast/resp/topology"
 )
 
-// A write is acknowledged when a majority stores it. A majority is the leader
-// and at least half as many other nodes as there are voters (rounded down). A
-// node reports that many other nodes as its replicas; which nodes these are
-// does not matter. INFO, ROLE and WAIT report the same number on every node,
-// whether or not there is a leader, because Redisson compares the numbers that
-// different commands report.
+// A write is acknowledged when a majority stores it. A majority of n voters is
+// the leader and n/2 (rounded down) other voters. A node reports that many other
+// nodes as its replicas; which nodes these are does not matter. INFO, ROLE and
+// WAIT report the same number on every voter, whether or not there is a leader,
+// because Redisson compares the numbers that different commands report.
 //
 // In Standalone mode every node calls itself a master, because every node takes
 // writes: see Mode. A node that calls itself a replica answers WAIT too, because

@@ -71,7 +71,7 @@ type Cluster interface {
 	RefuseQueued() bool
 	// LockHistory answers a query from the history of locks that this node keeps.
 	// Unless local is set, or this node cannot catch up with a leader, the answer
-	// contains everything that was acknowledged before.
+	// contains everything that was acknowledged before the call.
 	LockHistory(ctx context.Context, q history.Query, local bool) (history.Answer, error)
 	// WatchUsers calls f with the ACL users of this node's state, once at the
 	// start and after each change. f may get an older set of users after a
@@ -82,8 +82,8 @@ type Cluster interface {
 	WatchDenials(f func(user string, v acl.Verdict))
 }
 
-// Listener receives the effects of the log on this node. See cluster.Listener,
-// whose contract applies here too.
+// Listener receives the effects of the log on this node. It has the methods and
+// the contract of events.Listener in package cluster/events.
 type Listener interface {
 	Applied(index uint64, events []fsm.Event)
 	Missed(index uint64, why string)
@@ -147,7 +147,7 @@ type Config struct {
 	Audit hclog.Logger
 	// NodeID is the name of this node in Audit.
 	NodeID   string
-	Listener net.Listener // used instead of Addr, for tests
+	Listener net.Listener // if nil, Listen opens Addr
 
 	// Mode is the kind of server that the port presents to clients. All modes
 	// but Standalone require a Topology.
@@ -203,7 +203,7 @@ type diagnostics struct {
 // saves records the snapshots that clients ask for.
 type saves struct {
 	running atomic.Bool
-	last    atomic.Int64 // time of the last snapshot, in Unix seconds
+	last    atomic.Int64 // time of the last snapshot, or of the start of the server, in Unix seconds
 }
 
 // port is the client port: its listener, and the server that reads from it.
@@ -318,9 +318,9 @@ func Listen(cfg Config, cluster Cluster, table *fsm.Table) (*Server, error) {
 	return s, nil
 }
 
-// lateCloseListener hides the closing of the port from redcon until Close. redcon
-// would close all connections at once, but Stop waits until their pipelines are
-// answered.
+// lateCloseListener hides the closing of the port from redcon until Close.
+// Otherwise, redcon would close all connections at once, although Stop waits until
+// their pipelines are answered.
 type lateCloseListener struct {
 	*guard.Listener
 	released <-chan struct{}

@@ -17,7 +17,7 @@ import (
 // the connection executes it itself.
 type row struct {
 	// run executes a connection command. If it returns fsm.None, the client gets
-	// no reply. It is nil for a command on data, and for a container that
+	// no reply. run is nil for a command on data, and for a container that
 	// requires a subcommand.
 	run func(c *conn, args [][]byte) fsm.Reply
 	hooks

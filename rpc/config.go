@@ -33,7 +33,7 @@ type Config struct {
 	// Secret is known to all nodes of the cluster and to no other host. It has
 	// at least MinSecret bytes. Both sides of a connection prove to each other
 	// that they have it, without sending it, and keys derived from it
-	// authenticate everything that they send afterwards. Without a secret,
+	// authenticate everything that they send afterward. Without a secret,
 	// which is the default, a node's identity is only claimed.
 	Secret []byte
 

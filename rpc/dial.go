@@ -141,10 +141,10 @@ func (m *Mux) greet(ctx context.Context, c *conn, addr string, s Service, to str
 	return peer, nil
 }
 
-// seal makes the connection use records from now on. transcript is what both
-// sides have sent in the handshake, the dialer first. key is the secret that
-// both sides have proven to have, or nil. seal fails if SetSecrets has removed
-// the secret meanwhile.
+// seal makes the connection use records from now on. transcript is everything
+// that both sides have sent in the handshake, in the order in which it was sent.
+// key is the secret that both sides have proven to have, or nil. seal fails if
+// SetSecrets has removed the secret meanwhile.
 func (m *Mux) seal(c *conn, key *authenticator, transcript ...[]byte) error {
 	if key == nil {
 		c.seal(transcript...)

@@ -28,7 +28,7 @@
 //	layout u8       1
 //	status u8       0: welcome; 7: challenge (see below); else the Reason of the refusal
 //	length u16      bytes of body, at most 4096
-//	body            status 0: the acceptor's own Hello, laid out as above; else an error text, UTF-8
+//	body            status 0: the acceptor's own Hello, laid out as above; 7: see below; else an error text, UTF-8
 //
 // Magic, layout and length keep their positions in every later layout. So an
 // old node can always read a new node's prelude to its end, and refuse it with
@@ -61,7 +61,7 @@
 // secret itself is never sent. The keys of the records in both directions are
 // derived by HKDF from the secret and from all messages of the handshake. So a
 // third party on the network path cannot change, omit, repeat or move what is
-// sent afterwards. The data is not encrypted: use a Listener and Dialer with
+// sent afterward. The data is not encrypted: use a Listener and Dialer with
 // TLS for that; this handshake then runs inside TLS.
 //
 // While an operator replaces the secret, a node has two secrets

@@ -110,7 +110,8 @@ func (r *recordCheck) mark() mark   { return mark{r.sum, r.count} }
 func (r *recordCheck) reset(m mark) { r.sum, r.count = m.sum, m.count }
 
 // seal makes a connection without a secret use records from now on. transcript
-// is what both sides have sent in the handshake, the dialer first.
+// is everything that both sides have sent in the handshake, in the order in which
+// it was sent.
 func (c *sealedConn) seal(transcript ...[]byte) {
 	sum := uint32(0)
 	for _, b := range transcript {

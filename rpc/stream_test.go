@@ -547,7 +547,9 @@ func TestSendNow(t *testing.T) {
 
 func TestSendNow_AmongOthers(t *testing.T) {
 	var sent sync.WaitGroup
-	t.Cleanup(sent.Wait) // runs when the streams are closed; closing them releases a sender of a test that failed
+	// sent.Wait runs after the streams are closed. Closing them releases the
+	// senders if the test has failed.
+	t.Cleanup(sent.Wait)
 	a, b := listen(t, tcpNode("a")), listen(t, tcpNode("b"))
 	streams := make(chan *rpc.Stream, 1)
 	b.Handle(rpc.ServiceWrite, handOver(streams))

@@ -36,7 +36,7 @@ func baseAssert(st *State, args []Value) []Value {
 
 // baseCollectGarbage implements collectgarbage. It collects nothing, because
 // the garbage collector is Go's. A script can only ask how much memory the run
-// has created, which is the same on every node.
+// has allocated, which is the same on every node.
 func baseCollectGarbage(st *State, args []Value) []Value {
 	switch opt := st.OptString(args, 1, "collect"); opt {
 	case "count":
@@ -181,7 +181,7 @@ func baseIpairs(st *State, args []Value) []Value {
 	return []Value{ipairsNext, args[0], Int(0)}
 }
 
-// protectSteps is the price of a protected call in steps. It pays for Go's panic
+// protectSteps is the cost of a protected call in steps. It covers Go's panic
 // and recover.
 const protectSteps = 50
 

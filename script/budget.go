@@ -185,7 +185,7 @@ func (b *budget) failed(r any) {
 // abortPanic returns the panic value that ends a run. The value passes through
 // gopher-lua's PCall like an error, and the caller of PCall checks
 // budget.aborted. The value has a StackTrace so that PCall does not compute
-// one, which would take long on a deep stack.
+// one, which would take a long time on a deep stack.
 func abortPanic() *lua.ApiError {
 	return &lua.ApiError{Type: lua.ApiErrorPanic, Object: lua.LString("aborted"), StackTrace: "none"}
 }

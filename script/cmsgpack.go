@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// packNesting is how many levels of nested tables pack encodes; it encodes
-// tables below them as nil.
+// packNesting is how many levels of nested tables pack encodes. pack encodes
+// the tables below these levels as nil.
 const packNesting = 16
 
 // unpackNesting is how many levels of nesting unpack decodes. In the C library,

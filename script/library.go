@@ -12,7 +12,7 @@ import (
 // libraryGlobals and functionGlobals are the globals of a library. The library's
 // code runs again for each call of one of its functions, so a call never sees
 // state of an earlier call, whichever node executed it. The code sees only
-// libraryGlobals while it is being loaded, and functionGlobals afterwards.
+// libraryGlobals while it is being loaded, and functionGlobals afterward.
 var (
 	libraryGlobals  = newTable()
 	functionGlobals = newTable()
@@ -85,7 +85,7 @@ const (
 	textRegisterNoCall = textRegister + " must get a callback argument"
 )
 
-// registerSteps is the price of redis.register_function in steps.
+// registerSteps is the cost of redis.register_function in steps.
 const registerSteps = 50
 
 func registerFunction(st *State, args []Value) []Value {

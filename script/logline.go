@@ -14,12 +14,12 @@ import (
 const (
 	// maxLogText is the maximum length of one line in bytes, before escaping.
 	maxLogText = 1024
-	// logSeconds is the number of seconds whose lines scripts may write at once.
+	// logSeconds is how many seconds' worth of lines scripts may write at once.
 	logSeconds = 10
 )
 
-// logLimiter passes on the text of each redis.log as one line: in the long run,
-// at most rate lines a second. It is safe for concurrent use.
+// logLimiter passes on the texts of redis.log, each as one line. In the long run,
+// it passes on at most rate lines a second. It is safe for concurrent use.
 type logLimiter struct {
 	write func(level int, text string)
 	now   func() time.Time

@@ -139,8 +139,8 @@ func (st *State) translate(L *lua.LState, text string) (string, bool) {
 }
 
 // calledType returns the type of the value that the script could not call,
-// which gopher-lua does not report. A field or a global that is not a function
-// is nearly always nil.
+// which gopher-lua does not report. For a field, it returns "nil" without a
+// lookup, because a field that is not a function is nearly always nil.
 func (st *State) calledType(L *lua.LState, s *luac.Site) string {
 	if len(s.Ops) == 0 {
 		return "nil"

@@ -223,9 +223,9 @@ var named = regexp.MustCompile(`(attempt to [a-z ]*? )(?:local|upvalue|global|fi
 // second time.
 var aMethod = regexp.MustCompile(`method '[^']*' \(a [a-z]+ value\)`)
 
-// loose removes the parts of an answer that may differ: the names in errors,
-// and the whole error of a program that is refused, because Redis may report
-// another of its errors.
+// loose removes the parts of an answer that may differ: the names in errors, and
+// the whole error of a program that is refused, because Redis may report a
+// different error in the same program.
 func loose(answer string) string {
 	if strings.HasPrefix(answer, "-ERR Error compiling script (new function): ") {
 		return "refused"

@@ -17,7 +17,7 @@ const (
 	redisVersionNum = 0x0007000f
 )
 
-// callSteps is the price of a redis.call in steps, excluding its arguments and
+// callSteps is the cost of a redis.call in steps, excluding its arguments and
 // reply.
 const callSteps = 50
 

@@ -99,7 +99,7 @@ type Config struct {
 	// are dropped.
 	Log func(level int, text string)
 	// LogRate is the number of lines of redis.log per second that Log receives in
-	// the long run. It receives up to ten times as many at once.
+	// the long run. Log receives up to ten times as many at once.
 	LogRate int
 }
 
@@ -290,7 +290,8 @@ func (st *State) top() (e *scriptError) {
 }
 
 // mainFunction is the function that the protected call runs. It includes the
-// work before and after the script, so that the run also pays for that work.
+// work before and after the script, so that the run is charged for that work
+// too.
 var mainFunction = builtin(runMain)
 
 func runMain(st *State, _ []Value) []Value {

@@ -352,8 +352,8 @@ func (st *State) store(t *Table, k, v Value) string {
 }
 
 // storeNumber sets t[k] = v for a number k. gopher-lua keeps the values of whole
-// numbers from 1 up to MaxArrayIndex, exclusive, in a list. It fills the list up
-// with nils to the index.
+// numbers from 1 up to MaxArrayIndex, exclusive, in a list. It fills the list
+// with nils up to the index.
 func (st *State) storeNumber(t *Table, k lua.LNumber, v Value) {
 	i := int(k)
 	if lua.LNumber(i) != k || i < 1 || i >= lua.MaxArrayIndex {

@@ -515,8 +515,8 @@ func (op *bitOp) sum(value, add int64) (result int64, fits bool) {
 	if op.signed {
 		limits[1] = int64(uint64(math.MaxInt64) >> (64 - op.bits))
 		limits[0] = -limits[1] - 1
-		// As in Redis, a number far below the range of a small field wraps to a
-		// number above that range.
+		// As in Redis, the subtraction for above overflows if the number is far
+		// below the range of a small field, so the number counts as too high.
 		above, below := limits[1]-value, limits[0]-value
 		high = value > limits[1] || add > above && (op.bits < 64 || value >= 0 && add > 0)
 		low = value < limits[0] || add < below && (op.bits < 64 || value < 0 && add < 0)
@@ -593,7 +593,7 @@ func runBitfield(c *fsm.Ctx, args [][]byte, readOnly bool) fsm.Reply {
 		}
 		n := o.Overlaid(0, s)
 		c.Assign(n)
-		if changes { // even an operation that failed makes the string longer
+		if changes { // no event if all writes failed, although the string has grown
 			c.Notify("$", "setbit", n.Key)
 		}
 	}

@@ -33,8 +33,9 @@ func open(c *fsm.Ctx, o *keyspace.Object, key []byte, t keyspace.Type) *keyspace
 	return &n
 }
 
-// storeOrRemove stores an object whose collection was changed and publishes the event.
-// If the collection is empty, storeOrRemove removes the key instead.
+// storeOrRemove stores an object whose collection was changed, and publishes the
+// event. If the collection is empty, storeOrRemove removes the key instead, and
+// publishes the event and then del.
 func storeOrRemove(c *fsm.Ctx, o *keyspace.Object, class, event string) {
 	if o.Coll.Len(o.Type) > 0 {
 		c.Assign(o)

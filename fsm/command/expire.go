@@ -253,10 +253,10 @@ func expireGeneric(c *fsm.Ctx, args [][]byte, unit timeUnit) fsm.Reply {
 	return fsm.One
 }
 
-// later reports whether a ends after b. A lifetime without an end is the
-// latest. If both end at the same wall-clock time, they count as equal, even if
-// the two clocks have drifted between the commands that set the lifetimes.
-// Otherwise the lease clock decides.
+// later reports whether a ends after b. a must have an end; if b has none, later
+// returns false. If both end at the same wall-clock time, they count as equal,
+// even if the two clocks have drifted between the commands that set the
+// lifetimes. Otherwise the lease clock decides.
 func later(a, b lifetime) bool {
 	switch {
 	case b.deadline == 0 && !b.past:

@@ -279,7 +279,7 @@ const (
 	msgGeoMost        = "ERR the area has more than 4194304 members to be looked at, search a smaller one"
 
 	// geoMost is the maximum number of members that a search looks at. Looking
-	// at this many members takes some seconds.
+	// at this many members takes several seconds.
 	geoMost = 1 << 22
 )
 

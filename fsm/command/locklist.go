@@ -82,7 +82,7 @@ const (
 	maxListed = 1024
 	// stepsVisit is the cost of deciding whether a key is a lock.
 	stepsVisit = 4
-	// lockFields is an upper bound of the number of elements that describe a lock
+	// lockFields is an upper bound on the number of elements that describe a lock
 	// in a reply.
 	lockFields = 38
 )

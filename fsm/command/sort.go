@@ -28,10 +28,10 @@ const (
 	msgSortStore  = "ERR SORT stores more than 50331648 bytes"
 )
 
-// These limits bound one SORT, which then takes some seconds at most.
+// These limits bound one SORT, which then takes a few seconds at most.
 const (
-	sortMost = 1 << 20 // elements that are sorted
-	sortWork = 1 << 28 // the cost of lookups and comparisons: see sorting.work
+	sortMost = 1 << 20 // elements that a SORT reads
+	sortWork = 1 << 28 // sorting.work: the cost of lookups and of long weights
 	// sortShort is the length, in bytes, up to which reading or comparing a
 	// weight costs nothing.
 	sortShort = 256
@@ -304,7 +304,7 @@ func (s *sorting) weigh() (fail fsm.Reply) {
 		}
 		switch {
 		case s.alpha:
-			if s.into == nil { // Redis compares C strings; only for STORE it compares all bytes
+			if s.into == nil { // Redis compares C strings; it compares all bytes only for STORE
 				text, _, _ = strings.Cut(text, "\x00")
 			}
 			e.text, e.absent = text, !ok

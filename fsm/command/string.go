@@ -639,8 +639,8 @@ const (
 	msgLcsType = "ERR The specified keys must contain string values"
 	msgLcsBoth = "ERR If you want both the length and indexes, please just use IDX."
 	msgLcsSize = "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
-	// maxLcsCells is the largest table that LCS computes. It takes 2 MiB and a
-	// tenth of a second.
+	// maxLcsCells is the maximum number of cells of the table that LCS computes.
+	// Such a table takes 2 MiB and a tenth of a second.
 	maxLcsCells = 1 << 24
 )
 

@@ -274,9 +274,9 @@ func fieldWork(w *fsm.Weigher, args [][]byte) int {
 }
 
 // copyWork returns the work of a command that gives the value of a key to another
-// key. The command itself costs little, unless the value is a lock, because each
-// holder of the lock gets a new token. copyWork also records the size of the value,
-// because later commands may use the value at the new key.
+// key. The command itself costs little, except for a lock: each holder of the lock
+// gets a new token. copyWork also records the size of the value, because later
+// commands may use the value at the new key.
 func copyWork(w *fsm.Weigher, args [][]byte) int { return giveWork(w, args[1], args[2]) }
 
 // moveWork is like copyWork, for a key of the same name in another database.

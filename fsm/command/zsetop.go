@@ -161,9 +161,10 @@ type weighted struct {
 
 func (w *weighted) Len() int { return w.o.Members() }
 
-// of returns the product of the weight and a score. The product is rounded
-// before other scores are added to it. Otherwise, Go would omit this rounding on
-// some processors, and two nodes could store different sums.
+// of returns the product of the weight and a score. The conversion to float64
+// rounds the product before other scores are added to it. Without the conversion,
+// Go would omit this rounding on some processors, and two nodes could store
+// different sums.
 func (w *weighted) of(score float64) float64 { return zeroIfNaN(float64(w.weight * score)) }
 
 // eachScore calls f for the members of a set or a sorted set and their scores
@@ -516,8 +517,8 @@ func zstore(c *fsm.Ctx, name string, args [][]byte, op zop) fsm.Reply {
 		return fail
 	}
 	n := open(c, nil, args[1], keyspace.TypeZSet)
-	// As in Redis, the encoding is chosen when the whole result is known. Only
-	// a compact encoding turns -0 into 0.
+	// From FeatureMend on, the encoding is chosen when the whole result is
+	// known, as in Redis. Only a compact encoding turns -0 into 0.
 	whole := c.Features() >= fsm.FeatureMend
 	n.Coll.Big = whole
 	if !q.run(c.Owner(), n.Coll) {

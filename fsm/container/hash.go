@@ -7,7 +7,8 @@ const HashBits = 52
 // 52 bits so that clients and Lua can hold a cursor in a double without loss.
 // The hash is never 0, because 0 is the first cursor. Snapshots do not
 // contain the hashes, but depend on the function: they contain the keys in the
-// order of their hashes, and the versions of absent keys by hash.
+// order of their hashes, and the versions of removed keys in buckets that the
+// hashes select.
 func Hash(key []byte) uint64 {
 	h := uint64(14695981039346656037)
 	for _, b := range key {

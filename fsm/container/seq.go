@@ -19,9 +19,9 @@ import "slices"
 // only by owners that are newer than the copy. Otherwise a change of one would
 // also change the other.
 //
-// The B-tree of package btree cannot replace Seq: it has no ranks and cannot
-// insert at a position. Also, copying that B-tree writes to it, so clones that
-// run concurrently could not copy the tree that they share.
+// The B-tree of package btree cannot replace Seq: it cannot return the position
+// of an item or insert at a position. Also, copying that B-tree writes to it, so
+// clones that run concurrently could not copy the tree that they share.
 type Seq[T any] struct {
 	root  *node[T]
 	n     int

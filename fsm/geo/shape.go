@@ -4,7 +4,7 @@ import "math"
 
 // Shape is the area of a search: a circle or a box. The latitude of a point in
 // a box differs from that of the center by at most Height/2. The point is at
-// most Width/2 away from the point of the center's meridian with the same
+// most Width/2 away from the point on the center's meridian with the same
 // latitude. The lengths are multiples of Unit.
 type Shape struct {
 	Center        Point

@@ -106,7 +106,7 @@ func (u *Union) Count() int64 {
 	return g.count()
 }
 
-// The self-test takes some hundredths of a second.
+// The self-test takes a few hundredths of a second.
 const (
 	testRounds   = 16      // rounds of reading and writing registers
 	testElements = 100_000 // elements that are counted

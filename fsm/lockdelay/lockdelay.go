@@ -1,5 +1,5 @@
-// Package lockdelay contains the delays of locks. No client gets a lost lock
-// during its delay, so that the former owner can notice the loss.
+// Package lockdelay contains the delays of locks. While the delay of a lost lock
+// lasts, no client gets the lock, so that the former owner can notice the loss.
 package lockdelay
 
 import (

@@ -19,9 +19,9 @@ const (
 )
 
 // lzf compresses texts to exactly the bytes that liblzf gives in its usual
-// build. If the next three bytes have occurred several times, lzf repeats from
-// the position that the hash table recorded last, so the table works like the
-// table of liblzf.
+// build. Its hash table therefore works like that of liblzf: if the next three
+// bytes have occurred several times, lzf repeats from the position that the
+// table recorded last.
 //
 // An lzf compresses many texts with one table. The positions of each text begin
 // after those of the previous text, so that the table need not be cleared.

@@ -2,16 +2,16 @@ package rdb
 
 import "encoding/binary"
 
-// Weight is an approximate upper bound of the cost of restoring a payload.
+// Weight is an approximate upper bound on the cost of restoring a payload.
 type Weight struct {
 	// Elements is the number of elements of a collection. The fields and values
 	// of a stream's entries count as elements.
 	Elements int
-	// Bytes is the size of the value after it has been uncompressed.
+	// Bytes is the size of the value after it has been decompressed.
 	Bytes int
 }
 
-// Weigh returns the cost of restoring the value in b. It uncompresses only the
+// Weigh returns the cost of restoring the value in b. It decompresses only the
 // heads of the packed parts and does not look at each of their elements, so it
 // takes much less time than restoring. It trusts the number of elements in the
 // head of a packed part. This is safe, because a Reader refuses a part with a
@@ -69,7 +69,7 @@ func (r *Reader) weigh(w *Weight, t Type) {
 }
 
 // skimTexts skips the n elements of a collection, and counts the bytes of their
-// texts after they have been uncompressed.
+// texts after they have been decompressed.
 func (r *Reader) skimTexts(w *Weight, n int, t Type) {
 	width := 1
 	if t == Hash {

@@ -34,9 +34,9 @@ type Consumer struct {
 	Pending container.Seq[ID] // the IDs of the consumer's pending entries
 }
 
-// Moment is a point in time on both clocks. The lease clock measures how much
-// time has passed since then, because a change of leader does not make the
-// lease clock jump. The wall clock gives the time of day.
+// Moment is a point in time on both clocks. Commands use the lease clock to
+// measure how much time has passed since then, because a change of leader does
+// not make the lease clock jump. The wall clock gives the time of day.
 type Moment struct {
 	Lease int64 // nanoseconds
 	Wall  int64 // milliseconds since 1970

@@ -2,8 +2,8 @@ package stream
 
 import "github.com/holdfast-kv/holdfast/fsm/container"
 
-// The methods in this file implement container.Sized. The constants words are
-// the sizes of the structs, in words of eight bytes.
+// The methods in this file implement container.Sized. In each of them, the
+// constant words is the size of the struct, in words of eight bytes.
 
 // Bytes returns the approximate memory of the entry, in bytes.
 func (e *Entry) Bytes() int64 {

@@ -1,7 +1,7 @@
 // Package clientmem bounds the memory that the clients of a node occupy
 // together. Each connection has an [Account] in the node's [Budget]. The budget
-// delays large replies until there is room for them, and closes connections
-// whose clients neither read nor send.
+// delays large replies until there is room for them, and closes connections,
+// first those whose clients neither read nor send.
 package clientmem
 
 import (
@@ -82,9 +82,9 @@ const (
 	roomTimeout = 5 * time.Second
 )
 
-// New returns the memory for clients. setting is its limit in bytes. If setting
-// is 0, the limit is an eighth of the memory that the process may use, but at
-// least leastLimit.
+// New returns the Budget of a node. setting is its limit in bytes. If setting is
+// 0, the limit is an eighth of the memory that the process may use, but at least
+// leastLimit.
 func New(setting int64) *Budget {
 	return &Budget{max: LimitFor(setting), holders: make(map[*Account]struct{})}
 }

@@ -106,7 +106,7 @@ func TestMore(t *testing.T) {
 func TestMore_NotAllowed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		in     []byte
-		parsed int // the test passes this number plus the bytes that Read has returned to More
+		parsed int // the test passes to More the number of bytes that Read has returned plus this number
 		change func(*Conn)
 	}{
 		"a buffer between has commands": {numbered(2000), -1, func(*Conn) {}},

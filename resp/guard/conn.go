@@ -111,7 +111,7 @@ type lifeState struct {
 type unauthState struct {
 	unauthAddr    string        // the key under which the owner counts the connection
 	unauthElement *list.Element // in owner.unauth, which guards it
-	unauthInput   int           // bytes charged before authentication; belongs to Read
+	unauthInput   int           // bytes counted before authentication: see chargeInput; belongs to Read
 	unauthSince   atomic.Int64  // start of the unauthenticated period, in Unix nanoseconds
 }
 
@@ -226,8 +226,8 @@ func (g *Conn) setAuthenticated(auth bool) (evicted *Conn) {
 	return g.owner.unauth.add(g, g.limits)
 }
 
-// SetMemory makes the guard charge a for the input that it keeps. It must be
-// called before the first Read.
+// SetMemory makes the guard charge the input that it keeps to the account a. It
+// must be called before the first Read.
 func (g *Conn) SetMemory(a *clientmem.Account) { g.mem = a }
 
 // Close closes the connection. Further calls do nothing.
@@ -615,9 +615,10 @@ func (g *Conn) refuse(scratch []byte) error {
 	return io.EOF
 }
 
-// linger closes the sending side of c and reads the remaining input, until the
-// given time at most. If a socket is closed with unread input, the kernel sends
-// a reset, which can destroy the last line before the client has read it.
+// linger closes the sending side of c and reads the remaining input: about
+// lingerSize bytes at most, and until the given time at most. If a socket is
+// closed with unread input, the kernel sends a reset, which can destroy the last
+// line before the client has read it.
 // linger ignores errors, because its caller closes c afterwards.
 func linger(c net.Conn, scratch []byte, until time.Time) {
 	half, ok := c.(interface{ CloseWrite() error })

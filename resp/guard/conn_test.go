@@ -89,8 +89,8 @@ func TestLinear(t *testing.T) {
 				t.Errorf("bytes delivered: got %d, want %d or more", delivered, len(c.in))
 			}
 			// Doubling a buffer allocates less than four times its last size.
-			// An inline command is allocated three times: as line, as word, as
-			// multibulk.
+			// An inline command is allocated three times: as a line, as a word
+			// and as a multibulk command.
 			if got, most := after.TotalAlloc-before.TotalAlloc, uint64(12*len(c.in)+guard64K); got > most {
 				t.Errorf("the guard allocated %d bytes for %d bytes of input, want at most %d", got, len(c.in), most)
 			}

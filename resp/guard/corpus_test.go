@@ -360,9 +360,9 @@ func random(seed uint64) func() func() int {
 	}
 }
 
-// ask sends in on a new connection and returns everything that it
-// receives. If closes is set, the server must close the connection. Otherwise
-// ask closes its sending side after it has received len(want) bytes.
+// ask sends input on a new connection and returns everything that it receives.
+// If closes is set, the server must close the connection. Otherwise ask closes
+// its sending side after it has received len(want) bytes.
 func ask(network, addr, in, want string, closes bool) (string, error) {
 	c, err := net.Dial(network, addr)
 	if err != nil {

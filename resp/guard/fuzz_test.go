@@ -130,9 +130,9 @@ func bounded(t *testing.T, g *Conn, l Limits, received int) {
 	}
 }
 
-// reference parses in as Redis parses a complete query buffer. It is a
-// simple parser that sees the whole input. It shares only the splitting of
-// inline commands with the guard.
+// reference parses its input as Redis parses a complete query buffer. It is a
+// simple parser that sees the whole input. It shares with the guard only the
+// functions splitInline, isWebRequest and encode.
 func reference(in []byte, l Limits, auth bool) (res outcome) {
 	res.err = io.EOF
 	fail := func(reason string) { res.replies = protocolError(reason) }

@@ -6,8 +6,9 @@ import (
 )
 
 // Limits are the limits of a client connection. This package enforces them,
-// except the limits on messages, subscriptions and client memory. A Listener
-// copies them when it is created, so a change does not affect open connections.
+// except the limits on messages, subscriptions, blocking commands and client
+// memory. A Listener copies them when it is created, so a change does not affect
+// open connections.
 //
 // Where Redis has the same limit, the error is the text of Redis 7.0.15. The
 // comment of each such field quotes the error.
@@ -62,7 +63,8 @@ type Limits struct {
 	// UnauthRate is the number of bytes per second that all unauthenticated
 	// connections may send together. A command counts as 256 additional bytes.
 	// The first 16 KiB of each connection are free. While the rate is exceeded,
-	// each of the connections waits up to a second before a read. 0: no limit.
+	// the node delays each of the connections, by up to a second at a time. 0: no
+	// limit.
 	UnauthRate int
 
 	// UnauthTotal is how long a connection may stay unauthenticated. 0: no
@@ -73,9 +75,9 @@ type Limits struct {
 	// its first Read until its first complete command. 0: no limit.
 	HandshakeTimeout time.Duration
 
-	// UnauthIdle is how long an unauthenticated connection may be silent after its
-	// first complete command and after each later one. It is long enough for a
-	// person who types AUTH into redis-cli. 0: no limit.
+	// UnauthIdle is how long an unauthenticated connection may take from a complete
+	// command until its next complete command. It is long enough for a person who
+	// types AUTH into redis-cli. 0: no limit.
 	UnauthIdle time.Duration
 
 	// CommandTimeout is how long the rest of a command may take after its first
@@ -101,10 +103,9 @@ type Limits struct {
 	// no such limits. 0: no limit.
 	MaxTopics, MaxPatterns int
 
-	// PatternSteps is the number of steps per second that the patterns of all
-	// subscribers together may take to be matched against channels. Beyond the
-	// limit, the connection whose patterns take the most steps is closed. 0: no
-	// limit.
+	// PatternSteps is the number of steps per second that matching channels
+	// against the patterns of all subscribers together may take. Beyond the limit,
+	// the connection whose patterns take the most steps is closed. 0: no limit.
 	PatternSteps int
 
 	// MaxBlocked is the maximum number of connections whose blocking commands
@@ -162,15 +163,15 @@ func DefaultLimits() Limits {
 	}
 }
 
-// limitsMaxBulk is the maximum of MaxBulk and MaxCommand that Validate accepts.
-// It is Redis' default of proto-max-bulk-len, and far below any integer
+// limitsMaxBulk is the maximum of MaxBulk, MaxInline and MaxCommand that Validate
+// accepts. It is Redis' default of proto-max-bulk-len, and far below any integer
 // overflow in redcon.
 const limitsMaxBulk = 512 << 20
 
 // MinPatternSteps and MaxPatternSteps bound PatternSteps. Matching is charged in
-// slices of up to 2^14 steps, so a smaller limit would not be exact. With a larger
-// limit, the number of steps times a second in nanoseconds would not fit into 64
-// bits.
+// slices of up to 2^14 steps, so a limit below MinPatternSteps would not be exact.
+// With a limit far above MaxPatternSteps, the number of steps times a second in
+// nanoseconds would not fit into 64 bits.
 const (
 	MinPatternSteps = 1_000_000
 	MaxPatternSteps = 1 << 32

@@ -22,7 +22,8 @@ import (
 	"github.com/holdfast-kv/holdfast/test/testutil"
 )
 
-// dial opens a connection to the server and waits until it is counted.
+// dial opens a connection to the server. It does not wait until the server has
+// accepted the connection.
 func dial(t *testing.T, s *testServer) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.addr)

@@ -107,8 +107,8 @@ func (u *unauthConns) len() int {
 // charge charges n bytes against the shared rate, in bytes per second, and
 // returns how long the connection that sent them must wait. The wait is at most
 // unauthPause. So even if many connections exceed the rate together, the guard
-// reads from each of them once per second, and later connections do not wait
-// longer.
+// reads from each of them every one or two seconds, and later connections do not
+// wait longer.
 func (u *unauthConns) charge(n, rate int, now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()

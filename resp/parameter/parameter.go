@@ -191,8 +191,8 @@ func oomValuesKind(value string) (canonical, wrong string) {
 }
 
 // titleKind checks the value of proc-title-template: text with the names of
-// variables in braces. The variable title may be empty, but the whole text must
-// not be.
+// variables in braces. The variable title may be empty, so the text must contain
+// something else.
 func titleKind(value string) (canonical, wrong string) {
 	const invalid = "template format is invalid or contains unknown variables"
 	if strings.ReplaceAll(value, "{title}", "") == "" {

@@ -70,8 +70,8 @@ type Config struct {
 // made in slices, and channels are matched against patterns without mu.
 type Hub struct {
 	cfg Config
-	// publishing is true while there is any subscription. It is read without
-	// mu.
+	// publishing is true while there is any subscription. On a port without a
+	// log, it is always false. It is read without mu.
 	publishing atomic.Bool
 	budget     matchBudget
 

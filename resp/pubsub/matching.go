@@ -47,8 +47,8 @@ type matchBudget struct {
 // burst returns the number of steps that may be taken at once.
 func (b *matchBudget) burst() int64 { return b.rate / 5 * 2 }
 
-// share returns the number of steps in an epoch that make a connection one of
-// heavy.
+// share returns the number of steps that a connection must take in an epoch to
+// be added to heavy.
 func (b *matchBudget) share() uint64 { return uint64(b.rate / 50) }
 
 // spend takes n steps from the budget. It reports whether the budget is used

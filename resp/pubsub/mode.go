@@ -99,9 +99,9 @@ func overlapRefusal(there, added []string) string {
 }
 
 // firstOverlap returns the index in added of the first new prefix that overlaps
-// with another prefix of either list, or -1. The list there is sorted. Its
-// prefixes do not overlap, except that it may also contain "". Both lists may
-// be very long.
+// with another prefix of either list, or -1. The existing prefixes, in there, are
+// sorted. They do not overlap with each other, except that "" may be one of
+// them. Both lists may be very long.
 func firstOverlap(there, added []string) int {
 	first := len(added)
 	for i, p := range added {

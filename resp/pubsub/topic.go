@@ -15,9 +15,9 @@ type topic struct {
 	// patterns in this order.
 	seq     uint64
 	pattern glob.Pattern // set for a pattern only
-	// subs is sorted by seq and guarded by the hub's lock. gone can be read
-	// without the lock. It is set when the last subscription ends; from then
-	// on, the topic gets no further subscriptions.
+	// subs is sorted by subscription.seq and guarded by the hub's lock. gone can
+	// be read without the lock. It is set when the last subscription ends; from
+	// then on, the topic gets no further subscriptions.
 	subs []subscription
 	gone atomic.Bool
 	// payer is the subscriber that is charged for the steps of matching.

@@ -86,10 +86,10 @@ type prefixGroup struct {
 	changedKeys []string
 }
 
-// own reports whether the connection with the number id needs no invalidation
-// for a change that the connection with the number by has made. That is so if
-// the two numbers are equal, and the connection's tracker tr has NOLOOP and no
-// local reads.
+// own reports whether a connection needs no invalidation for a change because it
+// has made the change itself. id is the number of the connection, tr is its
+// tracker, and by is the number of the connection that made the change. The two
+// numbers must be equal, and tr must have NOLOOP and no local reads.
 func (tr *tracker) own(id, by uint64) bool {
 	return tr != nil && tr.noloop && !tr.localReads && id == by
 }
@@ -423,8 +423,8 @@ func (h *Hub) inSlices(keys []string, f func(piece []string)) {
 	}
 }
 
-// Settle ends the reads that Arm announced. The keys were read at log index at;
-// if read is false, they were not read.
+// Settle ends the reads that Arm announced. If read is true, the parameter at is
+// the log index of the reads. If read is false, the keys were not read.
 func (h *Hub) Settle(id uint64, keys []string, at uint64, read bool) {
 	h.inSlices(keys, func(piece []string) { h.track.settle(id, piece, at, read) })
 }

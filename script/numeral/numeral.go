@@ -40,7 +40,7 @@ func FormatSpecial(f float64) (string, bool) {
 	return "", false
 }
 
-// ToInt64 converts f as a C compiler for x86 does. It rounds towards zero, and
+// ToInt64 converts f as a C compiler for x86 does. It rounds toward zero, and
 // returns the smallest integer for all values that do not fit.
 func ToInt64(f float64) int64 {
 	if f >= -9223372036854775808 && f < 9223372036854775808 {
