@@ -60,8 +60,9 @@ class Request:
         return ["LOCK", "RELEASE", self.key, self.owner] + ([] if token is None else [token])
 
     def until(self, sent):
-        """Return the earliest time at which the lease can end, for a command that was
-        sent at the time sent and granted or renewed it. Times are those of time.monotonic."""
+        """Return the earliest time at which the lease can end, if the command that granted
+        or renewed the lease was sent at the time sent. Both times are those of
+        time.monotonic."""
         return sent + self.ttl * (1 - DRIFT)
 
     def renewed(self, reply, token):
