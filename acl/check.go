@@ -120,10 +120,10 @@ func (u *User) CheckPatterns(cmd *Command, args [][]byte) string {
 	return "ERR " + option + " option of SORT denied due to insufficient ACL permissions."
 }
 
-// need returns the access that a key pattern must grant to a command. a
-// describes how the command uses the key. need returns 0 for a command that
-// neither reads nor changes the value (EXISTS, TYPE). Then any pattern that
-// matches the key suffices.
+// need returns the access that a key pattern must grant to a command. The
+// argument a describes how the command uses the key. need returns 0 for a
+// command that neither reads nor changes the value (EXISTS, TYPE). Then any
+// pattern that matches the key suffices.
 func need(a fsm.Access) (n access) {
 	for _, flag := range strings.Fields(a.Flags) {
 		switch flag {

@@ -107,7 +107,7 @@ func (u *User) Clone() *User {
 	n := *u
 	n.passwords = slices.Clone(u.passwords)
 	n.root = u.root.clone()
-	n.more = slices.Clone(u.more) // a shallow copy suffices, because selectors are immutable
+	n.more = slices.Clone(u.more) // a shallow copy suffices: these selectors do not change
 	return &n
 }
 

@@ -203,8 +203,8 @@ func (r *Reader) block() (kind byte, payload []byte, err error) {
 	return head[0], payload, nil
 }
 
-// cut returns the error for a block that could not be read because of err. what
-// names the part of the block that was being read.
+// cut returns the error for a block that could not be read because of err. The
+// argument what names the part of the block that was being read.
 func (r *Reader) cut(err error, what string) error {
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
 		return r.damaged("the file is cut off in a " + what)

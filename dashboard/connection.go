@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// requestLimit bounds the time that one request to the API waits for the node.
-	// It is longer than the time that a node waits for a leader, so that the
-	// node's own error arrives first.
+	// requestLimit bounds each wait of a request to the API: for its share of a
+	// quota, for its connection, and for the replies of the node. It is longer
+	// than the time that a node waits for a leader, so that the node's own
+	// error arrives first.
 	requestLimit = 10 * time.Second
 	// replyBytes bounds the replies of the node to one request.
 	replyBytes = 8 << 20

@@ -69,7 +69,7 @@ type Config struct {
 	// Kind returns the kind of a command by its name in the metrics.
 	Kind func(command string) traffic.Kind
 	// Dial opens a connection to the node's client port from within the process.
-	// from is the address that the port sees.
+	// The argument from is the address that the port sees.
 	Dial func(ctx context.Context, from net.Addr) (net.Conn, error)
 	// AnyPassword reports whether the cluster accepts any password for a user. A
 	// login as such a user proves nothing.

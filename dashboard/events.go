@@ -98,8 +98,8 @@ func (e *Events) onAdd(f func()) {
 	e.notify = f
 }
 
-// since returns the events with a higher id than after, oldest first, and the
-// highest id.
+// since returns the events whose id is higher than the argument after, oldest
+// first, and the highest id.
 func (e *Events) since(after uint64) (all []Event, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -286,8 +286,8 @@ func (l *lockLine) band(from, to time.Time, label, class, tooltip string) {
 	})
 }
 
-// row adds a row for an owner, unless the owner has a row already. Of more than
-// maxOwners owners, the later ones get no row.
+// row adds a row for an owner, unless the owner has a row already. Once
+// maxOwners owners have rows, further owners get none.
 func (l *lockLine) row(owner string) {
 	if _, ok := l.rows[owner]; ok {
 		return

@@ -79,8 +79,8 @@ func (d *Dashboard) listKeys(r *http.Request) (any, error) {
 // replyBytes.
 const longKeys = 8
 
-// keysPage sets answer to a page of keys from a cursor on. step is the number of keys
-// that one SCAN visits.
+// keysPage fills answer with the page of keys that begins at a cursor. Each
+// SCAN visits step keys.
 func (d *Dashboard) keysPage(r *http.Request, answer *Keys, from, pattern string, count, step int) error {
 	return d.read(r, func(ctx context.Context, c *connection) error {
 		return c.inDatabase(ctx, r, func(ctx context.Context, conn *redis.Conn) error {
@@ -97,7 +97,7 @@ func (d *Dashboard) keysPage(r *http.Request, answer *Keys, from, pattern string
 }
 
 // scan returns at least count keys, unless the list ends or scan reaches a bound
-// before.
+// first.
 func scan(ctx context.Context, conn *redis.Conn, cursor, pattern string, count, step int) (names []string,
 	next string, visited int, err error) {
 	begun, size := time.Now(), 0

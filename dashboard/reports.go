@@ -78,10 +78,11 @@ func gather[T any](d *Dashboard, r *http.Request, query string, own func() T, ad
 	return silent
 }
 
-// report answers a query about this node from any node of the cluster. The queries
-// are "recent N" for the last N samples of the traffic, "day" for the samples of a
-// day, "events" for the events, and "clients" followed by a clientFilter for the
-// connections. The node that asks decides which user may see the answer.
+// report answers a query that a node of the cluster sends about this node. The
+// queries are "recent N" for the last N samples of the traffic, "day" for the
+// samples of a day, "events" for the events, and "clients" followed by a
+// clientFilter for the connections. The node that asks decides which user may
+// see the answer.
 func (d *Dashboard) report(query string) ([]byte, error) {
 	word, rest, _ := strings.Cut(query, " ")
 	switch word {

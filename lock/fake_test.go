@@ -22,8 +22,9 @@ type fake struct {
 	plain bool // the server has no LOCK
 	locks map[string]*fakeLock
 	token int64
-	// The next lose commands are executed, but their replies get lost. down makes
-	// all commands fail before they are executed.
+	// lose is the number of the next commands whose replies get lost, although
+	// the commands are executed. down makes all commands fail before they are
+	// executed.
 	lose     int
 	down     bool
 	acquired []any // the last LOCK ACQUIRE

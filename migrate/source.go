@@ -33,9 +33,9 @@ type server struct {
 	noMem   bool   // MEMORY USAGE is not available
 }
 
-// open checks that the server answers, and returns the number of keys in each of
-// its databases. If only is not negative, the result contains at most that
-// database.
+// open checks that the server answers, and returns the number of keys in each
+// of its databases. If the argument only is the number of a database, and not
+// -1, the result contains at most that database.
 func (s *server) open(ctx context.Context, only int) (map[int]int64, error) {
 	if only >= clusterDatabases {
 		return nil, fmt.Errorf("the source is database %d, and Holdfast has the databases 0 to %d", only,

@@ -43,8 +43,8 @@ type Counts struct {
 	Imported  int64 `json:"imported"`  // keys that the target has now
 	Expired   int64 `json:"expired"`   // keys whose time to live had passed
 	Gone      int64 `json:"gone"`      // keys that were deleted between SCAN and DUMP
-	Existing  int64 `json:"existing"`  // keys that the target has with another value
-	Skipped   int64 `json:"skipped"`   // keys that the target cannot store
+	Existing  int64 `json:"existing"`  // keys and libraries that the target has with another value
+	Skipped   int64 `json:"skipped"`   // keys and libraries that the target cannot store
 	Functions int64 `json:"functions"` // libraries of functions that were imported
 	Bytes     int64 `json:"bytes"`     // size of the values that were read
 	Total     int64 `json:"-"`         // expected keys, 0 if unknown

@@ -1,7 +1,6 @@
-// Package platform hides differences between Linux and macOS. It contains the
-// system calls that Holdfast needs and for which Go's standard library has no
-// common interface. Its functions are safe for concurrent use. It is not a
-// supported API.
+// Package platform hides differences between Linux and macOS. It wraps system
+// calls for which Go's standard library has no common interface. Its functions
+// are safe for concurrent use. It is not a supported API.
 package platform
 
 import (

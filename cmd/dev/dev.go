@@ -108,7 +108,7 @@ func (o options) config() (process.Config, error) {
 		highest = o.basePort + sentinelOffset
 	}
 	if o.nodes < 1 || o.basePort < 1 || highest+o.nodes > 65535 {
-		return process.Config{}, fmt.Errorf("--nodes %d from --base-port %d do not fit the port range",
+		return process.Config{}, fmt.Errorf("--nodes %d and --base-port %d do not fit into the port range",
 			o.nodes, o.basePort)
 	}
 	self, err := os.Executable()

@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// AddrArg returns the only argument of a command that takes an address there or
-// with --addr. It returns "" if there is no argument, and an error if the
-// argument and --addr are two different addresses.
+// AddrArg returns the address in the only argument of a command. The command
+// also accepts the address as --addr. AddrArg returns "" if there is no
+// argument, and an error if the argument and --addr are two different
+// addresses.
 func AddrArg(cmd *cobra.Command, args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil

@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// didYouMean returns a question that suggests a word of the list: the one that is
-// most similar to the mistyped word. It returns "" if no word is similar. Fewer
-// than half of the letters may differ.
+// didYouMean returns a question that suggests a word of the list: the one that
+// is most similar to the mistyped word. It returns "" if no word is similar.
+// Two letters may differ, or a quarter of the letters if that is more, but
+// always fewer than half.
 func didYouMean(typed string, words []string) string {
 	best, distance := "", min(max(2, len(typed)/4), (len(typed)-1)/2)+1
 	normal := strings.ToLower(strings.ReplaceAll(typed, "_", "-"))

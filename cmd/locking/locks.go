@@ -21,8 +21,9 @@ import (
 	"github.com/holdfast-kv/holdfast/lock/listing"
 )
 
-// requestLimit bounds one request of "holdfast locks". It is longer than the time
-// that a node waits for a leader, so that the node's own error arrives first.
+// requestLimit bounds the requests for one page of output, and the requests
+// that break a lock. It is longer than the time that a node waits for a leader,
+// so that the node's own error arrives first.
 const requestLimit = 10 * time.Second
 
 // locksOptions holds the flags of locks and of its subcommands.
@@ -62,7 +63,7 @@ func listCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		Short: "List the locks that are held, oldest grant first",
 		Long: `List the locks that are held, whichever command took them, oldest grant first.
-For locks that other commands than LOCK ACQUIRE have taken, the client and the time
+For locks that commands other than LOCK ACQUIRE have taken, the client and the time
 of the grant come from the history of the node that answers. The command reads this
 history for at most a second. If there are thousands of such locks, it shows the
 client and the time only for the first ones. "holdfast locks history" shows them for

@@ -76,7 +76,7 @@ only its owner can read it.`,
 func checkOutput(file string) error {
 	info, err := os.Stat(file)
 	switch {
-	case err != nil || info.Mode().IsRegular(): // writing the file reports the same error
+	case err != nil || info.Mode().IsRegular(): // no such file, or writing reports the error
 		return nil
 	case info.IsDir():
 		return fmt.Errorf("-o %s is a directory: name a file in this directory", file)

@@ -43,8 +43,8 @@ func bundleCommand() *cobra.Command {
 		Long: `Write an archive with the data that a bug report needs: the status of the cluster,
 and for each node that answers, the output of INFO, the configuration, the metrics,
 the slow log, latencies, clients, refused commands and logins, and the latest events.
-For a node with --pprof, the archive also has the goroutines and profiles. The file manifest.json
-lists the files of the archive, and the missing ones with the reason.
+For a node with --pprof, the archive also has the goroutines and profiles. The file
+manifest.json lists the files of the archive, and the missing ones with the reason.
 
 The archive does not contain passwords, tokens or secrets of the nodes. Without
 --include-data it does not contain keys, values and owners of locks either: the

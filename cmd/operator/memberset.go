@@ -116,9 +116,9 @@ func memberChanges(nodes []cluster.NodeStatus, want []cluster.Peer, remove bool)
 	return changes, errors.Join(errs...)
 }
 
-// apply makes the change. The leader refuses a change while another change of the
-// members is under way. apply then tries again, because the error says that the
-// refused change was not executed.
+// apply makes the change. If the error is CLUSTERDOWN, apply tries again,
+// because the change was not executed: another change of the members is under
+// way, or the cluster has no leader.
 func (c memberChange) apply(ctx context.Context, addr string, login *client.LoginFlags) (string, error) {
 	l, err := login.Login()
 	if err != nil {

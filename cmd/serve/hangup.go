@@ -87,8 +87,9 @@ func (r *reloader) watch() (stop func()) {
 	}
 }
 
-// reload reads the certificates, the secrets and the settings of the log again. If
-// a file is wrong, its previous values stay in effect.
+// reload reads the certificates, the secrets and the settings of the log again,
+// and reopens the file of the audit log. If a file is wrong, its previous
+// values stay in effect.
 func (r *reloader) reload() {
 	log := r.logs.main
 	var reloaded []string

@@ -21,7 +21,8 @@ import (
 // httpPages are the pages of the HTTP port: health, status and metrics. /healthz
 // reports that the process runs. /readyz reports that the node is connected to a
 // leader and can catch up with it. /status returns this node's part of "holdfast
-// status --json". All but the first two need the token, if there is one.
+// status --json". /healthz and /readyz need no token. All other pages need the
+// token, if there is one, except that the dashboard also accepts logins.
 type httpPages struct {
 	// notReady returns why the node is not ready, "" if it is.
 	notReady func() string

@@ -73,8 +73,8 @@ func (h *httpConns) oldest() net.Conn {
 	return victim
 }
 
-// move puts a connection at the end of a list, or removes it if to is nil. The
-// caller holds h.mu.
+// move removes a connection from its list and, unless the argument to is nil,
+// puts it at the end of the list to. The caller holds h.mu.
 func (h *httpConns) move(c net.Conn, to *list.List) {
 	if p, ok := h.at[c]; ok {
 		p.list.Remove(p.e)

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-kv/holdfast/cmd/flags"
 )
 
-// minHTTPToken is the minimum length of a token in bytes: it must be too long to
-// guess, because the HTTP port does not limit guesses.
+// minHTTPToken is the minimum length of a token in bytes. A token must be too
+// long to guess, because the HTTP port does not limit guesses.
 const minHTTPToken = 16
 
 // httpOptions holds the flags about the HTTP port.

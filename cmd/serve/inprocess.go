@@ -79,8 +79,8 @@ func (l *joinedListener) Close() error {
 	return err
 }
 
-// dial returns a connection to the port from within the process. The port takes
-// from as the address of the client.
+// dial returns a connection to the port from within the process. The argument
+// from is the address of the client, as the port sees it.
 func (l *joinedListener) dial(ctx context.Context, from net.Addr) (net.Conn, error) {
 	server, client, err := socketPair()
 	if err != nil {

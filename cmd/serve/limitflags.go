@@ -13,7 +13,8 @@ import (
 	"github.com/holdfast-kv/holdfast/resp"
 )
 
-// timeLimits are the flags that limit clients and do not begin with "max-".
+// timeLimits are flags that limit clients. limitFlags also returns every flag
+// whose name begins with "max-".
 var timeLimits = []string{
 	"command-timeout", "handshake-timeout", "http-idle-timeout", "lock-history-size", "login-timeout",
 	"max-write-time", "script-time", "script-wait", "slow-read-time", "slow-read-wait", "unauth-idle-timeout",
@@ -37,9 +38,9 @@ func limitFlags(flags *pflag.FlagSet) map[string]resp.LimitFlag {
 	return all
 }
 
-// limitsInForce returns the limits of the running node. If a flag is 0, which
-// makes the limit depend on the machine, the result contains the limit that
-// applies on this machine. Before the call, the number of processors that the
+// limitsInForce returns the limits of the running node. If a flag is 0, so that
+// the limit depends on the machine or on another flag, the result contains the
+// limit that applies. Before the call, the number of processors that the
 // program uses must be set.
 func (o *options) limitsInForce() map[string]resp.LimitFlag {
 	all := maps.Clone(o.limitFlags)

@@ -55,16 +55,17 @@ const (
 	softBase = 16 << 20
 )
 
-// softLimit returns the soft limit in bytes. memory is the memory that the process
-// may use, and maxMemory is the limit of the data set; 0 means that there is none.
-// live is the size of the objects that the last collection left. rest is the memory
-// of the runtime other than the objects of the heap: the stacks of connections,
-// fragmentation, and the runtime's own data. The soft limit includes rest.
+// softLimit returns the soft limit in bytes. memory is the memory that the
+// process may use, 0 if it is not known. maxMemory is the limit of the data
+// set, 0 for none. live is the size of the objects that the last collection
+// left. rest is the memory of the runtime other than the objects of the heap:
+// the stacks of connections, fragmentation, and the runtime's own data. The
+// soft limit includes rest.
 //
-// The limit is about twice maxMemory, but at most softShare percent of memory. It is
-// higher than twice maxMemory if the heap contains more than the data set may have:
-// clients, a snapshot that the node reads, or data that is older than maxMemory.
-// Otherwise, the collector would run all the time.
+// The limit is about twice maxMemory, but at most softShare percent of memory.
+// It is higher if the heap contains much more than the data set may have:
+// clients, a snapshot that the node reads, or data that is older than
+// maxMemory. With twice maxMemory, the collector would then run all the time.
 func softLimit(memory uint64, maxMemory int64, live, rest uint64) int64 {
 	hard := int64(math.MaxInt64)
 	if memory > 0 {

@@ -20,9 +20,11 @@ import (
 // a node stops. The process exits within 5 s of SIGTERM.
 const stopTimeout = 4 * time.Second
 
-// serve runs a node until ctx ends. It first binds all addresses, then opens the
-// node, then serves clients and the HTTP port. It stops these parts in the reverse
-// order, but keeps the connections of clients until their commands have an outcome.
+// serve runs a node until ctx ends. It first binds the addresses, then opens
+// the node, then serves clients and the HTTP port. (Without TLS, package
+// cluster binds the peer address when it opens the node.) At the end, serve
+// closes the ports, and then the node. It keeps the connections of clients
+// until their commands have an outcome.
 func serve(ctx context.Context, o options) error {
 	logs, err := newNodeLog(o.logging.level, o.logging.format)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	statusLimit = 3 * time.Second // bounds a request for the status of all nodes
 	detailLimit = time.Second     // bounds a request for the locks, or for the load of a node
 	lockPage    = 1000            // maximum number of locks that a request returns
-	lockPages   = 20              // requests that a look sends for more pages of a list, after the first one
+	lockPages   = 20              // maximum number of requests for the further pages of a list
 	mostLocks   = 1000            // maximum number of locks that are shown
 	// The source asks for the locks again after lockRest times the duration of the
 	// last search, and shows the same locks until then. After an error, it waits no
@@ -49,7 +49,7 @@ type seen struct {
 
 	question question
 	locks    []listing.Lock
-	more     bool  // there are more locks than locks contains
+	more     bool  // the cluster has locks that are not in the field locks
 	lockErr  error // why the locks or their history could not be read; nil without an error
 }
 
@@ -140,7 +140,8 @@ func (s *source) look(ctx context.Context, q question) seen {
 
 // addHistory adds fields from the history of a node to the locks that LOCK ACQUIRE
 // has not taken. If the node refuses or does not answer in time, addHistory leaves
-// the other locks without these fields, because they are useful without them too.
+// the other locks without these fields, because the list is useful without them
+// too.
 func (s *source) addHistory(ctx context.Context, addr string, all []listing.Lock) error {
 	if s.noHistory {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Names of the values of a sample, in their order.
+// names contains the names of the values of a sample, in their order.
 var names = [...]string{
 	"reads_per_second", "writes_per_second", "locks_per_second", "other_per_second",
 	"p50_ms", "p99_ms", "commit_p99_ms", "fsync_p99_ms", "groups_per_entry",

@@ -193,8 +193,8 @@ func (c *cluster) leader(ctx context.Context) (leader *node, err error) {
 	return leader, err
 }
 
-// healthy waits until all members run, follow one leader and have caught up. It
-// returns the leader.
+// healthy waits until all members run, follow one leader and have almost caught
+// up. It returns the leader.
 func (c *cluster) healthy(ctx context.Context) (leader *node, err error) {
 	var why string
 	err = process.Poll(ctx, "all members to run, follow one leader and catch up", func() bool {
@@ -345,8 +345,8 @@ func lastError(err, last error) error {
 	return last
 }
 
-// copyDir copies the directory from to the directory to, whose old contents it
-// deletes.
+// copyDir copies the contents of one directory to another. It first deletes the
+// old contents of the other directory.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err

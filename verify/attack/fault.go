@@ -77,8 +77,9 @@ func (s *injection) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.rng.Int64N(int64(high-low)+1))
 }
 
-// withLimit returns a context that ends after d. what names the step that must
-// be complete by then, for the error.
+// withLimit returns a context that ends after d. The cause of its end
+// (context.Cause) contains the text what, which names the step that must be
+// complete by then.
 func withLimit(ctx context.Context, d time.Duration, what string) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%s: not within %v", what, d))
 }

@@ -420,8 +420,9 @@ func (s *injection) backups(ctx context.Context, file string) (what string, err 
 	return "", nil
 }
 
-// oneBackup starts a backup and kills the leader shortly afterward. what is ""
-// if the backup was complete before the leader was killed.
+// oneBackup starts a backup and kills the leader shortly afterward. It returns
+// "" if the backup was complete before the leader was killed, and otherwise a
+// description.
 func (s *injection) oneBackup(ctx context.Context, file string, leader *node, w *writers) (what string, err error) {
 	through := w.all[s.rng.IntN(len(w.all))].n
 	low, err := w.progress(ctx, 5)
@@ -492,7 +493,7 @@ func (s *injection) leavesNothing(file string) error {
 // restoreElsewhere restores a backup into a new cluster of the spare node, and
 // compares the data with the numbers that the clients had written. low contains
 // the number that each client had written before the backup began, and high the
-// number that it had sent by the end of the backup.
+// number that it had sent soon after the backup ended.
 func (s *injection) restoreElsewhere(ctx context.Context, file string, all []*pairs,
 	low, high []int64) (refusals int, err error) {
 	leader, err := s.leader(ctx)
@@ -530,7 +531,7 @@ func (s *injection) restoreElsewhere(ctx context.Context, file string, all []*pa
 		}
 		if values[0] != values[1] || values[0] < low[i] || values[0] > high[i] {
 			s.violation("backup", "a transaction of a client of %s wrote one number to two keys, and the backup has "+
-				"%d, %d; %d was acknowledged before the backup, and %d was sent before its end", p.n.ID, values[0],
+				"%d, %d; %d was acknowledged before the backup, and %d had been sent soon after it", p.n.ID, values[0],
 				values[1], low[i], high[i])
 		}
 	}

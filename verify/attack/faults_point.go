@@ -27,12 +27,12 @@ const pointsPerFault = 3
 type way struct {
 	most int             // largest count for which a node is armed: see Plan.Points
 	fits func(Plan) bool // reports whether the plan's cluster can reach the failpoint; nil for all plans
-	// before runs while the node is dead. If before is nil, nothing runs.
+	// before, unless it is nil, runs while the node is dead.
 	before func(ctx context.Context, s *injection, n *node, spec string) error
 	// meanwhile runs repeatedly until the armed node has ended. If meanwhile is
 	// nil, the load alone leads the node to the failpoint.
 	meanwhile func(ctx context.Context, s *injection, n *node)
-	// after cleans up when the node is back. If after is nil, nothing runs.
+	// after, unless it is nil, cleans up when the node is back.
 	after func(ctx context.Context, s *injection) error
 }
 

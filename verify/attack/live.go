@@ -51,8 +51,8 @@ var ErrTooLittle = errors.New("too few commands were answered for a verdict")
 // Live runs the load against a running cluster, removes the keys that the load
 // has written, and checks the history. It never touches keys that do not begin
 // with the prefix of the load. A returned error does not mean that the cluster
-// broke a guarantee: it is the reason why no verdict is possible. If the error
-// is ErrTooLittle, Live returns a report as well.
+// broke a guarantee: it is the reason why no verdict is possible. Live returns
+// a report even with an error, unless the load could not be started.
 func Live(ctx context.Context, cfg LiveConfig) (*Report, error) {
 	r := &Report{Seed: cfg.Load.Seed, Began: time.Now(), Target: cfg.Load.Addrs}
 	l, err := load.Start(ctx, cfg.Load)

@@ -78,7 +78,7 @@ func newNetwork() *network {
 	return n
 }
 
-// front creates a proxy at addr for the listener at behind.
+// front creates a proxy at addr. The proxy connects to the address behind.
 func (n *network) front(node, addr, behind string, client bool) *front {
 	f := &front{net: n, node: node, addr: addr, behind: behind, client: client}
 	n.mu.Lock()

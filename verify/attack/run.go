@@ -74,7 +74,7 @@ type EpisodeReport struct {
 	Caught string `json:"caught,omitempty"`
 	Verdict
 
-	Holds       []checker.Hold `json:"-"` // grants of locks, for the chart, as are the next two fields
+	Holds       []checker.Hold `json:"-"` // grants of locks; the chart shows them and the next two fields
 	Samples     []load.Sample  `json:"-"`
 	Leaderships []Leadership   `json:"leaders"`
 	Duration    time.Duration  `json:"duration_ns"`

@@ -86,7 +86,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// A history that cannot be checked counts as a violation.
+// TestLinear_UndecidedIsBad checks that a history that cannot be checked counts
+// as a violation.
 func TestLinear_UndecidedIsBad(t *testing.T) {
 	var ops []Op
 	for i := range MaxOpsPerKey + 1 {

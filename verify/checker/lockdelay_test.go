@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// delays adds a lock delay that ends at the time end to the views between from
-// and end.
+// delays adds a lock delay to the views between two times. The delay ends at
+// the second time.
 func (s *lockStory) delays(from, end int) {
 	for _, v := range s.h.Views {
 		if millis(from) <= v.Clock && v.Clock < millis(end) {

@@ -267,7 +267,7 @@ func LockPastOf(node, lock string, reply respwire.Value) LockPast {
 	slices.SortFunc(past.Grants, func(a, b LockGrant) int {
 		return cmp.Or(cmp.Compare(a.Token, b.Token), -cmp.Compare(a.Acquired, b.Acquired))
 	})
-	full := len(past.Grants) >= MostGrants // older grants are not in the reply
+	full := len(past.Grants) >= MostGrants // the reply may lack older grants
 	// A restore may bring back a grant with its token. If a node reports such a
 	// grant twice, once without the time of its beginning, keep the other
 	// report.

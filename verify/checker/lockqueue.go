@@ -162,10 +162,11 @@ const (
 //     the lock until the delay ends, and the delay ends on time.
 //
 // health says when a lease must have ended. steady says when the order and the
-// times of the queue are checked. These are the times when there is a leader that
-// can reach the nodes that are running. Each interval of steady ends some time
-// after the cluster is whole again. Without views, only the first three guarantees
-// are checked, and not whether a lease ends late.
+// times of the queue are checked. These are the times when there is a leader
+// that can reach the nodes that are running. Each interval of steady.Ill, in
+// which they are not checked, ends some time after the cluster is whole again.
+// Without views, only the first three guarantees are checked, and not whether a
+// lease ends late.
 func LockQueues(h LockHistory, health, steady *Health) (checked int, bad []Violation) {
 	q := &lockQueues{health: health, steady: steady, leaves: h.LeaveWithin, delays: h.Delays,
 		delaysSince: h.DelaysSince, owners: make(map[string]*ownership)}
@@ -226,8 +227,8 @@ type lockQueue struct {
 type ownership struct {
 	calls []*LockCall
 	since time.Duration // when the owner asked for the first time
-	// queued are the views that show the owner in the queue. held are those
-	// that show it as a holder.
+	// queued contains the views that show the owner in the queue, and held
+	// those that show it as a holder.
 	queued, held []*LockView
 	// waited is the last time at which the owner was seen in the queue, 0 for
 	// never.

@@ -51,8 +51,8 @@ func keyModel(health *Health) porcupine.Model {
 	return m.ToModel()
 }
 
-// foundBy returns the states of the key that a command may have found. After
-// from the key may be gone, and after to it must be gone.
+// foundBy returns the states of the key that a command may have found. The key
+// may be gone after the time c.from, and must be gone after the time c.to.
 func (c cell) foundBy(o *Op) []cell {
 	if !c.present || !c.volatile {
 		return []cell{c}

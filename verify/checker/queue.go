@@ -47,9 +47,10 @@ func (k *Take) String() string {
 	return fmt.Sprintf("client %d at %s, from %v to %v, %s", k.Client, k.Node, k.Call, k.Return, what)
 }
 
-// Queues checks queues. takes must contain every take from these queues. left is
-// the final content of the lists, including the lists that elements were moved to.
-// Queues does not check a queue that is missing from left.
+// Queues checks queues. The argument takes must contain every take from these
+// queues. The argument left is the final content of the lists, including the
+// lists that elements were moved to. Queues does not check a queue that is
+// missing from left.
 //
 //   - An acknowledged element was taken once or is left. It may be missing only
 //     if a client that could have received it does not know what it took.

@@ -29,7 +29,8 @@ type Config struct {
 	Producers, Consumers, Publishers, Subscribers int
 	// Waiters wait for locks with LOCK ACQUIRE, and half as many clients take
 	// the same locks with SET NX. Breakers take locks away from their owners.
-	// If the cluster does not know LOCK, Start starts none of these clients.
+	// If the cluster does not know LOCK, or the user of the load may not run
+	// it, Start starts none of these clients.
 	Waiters, Breakers int
 	LockTTL           time.Duration
 	ReplyTimeout      time.Duration // how long a client waits for a reply
@@ -70,7 +71,7 @@ type Load struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	script bool // the cluster does not know DELIFEQ and SET IFEQ, so scripts replace them
-	fair   bool // the cluster knows LOCK
+	fair   bool // the cluster knows LOCK, and the user of the load may run it
 
 	keys   *rotation
 	locks  *rotation

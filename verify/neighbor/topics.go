@@ -24,7 +24,8 @@ const topicsPerCommand = 1000
 
 // commands returns the encodings of commands that together contain all names,
 // with at most topicsPerCommand names each. Each command begins with the
-// arguments in head. The arguments in before precede each name.
+// arguments in the list head. The arguments in the list before precede each
+// name.
 func commands(names, head, before []string) (all [][]byte) {
 	for part := range slices.Chunk(names, topicsPerCommand) {
 		words := slices.Clone(head)

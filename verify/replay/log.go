@@ -70,7 +70,8 @@ func ReadDir(dir, node, kind string) (log Log, err error) {
 }
 
 // readBase reads the oldest snapshot after which the log continues without a
-// gap, if the log has entries.
+// gap. It reads none if the log has no entries, which it knows from first being
+// 0.
 func readBase(snaps raft.SnapshotStore, first uint64) (index uint64, state []byte, err error) {
 	list, err := snaps.List() // newest first
 	if err != nil {

@@ -493,8 +493,8 @@ func TestRedis_Finds(t *testing.T) {
 	}
 }
 
-// Random commands of all families must have the same effect on a real Redis as
-// on the state machine.
+// TestRedis_RandomCommands checks that random commands of all families have the
+// same effect on a real Redis as on the state machine.
 func TestRedis_RandomCommands(t *testing.T) {
 	redis := needRedis(t)
 	seeds := uint64(6)

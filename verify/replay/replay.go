@@ -138,7 +138,7 @@ func walk(log Log, compacted bool, entry func(stamp int64), operation func(fsm.R
 	sessions := make(map[string]*session) // by node
 	features := 0
 	if compacted {
-		features = fsm.FeatureMend // the log does not show the version; logs that are compared are not compacted
+		features = fsm.FeatureMend // a compacted log does not show the version; Check finds no writes in such a log
 	}
 	for _, e := range log.Entries {
 		if !e.Command {

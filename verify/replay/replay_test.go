@@ -152,9 +152,9 @@ func random(t *testing.T, seed uint64, n int) *recorder {
 	return r
 }
 
-// Models that were written independently must agree on random histories: the
-// model of this package with the nodes' state machine, and both with
-// porcupine's model.
+// TestCheck_AgreesWithTheMachine checks that models that were written
+// independently agree on random histories: the model of this package with the
+// nodes' state machine, and both with the model of package checker.
 func TestCheck_AgreesWithTheMachine(t *testing.T) {
 	for seed := range uint64(20) {
 		r := random(t, seed, 400)
@@ -172,8 +172,8 @@ func TestCheck_AgreesWithTheMachine(t *testing.T) {
 	}
 }
 
-// A log whose beginning is gone must still explain the commands that its
-// entries contain.
+// TestCheck_CompactedLog checks that a log whose beginning is gone still
+// explains the commands that its entries contain.
 func TestCheck_CompactedLog(t *testing.T) {
 	r := random(t, 7, 400)
 	r.log.Entries = r.log.Entries[200:]
@@ -264,9 +264,9 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Two equal commands are in progress at the same time, and the replay knows the
-// reply of only one of them. The replay must explain both, in whichever order
-// it looks for them.
+// TestCheck_EqualCommands checks a history in which two equal commands are in
+// progress at the same time, and the replay knows the reply of only one of
+// them. The replay must explain both, in whichever order it looks for them.
 func TestCheck_EqualCommands(t *testing.T) {
 	r := newRecorder(t)
 	r.do(checker.Op{Kind: checker.Set, Key: "k", Arg: "v"})

@@ -47,8 +47,9 @@ func write(t *testing.T, r *attack.Report) string {
 	return b.String()
 }
 
-// The page begins with the verdict and with the episode in which the leader
-// changed. Classes of faults that were not used are hidden.
+// TestWrite_Order checks that the page begins with the verdict and with the
+// episode in which the leader changed, and that it hides classes of faults that
+// were not used.
 func TestWrite_Order(t *testing.T) {
 	page := write(t, run())
 	at := -1
@@ -69,8 +70,8 @@ func TestWrite_Order(t *testing.T) {
 	}
 }
 
-// An episode with a violation comes first, even if the leader did not change in
-// it.
+// TestWrite_ViolationFirst checks that an episode with a violation comes first,
+// even if the leader did not change in that episode.
 func TestWrite_ViolationFirst(t *testing.T) {
 	r := run()
 	r.Episodes[0].Violations = []checker.Violation{{Check: "locks", Text: "two owners"}}
@@ -81,8 +82,8 @@ func TestWrite_ViolationFirst(t *testing.T) {
 	}
 }
 
-// The panels show the commands per second and the latency of each slice of time,
-// and which slice had a failed command.
+// TestChart_Panels checks that the panels show the commands per second and the
+// latency of each slice of time, and which slice had a failed command.
 func TestChart_Panels(t *testing.T) {
 	r := run()
 	c := draw(&r.Episodes[1])
@@ -118,8 +119,8 @@ func TestChart_Panels(t *testing.T) {
 	}
 }
 
-// A history without replies has no panels, and a history without a leader has
-// no lane.
+// TestChart_Empty checks that a history without replies has no panels, and that
+// a history without a leader has no lane.
 func TestChart_Empty(t *testing.T) {
 	for _, samples := range [][]attack.Sample{nil, {{At: time.Hour, Took: 1, Commands: 1}}} {
 		c := draw(&attack.EpisodeReport{Duration: 30 * time.Millisecond, Samples: samples})
@@ -130,7 +131,7 @@ func TestChart_Empty(t *testing.T) {
 	write(t, &attack.Report{})
 }
 
-// The drawings of the page are well-formed XML.
+// TestWrite_SVG checks that the drawings of the page are well-formed XML.
 func TestWrite_SVG(t *testing.T) {
 	page := write(t, run())
 	for rest, n := page, 0; ; n++ {

@@ -29,7 +29,8 @@ var (
 	ErrIncomplete = errors.New("reply is not complete")
 )
 
-// maxLength is an upper limit of lengths, far above those that a server sends.
+// maxLength bounds the lengths in an encoding, far above those that a server
+// sends.
 const maxLength = 1 << 40
 
 // IsError reports whether the reply is an error.

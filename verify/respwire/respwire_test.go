@@ -137,8 +137,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Read must distinguish a connection that ends within a reply from one that ends
-// between two replies.
+// TestRead checks that Read distinguishes a connection that ends within a reply
+// from one that ends between two replies.
 func TestRead(t *testing.T) {
 	for _, c := range replies {
 		r := bufio.NewReaderSize(strings.NewReader(c.raw+c.raw), 16)
