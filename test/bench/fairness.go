@@ -22,8 +22,8 @@ const (
 	// fairnessCeiling is an upper limit: a neighbor must raise the victim's
 	// p99 by less than this factor.
 	fairnessCeiling = 10
-	// loggedCeiling is the largest p99 of the victim during a neighbor.Load with
-	// Logged set.
+	// loggedCeiling is an upper limit: during a neighbor.Load with Logged set,
+	// the victim's p99 must be below it.
 	loggedCeiling = 200 * time.Millisecond
 
 	// benchPassword is the password of the clusters of the rows of fairness and

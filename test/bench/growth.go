@@ -60,7 +60,7 @@ func (o *options) forGrowth(fs *flag.FlagSet) error {
 	}
 	for _, name := range o.growth.names() {
 		if name != "all" && !slices.Contains(sweepNames(), name) {
-			return fmt.Errorf("-growth %s: no such axis; there are: %s", name, strings.Join(sweepNames(), ", "))
+			return fmt.Errorf("-growth %s: no such axis; the axes are: %s", name, strings.Join(sweepNames(), ", "))
 		}
 	}
 	set := make(map[string]bool)

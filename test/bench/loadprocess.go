@@ -35,7 +35,7 @@ type loadOrder struct{ Load, Addr, Password, Prefix string }
 // The load stands for a client on another machine, but here it shares the
 // processors with the node and the victim. In the process of the victim, the
 // load would delay the victim through Go's scheduler and garbage collector.
-// With the priority of the nodes, it would take processor time from the nodes
+// With the priority of the nodes, it would take from the nodes processor time
 // that they would have on separate machines. Either delay would be measured as
 // a delay by the node.
 type loadProcess struct {

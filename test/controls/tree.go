@@ -63,9 +63,9 @@ type programs struct {
 	err   error
 }
 
-// clean builds the programs that the patches need from the tree without a bug:
-// the simulator, and the programs images and chaos, which run a holdfast with a
-// bug.
+// clean builds, from the tree without a bug, the programs that the patches
+// need: the simulator, and the programs images and chaos, which run a holdfast
+// with a bug.
 func (b builder) clean(ctx context.Context, list []patch) (paths map[string]string, err error) {
 	paths = make(map[string]string)
 	for _, p := range list {

@@ -51,8 +51,8 @@ func TestFirstPaint(t *testing.T) {
 const (
 	// idleTime is how long the test measures an open page.
 	idleTime = 5 * time.Second
-	// maxIdle is the largest share of a core that an open page may use in the
-	// nodes.
+	// maxIdle is the largest share of a core that all nodes together may use
+	// for an open page.
 	maxIdle = 0.01
 	// maxIdleTab is the largest share of a core that the main thread of the page
 	// may use. On an idle machine, every page uses less than half of it. The same

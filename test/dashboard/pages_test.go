@@ -153,8 +153,8 @@ func TestEmpty(t *testing.T) {
 }
 
 // TestManyRows checks that pages do not draw many rows more often than needed.
-// The page Clients requests its data less often, and the page Events draws only
-// rows that have changed.
+// The page Clients requests its data less often, and the page Events draws its
+// rows only when the events have changed.
 func TestManyRows(t *testing.T) {
 	b := browser(t)
 	c := start(t, "")

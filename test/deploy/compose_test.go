@@ -318,8 +318,8 @@ func (p *composeProject) checkLock(service string, taken time.Time) {
 	p.t.Logf("%s reports a TTL of %.1f s, of which at least %.1f s are left", service, left/1000, least)
 }
 
-// checkOwnState checks that the node's own copy of the data has the keys that
-// were written while the node was down.
+// checkOwnState checks that the node's own copy of the data has the lock, and
+// the keys that were written while the node was down.
 func (p *composeProject) checkOwnState(service string) {
 	p.t.Helper()
 	c := p.dial(p.addrs[service])

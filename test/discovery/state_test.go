@@ -100,9 +100,9 @@ func TestFailover_SentinelMode(t *testing.T) {
 	}
 }
 
-// agrees compares the numbers of replicas in the replies of a node to INFO,
-// WAIT, WAITAOF and ROLE. It uses a new connection. difference describes how
-// the replies differ, or is "" if they agree.
+// agrees checks on a new connection that the replies of a node to INFO, WAIT
+// and WAITAOF report one replica, and that the reply to ROLE does too if the
+// node is the master. difference contains replies that do not agree, or is "".
 func agrees(n *process.Node) (difference string, err error) {
 	conn, err := respwire.Connect(n.Clients, limit)
 	if err != nil {

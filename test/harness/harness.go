@@ -30,8 +30,7 @@ func (n *Node) Addr() string { return n.Clients.Addr().String() }
 
 // Single starts a cluster of one node and waits until it answers. The node is
 // stopped when the test ends. limits are the limits of the client port. The
-// node has the options of cluster.DefaultOptions, except for some timeouts that
-// suit a single node.
+// node has the options of cluster.DefaultOptions, except for some timeouts.
 func Single(t testing.TB, limits guard.Limits) *Node {
 	t.Helper()
 	n, stop, err := Open(t.TempDir(), limits)

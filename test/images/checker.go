@@ -129,7 +129,7 @@ func (j *checker) examine(ctx context.Context, c *process.Cluster, t *job, v *ve
 	}
 	defer conn.Close()
 	if err := t.promise.check(conn, v); err != nil {
-		v.violate("reading what was acknowledged: %v", err)
+		v.violate("cannot read the acknowledged data: %v", err)
 	}
 	for _, n := range c.Nodes {
 		for _, line := range complaints.FindAllString(n.Output(), -1) {

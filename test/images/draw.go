@@ -40,7 +40,8 @@ type sampler struct {
 	data, names int
 }
 
-// These are the ways to select changes.
+// These are the ways to select changes. For names, each way except none and all
+// selects a prefix.
 const (
 	none    = iota
 	all     // every change

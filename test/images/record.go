@@ -258,8 +258,8 @@ func leaderships(ctx context.Context, r *recorder) error {
 		r.watch(i)
 	}
 	load.Sleep(ctx, 1500*time.Millisecond)
-	// On a slow machine the transfer may time out. Then the old leader
-	// continues.
+	// On a slow machine the transfer may time out. In that case the old
+	// leader continues to lead.
 	if out, err := exec.CommandContext(ctx, r.program, "member", "transfer",
 		"--addr", leader.Clients).CombinedOutput(); err != nil && !bytes.Contains(out, []byte("timeout")) {
 		return fmt.Errorf("transfer: %w: %s", err, bytes.TrimSpace(out))

@@ -109,8 +109,9 @@ func TestMatrix(t *testing.T) {
 
 const page = "../../docs/compatibility.md"
 
-// checkPage compares the page with the rows of this run. Versions may differ,
-// because another machine has other packages.
+// checkPage compares the page with the rows of this run, or writes the page
+// with -update. Versions may differ, because another machine has other
+// packages.
 func checkPage(t *testing.T, rows map[string]string) {
 	var b strings.Builder
 	b.WriteString(pageHead)

@@ -30,8 +30,8 @@ for i = 1, #KEYS do
   end
 end
 return renewed`
-	// KEYS[3] stores the reply of an unlock. If the unlock is repeated, the
-	// script returns this reply. ARGV[4] is the command that publishes the
+	// The key KEYS[3] stores the reply to an unlock. If the unlock is repeated,
+	// the script returns this reply. ARGV[4] is the command that publishes the
 	// unlock message.
 	redissonFree = `
 local before = redis.call('get', KEYS[3])

@@ -13,9 +13,10 @@ import (
 )
 
 // TestPipeline_Abandoned sends pipelines of scripts to a follower and to the
-// leader and closes the connection at once. A pipeline with short replies is
-// executed as a whole. A pipeline with large replies must end early, because it
-// would otherwise occupy the cluster for a client that has left.
+// leader, and closes the connection when the first script has run. A pipeline
+// with short replies is executed as a whole. A pipeline with large replies must
+// end early, because it would otherwise occupy the cluster for a client that
+// has left.
 func TestPipeline_Abandoned(t *testing.T) {
 	const scripts = 40
 	c := newCluster(t, process.Config{Nodes: 2})

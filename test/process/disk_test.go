@@ -68,9 +68,9 @@ func TestDisk_FailsOrStalls(t *testing.T) {
 }
 
 // failoverLimit is how long the other nodes may take to elect a leader on a
-// busy machine, after the process of the old leader has ended. A process with a
-// thread that hangs in the kernel keeps its connections open. In that case the
-// other nodes notice its end only by the missing heartbeats.
+// busy machine, after the old leader has printed its fatal error. A process
+// with a thread that hangs in the kernel keeps its connections open. In that
+// case the other nodes notice its end only by the missing heartbeats.
 const failoverLimit = 2 * time.Second
 
 // waitDiskFailure waits until the node ends because of its disk, and checks

@@ -14,12 +14,12 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// unlisted are the flags that docs/limits.md names and CONFIG GET does not
-// print.
+// unlisted are the flags that docs/limits.md names and CONFIG GET holdfast-*
+// does not print.
 var unlisted = []string{"disk-reserve", "leader-wait", "maxmemory", "threads"}
 
-// documentedLimits returns the flags in docs/limits.md whose values a node
-// prints.
+// documentedLimits returns the flags in docs/limits.md, except those in
+// unlisted.
 func documentedLimits(t *testing.T) (flags []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/limits.md")
@@ -33,9 +33,9 @@ func documentedLimits(t *testing.T) (flags []string) {
 	return slices.DeleteFunc(slices.Compact(flags), func(f string) bool { return slices.Contains(unlisted, f) })
 }
 
-// TestLimits_Visible checks that each flag in docs/limits.md has its value in
-// CONFIG GET, in INFO and in the metrics, and that docs/limits.md contains each
-// flag that CONFIG GET prints.
+// TestLimits_Visible checks that each documented limit has its value in CONFIG
+// GET, in INFO and in the metrics, and that docs/limits.md contains each flag
+// that CONFIG GET holdfast-* prints.
 func TestLimits_Visible(t *testing.T) {
 	c := newCluster(t, process.Config{Nodes: 1, Args: []string{"--max-patterns", "77", "--slow-read-wait", "1500ms"}})
 	c.start()

@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-kv/holdfast/verify/respwire"
 )
 
-// TestMaxMemory writes 300 MB to nodes with --maxmemory 128mb, while the nodes
-// take snapshots. No node may use 320 MB at any time, and none may end.
+// TestMaxMemory sends 300 MB of values to nodes with --maxmemory 128mb, while
+// the nodes take snapshots. No node may use more than 320 MB at any time, and
+// none may end.
 func TestMaxMemory(t *testing.T) {
 	const limit = 320 << 20
 	c := startCluster(t, "--maxmemory", "128mb", "--snapshot-bytes", "32mb")

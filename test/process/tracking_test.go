@@ -21,8 +21,8 @@ func rueidisAt(n *process.Node) rueidis.ClientOption {
 }
 
 // TestTracking_RueidisCache reads through a follower with a client that caches.
-// The client never sees an old value for long, whichever client changes the
-// value, and whichever node is killed.
+// The client soon sees each new value, whichever node executes the write, even
+// after the leader was killed. It also sees that the key has expired.
 func TestTracking_RueidisCache(t *testing.T) {
 	c := startCluster(t)
 	dead := c.leader()
@@ -65,10 +65,10 @@ func TestTracking_RueidisCache(t *testing.T) {
 	}
 }
 
-// TestTracking_RueidisFields caches the fields of a hash one by one. A write
-// changes one field, and the client reads another field before its node has
-// executed the write. The node must nevertheless invalidate the changed field
-// later.
+// TestTracking_RueidisFields caches the fields of a hash one by one. After the
+// client has cached the first field, a write changes both fields. The client
+// then reads the second field, perhaps before its node has executed the write.
+// The node must nevertheless invalidate every old value later.
 func TestTracking_RueidisFields(t *testing.T) {
 	c := startCluster(t)
 	leader := c.leader()
@@ -184,8 +184,8 @@ func TestTracking_RueidisLock(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal("the waiting client did not get the lock")
 			}
-			// The lock also passes on after a release, from the second client
-			// to the first.
+			// After a release by the second client, the first client gets the
+			// lock.
 			go func() {
 				lock, release, err := awaitLock(ctx, holder, "job")
 				got <- taken{lock, release, err}

@@ -29,7 +29,7 @@ type audit struct {
 	leaders   map[uint64]string
 	hashes    map[uint64]hashSeen
 	snapshots int   // snapshots that were read back
-	compared  int64 // number of hashes compared with that of another node at the same index
+	compared  int64 // number of hashes that were compared with the hash of another node at the same index
 	bad       []string
 }
 
@@ -80,7 +80,7 @@ func (a *audit) appended(node string, logs []*raft.Log) {
 	for _, l := range logs {
 		p, sum := position{l.Index, l.Term}, sumOf(l)
 		if was, ok := a.sums[p]; ok && was != sum {
-			a.violateLocked("log matching: %s wrote another entry at index %d, term %d than an earlier one",
+			a.violateLocked("log matching: %s wrote an entry at index %d, term %d that differs from an earlier one",
 				node, l.Index, l.Term)
 		}
 		a.sums[p] = sum
@@ -146,12 +146,12 @@ func (a *audit) readBack(node string, m *fsm.Machine, sessions fsm.Sessions) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
-		a.violateLocked("snapshot: %s cannot read its own one at index %d: %v", node, index, err)
+		a.violateLocked("snapshot: %s cannot read back its snapshot at index %d: %v", node, index, err)
 		return
 	}
 	a.snapshots++
 	if i, other := again.Hash(); i != index || other != hash {
-		a.violateLocked("snapshot: %s has hash %#x at index %d, and reads a snapshot of it with hash %#x at index %d",
+		a.violateLocked("snapshot: %s has hash %#x at index %d, but its snapshot has hash %#x at index %d",
 			node, hash, index, other, i)
 	}
 }

@@ -25,8 +25,8 @@ var drills = []string{
 func Drills() []string { return slices.Clone(drills) }
 
 // Drill returns schedules for an injected bug, or nil if the bug is not in
-// Drills. In these schedules, the conditions under which the bug shows occur
-// often. Random schedules would find the bug too, but later.
+// Drills. These schedules often create the conditions under which the bug
+// shows. Random schedules would find the bug too, but later.
 func Drill(bug string) []*Schedule {
 	if !slices.Contains(drills, bug) {
 		return nil
@@ -69,7 +69,7 @@ func lockDrill(p *Schedule) *Schedule {
 	return p
 }
 
-// scenarioFor lists the bugs that a scenario finds.
+// scenarioFor maps a bug to the scenario that finds it.
 var scenarioFor = map[string]string{
 	"skipped-fsync": powerCutScenario,
 	"mixed-request": mixedScenario,

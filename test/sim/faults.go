@@ -152,15 +152,16 @@ func (inj *injection) to(id string) []direction {
 	return inj.all(func(_, to string) bool { return to == id })
 }
 
-// split cuts the cluster into two parts.
+// split returns the directions to cut so that the cluster has two parts.
 func (inj *injection) split() []direction {
 	ids := inj.shuffled()
 	part := ids[:1+inj.r.IntN(len(ids)-1)]
 	return inj.all(func(from, to string) bool { return slices.Contains(part, from) != slices.Contains(part, to) })
 }
 
-// ring connects each node with only its two neighbors in a ring. With five
-// nodes, every node reaches a majority, and no two nodes reach the same one.
+// ring returns the directions to cut so that each node reaches only its two
+// neighbors in a ring. With five nodes, every node reaches a majority, and no
+// two nodes reach the same one.
 func (inj *injection) ring() []direction {
 	ids := inj.shuffled()
 	return inj.all(func(from, to string) bool {
@@ -169,8 +170,8 @@ func (inj *injection) ring() []direction {
 	})
 }
 
-// bridge divides the cluster into two halves. Only one node, the bridge,
-// reaches both of them.
+// bridge returns the directions to cut so that the cluster has two halves. Only
+// one node, the bridge, reaches both of them.
 func (inj *injection) bridge() []direction {
 	ids := inj.shuffled()
 	half := len(ids) / 2
@@ -341,8 +342,8 @@ func (inj *injection) clockJump() bool {
 const slowestLeased = 992_000
 
 // clockDrift makes a clock run at another rate. In a history without leader
-// leases, the clock may be slower without a limit, because a slow clock only
-// makes keys live longer. It is faster only within the drift that the product
+// leases, the clock may be slow by any factor, because a slow clock only makes
+// keys live longer. A fast clock stays within the drift that the product
 // tolerates.
 func (inj *injection) clockDrift() bool {
 	id := inj.pick()

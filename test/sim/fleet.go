@@ -191,9 +191,10 @@ func Serve(in io.Reader, out io.Writer, run func(*Schedule) *Result) error {
 	return lines.Err()
 }
 
-// Shrink removes faults from a schedule one at a time, as long as the remaining
-// schedule still fails. A history does not repeat exactly, so Shrink runs each
-// smaller schedule several times before it concludes that the fault is needed.
+// Shrink tries to remove each fault of a schedule, one at a time. It keeps a
+// removal if the remaining schedule still fails. A history does not repeat
+// exactly, so Shrink runs each smaller schedule several times before it
+// concludes that the fault is needed.
 // Once the time budget is used up, Shrink starts no new attempt.
 func Shrink(f *Fleet, plan *Schedule, tries int, budget time.Duration, say func(string)) *Schedule {
 	fails := func(s *Schedule) bool {

@@ -22,9 +22,9 @@ func (w *world) until(what string, cond func() bool) bool {
 }
 
 // lateSnapshots lets a follower fall behind until the leader sends it a
-// snapshot. Later, it sends the recorded requests of the leader to the follower
-// a second time. A snapshot that arrives after newer entries must not move the
-// follower or its log back.
+// snapshot. Later, the network delivers the recorded requests of the leader to
+// the follower a second time. A snapshot that arrives after newer entries must
+// not move the follower or its log back.
 func lateSnapshots(plan *Schedule) *Result {
 	w := newWorld(plan.Seed, 3)
 	for _, id := range w.ids() {

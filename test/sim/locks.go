@@ -163,8 +163,9 @@ func (c *remote) lockWaiter() {
 	}
 }
 
-// acquire sends LOCK ACQUIRE and records the result. It reports whether the
-// command may have been executed.
+// acquire sends LOCK ACQUIRE and records the result. If the feature version of
+// the cluster is too low for the command, acquire records nothing and reports
+// false.
 func (c *remote) acquire(k *checker.LockCall, wait time.Duration) bool {
 	cmd := command{"lock", "acquire", k.Lock, k.Owner, "px", millis(k.TTL)}
 	if k.Waits {
@@ -359,7 +360,8 @@ func (c *remote) lockBreaker() {
 }
 
 // observeLocks records views of the locks in the leader's state machine until
-// stop is closed. It also records when the cluster has no leader.
+// stop is closed. It also records when no leader is ready, when the leader
+// changes, and when a node joins.
 func (h *history) observeLocks(stop <-chan struct{}) {
 	if !h.works(lockWork) {
 		return

@@ -132,8 +132,8 @@ func (inj *injection) transferToSlow() bool {
 	late := d.effects().late
 	d.slowDown(time.Duration(inj.f.Much))
 	for begun := time.Now(); time.Since(begun) < inj.f.For; <-time.After(askEvery) {
-		// Any result is correct. Once a transfer has succeeded, the old leader
-		// refuses further requests.
+		// Any result is correct. Once a transfer has succeeded, further
+		// requests change nothing while the target leads.
 		_ = transferLeadership(leader.n, target)
 	}
 	d.slowDown(0)
@@ -195,9 +195,9 @@ func (inj *injection) removalTooMany() bool {
 }
 
 // tooMany records a violation if the leader has proposed the removal of a node
-// although fewer of the remaining voters run than form a majority of them. The
-// arguments describe the cluster just before the removal: before contains the
-// voters, starts the number of starts of each node, and up the running nodes.
+// although less than a majority of the remaining voters run. The arguments
+// describe the cluster just before the removal: before contains the voters,
+// starts the number of starts of each node, and up the running nodes.
 // Since then, another fault may have started or stopped a node, or changed the
 // members. A node that has run at any time since then counts as running,
 // because the leader may have asked it at that time. If a node was added,

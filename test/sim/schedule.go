@@ -130,8 +130,8 @@ func (s *Schedule) think() time.Duration {
 }
 
 // mix makes some nodes start with an older program, and upgrades them later.
-// Below fsm.FeatureMend the waiters of two starts of a node can mix, so mix
-// removes the workloads with blocking commands.
+// Below fsm.FeatureMend, the waiters of two starts of a node can be mixed up,
+// so mix removes the workloads with blocking commands.
 func (s *Schedule) mix(r *rand.Rand, span time.Duration) {
 	s.Work = slices.DeleteFunc(s.Work, func(w string) bool { return w == "queues" || w == "streams" })
 	s.Features = make(map[string]int)

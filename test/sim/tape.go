@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-kv/holdfast/rpc"
 )
 
-// tape is a recording of the first bytes that a node sent on one connection:
+// tape is a recording of the first bytes that the dialer of a connection sent:
 // the handshake and then requests. Playing the tape later on a new connection
 // simulates a network that delivers messages a second time, late and out of
 // order. TCP does not do that, but a proxy may. Only tapes of raft connections

@@ -245,8 +245,8 @@ func (w *world) buryAfter(nd *node, p *process, resets bool) {
 // restartAfter is how long the supervisor waits before it restarts a process.
 const restartAfter = 300 * time.Millisecond
 
-// planned lists the exits that the product is designed to take, by a part of
-// their error texts: see hashicorp/raft issue 697 and
+// planned lists the reasons for which the product ends its process on purpose,
+// each as a part of the error text: see hashicorp/raft issue 697 and
 // cluster/raftlog/staleend.go.
 var planned = []string{errGap.Error(), "a snapshot took the place of entries"}
 
@@ -312,7 +312,7 @@ func (w *world) leader() string {
 	return found
 }
 
-// look passes the state that the nodes report to the audit. It returns the
+// look passes to the audit the states that the nodes report. It returns the
 // highest term in which a leader is ready, and whether no node knows a higher
 // term.
 func (w *world) look() (term uint64, ready bool) {
@@ -360,7 +360,7 @@ func (w *world) readBack() {
 	}
 }
 
-// commits passes the entries that the nodes have committed to the audit.
+// commits passes to the audit the entries that the nodes have committed.
 func (w *world) commits() {
 	for _, id := range w.ids() {
 		nd := w.node(id)
@@ -371,7 +371,8 @@ func (w *world) commits() {
 	}
 }
 
-// revive starts a node after a crash.
+// revive starts a node, unless the history has ended. A failure of the start is
+// a violation.
 func (w *world) revive(id string) {
 	if w.over.Load() {
 		return

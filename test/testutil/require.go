@@ -19,7 +19,7 @@ const (
 	RequireStrace = "HOLDFAST_REQUIRE_STRACE"
 )
 
-// Required reports whether one of these environment variables is "1".
+// Required reports whether the given environment variable is "1".
 func Required(variable string) bool { return os.Getenv(variable) == "1" }
 
 // Need does nothing if err is nil. Otherwise it skips the test, and the message

@@ -153,7 +153,7 @@ var mayImport = map[string][]string{
 }
 
 // testsMayImport lists the packages that every test may import, in addition to
-// those below test/. They import nothing of the product.
+// those below test/. The listed packages import nothing of the product.
 var testsMayImport = []string{"verify/respwire", "verify/process"}
 
 // rule returns the entry of mayImport for a package.

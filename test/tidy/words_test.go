@@ -59,7 +59,8 @@ var retired = map[string]string{
 // retiredPhrases are phrases in which an ordinary word stands for a concept
 // that now has another term. They must not occur in a comment, a text or a
 // page. The words have other meanings too, so identifiers may contain them.
-// Every match of a pattern contains the field word in lower case.
+// Every match of a pattern contains the text in the field named word, in lower
+// case.
 var retiredPhrases = []struct {
 	word    string
 	pattern *regexp.Regexp
