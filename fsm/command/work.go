@@ -595,13 +595,17 @@ func xaddDepends(args [][]byte) bool {
 // machine uses too.
 const (
 	stepsDraw = 8 // for going to a random position
+	// stepsMember is for a member of a set in the arguments of a command that adds
+	// or removes members.
+	stepsMember = 112
+	// stepsField is for a field or a value of a hash in the arguments of a command.
+	stepsField = 52
 	// stepsName is for an argument that costs less than StepsPut, in a command
-	// with many arguments. Such an argument is the name of a key, or a field or
-	// a value of a hash.
+	// with many arguments, such as the name of a key.
 	stepsName = 40
-	// stepsScored is for a score or a member in the arguments of a command that
-	// may have many of them.
-	stepsScored = 80
+	// stepsScored is for a score or a member of a sorted set in the arguments of a
+	// command that may have many of them.
+	stepsScored = 104
 	// stepsMerge is the cost of comparing the first elements of two sorted
 	// sequences and copying one of these elements.
 	stepsMerge = 3

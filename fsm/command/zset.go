@@ -30,6 +30,7 @@ var zsetCommands = []fsm.Command{
 	},
 	{
 		Name: "zrem", Run: zrem, Arity: -3, Flags: fsm.Write | fsm.Fast,
+		Work: fsm.WorkHooks{PerArgument: stepsScored},
 		Keys: fsm.KeysAt(1, 1, 1), Access: fsm.Access{Mode: "RW", Flags: "delete"},
 		Group: "sorted-set", Since: "1.2.0",
 		Complexity: "O(M*log(N)) with N being the number of elements in the sorted set and M the number of " +
