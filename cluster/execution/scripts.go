@@ -60,10 +60,12 @@ const (
 	msgScriptLost   = "ERR script was ended because its node no longer leads"
 	msgLoadTimeout  = "ERR FUNCTION LOAD timeout"
 	msgScriptPanic  = "ERR script made the interpreter fail and was rolled back"
-	msgScriptRoom   = "BUSY the script was not run: other slow scripts occupied all slots for too long, try again later"
-	msgWriteRoom    = "BUSY the command was not executed: " +
+	msgScriptRoom   = "BUSY the script or transaction was not executed: " +
+		"other slow scripts and transactions occupied all slots for too long, try again later"
+	msgWriteRoom = "BUSY the command was not executed: " +
 		"other heavy writes and slow scripts occupied all slots, try again later"
-	msgScriptQueue = "BUSY the script was not run: too many slow scripts wait for their turn, try again later"
+	msgScriptQueue = "BUSY the script or transaction was not executed: " +
+		"too many slow scripts and transactions wait for their turn, try again later"
 )
 
 // ScriptConfig is what Scripts needs from its node.
