@@ -250,9 +250,8 @@ func (ws *waits) restored() {
 }
 
 // giveUp ends the waits of clients, because this node was removed and no reply
-// will arrive.
-// The connections then run their commands again. These commands fail, and the
-// connections report that the outcome is unknown.
+// will arrive. The connections then run their commands again. These commands
+// fail, and the connections report that the outcome is unknown.
 func (ws *waits) giveUp() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -340,7 +339,8 @@ func (s *Session) Block(g *fsm.Group, origin uint64, own bool) ([]byte, error) {
 
 // Waited returns a channel that receives the reply when the current wait is
 // served. It receives nil if the cluster no longer has the waiter, because this
-// node was not connected to the leader for too long, or if this node was
+// node was not connected to the leader for too long, or because the rules of
+// the client's user have changed. It also receives nil if this node was
 // removed. It receives an empty reply if the owner has got the lock by another
 // command. In each of these cases, the command must be executed again. After an
 // empty reply, Unblock must end the wait first.

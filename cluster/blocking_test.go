@@ -71,7 +71,8 @@ func (w *waiter) element(t testing.TB, key string) string {
 	}
 }
 
-// TestWaits_Fair checks that the order of waiters is the same for all nodes.
+// TestWaits_Fair checks that clients of all nodes get the elements in the order
+// in which the clients began to wait.
 func TestWaits_Fair(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

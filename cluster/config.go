@@ -126,9 +126,9 @@ type WaiterOptions struct {
 	// WaiterGrace is how long a node may be disconnected from the leader before
 	// the leader removes the waiters of the node's clients in blocking
 	// commands. Until then, the waiters keep their positions. If the node is
-	// alive, it then adds its clients' waiters again, behind all other waiters.
-	// The state machine keeps the replies of waiters that were served before:
-	// see fsm.SuspendEnd.
+	// alive, it adds its clients' waiters again after the removal, behind all
+	// other waiters. The state machine keeps the replies of waiters that were
+	// served before: see fsm.SuspendEnd.
 	WaiterGrace time.Duration
 	// WaiterWork is the longest time, estimated in steps of fsm.StepNanos, that
 	// one entry may spend on the removal of waiters. Later entries remove the
@@ -167,8 +167,9 @@ type Options struct {
 
 	// ExpireEvery is how often the leader looks for expired keys.
 	// ClockEntryEvery is how far the logged clock may fall behind the leader's
-	// clock while any key has a TTL. A failover may lengthen a TTL by this
-	// time, in addition to the time without a leader.
+	// clock while the state has a deadline, such as the TTL of a key. A
+	// failover may lengthen a TTL by this time, in addition to the time without
+	// a leader.
 	ExpireEvery, ClockEntryEvery time.Duration
 
 	// ScriptTime is the time limit of one script. A script that takes longer

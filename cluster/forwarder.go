@@ -257,7 +257,7 @@ var noop = []byte{0, 0}
 // deliver receives results from a link. It ends the calls whose groups have an
 // outcome, and ignores results that it received before. A group that the log
 // refused (gap, fence, stale session) stays pending; deliver then returns
-// relink, so that the link ends and the next link sends the group again.
+// true, so that the link ends and the next link sends the group again.
 func (fw *forwarder) deliver(groups []fsm.GroupResult) (relink bool) {
 	var buf [64]ended
 	done := buf[:0]

@@ -34,7 +34,7 @@ const (
 	// Read stream:
 	frameRead      = 'Q' // node: id | kind, see readQuick | group
 	frameVouched   = 'q' // node: id | kind | term | group; the node follows the leader in the term
-	frameCancel    = 'X' // node: id; no answer to the read follows
+	frameCancel    = 'X' // node: id; the leader ends the read and sends no answer
 	frameAnswer    = 'A' // leader: id | answer | replies or error text
 	frameConfirm   = 'C' // leader: term | nonce
 	framePromise   = 'L' // leader: term | nonce | microseconds; also asks for a promise not to vote during that time

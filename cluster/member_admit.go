@@ -65,10 +65,10 @@ func (ms *membership) ledSince(ld *leadership) bool {
 }
 
 // Add permits a node to join the cluster, and returns a description of what was
-// done. No member may have the same id, and no port of a member may have the
-// address. Add works on any node. The new node becomes a voter once it has been
-// started and has caught up. If learner is set, it becomes a voter only by
-// Promote.
+// done. Unless the node is already a non-voter with this address, no member may
+// have the id, and no port of a member may have the address. Add works on any
+// node. The new node becomes a voter once it has been started and has caught
+// up. If learner is set, it becomes a voter only by Promote.
 func (n *Node) Add(ctx context.Context, id, addr string, learner bool) (done string, err error) {
 	reply, err := n.admin.askLeader(ctx, adminRequest{Op: opAdd, Node: id, Addr: addr, Learner: learner})
 	return reply.Done, err

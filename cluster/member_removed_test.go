@@ -97,8 +97,9 @@ func TestRemoved_AnswersAtOnce(t *testing.T) {
 	}
 }
 
-// TestAdd_LearnersConcurrently checks that the list of learners is complete
-// after several nodes were added as learners at the same time.
+// TestAdd_LearnersConcurrently checks that no change of the list of learners is
+// lost when several nodes become learners, or stop being learners, at the same
+// time.
 func TestAdd_LearnersConcurrently(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

@@ -610,7 +610,8 @@ func (n *Node) Close() error {
 }
 
 // ClientID returns the number for a new connection. Once this start of the node
-// has reserved its first block of numbers, the returned numbers ascend.
+// has reserved its first block of numbers, the returned numbers usually ascend:
+// see clientid.Allocator.Take.
 func (n *Node) ClientID() uint64 { return n.clientIDs.Take() }
 
 // newClientIDs returns the allocator of client ids, which reserves blocks of
@@ -741,8 +742,8 @@ func (n *Node) blockers() map[string]bool {
 	return all
 }
 
-// sweep ends the calls that have waited too long, and removes the waiters for
-// which no connection waits. It runs until the node stops.
+// sweep ends the calls that have waited too long, removes the waiters for which
+// no connection waits, and reserves client ids. It runs until the node stops.
 func (n *Node) sweep() {
 	tick := n.forwarder.pulse
 	defer tick.Stop()

@@ -193,8 +193,9 @@ func TestScripts_Kill(t *testing.T) {
 	c.caughtUp()
 }
 
-// TestFunctions_Kill checks that only FUNCTION KILL ends a function, and that
-// FUNCTION STATS shows the function on any node.
+// TestFunctions_Kill checks that only FUNCTION KILL ends a function, that only
+// SCRIPT KILL ends a script, and that FUNCTION STATS shows the function on
+// another node.
 func TestFunctions_Kill(t *testing.T) {
 	t.Parallel()
 	l := newLines()

@@ -171,8 +171,9 @@ func (s *Session) log() {
 }
 
 // memoryRefused reports whether this node, as leader, refuses commands that add
-// data because the data set is larger than maxmemory. A follower refuses nothing:
-// its state may be older than a deletion that the leader has acknowledged.
+// data because the data set is larger than maxmemory. On a follower, it returns
+// false: the follower's state may be older than a deletion that the leader has
+// acknowledged.
 func (n *Node) memoryRefused() bool { return n.machine.TooLarge() && n.raft.leads() }
 
 // RefuseQueued reports whether this node, as leader, refuses to queue a command of

@@ -359,8 +359,8 @@ func (sr *statusReporter) ofCluster(ctx context.Context) []NodeStatus {
 }
 
 // PeerHealth returns the members of the latest configuration, ordered by id.
-// Information about this node is current; information about peers is as last
-// reported.
+// Information about this node is current, without HTTPAddr and Disk, which are
+// not set. Information about peers is as last reported.
 func (n *Node) PeerHealth() []PeerHealth {
 	r := n.raft.running()
 	if r == nil {

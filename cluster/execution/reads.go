@@ -20,8 +20,8 @@ import (
 // machine's read lock. There it delays the entries of the log, so it has a
 // small budget. If the budget does not suffice, the result is discarded, and
 // the group runs again as a slow read: on a copy-on-write clone, once it has a
-// slot. If the last read of a connection was slow, the next one starts as a
-// slow read.
+// slot. A group starts as a slow read if it has scripts, or if the last read of
+// its connection was slow.
 //
 // The methods of Reads are safe for concurrent use.
 type Reads struct {

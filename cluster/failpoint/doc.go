@@ -7,7 +7,7 @@
 package failpoint
 
 // The failpoints in cluster/storage. The comments describe the state when the
-// process ends. Those marked with "(wal)" exist only for --log-store wal.
+// process ends. Failpoints marked with "(wal)" exist only for --log-store wal.
 const (
 	// AppendTorn: half of an append is in the log file (wal).
 	AppendTorn = "append-torn"

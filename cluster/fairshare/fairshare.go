@@ -212,7 +212,7 @@ func (l *Slot) Pause(now time.Duration, done <-chan struct{}) error {
 	return nil
 }
 
-// Charge counts the time ran, in which the work has run without a slot, as if
+// Charge counts ran, a time for which the work has run without a slot, as if
 // the work had occupied this slot.
 func (l *Slot) Charge(ran time.Duration) { l.begun -= ran }
 

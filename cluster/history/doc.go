@@ -19,9 +19,10 @@
 //	CRC-32C of the payload  4 bytes, little endian
 //	payload
 //
-// A payload contains all events of one log entry, after the log index of the
-// entry and its clocks. So an entry is on disk as a whole or not at all. A frame
-// without events is a checkpoint: the store contains all events up to its index.
+// A payload begins with the log index of an entry, and with the clocks as the
+// entry has set them. All events of the entry follow. So an entry is on disk as
+// a whole or not at all. A frame without events is a checkpoint: the store
+// contains all events up to its index.
 //
 // # Restarts
 //

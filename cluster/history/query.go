@@ -65,7 +65,7 @@ type Answer struct {
 	// Gaps are the gaps between From and To of the query, the newest first.
 	Gaps []Gap
 	// Since is the time on the wall clock, in microseconds, before which the
-	// history was removed. It is 0 if none was removed.
+	// history was removed. It is 0 if nothing was removed.
 	Since int64
 	// Until is the time on the wall clock, in microseconds, up to which the
 	// answer is complete.

@@ -55,8 +55,8 @@ type Machine struct {
 	// spent is the time in nanoseconds that entries have taken since the last
 	// snapshot. It approximates how long a restart takes to apply them again.
 	spent atomic.Int64
-	// deadline is the earliest deadline on the lease clock, in nanoseconds. 0
-	// means that no key has a deadline.
+	// deadline is the earliest deadline on the lease clock, in nanoseconds: see
+	// fsm.Machine.NextDeadline. 0 means that there is no deadline.
 	deadline atomic.Int64
 	wanted   atomic.Uint32 // fsm.EventKinds
 	bytes    atomic.Int64  // size of the data set

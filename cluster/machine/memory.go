@@ -71,7 +71,7 @@ func DefaultMaxMemory(memory uint64) int64 {
 
 // crowded reports whether two states together may take more than half of the
 // memory that the Go runtime may use: a state of the given size, and the state
-// in a snapshot file. Then the node discards its state before it reads the
+// in a snapshot file. If so, the node discards its state before it reads the
 // snapshot of the leader, and everything that reads the state waits meanwhile.
 // raftlog has already read the file back, so the file is known to be readable.
 // The limit is lower than that of a restore (Usable), because an error has

@@ -29,8 +29,8 @@ func (a *Machine) Configured() uint64 { return a.configured.Load() }
 // was applied.
 func (a *Machine) Features() int { return int(a.features.Load()) }
 
-// Deadline returns the earliest deadline of a key, on the lease clock in
-// nanoseconds. 0 means that no key has a deadline.
+// Deadline returns the earliest deadline of the state, on the lease clock in
+// nanoseconds: see fsm.Machine.NextDeadline. 0 means that there is no deadline.
 func (a *Machine) Deadline() int64 { return a.deadline.Load() }
 
 // Spent returns the time that entries have taken since the last snapshot. It
@@ -42,8 +42,9 @@ func (a *Machine) Spent() time.Duration { return time.Duration(a.spent.Load()) }
 func (a *Machine) Forget(spent time.Duration) { a.spent.Add(-int64(spent)) }
 
 // Lease returns the lease clock of the last entry that was applied, advanced by
-// the time since then. It is at most the lease clock of the leader if this node
-// has applied the TermStart of that leader.
+// the time since then. If this node has applied the TermStart of the leader, the
+// result differs from the leader's lease clock by the delay of the last entry,
+// and by the allowance for drift, which Lease does not subtract.
 func (a *Machine) Lease() int64 {
 	a.mu.RLock()
 	defer a.mu.RUnlock()

@@ -5,14 +5,16 @@ import "errors"
 // Errors of a client's group, each with its outcome. Only package resp
 // translates them to replies.
 var (
-	// ErrNoLeader means that the group was not sent, because the node knew no
-	// leader for as long as cluster.Options.LeaderWait.
+	// ErrNoLeader means that the node knew no leader for as long as
+	// cluster.Options.LeaderWait. The node did not send the group, or did
+	// not send a read again that an earlier leader had not answered.
 	ErrNoLeader = NewNotExecuted(true, "no leader")
 	// ErrCrowded means that the node did not send a large group, because the
 	// group waited for the outcome of earlier large groups for as long as
 	// cluster.Options.ResolveWait.
 	ErrCrowded = NewNotExecuted(true, "other large commands of this node took too long")
-	// ErrClosed means that the node is stopping and has not sent the group.
+	// ErrClosed means that the node is stopping, and has not sent the group, or
+	// has not finished a group that only reads.
 	ErrClosed = NewNotExecuted(true, "the node is stopping")
 	// ErrRemoved means that the node is no longer a member of the cluster and has
 	// not sent the group. Clients have to use another node.

@@ -100,8 +100,8 @@ type Rounds[R Reader] struct {
 	waiting []R         // reads that are not in a round yet
 	rounds  []*round[R] // running rounds, oldest first, at most maxRounds
 	nonce   uint64
-	// prefer is the voter that answered last. While it answers, a round asks no
-	// more voters than it needs.
+	// prefer is the voter that answered last. While this voter answers, a round
+	// asks no more voters than the round needs.
 	prefer raft.ServerID
 
 	leases leases

@@ -30,8 +30,8 @@ func (g *guard) err() error {
 	return nil
 }
 
-// fail records err if it is the first failure, and then calls fatal. It returns
-// err.
+// fail records err if it is the first failure, and then calls fatal, except for
+// a full disk while the stores are being opened. It returns err.
 func (g *guard) fail(err error) error {
 	if !g.first.CompareAndSwap(nil, &err) {
 		return err
