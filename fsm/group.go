@@ -45,7 +45,8 @@ type Group struct {
 	Feature int
 	// Grow is the number of operations that can make the data set grow.
 	Grow int
-	// Front, unless nil, allows a group of reads to be executed in pieces.
+	// Front, unless nil, allows a group of reads to be executed in pieces, and a
+	// script that does not write to leave its large reply in Front.
 	Front *Front
 }
 

@@ -98,16 +98,7 @@ func (c *conn) block(r *row, args [][]byte) {
 		// this client as blocked.
 		b := &blocked{wake: make(chan wakeUp, 1), rules: make(chan struct{}, 1)}
 		c.wait.blocked.Store(b)
-		if b.busy = !c.srv.mayBlock(); !b.busy {
-			c.edit(func(i *clientInfo) { i.blocked = true })
-		}
-		for out = nil; err == nil && out == nil && !c.done; {
-			out, err = c.await(b, args, over)
-		}
-		if !b.busy {
-			c.srv.blocked.Add(-1)
-			c.edit(func(i *clientInfo) { i.blocked = false })
-		}
+		out, err = c.awaitAll(b, args, over)
 		c.wait.blocked.Store(nil)
 	}
 	if c.batch.ownEvents && err == nil && !c.done {
@@ -120,6 +111,21 @@ func (c *conn) block(r *row, args [][]byte) {
 	if r.granted != nil && err == nil {
 		r.granted(c, args, out)
 	}
+}
+
+// awaitAll calls await until the command has a reply or the connection has ended.
+func (c *conn) awaitAll(b *blocked, args [][]byte, over <-chan time.Time) (reply []byte, err error) {
+	if b.busy = !c.srv.mayBlock(); !b.busy {
+		c.edit(func(i *clientInfo) { i.blocked = true })
+		defer func() { // also after a panic, which only ends the connection
+			c.srv.blocked.Add(-1)
+			c.edit(func(i *clientInfo) { i.blocked = false })
+		}()
+	}
+	for err == nil && reply == nil && !c.done {
+		reply, err = c.await(b, args, over)
+	}
+	return reply, err
 }
 
 // mayBlock counts a connection whose blocking command waits. It returns false, and

@@ -193,8 +193,8 @@ func (o *options) budgetFlags(f *pflag.FlagSet) {
 		"maximum number of patterns to which one connection subscribes, and of prefixes that it tracks in BCAST "+
 			"mode; 0 for no limit")
 	flags.SizeVar(f, &o.limits.PushHard, "max-message-bytes",
-		"bytes of messages that may wait for one subscriber; a quarter of them may wait for longer than a minute; 0 "+
-			"for no limit")
+		"bytes of messages that may wait for one client that subscribes, tracks keys or uses MONITOR; a quarter of "+
+			"them may wait for longer than a minute; at least 64kb, or 0 for no limit")
 	f.IntVar(&o.limits.PatternSteps, "max-pattern-steps", o.limits.PatternSteps,
 		"number of steps per second to match the channels of messages against the patterns of all subscribers; a "+
 			"step takes a few nanoseconds; at least 1000000, or 0 for no limit")
@@ -354,7 +354,6 @@ func (o *options) validate() error {
 		{"max-unauth-clients", int64(o.limits.MaxUnauth), 0, int64(o.limits.MaxClients)},
 		{"max-failed-logins", int64(o.limits.FailedLogins), 1, 1 << 30},
 		{"max-blocked-clients", int64(o.limits.MaxBlocked), 0, 1 << 30},
-		{"max-message-bytes", int64(o.limits.PushHard), 0, 1 << 50},
 		{"max-script-log-rate", int64(o.logging.scriptRate), 0, 1 << 20},
 		{"max-http-connections", int64(o.web.maxConns), 1, 1 << 20},
 		{"max-client-memory", o.limits.ClientMemory, 0, 1 << 50},
@@ -371,6 +370,9 @@ func (o *options) validate() error {
 		return fmt.Errorf("--lock-history-size is %d, must be 0 or %d to %d", n, history.MinBytes,
 			int64(history.MaxBytes))
 	}
+	if err := o.checkMinimums(); err != nil {
+		return err
+	}
 	// The other limits follow from the flags.
 	o.limits.UnauthBulk = min(o.limits.UnauthBulk, o.limits.MaxBulk)
 	o.limits.MaxCommand = max(o.limits.MaxCommand, 2*o.limits.MaxBulk)
@@ -379,6 +381,23 @@ func (o *options) validate() error {
 	}
 	o.limits.PushSoft = o.limits.PushHard / 4
 	return o.limits.Validate()
+}
+
+// checkMinimums returns an error about a number that is below its minimum, although
+// 0, which means no limit, is allowed.
+func (o *options) checkMinimums() error {
+	for _, n := range []struct {
+		flag       string
+		value, low int64
+	}{
+		{"max-message-bytes", int64(o.limits.PushHard), 64 << 10},
+		{"max-pattern-steps", int64(o.limits.PatternSteps), guard.MinPatternSteps},
+	} {
+		if n.value != 0 && n.value < n.low {
+			return fmt.Errorf("--%s is %d, must be 0 or at least %d", n.flag, n.value, n.low)
+		}
+	}
+	return nil
 }
 
 // mayBeZero are the flags of durations for which 0 has a meaning of its own.

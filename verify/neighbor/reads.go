@@ -87,7 +87,7 @@ func writeSets(members int) func(ctx context.Context, t *target) error {
 			for n := range t.size(members) {
 				numbers = append(numbers, strconv.Itoa(from+n))
 			}
-			for part := range slices.Chunk(numbers, 5000) {
+			for part := range slices.Chunk(numbers, 3000) {
 				if _, err := c.do(append([]string{"SADD", t.key(name)}, part...)...); err != nil {
 					return err
 				}
