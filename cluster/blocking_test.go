@@ -470,7 +470,7 @@ func servedAndGone(t *testing.T, grace time.Duration) (c *testCluster, gone stri
 	return c, gone, cl
 }
 
-// kept returns the number of served replies that a node keeps.
+// kept returns how many replies to served waiters a node keeps.
 func kept(cl *client) (n int) {
 	cl.node.View(func(m *fsm.Machine) {
 		for _, s := range m.WaitSessions() {

@@ -11,9 +11,10 @@ type noRoom struct{ ScriptRunner }
 
 func (noRoom) Full() string { return MsgOOM }
 
-// TestScriptRun_Full checks which interpreted scripts may write although there is
-// no room. These are the scripts that would run natively for a user without
-// rules, unless they would acquire a free lock.
+// TestScriptRun_Full checks which interpreted scripts may add data although there
+// is no room: those that would run natively for a user without rules, unless they
+// would acquire a free lock. Any script may call a command that adds no data, and
+// may continue after its first write.
 func TestScriptRun_Full(t *testing.T) {
 	const (
 		unlock  = "90da91872223f85eb1376a17e3c4df21ace8c54b" // python-redis-lock: LPUSH

@@ -38,7 +38,7 @@ type nativeScript struct {
 type nativeRun struct {
 	*Ctx
 	keys, argv [][]byte
-	tracks     bool // the script's reads have not been reported yet: see the method reads
+	tracks     bool // the connection tracks its reads, and the script's are not reported yet: see reads
 }
 
 // reads emits events for a read of the script, if the connection tracks its

@@ -190,8 +190,8 @@ func (l *link) repeat(ctx context.Context, attempt func() error) error {
 	}
 }
 
-// temporary returns the first error among the replies that a later attempt may
-// not get, or nil if there is no such error.
+// temporary returns the first temporary error among the replies, or nil if there
+// is none: see isTemporary.
 func temporary(replies []reply) error {
 	for _, r := range replies {
 		if r.err != nil && isTemporary(r.err) {

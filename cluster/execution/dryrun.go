@@ -55,7 +55,7 @@ func (h *Scripts) RunDry(
 			return verdict, err
 		}
 	}
-	return nil, errors.New("a dry run exceeded the last lane, which has no limit")
+	return nil, errors.New("a dry run exceeded a limit in the last lane, which has none")
 }
 
 // runInSlot runs a group in slot p of lane l, and then frees the slot, even after

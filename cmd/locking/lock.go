@@ -125,7 +125,7 @@ func (o *lockOptions) check() error {
 	case o.ttl < lock.MinTTL:
 		return fmt.Errorf("--ttl is %v, must be at least %v", o.ttl, lock.MinTTL)
 	case o.grace < 0 || o.grace > o.ttl/2:
-		return fmt.Errorf("--grace is %v, must be from 0 to half of --ttl (%v)", o.grace, o.ttl/2)
+		return fmt.Errorf("--grace is %v, must be from 0 to %v (half of --ttl)", o.grace, o.ttl/2)
 	case o.wait < 0:
 		return fmt.Errorf("--wait is %v: it must not be negative", o.wait)
 	}

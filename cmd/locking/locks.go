@@ -294,7 +294,7 @@ func (o *locksOptions) breakLock(cmd *cobra.Command, nodes *lock.Nodes, key stri
 		}
 	}
 	if broken == 0 {
-		return fmt.Errorf("the grant with token %s has ended in the meantime: nothing was broken", joined(tokens))
+		return fmt.Errorf("each grant (token %s) has ended in the meantime: nothing was broken", joined(tokens))
 	}
 	return nil
 }
