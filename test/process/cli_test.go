@@ -175,7 +175,7 @@ func (c flagCases) secretFiles() []flagCase {
 			c.serve("--cluster-secret-file", c.secret("open", strings.Repeat("x", 32), 0o604)),
 			[]string{"open to every user", "0604", "chmod 600"}},
 		{"secret that is a directory", nil, c.serve("--cluster-secret-file", c.t.TempDir()),
-			[]string{"--cluster-secret-file", "not a file"}},
+			[]string{"--cluster-secret-file", "not a regular file"}},
 		{"secret to be created nowhere", nil, c.serve("--cluster-secret-create"),
 			[]string{"--cluster-secret-create needs --cluster-secret-file"}},
 		{"no password file", nil, c.serve("--requirepass-file", filepath.Join(c.dir, "none")),
