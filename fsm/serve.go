@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -331,24 +332,42 @@ func (c *Ctx) markReady(k readyKey) {
 
 // markMany is like markReady for the keys of a command that makes many keys
 // ready. If there are more than fewReady, it defers them all, which is
-// fastest if they have the order of compare.
-func (c *Ctx) markMany(keys []readyKey) {
-	if c.m.features < FeatureDeferred || len(keys) <= fewReady {
-		for _, k := range keys {
+// fastest if they have the order of compare. It does not collect the keys first,
+// because there can be as many as there are waiters.
+func (c *Ctx) markMany(keys iter.Seq[readyKey]) {
+	var few []readyKey
+	var last readyKey
+	empty, many := c.m.waits.deferred.keys.Len() == 0, false
+	for k := range keys {
+		switch {
+		case many:
+			if k != last {
+				c.deferReady(k, empty)
+			}
+		case len(few) < fewReady || c.m.features < FeatureDeferred:
+			few = append(few, k)
+		default:
+			many = true
+			for _, k := range append(few, k) {
+				c.deferReady(k, empty)
+			}
+		}
+		last = k
+	}
+	if !many {
+		for _, k := range few {
 			c.markReady(k)
 		}
-		return
 	}
-	b := &c.m.waits.deferred
-	empty := b.keys.Len() == 0
-	for i, k := range keys {
-		switch {
-		case i > 0 && k == keys[i-1]:
-		case empty:
-			b.keys.Load(deferredKey{readyKey: k}) // if the tree already contains k, its element is the same
-		default:
-			c.postpone(deferredKey{readyKey: k})
-		}
+}
+
+// deferReady defers a key that is ready. If empty is set, no key was deferred
+// before the first of a series of calls.
+func (c *Ctx) deferReady(k readyKey, empty bool) {
+	if empty {
+		c.m.waits.deferred.keys.Load(deferredKey{readyKey: k}) // if the tree already contains k, its element is the same
+	} else {
+		c.postpone(deferredKey{readyKey: k})
 	}
 }
 
@@ -380,20 +399,23 @@ func (m *Machine) Deferred() int {
 	return w.deferred.keys.Len() + w.revoked.users.Len() + len(w.resumed)
 }
 
-// keysOf returns the keys of a database that have waiters and that f accepts, in
+// keysOf yields the keys of a database that have waiters and that f accepts, in
 // the order of compare. f may change a key.
-func (w *waits) keysOf(db int, f func(k *readyKey) bool) (keys []readyKey) {
-	last := waitKey{db: -1}
-	w.queues.Ascend(queued{waitKey{db: db}, 0, nil}, func(q queued) bool {
-		if q.db == db && q.waitKey != last {
-			last = q.waitKey
-			if k := (readyKey{waitKey: last}); f(&k) {
-				keys = append(keys, k)
+func (w *waits) keysOf(db int, f func(k *readyKey) bool) iter.Seq[readyKey] {
+	return func(yield func(readyKey) bool) {
+		last := waitKey{db: -1}
+		w.queues.Ascend(queued{waitKey{db: db}, 0, nil}, func(q queued) bool {
+			if q.db != db {
+				return false
 			}
-		}
-		return q.db == db
-	})
-	return keys
+			if q.waitKey == last {
+				return true
+			}
+			last = q.waitKey
+			k := readyKey{waitKey: last}
+			return !f(&k) || yield(k)
+		})
+	}
 }
 
 // readyDB marks the keys of a database that was exchanged, after losesKeys has

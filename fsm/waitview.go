@@ -252,7 +252,7 @@ func suspend(c *Ctx, args [][]byte) Reply {
 					ready = append(ready, readyKey{waitKey: n.keys[0]})
 				}
 			}
-			c.markMany(ready)
+			c.markMany(slices.Values(ready))
 		}
 	case SuspendOff:
 		w.nodes[at].suspended, w.nodes[at].passed = false, false
