@@ -353,3 +353,22 @@ func copyDir(from, to string) error {
 	}
 	return os.CopyFS(to, os.DirFS(from))
 }
+
+// logSizes returns the sizes of the nodes' logs, for electionLog.
+func (c *cluster) logSizes() map[string]int64 {
+	sizes := make(map[string]int64)
+	for _, n := range c.all() {
+		sizes[n.ID] = n.logSize()
+	}
+	return sizes
+}
+
+// electionLog returns what the nodes have logged about elections since their
+// logs had the given sizes.
+func (c *cluster) electionLog(since map[string]int64) string {
+	var lines []string
+	for _, n := range c.all() {
+		lines = append(lines, n.electionLog(since[n.ID])...)
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,6 +1,10 @@
 package attack
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/holdfast-kv/holdfast/verify/process"
+)
 
 // TestByAuthority checks the order of the nodes: the leader of the latest term
 // comes first, before an older leader and before a node that was removed while
@@ -13,5 +17,33 @@ func TestByAuthority(t *testing.T) {
 	})
 	if got[0] != leader || got[1] != old || got[2] != removed || got[3] != follower {
 		t.Errorf("got the order %v of the nodes %v, want leader, old, removed, follower", got, nodes)
+	}
+}
+
+// TestFollowed checks that a leader counts as followed only if every node has
+// reported that it follows this leader in its term.
+func TestFollowed(t *testing.T) {
+	n1, n2 := &node{Node: &process.Node{ID: "n1"}}, &node{Node: &process.Node{ID: "n2"}}
+	leads := state{Role: "leader", Leader: "n1", Term: 4, Ready: true}
+	follows := state{Role: "follower", Leader: "n1", Term: 4, Ready: true}
+	earlier, other := follows, follows
+	earlier.Term, other.Leader = 3, "n3"
+	starting := leads
+	starting.Ready = false
+	for _, tt := range []struct {
+		name string
+		all  map[*node]state
+		want *node
+	}{
+		{"both", map[*node]state{n1: leads, n2: follows}, n1},
+		{"one has not replied", map[*node]state{n1: leads}, nil},
+		{"one is in an earlier term", map[*node]state{n1: leads, n2: earlier}, nil},
+		{"one follows another", map[*node]state{n1: leads, n2: other}, nil},
+		{"the leader is not ready", map[*node]state{n1: starting, n2: follows}, nil},
+		{"no leader", map[*node]state{n1: follows, n2: follows}, nil},
+	} {
+		if got, term := followed(tt.all, 2); got != tt.want || got != nil && term != 4 {
+			t.Errorf("%s: leader %v in term %d", tt.name, got, term)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -181,6 +182,36 @@ func (n *node) last() string {
 		func(l string) bool { return strings.HasPrefix(l, "gc ") })
 	return strings.Join(lines[max(len(lines)-3, 0):], " | ")
 }
+
+// logSize returns the size of the node's log in bytes.
+func (n *node) logSize() int64 {
+	fi, err := os.Stat(n.LogFile)
+	if err != nil {
+		return 0 // never started
+	}
+	return fi.Size()
+}
+
+// electionLog returns the last lines about elections and lost leaders that the
+// node has written to its log since the log had the given size.
+func (n *node) electionLog(size int64) []string {
+	b, err := os.ReadFile(n.LogFile)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var lines []string
+	for l := range strings.Lines(string(b[min(size, int64(len(b))):])) {
+		if aboutElections.MatchString(l) {
+			lines = append(lines, n.ID+": "+strings.TrimSpace(l))
+		}
+	}
+	return lines[max(len(lines)-maxElectionLines, 0):]
+}
+
+var aboutElections = regexp.MustCompile(`election|stepping down|state: |failed to contact|campaign|leadership|vote`)
+
+// maxElectionLines is the number of lines of each node that a violation shows.
+const maxElectionLines = 4
 
 // installs counts the snapshots that the node has received from other nodes in
 // place of entries, since the episode began.

@@ -62,3 +62,41 @@ func (p *stallProbe) stalled() bool {
 	return !p.began.IsZero() && time.Since(p.began) > stalledFor ||
 		!p.slow.IsZero() && time.Since(p.slow) < 5*time.Second
 }
+
+// pauseProbe measures for how long this machine did not run a goroutine that
+// wanted to run, for example because the hypervisor paused the machine.
+type pauseProbe struct {
+	cancel  context.CancelFunc
+	done    chan struct{}
+	longest time.Duration // valid once done is closed
+}
+
+// pausedFor is the length of a pause from which on an election proves nothing:
+// half of the default HeartbeatTimeout. A load that uses all processors delays
+// the probe by some tens of milliseconds, because the kernel soon runs a thread
+// that has slept.
+const pausedFor = 250 * time.Millisecond
+
+// probePauses starts a probe, which sleeps with the given function: load.Sleep. The
+// caller must call stop.
+func probePauses(ctx context.Context, sleep func(context.Context, time.Duration) bool) *pauseProbe {
+	p := &pauseProbe{done: make(chan struct{})}
+	ctx, p.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(p.done)
+		const every = 5 * time.Millisecond
+		for last := time.Now(); sleep(ctx, every); {
+			now := time.Now()
+			p.longest = max(p.longest, now.Sub(last)-every)
+			last = now
+		}
+	}()
+	return p
+}
+
+// stop ends the probe and returns the longest pause.
+func (p *pauseProbe) stop() time.Duration {
+	p.cancel()
+	<-p.done
+	return p.longest
+}
