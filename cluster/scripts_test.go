@@ -331,7 +331,7 @@ func (c *compiler) Compiled(sha string, _ bool) bool {
 }
 
 // largeScript has more bytes than may be compiled while other groups wait.
-var largeScript = strings.Repeat("SET k v\n", 4096) + "GET k"
+var largeScript = "SET k v\nECHO " + strings.Repeat("x", 128<<10) + "\nGET k"
 
 // CompileScript implements fsm.ScriptRunner.
 func (c *compiler) CompileScript(body []byte) string {
@@ -366,6 +366,37 @@ func TestScripts_Compile(t *testing.T) {
 	close(r.finish)
 	if got := awaitResult(t, "a large script", large); got.reply != bulk("v") {
 		t.Errorf("the script answered %q, %v, want v", got.reply, got.err)
+	}
+}
+
+// TestScripts_CompileLane checks that a script that needs a short dry run does not
+// wait while a large script is compiled.
+func TestScripts_CompileLane(t *testing.T) {
+	t.Parallel()
+	r := &compiler{lines: newLines(), began: make(chan struct{}), finish: make(chan struct{})}
+	c := prepare(t, 1, func(o *cluster.Options) {
+		// A short dry run may take 125 ms: longer than a nap takes, and less than
+		// the large script may need.
+		o.ScriptTime, o.BriefScriptTime = 10*waitLimit, 5*time.Millisecond
+	})
+	c.change = func(cfg *cluster.Config) { cfg.Scripts = r }
+	c.open(c.ids()...)
+	c.ready(c.ids()...)
+	leader := c.leader()
+	large := c.client(leader).start("EVAL", largeScript, "0")
+	<-r.began
+	done := c.client(leader).start("EVAL", "nap\nINCR n", "0")
+	select {
+	case got := <-done:
+		if got.err != nil || got.reply != ":1\r\n" {
+			t.Errorf("a slow script answered %q, %v, want 1", got.reply, got.err)
+		}
+	case <-time.After(waitLimit):
+		t.Error("a slow script waited for the compilation of another one")
+	}
+	close(r.finish)
+	if got := awaitResult(t, "a large script", large); got.reply != bulk("v") {
+		t.Errorf("the large script answered %q, %v, want v", got.reply, got.err)
 	}
 }
 

@@ -456,6 +456,13 @@ type ScriptCompiler interface {
 	Compiled(sha string, library bool) bool
 }
 
+// CompileBound is implemented by runners that bound the time of a dry run.
+type CompileBound interface {
+	// MayCompile reports whether the dry run may compile a script of size
+	// bytes. If not, the dry run ends.
+	MayCompile(size int) bool
+}
+
 // ScriptGuard is implemented by runners that know the rules of users.
 type ScriptGuard interface {
 	// Forbids returns "" if a user may run a command that a script calls, and

@@ -412,10 +412,10 @@ const (
 )
 
 // maxUncompiled is the largest number of bytes of the scripts of a group that
-// are compiled while other groups wait. Compiling them may take about a
-// millisecond for each KiB. A group with more uncompiled bytes is cut, and its
-// dry run compiles its scripts.
-const maxUncompiled = 16 << 10
+// are compiled while other groups wait. Compiling them may take two milliseconds
+// for each KiB, and a script may run for about as long: see Briefly. A group with
+// more uncompiled bytes is cut, and its dry run compiles its scripts.
+const maxUncompiled = 1 << 10
 
 // msgScriptCompile is the reply to a command of a group that mustCompile has
 // cut. No client gets it.
@@ -425,18 +425,23 @@ const msgScriptCompile = "ERR script is compiled in a dry run first"
 // or executed. It cuts the group, and returns true, if too many bytes of the
 // group's scripts are not compiled yet.
 func (c *Ctx) mustCompile(sha string, body []byte, library bool) bool {
-	if c.rec == nil || c.scriptBudget != Briefly {
+	if c.rec == nil || c.scriptBudget != Briefly && c.scriptBudget != DryRun {
 		return false
 	}
 	runner, ok := c.runner.(ScriptCompiler)
 	if !ok || runner.Compiled(sha, library) {
 		return false
 	}
-	if c.uncompiled += len(body); c.uncompiled > maxUncompiled {
-		c.cut = true
-		return true
+	c.uncompiled += len(body)
+	may := c.uncompiled <= maxUncompiled
+	if c.scriptBudget == DryRun {
+		bound, bounded := c.runner.(CompileBound)
+		may = !bounded || bound.MayCompile(len(body))
 	}
-	return false
+	if !may {
+		c.cut = true
+	}
+	return !may
 }
 
 // TooLong reports whether replies is the special reply to a group of which no

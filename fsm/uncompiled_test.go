@@ -44,10 +44,10 @@ func sized(n int, command string) string {
 }
 
 // TestSpeculation_Uncompiled checks that the leader cuts a group before it
-// compiles more than 16 KiB of the scripts of the group, and that a dry run
+// compiles more than 1 KiB of the scripts of the group, and that a dry run
 // compiles all of them.
 func TestSpeculation_Uncompiled(t *testing.T) {
-	const most = 16 << 10
+	const most = 1 << 10
 	s := newStage(t)
 	s.quick = true // the clone with the effects of a cut group is dropped
 	c := &compiler{compiled: make(map[string]bool)}

@@ -27,6 +27,21 @@ func (r hostedRunner) Compiled(sha string, library bool) bool {
 	return !ok || c.Compiled(sha, library)
 }
 
+// compileTime is the time that compiling a byte of a script may take: see
+// fsm.CompileBound. Most scripts take less.
+const compileTime = 2 * time.Microsecond
+
+// MayCompile implements fsm.CompileBound. A compilation cannot be interrupted, so
+// a dry run that would exceed the limit of its lane by it leaves the lane first.
+func (r hostedRunner) MayCompile(size int) bool {
+	t := r.dryRun
+	if t == nil || r.h.cfg.Mono()-t.begun+time.Duration(size)*compileTime <= t.limit {
+		return true
+	}
+	t.exceeded = true
+	return false
+}
+
 // CompileScript implements fsm.ScriptRunner.
 func (r hostedRunner) CompileScript(body []byte) (text string) {
 	defer func() {

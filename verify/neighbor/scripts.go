@@ -40,17 +40,32 @@ func pipelineOfScripts(ctx context.Context, t *target, worker int) error {
 	return c.pipeline(slices.Repeat([][]string{{"EVAL", text, "1", t.key(writtenKey)}}, 200))
 }
 
-// loadScripts loads 150 new scripts of 250 kB each.
+// loadScripts loads 150 new scripts. A third of them have 250 kB and consist of one
+// string, which takes a millisecond to compile. The others are 125 kB of code,
+// which takes hundreds of milliseconds. Half of these end with an error.
 func loadScripts(ctx context.Context, t *target, _ int) error {
 	c, err := t.client(ctx, slowLimit)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	const size = 250_000
+	line := "x.a = x.b + y * (z - 1) if x.a > 3 then y = {x, y; z} end\n"
+	code := strings.Repeat(line, size/2/len(line))
 	round := t.rounds.Load()
 	for i := range t.size(150) {
-		text := fmt.Sprintf("return '%d:%d:%s'", round, i, strings.Repeat("x", 250_000))
-		if _, err := c.do("SCRIPT", "LOAD", text); err != nil {
+		text := fmt.Sprintf("return '%d:%d:%s'", round, i, strings.Repeat("x", size))
+		if i%3 > 0 {
+			text = fmt.Sprintf("local x, y, z = {}, %d, %d do\n%s end", round, i, code)
+		}
+		if i%3 == 2 {
+			text += " end"
+		}
+		_, err := c.do("SCRIPT", "LOAD", text)
+		if i%3 == 2 && err != nil && strings.Contains(err.Error(), "Error compiling script") {
+			err = nil
+		}
+		if err != nil {
 			return err
 		}
 	}
