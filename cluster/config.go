@@ -149,7 +149,9 @@ type Options struct {
 	// transaction that takes longer gets its own entry. The leader refuses a
 	// command or transaction that would take longer than MaxWriteTime. Both
 	// limits are counted in steps, so they do not depend on the load of the
-	// machine: see fsm.StepNanos.
+	// machine: see fsm.StepNanos. The default of MaxWriteTime is 6 ms, because an
+	// entry must not take longer than 10 ms (cluster/machine/slowentry.go), and a
+	// step can take longer than its estimate.
 	EntryWork, MaxWriteTime time.Duration
 
 	// LeaderWait is how long a group waits for a leader before it fails with
@@ -277,7 +279,7 @@ func DefaultOptions() Options {
 		MaxEntryBytes:   256 << 10,
 		MaxEntryGroups:  4096,
 		EntryWork:       4 * time.Millisecond,
-		MaxWriteTime:    10 * time.Millisecond,
+		MaxWriteTime:    6 * time.Millisecond,
 		LeaderWait:      5 * time.Second,
 		ResolveWait:     30 * time.Second,
 		RelinkEvery:     20 * time.Millisecond,
