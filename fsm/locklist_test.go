@@ -28,6 +28,11 @@ func (l *listed) list(line string) (keys []string, cursor string) {
 	var g fsm.Group
 	g.Reset(2, 1)
 	args := bytes.Fields([]byte("lock list " + line))
+	for i, arg := range args {
+		if string(arg) == `""` {
+			args[i] = nil
+		}
+	}
 	cmd := l.m.Table().Find(args[0])
 	g.Command(cmd, 0, args)
 	l.steps = 0
@@ -85,6 +90,19 @@ func TestLockList_Walk(t *testing.T) {
 	}
 	if alone < 5*kept {
 		t.Errorf("the walk took %d units of work, want at most a fifth of the %d units without kept locks", kept, alone)
+	}
+}
+
+// TestLockList_EmptyPattern: the pages of a list with an empty pattern, which no key
+// matches, are not used for a list without a pattern.
+func TestLockList_EmptyPattern(t *testing.T) {
+	l, keys := newListed(t, 20)
+	_, next := l.list("COUNT 1")
+	if got, _ := l.list(`MATCH "" CURSOR ` + next); len(got) > 0 {
+		t.Errorf("an empty pattern lists %q, want no locks", got)
+	}
+	if got, _ := l.list("COUNT 100 CURSOR " + next); !slices.Equal(got, keys[1:]) {
+		t.Errorf("the second page has %d locks, want %d", len(got), len(keys)-1)
 	}
 }
 

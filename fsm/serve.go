@@ -365,7 +365,8 @@ func (c *Ctx) markMany(keys iter.Seq[readyKey]) {
 // before the first of a series of calls.
 func (c *Ctx) deferReady(k readyKey, empty bool) {
 	if empty {
-		c.m.waits.deferred.keys.Load(deferredKey{readyKey: k}) // if the tree already contains k, its element is the same
+		// If the tree already contains k, its element is the same.
+		c.m.waits.deferred.keys.Load(deferredKey{readyKey: k})
 	} else {
 		c.postpone(deferredKey{readyKey: k})
 	}

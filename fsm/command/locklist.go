@@ -131,7 +131,7 @@ func (l *lister) grants() {
 func (l *lister) page() {
 	q := locklist.Query{DB: l.c.DB(), Owner: string(l.owner), ByOwner: l.owner != nil, Exchanged: l.c.Exchanged()}
 	if l.match != nil {
-		q.Match = l.pattern
+		q.Match, q.ByMatch = l.pattern, true
 	}
 	kept := l.c.LockPages()
 	var locks []locklist.Lock

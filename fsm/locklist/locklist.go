@@ -91,9 +91,9 @@ func (o *Oldest) Sorted(step func()) (locks []Lock, next keyspace.Pos) {
 
 // Query selects locks.
 type Query struct {
-	DB           int
-	Match, Owner string // "" for any
-	ByOwner      bool   // Owner is given, and may be empty
+	DB               int
+	Match, Owner     string // "" for any
+	ByMatch, ByOwner bool   // Match or Owner is given, and may be empty
 	// Exchanged is the position of the last SWAPDB, restore or flush of many keys
 	// that gave the database other locks or removed its locks.
 	Exchanged keyspace.Pos

@@ -60,6 +60,7 @@ func TestPages(t *testing.T) {
 		{b, 5, 1, true}, {b, 900, maxAge + 1, true}, {b, 900, maxAge + 2, false}, {b, 900, 0, false}, {b, 1000, 1, false},
 		{Query{Match: "b*", Exchanged: 7}, 5, 1, false},
 		{Query{DB: 1, Match: "b*"}, 5, 1, false}, {Query{Match: "b*", ByOwner: true}, 5, 1, false},
+		{Query{Match: "b*", ByMatch: true}, 5, 1, false},
 	} {
 		got, next, found := p.Find(c.q, c.from, c.now)
 		if found != c.want || found && c.q == a && (next != 9 || !slices.Equal(got, locks)) {

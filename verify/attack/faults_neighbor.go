@@ -92,8 +92,8 @@ func (s *injection) neighbor(ctx context.Context, l neighbor.Load) (string, erro
 	}
 	if after.Term != term {
 		if longest := pauses.stop(); longest > pausedFor {
-			return "", errors.Join(neighbor.Clean(ctx, to), fmt.Errorf("the machine did not run this process for %v, and "+
-				"the term changed from %d to %d", longest.Round(time.Millisecond), term, after.Term))
+			return "", errors.Join(neighbor.Clean(ctx, to), fmt.Errorf("the machine did not run this process for "+
+				"%v, and the term changed from %d to %d", longest.Round(time.Millisecond), term, after.Term))
 		}
 		s.violation("neighbor", "%s at %s: %s led in term %d, and the term is %d afterward:\n%s", l.Name, n.ID,
 			leader.ID, term, after.Term, s.c.electionLog(logs))

@@ -208,7 +208,7 @@ func (n *node) electionLog(size int64) []string {
 	return lines[max(len(lines)-maxElectionLines, 0):]
 }
 
-var aboutElections = regexp.MustCompile(`election|stepping down|state: |failed to contact|campaign|leadership|vote`)
+var aboutElections = regexp.MustCompile(`election|stepping down|state: |campaign|leadership|vote`)
 
 // maxElectionLines is the number of lines of each node that a violation shows.
 const maxElectionLines = 4

@@ -68,7 +68,7 @@ func TestPauseProbe(t *testing.T) {
 	left := 3
 	p := probePauses(t.Context(), func(ctx context.Context, d time.Duration) bool {
 		if left--; left == 1 {
-			time.Sleep(pause)
+			load.Sleep(ctx, d+pause)
 		}
 		return left > 0 && load.Sleep(ctx, d)
 	})
